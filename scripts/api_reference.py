@@ -34,6 +34,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
         "emulated_metal",
         "check",
     ),
+    "Programs that launch by Triton": ("accelerate", "Acceleration"),
     "Bundles": ("load", "Kernels"),
     "Cases": ("Case",),
     "Configs and targets": ("Config", "Space", "Target"),

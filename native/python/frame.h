@@ -24,6 +24,7 @@ struct silo_frame {
     int32_t device_id;
     int32_t device_from; /* the parameter that said so, or SILO_NO_PARAMETER */
     uint32_t descriptors_used;
+    bool placed;           /* Triton said the device: arrays may be on others of its kind */
     bool ran_python;       /* other code than Silo's, since the arguments were read */
     uint32_t extent_words; /* of a launcher that holds extents only, like the next */
     uint64_t *extents;     /* what the key has of extents, see extents.h */

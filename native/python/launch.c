@@ -14,6 +14,7 @@
 #include "reading.h"
 #include "stack.h"
 #include "stream.h"
+#include "triton_way.h"
 
 #include <math.h>
 
@@ -181,7 +182,8 @@ static int raise_launch_error(const struct silo_launcher *self, const struct sil
         silo_add_note("%U: %s", self->plan.kernel, driver->error_text(code));
         return -1;
     }
-    PyErr_Format(silo_launch_error,
+    /* Programs that launch by Triton expect its class. */
+    PyErr_Format(self->route == SILO_ROUTE_TRITON ? PyExc_RuntimeError : silo_launch_error,
                  "%U: %s (code %d) from '%U' on %s; grid=(%u, %u, %u), config %R",
                  self->plan.kernel, driver->error_text(code), code, binding->loaded->entry,
                  driver->name, (unsigned)launch->grid[0], (unsigned)launch->grid[1],
@@ -268,7 +270,7 @@ static SILO_NOINLINE int read_again(const struct silo_launcher *self,
 /* 0; 1 where the launch returns `frame->made`; -1 with an exception set. */
 SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inputs,
                        const struct silo_grid_source *grid, struct silo_frame *frame,
-                       struct silo_binding *binding) {
+                       struct silo_binding *binding, const bool triton) {
     int64_t dims[3];
     if (SILO_LIKELY(grid != NULL && grid->callable == NULL && inputs->grid == NULL))
         memcpy(dims, grid->dims, sizeof dims);
@@ -286,7 +288,9 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
                                         : silo_grid_raise_limits(self->plan.kernel, function, dims);
     void *stream = NULL;
     if (function->device != NULL) {
-        if (SILO_UNLIKELY(read_stream(&self->plan, inputs, frame, function, &stream) != 0))
+        if (triton)
+            stream = inputs->triton->stream;
+        else if (SILO_UNLIKELY(read_stream(&self->plan, inputs, frame, function, &stream) != 0))
             return -1;
         /* The null stream cannot be captured. */
         if (SILO_UNLIKELY(stream != NULL))
@@ -348,9 +352,42 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
     return silo_miss(self, inputs, grid, frame, hash);
 }
 
+/* A call of a Triton program, of which every argument is read. */
+SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_inputs *inputs,
+                                  const struct silo_grid_source *grid, struct silo_frame *frame) {
+    struct silo_triton_call *call = inputs->triton;
+    frame->device_word = frame->words++;
+    frame->key[frame->device_word] =
+        silo_device_word(silo_generation, (int32_t)call->situation->epoch, call->device);
+    if (SILO_UNLIKELY(inputs->options != 0) && read_options(self, inputs, frame) != 0)
+        return NULL;
+    uint64_t hash = 0;
+    PyObject *result = NULL,
+             *found = silo_known_find(&self->known, frame->key, frame->words, &hash);
+    if (SILO_UNLIKELY(found == NULL)) {
+        found = silo_triton_miss(self, inputs, grid, frame, hash, &result);
+        if (found == NULL || result != NULL) {
+            Py_XDECREF(found);
+            return result;
+        }
+    }
+    if (SILO_UNLIKELY(Py_TYPE(found) != silo_binding_type)) {
+        Py_DECREF(found);
+        return silo_triton_own_way(call);
+    }
+    struct silo_binding *binding = (struct silo_binding *)found;
+    if (SILO_LIKELY(launch(self, inputs, grid, frame, binding, true) == 0)) {
+        call->kernel->launches++;
+        result = binding->tag;
+        Py_INCREF(result);
+    }
+    Py_DECREF(found);
+    return result;
+}
+
 SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_grid_source *grid, const bool guarded, const bool held,
-                           const enum silo_mode mode) {
+                           const enum silo_mode mode, const bool triton) {
     struct silo_frame frame;
     /* One piece of stack for its arrays, those that every call fills first. */
     const size_t count = (size_t)self->plan.count;
@@ -372,7 +409,12 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.device_id = 0;
     frame.device_from = SILO_NO_PARAMETER;
     frame.device_adapter = NULL;
-    frame.ran_python = false;
+    frame.ran_python = frame.placed = false;
+    if (triton) {
+        frame.placed = true;
+        frame.device_type = inputs->triton->situation->memory_type;
+        frame.device_id = inputs->triton->device;
+    }
     frame.holds.buffers = frame.holds.objects = 0;
     frame.descriptors_used = 0;
     frame.layouts = NULL;
@@ -391,14 +433,16 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     if (SILO_LIKELY(read_arguments(self, inputs, grid, &frame, guarded, held) == 0)) {
         if (guarded && SILO_UNLIKELY(frame.device_type == SILO_DEVICE_UNKNOWN))
             silo_place_call(&self->plan, &frame);
-        if (mode == SILO_MODE_INSPECT) {
+        if (triton) {
+            result = core_triton(self, inputs, grid, &frame);
+        } else if (mode == SILO_MODE_INSPECT) {
             result = silo_call_facts(self, inputs, grid, &frame);
         } else {
             struct silo_binding *binding = find_binding(self, inputs, grid, &frame, guarded);
             if (mode == SILO_MODE_RESOLVE) {
                 result = (PyObject *)binding;
             } else if (SILO_LIKELY(binding != NULL)) {
-                const int outcome = launch(self, inputs, grid, &frame, binding);
+                const int outcome = launch(self, inputs, grid, &frame, binding, false);
                 if (SILO_LIKELY(outcome == 0)) {
                     result = Py_None;
                     Py_INCREF(result);
@@ -413,17 +457,28 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     }
     if (SILO_UNLIKELY(frame.holds.buffers | frame.holds.objects))
         silo_holds_release(&frame.holds);
+    /* Refused before anything was launched: an argument, a grid. */
+    if (triton && SILO_UNLIKELY(result == NULL) && !inputs->triton->went &&
+        PyErr_ExceptionMatches(silo_argument_error)) {
+        PyErr_Clear();
+        return silo_triton_own_way(inputs->triton);
+    }
     return result;
+}
+
+SILO_HOT PyObject *silo_launch_triton(struct silo_launcher *self, const struct silo_inputs *inputs,
+                                      const struct silo_grid_source *grid) {
+    return core(self, inputs, grid, true, false, SILO_MODE_LAUNCH, true);
 }
 
 SILO_HOT PyObject *silo_launch_guarded(struct silo_launcher *self, const struct silo_inputs *inputs,
                                        const struct silo_grid_source *grid) {
-    return core(self, inputs, grid, true, false, SILO_MODE_LAUNCH);
+    return core(self, inputs, grid, true, false, SILO_MODE_LAUNCH, false);
 }
 
 SILO_HOT PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs *inputs,
                                      const struct silo_grid_source *grid) {
-    return core(self, inputs, grid, false, false, SILO_MODE_LAUNCH);
+    return core(self, inputs, grid, false, false, SILO_MODE_LAUNCH, false);
 }
 
 /* Read the grid that a call gives, once: code is made for these numbers. `own` and `plain` are the
@@ -461,14 +516,14 @@ static PyObject *held_core(struct silo_launcher *self, const struct silo_inputs 
     if (self->extents.grid && settle_grid(self, &inputs, &grid, &own, &plain) != 0)
         return NULL;
     if (self->fixed != NULL && mode != SILO_MODE_INSPECT)
-        return core(self, inputs, grid, false, true, mode);
-    return core(self, inputs, grid, true, true, mode);
+        return core(self, inputs, grid, false, true, mode, false);
+    return core(self, inputs, grid, true, true, mode, false);
 }
 
 SILO_HOT PyObject *silo_launch_held(struct silo_launcher *self, const struct silo_inputs *inputs,
                                     const struct silo_grid_source *grid) {
     if (SILO_LIKELY(!self->extents.grid && self->fixed == NULL))
-        return core(self, inputs, grid, true, true, SILO_MODE_LAUNCH);
+        return core(self, inputs, grid, true, true, SILO_MODE_LAUNCH, false);
     return held_core(self, inputs, grid, SILO_MODE_LAUNCH);
 }
 
@@ -477,7 +532,7 @@ PyObject *silo_launch_examine(struct silo_launcher *self, const struct silo_inpu
     if (self->route == SILO_ROUTE_HELD)
         return held_core(self, inputs, NULL, mode);
     if (mode == SILO_MODE_RESOLVE)
-        return core(self, inputs, NULL, self->route == SILO_ROUTE_GUARDED, false,
-                    SILO_MODE_RESOLVE);
-    return core(self, inputs, NULL, true, false, SILO_MODE_INSPECT);
+        return core(self, inputs, NULL, self->route == SILO_ROUTE_GUARDED, false, SILO_MODE_RESOLVE,
+                    false);
+    return core(self, inputs, NULL, true, false, SILO_MODE_INSPECT, false);
 }

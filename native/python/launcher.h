@@ -21,6 +21,7 @@ enum silo_route {
     SILO_ROUTE_GUARDED, /* through the guard */
     SILO_ROUTE_HELD,    /* through the guard, which holds extents besides; or, where there is one
                            binding, to that, with the extents that it is passed */
+    SILO_ROUTE_TRITON,  /* through the guard, by Triton's rules: triton_kernel.c makes the calls */
     SILO_ROUTE_FIXED,   /* there is one, and no guard */
 };
 
@@ -62,6 +63,7 @@ struct silo_inputs {
     uint32_t options;
     uint8_t option[SILO_MAX_OPTIONS];
     PyObject *option_value[SILO_MAX_OPTIONS]; /* borrowed */
+    struct silo_triton_call *triton;          /* set for SILO_ROUTE_TRITON alone */
 };
 
 enum silo_mode {
@@ -70,7 +72,7 @@ enum silo_mode {
     SILO_MODE_INSPECT, /* only say what the call looks like */
 };
 
-/* The four compiled forms of the core (launch.c). `grid` may be NULL. `result` is None, the
+/* The five compiled forms of the core (launch.c). `grid` may be NULL. `result` is None, the
  * binding or the description, a new reference; NULL with an exception set. */
 PyObject *silo_launch_guarded(struct silo_launcher *self, const struct silo_inputs *inputs,
                               const struct silo_grid_source *grid);
@@ -78,6 +80,9 @@ PyObject *silo_launch_held(struct silo_launcher *self, const struct silo_inputs 
                            const struct silo_grid_source *grid);
 PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs *inputs,
                             const struct silo_grid_source *grid);
+/* Gives Triton's compiled kernel, or whatever Triton's own way gives. */
+PyObject *silo_launch_triton(struct silo_launcher *self, const struct silo_inputs *inputs,
+                             const struct silo_grid_source *grid);
 PyObject *silo_launch_examine(struct silo_launcher *self, const struct silo_inputs *inputs,
                               enum silo_mode mode);
 
@@ -86,6 +91,11 @@ SILO_INLINE PyObject *silo_launcher_call(struct silo_launcher *self,
                                          const struct silo_grid_source *grid) {
     if (SILO_LIKELY(self->route == SILO_ROUTE_GUARDED))
         return silo_launch_guarded(self, inputs, grid);
+    if (SILO_UNLIKELY(self->route == SILO_ROUTE_TRITON)) {
+        PyErr_SetString(PyExc_TypeError,
+                        "a Triton program's kernel is called through its function");
+        return NULL;
+    }
     return self->route == SILO_ROUTE_FIXED ? silo_launch_fixed(self, inputs, grid)
                                            : silo_launch_held(self, inputs, grid);
 }

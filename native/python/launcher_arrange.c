@@ -1,6 +1,7 @@
 /* From a call as Python makes it to its arguments in the order of the parameters. */
 #include "launcher_arrange.h"
 
+#include "errors.h"
 #include "flat.h"
 
 /* Put the arguments in the order of the parameters and go on. `full` has room for all of them. */
@@ -38,9 +39,18 @@ static bool same_names(const struct silo_form *form, PyObject *names, Py_ssize_t
     return true;
 }
 
-/* The form of a call: found among those seen, or new. Owned by the launcher unless *temporary. */
-static struct silo_form *form_of(struct silo_launcher *self, Py_ssize_t positional, PyObject *names,
-                                 bool *temporary) {
+static SILO_NOINLINE struct silo_form *new_form(const struct silo_launcher *self,
+                                                Py_ssize_t positional, PyObject *names) {
+    struct silo_form *form = silo_form_new(&self->plan, positional, names);
+    if (form != NULL || self->route != SILO_ROUTE_TRITON ||
+        !PyErr_ExceptionMatches(silo_argument_error))
+        return form;
+    PyErr_Clear(); /* Triton says it its own way */
+    return silo_form_foreign(positional, names);
+}
+
+struct silo_form *silo_launcher_form(struct silo_launcher *self, Py_ssize_t positional,
+                                     PyObject *names, bool *temporary) {
     const uint32_t known = __atomic_load_n(&self->form_count, __ATOMIC_ACQUIRE);
     for (uint32_t i = 0; i < known; i++) {
         /* A call site has one tuple of names, so identity finds it. */
@@ -53,7 +63,7 @@ static struct silo_form *form_of(struct silo_launcher *self, Py_ssize_t position
         if (self->forms[i]->positional == positional && same_names(self->forms[i], names, named))
             return self->forms[i];
     }
-    struct silo_form *form = silo_form_new(&self->plan, positional, names);
+    struct silo_form *form = new_form(self, positional, names);
     SILO_LOCK(&self->lock);
     *temporary = form == NULL || self->form_count == SILO_MAX_FORMS;
     if (!*temporary) {
@@ -69,7 +79,7 @@ SILO_HOT PyObject *silo_launcher_arrange(struct silo_launcher *self,
                                          PyObject *const *arguments, Py_ssize_t positional,
                                          PyObject *names) {
     bool temporary = false;
-    struct silo_form *form = form_of(self, positional, names, &temporary);
+    struct silo_form *form = silo_launcher_form(self, positional, names, &temporary);
     if (form == NULL)
         return NULL;
     PyObject *result = invoke_form(self, grid, arguments, form, SILO_MODE_LAUNCH);

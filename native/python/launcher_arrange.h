@@ -9,6 +9,11 @@
 PyObject *silo_launcher_arrange(struct silo_launcher *self, const struct silo_grid_source *grid,
                                 PyObject *const *arguments, Py_ssize_t positional, PyObject *names);
 
+/* The form of a call: found among those seen, or new; NULL with an exception set. The launcher owns
+ * it unless `*temporary`: then silo_form_free is due. */
+struct silo_form *silo_launcher_form(struct silo_launcher *self, Py_ssize_t positional,
+                                     PyObject *names, bool *temporary);
+
 /* The cold entry: a tuple and a dict, as resolve(*args, **kwargs) gets them. */
 PyObject *silo_launcher_examine(struct silo_launcher *self, PyObject *args, PyObject *keywords,
                                 enum silo_mode mode);

@@ -50,16 +50,17 @@ static int set_grid(struct silo_launcher *self, PyObject *grid) {
 }
 
 static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"name",  "parameters", "options",   "on_miss",   "grid", "release_gil",
-                            "fixed", "extents",    "grid_held", "on_unread", NULL};
+    static char *names[] = {"name",      "parameters",  "options", "on_miss",
+                            "grid",      "release_gil", "fixed",   "extents",
+                            "grid_held", "on_unread",   "triton",  NULL};
     PyObject *name, *parameters, *options, *on_miss, *grid = Py_None, *fixed = Py_None;
     PyObject *on_unread = Py_None;
     PyObject *extents = NULL;
-    int release_gil = 1, grid_held = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!O!O|O$pOO!pO", names, &name, &PyTuple_Type,
-                                     &parameters, &PyTuple_Type, &options, &on_miss, &grid,
-                                     &release_gil, &fixed, &PyTuple_Type, &extents, &grid_held,
-                                     &on_unread))
+    int release_gil = 1, grid_held = 0, triton = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "UO!O!O|O$pOO!pOp", names, &name,
+                                     &PyTuple_Type, &parameters, &PyTuple_Type, &options, &on_miss,
+                                     &grid, &release_gil, &fixed, &PyTuple_Type, &extents,
+                                     &grid_held, &on_unread, &triton))
         return NULL;
     if (fixed != Py_None && !PyObject_TypeCheck(fixed, silo_binding_type))
         return PyErr_Format(PyExc_TypeError, "fixed is a Binding or None");
@@ -91,6 +92,14 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     }
     if (self->extents.room != 0)
         self->route = SILO_ROUTE_HELD;
+    if (triton) {
+        self->plan.word_warmup = PyUnicode_InternFromString("warmup");
+        if (self->plan.word_warmup == NULL || self->route != SILO_ROUTE_GUARDED) {
+            Py_DECREF((PyObject *)self);
+            return PyErr_Format(PyExc_ValueError, "Triton's launches hold no extents");
+        }
+        self->route = SILO_ROUTE_TRITON;
+    }
     return (PyObject *)self;
 }
 

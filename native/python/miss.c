@@ -141,7 +141,9 @@ PyObject *silo_call_mapping(struct silo_launcher *self, const struct silo_inputs
         if (inputs->arguments[i] != NULL)
             failed = PyDict_SetItem(mapping, self->plan.names[i], inputs->arguments[i]) != 0;
     }
-    for (uint32_t i = 0; i < inputs->options && !failed; i++)
+    /* Triton's grid functions see the arguments alone. */
+    const uint32_t options = self->route == SILO_ROUTE_TRITON ? 0 : inputs->options;
+    for (uint32_t i = 0; i < options && !failed; i++)
         failed = PyDict_SetItem(mapping, self->plan.options[inputs->option[i]],
                                 inputs->option_value[i]) != 0;
     if (failed)
@@ -268,6 +270,26 @@ static int refuse_in_capture(const struct silo_launcher *self, const struct silo
     return -1;
 }
 
+PyObject *silo_miss_keep(struct silo_launcher *self, const struct silo_inputs *inputs,
+                         const struct silo_frame *frame, PyObject *answer, uint64_t hash) {
+    PyObject *entry = Py_NewRef(answer);
+    if (PyObject_TypeCheck(answer, silo_binding_type) &&
+        check(self, inputs, frame, (struct silo_binding *)answer) != 0) {
+        Py_CLEAR(entry);
+        if (self->route == SILO_ROUTE_TRITON && PyErr_ExceptionMatches(silo_argument_error)) {
+            PyObject *error = silo_take_exception();
+            entry = error ? PyObject_Str(error) : NULL;
+            Py_XDECREF(error);
+        }
+    }
+    PyObject *kept = entry ? kept_objects(self, inputs, frame) : NULL;
+    if (kept == NULL ||
+        silo_known_insert(&self->known, frame->key, frame->words, hash, entry, kept) != 0)
+        Py_CLEAR(entry);
+    Py_XDECREF(kept);
+    return entry;
+}
+
 struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inputs *inputs,
                                const struct silo_grid_source *grid, struct silo_frame *frame,
                                uint64_t hash) {
@@ -293,15 +315,8 @@ struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inp
         Py_DECREF(answer);
         return NULL;
     }
-    struct silo_binding *binding = (struct silo_binding *)answer;
-    PyObject *kept = NULL;
-    if (check(self, inputs, frame, binding) != 0 ||
-        (kept = kept_objects(self, inputs, frame)) == NULL ||
-        silo_known_insert(&self->known, frame->key, frame->words, hash, answer, kept) != 0) {
-        Py_XDECREF(kept);
-        Py_DECREF(answer);
-        return NULL;
-    }
-    Py_DECREF(kept);
+    struct silo_binding *binding =
+        (struct silo_binding *)silo_miss_keep(self, inputs, frame, answer, hash);
+    Py_DECREF(answer);
     return binding;
 }

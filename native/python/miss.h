@@ -11,6 +11,11 @@ struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inp
                                const struct silo_grid_source *grid, struct silo_frame *frame,
                                uint64_t hash);
 
+/* Keep what serves calls like this one: the answer, or where a Triton program's call does not suit
+ * it, the reason as text; a new reference, NULL with an exception set. */
+PyObject *silo_miss_keep(struct silo_launcher *self, const struct silo_inputs *inputs,
+                         const struct silo_frame *frame, PyObject *answer, uint64_t hash);
+
 /* (facts, arguments, options, (device type, device index), grid) of a call; a new reference. The
  * grid is what the call or the launcher gives: a callable, a tuple, an int, or None. Facts are one
  * (kind, code, bits, flags, ndim) a parameter, ndim -1 for what is not an array. */

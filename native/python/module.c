@@ -24,6 +24,7 @@
 #include "scalars.h"
 #include "stream.h"
 #include "torch_shim.h"
+#include "triton_kernel.h"
 
 #include <errno.h>
 
@@ -301,6 +302,13 @@ static PyMethodDef methods[] = {
     {"set_hooks", py_set_hooks, METH_VARARGS,
      "set_hooks(enter, exit)\n\nenter(kernel, arguments, config, grid, stream, device, effects) "
      "-> token before and exit(token) after each launch; None, None: off."},
+    {"triton_methods", silo_py_triton_methods, METH_VARARGS,
+     "triton_methods(kind, first_use) -> (run, __getitem__)\n\nWhat launches functions of a class "
+     "through Silo; first_use(function) gives its TritonKernel."},
+    {"triton_serve", silo_py_triton_serve, METH_VARARGS,
+     "triton_serve(run, notice)\n\nTriton's own run, and what makes the situation anew."},
+    {"triton_situation", silo_py_triton_situation, METH_O,
+     "What decides launches now; None: it is asked for at the next one."},
     {"adapter", py_adapter, METH_O, "How arguments of a type are read."},
     {"read", py_read, METH_O,
      "(address, code, bits, readonly, (device type, index), sizes, strides) of an array."},
@@ -399,8 +407,10 @@ PyMODINIT_FUNC PyInit__native(void) {
         silo_loaded_init(module) != 0 || silo_binding_init(module) != 0 ||
         silo_descriptor_init() != 0 || silo_tensor_map_init(module) != 0 ||
         silo_buffer_init(module) != 0 || silo_launcher_init(module) != 0 ||
-        silo_bound_init(module) != 0 ||
-        PyModule_AddIntConstant(module, "MAX_PARAMETERS", SILO_MAX_PARAMETERS) != 0) {
+        silo_bound_init(module) != 0 || silo_triton_way_init(module) != 0 ||
+        silo_triton_kernel_init(module) != 0 ||
+        PyModule_AddIntConstant(module, "MAX_PARAMETERS", SILO_MAX_PARAMETERS) != 0 ||
+        PyModule_AddIntConstant(module, "MAX_OPTIONS", SILO_MAX_OPTIONS) != 0) {
         Py_DECREF(module);
         return NULL;
     }

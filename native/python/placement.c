@@ -61,6 +61,18 @@ static int raise_mixed(const struct silo_plan *plan, int32_t index, const struct
     return -1;
 }
 
+/* The device is decided: whether memory that is not there can be used from it. */
+static SILO_NOINLINE int check_placed(const struct silo_plan *plan, int32_t index,
+                                      const struct silo_view *view,
+                                      const struct silo_frame *frame) {
+    if (view->device_type == frame->device_type) /* a peer's, as kernels across GPUs get them */
+        return 0;
+    if (view->device_type == SILO_DEVICE_CPU && silo_open_drivers() &&
+        is_pinned(silo_gpu_of_memory(frame->device_type), view->address))
+        return 0;
+    return raise_mixed(plan, index, view, frame);
+}
+
 int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,
                       const struct silo_adapter *adapter, struct silo_frame *frame) {
     if (view->device_type == SILO_DEVICE_UNKNOWN)
@@ -68,6 +80,8 @@ int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct 
     if (frame->device_type != SILO_DEVICE_UNKNOWN) {
         if (silo_memory_type(view->device_type)->shared)
             return 0;
+        if (SILO_UNLIKELY(frame->placed))
+            return check_placed(plan, index, view, frame);
         if (!silo_memory_type(frame->device_type)->shared) {
             /* Pinned memory of a library that calls it the CPU's (torch). */
             if (view->device_type == SILO_DEVICE_CPU && silo_open_drivers() &&

@@ -92,6 +92,7 @@ void silo_plan_clear(struct silo_plan *plan) {
     Py_CLEAR(plan->kernel);
     Py_CLEAR(plan->word_grid);
     Py_CLEAR(plan->word_stream);
+    Py_CLEAR(plan->word_warmup);
 }
 
 /* Names are interned on both sides as a rule, so identity settles it; else by value. */
@@ -148,8 +149,12 @@ static int place_keyword(const struct silo_plan *plan, struct silo_form *form, P
         form->grid = index;
         return 0;
     }
-    if (same(plan->word_stream, name)) {
+    if (plan->word_warmup == NULL && same(plan->word_stream, name)) {
         form->stream = index;
+        return 0;
+    }
+    if (plan->word_warmup != NULL && same(plan->word_warmup, name)) {
+        form->warmup = index;
         return 0;
     }
     raise_with_parameters(plan, PyUnicode_FromFormat(" has no parameter '%U'", name));
@@ -166,7 +171,8 @@ static int fill(const struct silo_plan *plan, struct silo_form *form) {
     for (int32_t i = 0; i < plan->count; i++)
         form->source[i] = i < form->positional ? (int16_t)i : unset;
     Py_ssize_t names = form->names ? PyTuple_Size(form->names) : 0;
-    if (names > plan->count + plan->option_count + 2) {
+    if (names >
+        plan->count + plan->option_count + 2) { /* with grid and stream, or grid and warmup */
         PyErr_Format(silo_argument_error, "%U: %zd keyword arguments are more than it has",
                      plan->kernel, names);
         return -1;
@@ -207,7 +213,7 @@ struct silo_form *silo_form_new(const struct silo_plan *plan, Py_ssize_t positio
         return NULL;
     }
     form->positional = positional;
-    form->grid = form->stream = SILO_FORM_ABSENT;
+    form->grid = form->stream = form->warmup = SILO_FORM_ABSENT;
     Py_XINCREF(names);
     form->names = names;
     form->named = names ? PyTuple_Size(names) : 0;
@@ -224,6 +230,27 @@ struct silo_form *silo_form_new(const struct silo_plan *plan, Py_ssize_t positio
                      form->grid == SILO_FORM_ABSENT && form->stream == SILO_FORM_ABSENT;
     for (int32_t i = 0; i < plan->count; i++)
         form->in_order = form->in_order && form->source[i] == i;
+    return form;
+}
+
+struct silo_form *silo_form_foreign(Py_ssize_t positional, PyObject *names) {
+    struct silo_form *form = PyMem_Calloc(1, sizeof *form);
+    const Py_ssize_t named = names ? PyTuple_Size(names) : 0;
+    if (form != NULL)
+        form->name = PyMem_Calloc((size_t)named + 1, sizeof *form->name);
+    if (form == NULL || form->name == NULL) {
+        PyMem_Free(form);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    form->positional = positional;
+    form->grid = form->stream = form->warmup = SILO_FORM_ABSENT;
+    form->foreign = true;
+    form->names = names;
+    Py_XINCREF(names);
+    form->named = named;
+    for (Py_ssize_t i = 0; i < named; i++)
+        form->name[i] = PyTuple_GetItem(names, i);
     return form;
 }
 

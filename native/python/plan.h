@@ -19,6 +19,8 @@ struct silo_form {
     bool in_order; /* every parameter is given, in its order, and nothing else */
     int16_t grid;  /* index into the flat arguments, or SILO_FORM_ABSENT */
     int16_t stream;
+    int16_t warmup; /* of Triton's run */
+    bool foreign;   /* no call of this kernel: Triton says why */
     uint8_t options;
     uint8_t option[SILO_MAX_OPTIONS]; /* which option */
     int16_t option_source[SILO_MAX_OPTIONS];
@@ -34,6 +36,8 @@ struct silo_plan {
     PyObject **names;                    /* owned, each owned and interned */
     PyObject **defaults;                 /* owned, each owned; NULL: none */
     PyObject *word_grid, *word_stream;   /* owned, interned */
+    PyObject *word_warmup;               /* owned, interned; NULL: no kernel of a Triton program,
+                                            of which streams are no argument */
     PyObject *options[SILO_MAX_OPTIONS]; /* owned, interned */
 };
 
@@ -47,6 +51,8 @@ void silo_plan_clear(struct silo_plan *plan);
  * call. */
 struct silo_form *silo_form_new(const struct silo_plan *plan, Py_ssize_t positional,
                                 PyObject *names);
+/* One of a call that is none of this kernel, NULL with a MemoryError set. */
+struct silo_form *silo_form_foreign(Py_ssize_t positional, PyObject *names);
 void silo_form_free(struct silo_form *form);
 
 extern PyObject *silo_absent; /* what stands for an argument left to the config */

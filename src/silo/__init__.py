@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from silo.errors import SiloError
     from silo.integrations.metal.emulation import emulated_metal
     from silo.integrations.torch.operator import torch_op
+    from silo.integrations.triton_programs.switch import Acceleration, accelerate
     from silo.launch.buffers import Buffer
     from silo.launch.hooks import LaunchEvent, launch_hook, nvtx_ranges, on_launch, torch_annotations
     from silo.launch.scratch import set_allocator
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from silo.version import __version__
 
 __all__ = [
+    "Acceleration",
     "ArgSpec",
     "Binary",
     "Buffer",
@@ -49,6 +51,7 @@ __all__ = [
     "Target",
     "TensorDescriptor",
     "__version__",
+    "accelerate",
     "binary",
     "cdiv",
     "check",
@@ -74,6 +77,7 @@ __all__ = [
 
 _HOMES = {
     "__version__": "silo.version",
+    "Acceleration": "silo.integrations.triton_programs.switch",
     "ArgSpec": "silo.sources.pallas.argument_spec",
     "Binary": "silo.sources.binary.definition",
     "Buffer": "silo.launch.buffers",
@@ -89,6 +93,7 @@ _HOMES = {
     "Space": "silo.core.space",
     "Target": "silo.core.target",
     "TensorDescriptor": "silo.core.descriptors",
+    "accelerate": "silo.integrations.triton_programs.switch",
     "cdiv": "silo.core.trace",
     "check": "silo.api.kernels.check",
     "device": "silo.api.machine.device_info",

@@ -2,6 +2,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeAlias, final
 
 MAX_PARAMETERS: int
+MAX_OPTIONS: int
 ABSENT: object
 
 @final
@@ -155,18 +156,57 @@ class Launcher:
         extents: tuple[int, ...] = (),
         grid_held: bool = False,
         on_unread: Callable[[tuple[object, ...], dict[str, object], object], bool] | None = None,
+        triton: bool = False,
     ) -> Launcher: ...
     @property
     def name(self) -> str: ...
     @property
     def misses(self) -> int: ...
     @property
-    def bindings(self) -> list[Binding]: ...
+    def bindings(self) -> list[Any]: ...  # a Binding each; of a Triton program's kernel also reasons
     def __call__(self, *args: object, **kwargs: object) -> None: ...
     def __getitem__(self, grid: object) -> Bound: ...
     def resolve(self, *args: object, **kwargs: object) -> Binding: ...
     def inspect(self, *args: object, **kwargs: object) -> RawCall: ...
     def forget(self) -> None: ...
+
+@final
+class TritonSituation:
+    def __new__(
+        cls,
+        watched: tuple[tuple[Any, ...], ...],  # (dictionary, name, value), without a value where there is none
+        sizes: tuple[list[Any] | dict[Any, Any], ...],
+        get_device: Callable[[], int] | None,
+        get_stream: Callable[[int], int] | None,
+        memory_type: int,
+        epoch: int,
+        blocked: bool,
+        torch_stream: bool,
+    ) -> TritonSituation: ...
+    @property
+    def passed(self) -> int: ...
+
+@final
+class TritonKernel:
+    def __new__(cls, function: object, launcher: Launcher | None) -> TritonKernel: ...
+    @property
+    def launches(self) -> int: ...
+    @property
+    def own_launches(self) -> int: ...
+    @property
+    def launcher(self) -> Launcher | None: ...
+    def learned(
+        self,
+        hooks: list[Any],
+        devices: dict[Any, Any],
+        caches: dict[Any, Any],
+        globals: dict[Any, Any],  # noqa: A002
+        /,
+    ) -> None: ...
+
+def triton_methods(kind: type, first_use: Callable[[Any], object], /) -> tuple[Any, Any]: ...
+def triton_serve(run: Callable[..., object], notice: Callable[[], TritonSituation], /) -> None: ...
+def triton_situation(situation: TritonSituation | None, /) -> None: ...
 
 class HostBuffer:
     def __new__(cls, shape: Sequence[int], dtype: str) -> Self: ...

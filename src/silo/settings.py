@@ -32,13 +32,17 @@ __all__ = [
     "VARIABLES",
     "Settings",
     "Variable",
+    "accelerate_wanted",
     "allowance",
     "available_cpus",
     "available_memory",
     "case_allowance",
     "child_environment",
+    "encoded_name",
+    "environment_memory",
     "how_to_raise",
     "override",
+    "program_environment",
     "settings",
     "settings_page",
     "triton_default",
@@ -201,6 +205,19 @@ VARIABLES: Final = (
         "Whether Triton's own calls run on the CPU through Silo: where no GPU is; always; never.",
     ),
     Variable(
+        "SILO_ACCELERATE",
+        "0 or 1",
+        "0",
+        "Launch the Triton kernels of this program, and of those it starts, through Silo; `silo exec` sets it.",
+    ),
+    Variable(
+        "SILO_ACCELERATE_REPORT",
+        "path, or `-` for standard error",
+        "none",
+        "Write there at exit which Triton kernels were launched, how often, and which Silo left to Triton, with the"
+        " reasons; `silo exec --report` sets it. Every process appends its own.",
+    ),
+    Variable(
         "SILO_LOG",
         "`debug`, `info`, `warning` or `error`",
         "`info` for commands; for programs, warnings, and one line for each first call on a terminal",
@@ -275,6 +292,8 @@ class Settings:
     profile: str | os.PathLike[str] | None = None
     force_triton: bool = False
     triton: str = "auto"
+    accelerate: bool = False
+    accelerate_report: str | os.PathLike[str] | None = None
     log: str | None = None
     quiet: bool = False
     check: bool = False
@@ -335,6 +354,10 @@ class Settings:
             profile=_path(given, "SILO_PROFILE"),
             force_triton=_flag(given, "SILO_FORCE_TRITON", default=False),
             triton=_triton_mode(given),
+            accelerate=_flag(given, "SILO_ACCELERATE", default=False),
+            accelerate_report="-"
+            if given.get("SILO_ACCELERATE_REPORT") == "-"
+            else _path(given, "SILO_ACCELERATE_REPORT"),
             log=_choice(given, "SILO_LOG", LOG_LEVELS, "info") if "SILO_LOG" in given else None,
             quiet=_flag(given, "SILO_QUIET", default=False),
             check=_flag(given, "SILO_CHECK", default=False),
@@ -500,6 +523,26 @@ def triton_default() -> str:
     return _given(os.environ).get("TRITON_DEFAULT_BACKEND", "")
 
 
+def accelerate_wanted() -> bool:
+    """``settings().accelerate``, without reading the others for good, as :func:`triton_mode`."""
+    with _lock:
+        current = _current
+    return _flag(_given(os.environ), "SILO_ACCELERATE", default=False) if current is None else current.accelerate
+
+
+def environment_memory() -> dict[object, object]:
+    """The dictionary behind ``os.environ``, its keys encoded by :func:`encoded_name`; for looking, not for changing.
+
+    A launch that has to know whether a variable changed cannot pay for more than a look-up.
+    """
+    return os.environ._data  # type: ignore[attr-defined]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]
+
+
+def encoded_name(name: str) -> object:
+    """The name of a variable as :func:`environment_memory` has it."""
+    return os.fsencode(name)
+
+
 @contextmanager
 def override(**changes: object) -> Generator[Settings]:
     """Settings with other values, for every thread, until the block ends. For tests and for options of commands."""
@@ -520,6 +563,11 @@ def override(**changes: object) -> Generator[Settings]:
 def child_environment(**changes: str) -> dict[str, str]:
     """A copy of the environment for a process that Silo starts, with changes; a profile is the program's own."""
     return {**{name: value for name, value in os.environ.items() if name != "SILO_PROFILE"}, **changes}
+
+
+def program_environment(**changes: str) -> dict[str, str]:
+    """A copy of the environment, with changes, for a program that takes this process's place."""
+    return {**os.environ, **changes}
 
 
 def hold_in_environment(variables: Mapping[str, str]) -> None:

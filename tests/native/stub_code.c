@@ -210,6 +210,10 @@ int record_launch(const struct config *config, struct function *function, void *
         record->attribute_ids[i] = config->attributes[i].id;
         memcpy(record->attribute_values[i], config->attributes[i].values, 12);
     }
+    if (function->described) { /* of several functions of one name, this one */
+        record->parameter_count = function->count;
+        memcpy(record->sizes, function->sizes, function->count * sizeof *record->sizes);
+    }
     for (uint32_t i = 0; i < record->parameter_count; i++)
         memcpy(record->data[i], parameters[i], record->sizes[i] > 128 ? 128 : record->sizes[i]);
     clock_ns += entry->cost;

@@ -176,6 +176,20 @@ API int cuCtxSynchronize(void) {
     return forbidden(true);
 }
 
+/* Triton's own driver module is linked against these. */
+API int cuCtxGetLimit(size_t *value, int limit) {
+    (void)limit;
+    NEED_CONTEXT();
+    *value = 0;
+    return 0;
+}
+
+API int cuCtxSetLimit(int limit, size_t value) {
+    (void)limit, (void)value;
+    NEED_CONTEXT();
+    return 0;
+}
+
 API int cuThreadExchangeStreamCaptureMode(int *mode) {
     FAIL();
     const int previous = capture_mode;

@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from silo.cli import build, cache, doctor, export, inspect, report, run, selftest, sign, slices, trust, tune
+from silo.cli import exec as exec_
 from silo.cli.console import ExitCode, log_to_stderr, say_error, say_lines
 from silo.cli.shapes import EPILOG, Command, Group
 from silo.errors import SiloError
@@ -44,6 +45,7 @@ for _name, _command in {
     "merge": slices.merge_command,
 }.items():
     app.command(_name, cls=Command)(_command)
+app.command("exec", cls=Command, context_settings=exec_.CONTEXT)(exec_.command)
 app.add_typer(cache.app, name="cache")
 
 

@@ -11,6 +11,7 @@ from silo.settings import settings
 try:
     from silo._native import (
         ABSENT,
+        MAX_OPTIONS,
         MAX_PARAMETERS,
         Binding,
         Bound,
@@ -24,6 +25,8 @@ try:
         LibraryCode,
         LoadedKernel,
         PinnedMemory,
+        TritonKernel,
+        TritonSituation,
         adapt_descriptor,
         adapter,
         bucket,
@@ -58,6 +61,9 @@ try:
         torch_open,
         torch_open_stream,
         torch_probe,
+        triton_methods,
+        triton_serve,
+        triton_situation,
     )
     from silo._native import __file__ as _file
 except ImportError as error:
@@ -72,6 +78,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ABSENT",
+    "MAX_OPTIONS",
     "MAX_PARAMETERS",
     "Binding",
     "Bound",
@@ -89,6 +96,8 @@ __all__ = [
     "RawExtents",
     "RawFacts",
     "RawParameter",
+    "TritonKernel",
+    "TritonSituation",
     "adapt_descriptor",
     "adapter",
     "bucket",
@@ -126,6 +135,9 @@ __all__ = [
     "torch_open",
     "torch_open_stream",
     "torch_probe",
+    "triton_methods",
+    "triton_serve",
+    "triton_situation",
 ]
 
 

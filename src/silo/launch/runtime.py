@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from silo.core.plugins import shipped_options
@@ -11,16 +11,27 @@ from silo.errors import SourceError
 from silo.launch import native
 from silo.launch.arguments import Call, read_call
 from silo.launch.frameworks import connect_loaded
-from silo.launch.native import MAX_PARAMETERS, Binding, Launcher, RawFacts, RawParameter
+from silo.launch.native import MAX_OPTIONS, MAX_PARAMETERS, Binding, Launcher, RawCall, RawFacts, RawParameter
 from silo.launch.resources import apply_setting as apply_thread_setting
 from silo.settings import settings
 
 if TYPE_CHECKING:
     from silo.core.extents import HeldExtents
 
-__all__ = ["Binding", "Launcher", "OnMiss", "OnUnread", "inspect_call", "make_bound_launcher", "make_launcher"]
+__all__ = [
+    "Binding",
+    "Launcher",
+    "OnMiss",
+    "OnTritonMiss",
+    "OnUnread",
+    "inspect_call",
+    "make_bound_launcher",
+    "make_launcher",
+    "make_triton_launcher",
+]
 
 OnMiss = Callable[[Call], Binding]
+OnTritonMiss = Callable[[Call, Callable[[], object]], tuple[object, object]]
 OnUnread = Callable[[tuple[object, ...], dict[str, object], object], bool]
 
 # native/python/plan.h: enum silo_parameter_kind and enum silo_parameter_flags.
@@ -159,6 +170,43 @@ def make_bound_launcher(
     plan = _plan(name, parameters, config_names=config_names, compiled=True)
     held = () if extents is None else _extent_numbers(name, parameters.names, extents)
     return Launcher(name, plan, (), None, grid, release_gil=release_gil, fixed=binding, extents=held)
+
+
+def make_triton_launcher(
+    name: str,
+    parameters: Signature,
+    *,
+    on_miss: OnTritonMiss,
+    options: Sequence[str],
+    defaults: Mapping[str, object],
+) -> Launcher:
+    """The launcher of a kernel that a Triton program launches: ``native.TritonKernel`` brings it the calls.
+
+    Args:
+        name: the kernel's name, for messages.
+        parameters: its signature. What the guard tells apart is at least what Triton's key does.
+        on_miss: called for each new situation with the call, and with a function that launches it as Triton does. It
+            gives what serves such calls from now on (a Binding; any other object where Triton serves them;
+            ``native.ABSENT``: nothing is kept), and what that function gave (``native.ABSENT``: it was not called, and
+            the Binding launches).
+        options: the keywords that Triton takes besides the parameters, those that programs use first.
+        defaults: of parameters, as their author wrote them: grid functions see these very objects.
+    """
+    _take_settings()
+    names = parameters.names
+
+    def miss(raw: RawCall, function: object, own_way: Callable[[], object]) -> tuple[object, object]:
+        del function  # the one that this launcher belongs to
+        connect_loaded()
+        return on_miss(read_call(name, names, raw), own_way)
+
+    # A call with another option is unknown, which leads it Triton's way.
+    free = tuple(option for option in options if option not in names)[:MAX_OPTIONS]
+    plan = tuple(
+        (*parameter[:5], (defaults[parameter[0]],) if parameter[0] in defaults else ())
+        for parameter in _plan(name, parameters)
+    )
+    return Launcher(name, plan, free, miss, None, triton=True)  # pyright: ignore[reportArgumentType]  # see miss.h
 
 
 def inspect_call(launcher: Launcher, parameters: Signature, *args: object, **kwargs: object) -> Call:

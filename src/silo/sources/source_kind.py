@@ -20,6 +20,7 @@ __all__ = [
     "NamesDtypes",
     "NeedsCompilers",
     "NeedsPackages",
+    "ServesPrograms",
     "SourceKind",
     "TestsItself",
     "UnnamedInBundles",
@@ -71,6 +72,15 @@ class UnnamedInBundles(Protocol):
     @property
     def unnamed_in_bundles(self) -> bool:
         """Whether it is one."""
+        ...
+
+
+@runtime_checkable
+class ServesPrograms(Protocol):
+    """A kind whose kernels programs launch through a framework of their own, which Silo can take over."""
+
+    def programs_reached(self) -> Decision:
+        """Whether a program that is started from here comes to Silo."""
         ...
 
 

@@ -41,6 +41,7 @@ CALLS = {
     },
     "load_place": {
         "api/machine/device_plugins.py": "device plug-ins, by their entry points",
+        "backends/cpu/triton_plugin/activation.py": "Silo's own switch, which no layer left of it may import",
         "compile/toolchain.py": "compiler plug-ins, by their declarations",
         "core/plugins.py": "declarations, by their entry points",
         "launch/loading.py": "loaders, by their declarations, after consent was required",
@@ -55,6 +56,7 @@ CALLS = {
     "load": {
         "api/code/loaded_kernels.py": "load_code: the one call of Device.load for artifacts, with their consent",
         "api/trials/measuring_worker.py": "Device.load with the consent of the process that asks",
+        "integrations/triton_programs/kernels.py": "Device.load for what Triton launched, with consent to it",
         "sources/triton/ceiling_kernels.py": "Triton's language",
         "backends/cpu/checking/code.py": "code that checks itself, compiled a moment ago",
         "backends/metal/checking/compiling.py": "code that checks itself, compiled a moment ago",
@@ -81,7 +83,10 @@ CALLS = {
     # Who gives consent.
     "Consent": {"core/consent.py": "issue_consent"},
     "issue_consent": {"store/trust.py": "the ledger"},
-    "consent_to_compiled": {"launch/cpu_objects.py": "code that was compiled a moment ago"},
+    "consent_to_compiled": {
+        "launch/cpu_objects.py": "code that was compiled a moment ago",
+        "integrations/triton_programs/code.py": "what this program's Triton compiled, or kept, and has launched",
+    },
     "consent_to_confirmed": {"api/trials/measuring_worker.py": "what the process that asks has consent to"},
     "vouch": {
         "api/kernels/bundle.py": "a bundle's code, as it has it called",
@@ -162,7 +167,11 @@ def test_some_functions_are_never_called(calls, name):
 def test_devices_are_given_what_they_load_with_consent(calls):
     """``Device.load`` has many parameters; whoever calls it says which consent it has."""
     asked = [(path, node) for path, _, node in calls if ast.unparse(node.func).endswith("device.load")]
-    assert [path for path, _ in asked] == ["api/code/loaded_kernels.py", "api/trials/measuring_worker.py"]
+    assert [path for path, _ in asked] == [
+        "api/code/loaded_kernels.py",
+        "api/trials/measuring_worker.py",
+        "integrations/triton_programs/kernels.py",
+    ]
     assert all(any(word.arg == "consent" for word in node.keywords) for _, node in asked)
 
 

@@ -17,6 +17,17 @@ TRITON = {
     "integrations/helion/triton_launcher.py": "a launcher for what Helion generates for Triton",
     "integrations/helion/switch.py": "Helion's names of its backends",
     "api/tuning/foreign_results.py": "writes the files of Triton's autotuner, a foreign format by that name",
+    **dict.fromkeys(
+        (
+            f"integrations/triton_programs/{name}.py"
+            for name in ("__init__", "code", "kernels", "report", "situation", "switch")
+        ),
+        "Triton programs, launched by Silo",
+    ),
+    "__init__.py": "the module of silo.accelerate",
+    "launch/native.py": "the native objects that serve such launches",
+    "launch/runtime.py": "their launchers",
+    "cli/exec.py": "the command for such programs",
     "shipped.py": "the table of the plug-ins that Silo ships",
     "cli/cache.py": "the option that names that format",
     "backends/pallas/compiler.py": "jax lowers Pallas kernels for NVIDIA's GPUs to it",

@@ -11,13 +11,12 @@ from silo.artifacts.inspect import BinaryKernel, inspect_binary
 from silo.artifacts.runs_on import FIRST_SPECIFIC, capability, specific_form
 from silo.artifacts.strip import free_of_folders
 from silo.backends.triton.declaration import TRITON
-from silo.backends.triton.layout import argument_slots, complete_layout, tensor_maps
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.launch_info import LaunchInfo, LayoutSlot, TensorMap
+from silo.core.launch_info import LaunchInfo, LayoutSlot
 from silo.core.protocols import Source
 from silo.core.target import Target
 from silo.core.values import JSON, Value, value_from_json, value_to_json
@@ -33,6 +32,7 @@ from silo.sources.triton.adapter import (
     triton_identity,
 )
 from silo.sources.triton.facts import TtirFacts
+from silo.sources.triton.gpu_layout import argument_slots, complete_layout, launch_info, tensor_maps
 
 __all__ = ["TritonCompiler"]
 
@@ -166,39 +166,6 @@ class TritonCompiler:
             shown = (job, compile_gpu(job.text, job.target, options, force=settings().force_triton))
             self._shown = shown
         return str(shown[1].stages[form])
-
-
-def launch_info(
-    target: Target,
-    metadata: dict[str, Any],
-    layout: tuple[LayoutSlot, ...],
-    kernel: BinaryKernel,
-    maps: tuple[TensorMap, ...] = (),
-) -> LaunchInfo:
-    """Launch info from Triton's metadata and the binary.
-
-    Scratch memory is per program instance, which with a cluster is all of its blocks. The grid of a launch counts
-    clusters: its first axis is to be multiplied with the cluster's first dimension.
-    """
-    ctas = int(metadata.get("num_ctas", 1))
-    warps = int(metadata["num_warps"])  # with warp specialization the total, which Triton writes back
-    return LaunchInfo(
-        entry=kernel.entry,
-        layout=layout,
-        num_warps=warps,
-        threads=warps * int(metadata["warp_size"]),
-        cluster=(ctas, 1, 1),
-        shared_bytes=int(metadata["shared"]),
-        scratch_bytes=int(metadata.get("global_scratch_size", 0)) * ctas,
-        scratch_align=int(metadata.get("global_scratch_align", 1)),
-        profile_bytes=int(metadata.get("profile_scratch_size", 0)) * ctas,
-        profile_align=int(metadata.get("profile_scratch_align", 1)),
-        cooperative=bool(metadata.get("launch_cooperative_grid", False)),
-        pdl=target.kind == "cuda" and bool(metadata.get("launch_pdl", False)),
-        registers=kernel.registers,
-        spills=kernel.spills,
-        tensor_maps=maps,
-    )
 
 
 def _warp_size(metadata: Mapping[str, Any]) -> int:

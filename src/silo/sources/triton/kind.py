@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import ToolchainError
+from silo.settings import settings
 from silo.sources.declaration import Declaration
 from silo.sources.kernel_source import KernelSource
 from silo.sources.triton import adapter
@@ -49,12 +50,19 @@ class Kind:
         )
 
     def findings(self) -> Sequence[Finding]:
-        """Whether Triton's own calls run on the CPU."""
+        """Whether Triton's own calls run on the CPU, and whether Silo launches what Triton programs launch."""
+        if adapter.triton_version() is None:
+            return ()
+        return (*self._calls_on_the_cpu(), _acceleration())
+
+    def programs_reached(self) -> Decision:
+        """Whether a program that is started from here comes to Silo, and its launches are known."""
+        return adapter.programs_reached(force=settings().force_triton)
+
+    def _calls_on_the_cpu(self) -> Sequence[Finding]:
         from silo.core.findings import Finding  # noqa: PLC0415  # for ``silo doctor`` alone
 
         part = "Triton's own calls on the CPU"
-        if adapter.triton_version() is None:
-            return ()
         try:
             driver = adapter.plugin_driver("silo")
         except ToolchainError as error:
@@ -106,6 +114,20 @@ def _found_as_cpu() -> Finding:
     if driver is None:
         return Finding(part, "optional", "Triton has no backend of the name cpu", "install Silo again")
     return Finding(part, "ok", f"the name cpu is {driver.__module__}'s")
+
+
+def _acceleration() -> Finding:
+    """Whether a Triton program that is started from here has its launches by Silo, and why not."""
+    from silo.core.findings import Finding  # noqa: PLC0415  # for ``silo doctor`` alone
+
+    part = "launches of Triton programs"
+    reached = adapter.programs_reached(force=settings().force_triton)
+    if not reached:
+        return Finding(part, "optional", f"not by Silo: {reached.reason}", "only to accelerate programs as they are")
+    if not settings().accelerate:
+        advice = "silo exec PROGRAM, or SILO_ACCELERATE=1"
+        return Finding(part, "optional", "by Triton: SILO_ACCELERATE is not set", advice)
+    return Finding(part, "ok", f"by Silo, for SILO_ACCELERATE is set ({reached.reason})")
 
 
 def _config_hooks(source: TritonSource) -> tuple[str, ...]:

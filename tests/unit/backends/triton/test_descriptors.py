@@ -10,7 +10,6 @@ import pytest
 
 from silo.artifacts.inspect import BinaryKernel
 from silo.backends.triton.compiler import TritonCompiler
-from silo.backends.triton.layout import argument_slots, complete_layout, tensor_maps
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.descriptors import TensorDescriptor
@@ -26,6 +25,7 @@ from silo.launch.descriptors import block_shape_of, is_descriptor, map_problem
 from silo.launch.dispatch import accepts
 from silo.sources.triton.adapter import descriptor_type, lower_for_gpu
 from silo.sources.triton.effects import effects_of
+from silo.sources.triton.gpu_layout import argument_slots, complete_layout, tensor_maps
 from silo.sources.triton.hooks import CallDecidesError, block_shapes_set_by
 from silo.sources.triton.specialize import specialize
 from silo.sources.triton.ttir import parse_ttir

@@ -16,7 +16,6 @@ import silo
 from silo.artifacts.inspect import inspect_binary
 from silo.artifacts.strip import free_of_folders
 from silo.backends.triton.compiler import TritonCompiler
-from silo.backends.triton.layout import argument_slots, complete_layout
 from silo.core.config import Config
 from silo.core.dtypes import dtype
 from silo.core.launch_info import AbiType
@@ -25,6 +24,7 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError
+from silo.sources.triton.gpu_layout import argument_slots, complete_layout
 
 if find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)

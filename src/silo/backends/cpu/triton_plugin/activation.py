@@ -7,9 +7,9 @@ from typing import Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import DeviceError
-from silo.settings import triton_default, triton_mode
+from silo.settings import accelerate_wanted, triton_default, triton_mode
 
-__all__ = ["claim", "decide", "is_active", "is_chosen_as_cpu", "require"]
+__all__ = ["begin_acceleration", "claim", "decide", "is_active", "is_chosen_as_cpu", "require"]
 
 # Silo's entry points: its own, and the one that torch asks for.
 NAME = "silo"
@@ -76,6 +76,23 @@ def claim() -> bool:
             if isinstance(member, type) and issubclass(member, base) and "is_active" in vars(member):
                 driver: Any = member
                 driver.is_active = staticmethod(_inactive)
+    return True
+
+
+def begin_acceleration() -> bool:
+    """With ``SILO_ACCELERATE=1``: Silo launches what this program launches, from the end of this import on."""
+    if not accelerate_wanted():
+        return False
+    import logging  # noqa: PLC0415  # as above
+
+    from silo.core.plugins import load_place  # noqa: PLC0415
+    from silo.errors import SiloError  # noqa: PLC0415
+
+    try:
+        begin: Any = load_place("silo.integrations.triton_programs.switch:accelerate_once")
+        begin()
+    except SiloError as error:
+        logging.getLogger("silo").warning("launches go Triton's own way, at its cost: %s", error)
     return True
 
 

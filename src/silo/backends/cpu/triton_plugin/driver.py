@@ -109,3 +109,4 @@ class CpuDriver(_Base):
 CpuDriver.__abstractmethods__ = frozenset()
 
 ask("claim")
+ask("begin_acceleration")

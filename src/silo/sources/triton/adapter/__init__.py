@@ -1,4 +1,4 @@
-"""The one place that touches Triton's internals (3.6 to 3.9).
+"""The one place that touches Triton's internals (3.6 to 3.9; of what launches, 3.4 to 3.9).
 
 Nothing here is imported before a function needs it, so ``import silo`` loads no Triton.
 """
@@ -30,6 +30,8 @@ from silo.sources.triton.adapter.decorators import (
     descriptor_type,
     is_interpreted,
     is_kernel,
+    location_of,
+    parameters_of,
     pruned_configs,
     read_kernel,
     read_tuned_config,
@@ -44,13 +46,29 @@ from silo.sources.triton.adapter.installation import (
     triton_version,
 )
 from silo.sources.triton.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir, read_off
-from silo.sources.triton.adapter.objects import dtype_name
+from silo.sources.triton.adapter.objects import dtype_name, is_constexpr, is_settled
+from silo.sources.triton.adapter.programs import (
+    LAUNCHED_VERSIONS,
+    CompiledProgram,
+    Seams,
+    Watch,
+    launch_state,
+    option_names_of,
+    programs_reached,
+    read_compiled,
+    seams,
+    seams_are_loaded,
+    usable_for_programs,
+    watch,
+)
 from silo.sources.triton.adapter.toolchain import plugin_driver
 from silo.sources.triton.adapter.wrap import wrap
 
 __all__ = [
+    "LAUNCHED_VERSIONS",
     "TESTED_VERSIONS",
     "CompileCall",
+    "CompiledProgram",
     "CpuFrontEnd",
     "CpuOptions",
     "Decisions",
@@ -58,8 +76,10 @@ __all__ = [
     "GpuStages",
     "JitParameter",
     "KeptCode",
+    "Seams",
     "Ttir",
     "TunerKey",
+    "Watch",
     "active_target",
     "cache_key_text",
     "compile_gpu",
@@ -70,27 +90,39 @@ __all__ = [
     "descriptor_type",
     "dtype_name",
     "intercept_compiles",
+    "is_constexpr",
     "is_interpreted",
     "is_kernel",
+    "is_settled",
     "is_trying",
     "kept_code",
     "kernel_of_tuner",
+    "launch_state",
     "launcher_kind",
     "load_gpu_backends",
+    "location_of",
     "lower_for_gpu",
     "lower_to_ttir",
     "nvidia_tools",
+    "option_names_of",
+    "parameters_of",
     "plugin_driver",
+    "programs_reached",
     "pruned_configs",
+    "read_compiled",
     "read_kernel",
     "read_off",
     "read_tuned_config",
     "require_triton",
     "revived",
     "run_cpu_passes",
+    "seams",
+    "seams_are_loaded",
     "triton_identity",
     "triton_version",
     "ttir_of",
+    "usable_for_programs",
+    "watch",
     "watch_autotuners",
     "wrap",
 ]

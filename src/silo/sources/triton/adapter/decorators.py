@@ -19,6 +19,7 @@ __all__ = [
     "is_interpreted",
     "is_kernel",
     "location_of",
+    "parameters_of",
     "pruned_configs",
     "read_kernel",
     "read_tuned_config",
@@ -124,7 +125,7 @@ def read_kernel(decorated: object) -> DecoratedKernel:
         )
     if getattr(current, "is_gluon", bool)():
         raise SourceError(f"{_name(decorated)} is a Gluon kernel; Silo reads kernels of the Triton language")
-    found = DecoratedKernel(current, _parameters(current), location_of(current.fn), heuristics=heuristics)
+    found = DecoratedKernel(current, parameters_of(current), location_of(current.fn), heuristics=heuristics)
     return found if tuner is None else _with_tuner(found, tuner)
 
 
@@ -200,7 +201,8 @@ def read_tuned_config(kernel: Any, config: Any) -> TunedConfig:  # noqa: ANN401
     return TunedConfig(members, config.pre_hook, config)
 
 
-def _parameters(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
+def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
+    """What Triton sees of a function's parameters. ``SourceError``: it takes any number of them."""
     options: dict[str, Any] = cast("dict[str, Any]", function.kwargs if is_interpreted(function) else function.__dict__)
     excluded = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize") or ()))
     unaligned = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize_on_alignment") or ()))

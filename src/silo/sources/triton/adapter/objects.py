@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["dtype_name", "is_constexpr", "is_function"]
+__all__ = ["dtype_name", "is_constexpr", "is_function", "is_settled"]
 
 _DTYPE = "triton.language.core.dtype"
 _MOCK_TENSOR = "triton.runtime.jit.MockTensor"
@@ -21,6 +21,12 @@ def is_constexpr(candidate: object) -> bool:
     """Whether this is a ``tl.constexpr``."""
     kind = candidate.__class__
     return kind.__module__.startswith("triton.") and kind.__name__ == "constexpr"
+
+
+def is_settled(candidate: object) -> bool:
+    """Whether this is one of the language's objects that nothing changes: a dtype, a function."""
+    kind = type(candidate)
+    return f"{kind.__module__}.{kind.__qualname__}" == _DTYPE or is_function(candidate)
 
 
 def dtype_name(value: object) -> str | None:

@@ -16,6 +16,7 @@ from silo.forks import Mutex
 
 __all__ = [
     "backend_for",
+    "behind_lowering",
     "gpu_target",
     "lowering_for",
     "module",
@@ -92,13 +93,18 @@ class _LoweringDriver:
     def get_current_target(self) -> object:
         if threading.get_ident() == self._thread:
             return self._target
-        return self._driver().get_current_target()
+        return self.behind().get_current_target()
 
-    def _driver(self) -> Any:  # noqa: ANN401
+    def behind(self) -> Any:  # noqa: ANN401
         return self._config.default if self._real is None else self._real
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        return getattr(self._driver(), name)
+        return getattr(self.behind(), name)
+
+
+def behind_lowering(driver: Any) -> Any:  # noqa: ANN401
+    """Triton's own driver, where the one that lowering put in its place is given."""
+    return driver.behind() if isinstance(driver, _LoweringDriver) else driver
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The parameters of a GPU binary that Triton makes: which remain, in what order, of what type."""
+"""The parameters of a GPU binary that Triton makes: which remain, in what order, of what type; and its launch info."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any
 
 from silo.artifacts.inspect import BinaryKernel
 from silo.core.config import Config
-from silo.core.launch_info import AbiType, LayoutSlot, TensorMap
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
+from silo.core.target import Target
 from silo.core.values import Value
 from silo.errors import CompileError, UnsupportedError
 
-__all__ = ["argument_slots", "complete_layout", "tensor_maps"]
+__all__ = ["argument_slots", "complete_layout", "launch_info", "tensor_maps"]
 
 _BY_TRITON_NAME = {
     "i1": AbiType.I1,
@@ -164,6 +165,39 @@ def _without_maps(arguments: Sequence[LayoutSlot]) -> Iterator[list[LayoutSlot]]
             form += [LayoutSlot(slot.name, AbiType.I64, part) for part in parts]
             form += [LayoutSlot(slot.name, AbiType.I1, flag) for flag in _FLAGS[:count]]
         yield form
+
+
+def launch_info(
+    target: Target,
+    metadata: Mapping[str, Any],
+    layout: tuple[LayoutSlot, ...],
+    kernel: BinaryKernel,
+    maps: tuple[TensorMap, ...] = (),
+) -> LaunchInfo:
+    """Launch info from Triton's metadata and the binary.
+
+    Scratch memory is per program instance, which with a cluster is all of its blocks. The grid of a launch counts
+    clusters: its first axis is to be multiplied with the cluster's first dimension.
+    """
+    ctas = int(metadata.get("num_ctas", 1))
+    warps = int(metadata["num_warps"])  # with warp specialization the total, which Triton writes back
+    return LaunchInfo(
+        entry=kernel.entry,
+        layout=layout,
+        num_warps=warps,
+        threads=warps * int(metadata["warp_size"]),
+        cluster=(ctas, 1, 1),
+        shared_bytes=int(metadata["shared"]),
+        scratch_bytes=int(metadata.get("global_scratch_size", 0)) * ctas,
+        scratch_align=int(metadata.get("global_scratch_align", 1)),
+        profile_bytes=int(metadata.get("profile_scratch_size", 0)) * ctas,
+        profile_align=int(metadata.get("profile_scratch_align", 1)),
+        cooperative=bool(metadata.get("launch_cooperative_grid", False)),
+        pdl=target.kind == "cuda" and bool(metadata.get("launch_pdl", False)),
+        registers=kernel.registers,
+        spills=kernel.spills,
+        tensor_maps=maps,
+    )
 
 
 def _mismatch(layout: Sequence[LayoutSlot], kernel: BinaryKernel) -> str | None:

@@ -1,0 +1,414 @@
+#include "triton_kernel.h"
+
+#include "flat.h"
+#include "launcher_arrange.h"
+#include "names.h"
+
+static PyObject *first_use;    /* owned: puts a TritonKernel into a function's dictionary */
+static PyTypeObject *kind;     /* owned: Triton's class of functions */
+static PyObject *run_of_class; /* owned: what the class has as run while launches are served */
+static PyTypeObject *bound_type;
+static PyObject *s_kernel, *s_run;
+
+/* `function[grid]`. */
+struct triton_bound {
+    PyObject_HEAD vectorcallfunc call;
+    PyObject *function; /* owned */
+    PyObject *grid;     /* owned */
+    int64_t dims[3];    /* where `plain` */
+    bool plain;         /* a tuple of one to three integers */
+};
+
+static PyTypeObject *kernel_type;
+
+/* The kernel of a function, borrowed from its dictionary. NULL with an exception set, or without
+ * one: Triton serves it. */
+SILO_INLINE struct silo_triton_kernel *kernel_of(PyObject *function) {
+    PyObject *dict = PyObject_GenericGetDict(function, NULL);
+    if (SILO_UNLIKELY(dict == NULL))
+        return NULL;
+    PyObject *found = PyDict_GetItemWithError(dict, s_kernel);
+    Py_DECREF(dict); /* the function holds it */
+    if (SILO_LIKELY(found != NULL && Py_TYPE(found) == kernel_type &&
+                    ((struct silo_triton_kernel *)found)->function == function))
+        return (struct silo_triton_kernel *)found;
+    if (PyErr_Occurred() || first_use == NULL)
+        return NULL;
+    found = silo_call_one(first_use, function);
+    Py_XDECREF(found); /* as above */
+    if (found == NULL || Py_TYPE(found) != kernel_type)
+        return NULL;
+    return (struct silo_triton_kernel *)found;
+}
+
+/* Whether the guard may be asked about a launch now. */
+SILO_INLINE bool is_served(const struct silo_triton_kernel *kernel) {
+    if (SILO_UNLIKELY(kernel->launcher == NULL))
+        return false;
+    if (SILO_UNLIKELY(kernel->hooks == NULL)) /* never launched: the miss learns */
+        return true;
+    return SILO_LIKELY(PyList_Size(kernel->hooks) == 0) &&
+           SILO_LIKELY(PyDict_Size(kernel->globals) == 0 || silo_triton_globals_hold(kernel));
+}
+
+/* The program emptied Triton's caches: it is compiled again, as there. */
+static SILO_NOINLINE void forget(struct silo_triton_kernel *kernel) {
+    kernel->device_count = PyDict_Size(kernel->devices);
+    kernel->cached = PyDict_Size(kernel->caches);
+    silo_known_clear(&kernel->launcher->known);
+}
+
+SILO_INLINE bool has_shrunk(const struct silo_triton_kernel *kernel) {
+    return kernel->caches != NULL && (PyDict_Size(kernel->caches) < kernel->cached ||
+                                      PyDict_Size(kernel->devices) < kernel->device_count);
+}
+
+/* Arguments in the order of the parameters, and launch. */
+static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *dims) {
+    struct silo_launcher *launcher = call->kernel->launcher;
+    struct silo_inputs inputs;
+    struct silo_grid_source source, *given = NULL;
+    if (dims != NULL) {
+        source.callable = NULL;
+        memcpy(source.dims, dims, sizeof source.dims);
+        given = &source;
+    } else if (call->grid != NULL) {
+        source.callable = call->grid;
+        given = &source;
+    }
+    inputs.triton = call;
+    inputs.stream = inputs.grid = NULL;
+    inputs.options = 0;
+    if (SILO_LIKELY(call->names == NULL && call->positional == launcher->plan.count &&
+                    given != NULL)) {
+        inputs.arguments = call->arguments;
+        return silo_launch_triton(launcher, &inputs, given);
+    }
+    bool temporary = false;
+    struct silo_form *form =
+        silo_launcher_form(launcher, call->positional, call->names, &temporary);
+    if (form == NULL)
+        return NULL;
+    PyObject *result = NULL;
+    PyObject *full[(size_t)launcher->plan.count + 1];
+    PyObject *grid = form->grid >= 0 ? call->arguments[form->grid] : NULL;
+    bool own = form->foreign || (call->grid != NULL) == (grid != NULL || form->warmup >= 0);
+    if (!own && form->warmup >= 0)
+        own = call->arguments[form->warmup] != Py_False;
+    if (!own && grid != NULL) {
+        if (PyCallable_Check(grid)) {
+            source.callable = grid;
+        } else {
+            source.callable = NULL;
+            own = !PyTuple_Check(grid) ||
+                  silo_grid_parse(launcher->plan.kernel, grid, source.dims) != 0;
+            PyErr_Clear();
+        }
+        given = &source;
+    }
+    if (own) {
+        result = silo_triton_own_way(call);
+    } else {
+        for (int32_t i = 0; i < launcher->plan.count; i++) {
+            const int16_t place = form->source[i];
+            full[i] = place >= 0                   ? call->arguments[place]
+                      : place == SILO_FORM_DEFAULT ? launcher->plan.defaults[i]
+                                                   : NULL;
+        }
+        inputs.arguments = full;
+        inputs.options = form->options;
+        for (uint32_t i = 0; i < form->options; i++) {
+            inputs.option[i] = form->option[i];
+            inputs.option_value[i] = call->arguments[form->option_source[i]];
+        }
+        result = silo_launch_triton(launcher, &inputs, given);
+    }
+    if (temporary)
+        silo_form_free(form);
+    return result;
+}
+
+SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, bool plain) {
+    struct silo_situation *now = silo_situation_now();
+    if (SILO_UNLIKELY(now == NULL))
+        return PyErr_Occurred() ? NULL : silo_triton_own_way(call);
+    PyObject *result = NULL;
+    struct silo_triton_kernel *kernel = now->blocked || !plain ? NULL : kernel_of(call->function);
+    if (SILO_UNLIKELY(now->blocked))
+        now->passed++;
+    if (SILO_UNLIKELY(kernel == NULL || !is_served(kernel))) {
+        if (!PyErr_Occurred())
+            result = silo_triton_own_way(call);
+    } else {
+        Py_INCREF((PyObject *)kernel); /* a program may empty the function's dictionary meanwhile */
+        call->kernel = kernel;
+        call->situation = now;
+        if (SILO_UNLIKELY(has_shrunk(kernel)))
+            forget(kernel);
+        if (SILO_LIKELY(silo_triton_place(call) == 0))
+            result = invoke(call, dims);
+        Py_DECREF((PyObject *)kernel);
+    }
+    Py_DECREF((PyObject *)now);
+    return result;
+}
+
+static SILO_HOT PyObject *triton_run(PyObject *function, PyObject *const *arguments,
+                                     Py_ssize_t positional, PyObject *names) {
+    struct silo_triton_call call = {
+        .function = function, .arguments = arguments, .positional = positional, .names = names};
+    return serve(&call, NULL, true);
+}
+
+/* ---- function[grid] ---- */
+
+/* Whether the class still launches through us: a program may have put its own run there. */
+static bool runs_here(PyObject *function) {
+    PyTypeObject *type = Py_TYPE(function);
+    PyObject *run = PyObject_GetAttr((PyObject *)type, s_run);
+    const bool ours = run == run_of_class;
+    Py_XDECREF(run);
+    PyErr_Clear();
+    return ours;
+}
+
+static SILO_HOT PyObject *bound_call(PyObject *self, PyObject *const *arguments, size_t flagged,
+                                     PyObject *names) {
+    struct triton_bound *bound = (struct triton_bound *)self;
+    struct silo_triton_call call = {.function = bound->function,
+                                    .arguments = arguments,
+                                    .positional =
+                                        (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET),
+                                    .names = names,
+                                    .grid = bound->grid};
+    if (SILO_UNLIKELY(!runs_here(bound->function))) {
+        PyObject *run = PyObject_GetAttr(bound->function, s_run);
+        PyObject *result = run != NULL ? silo_triton_by(run, &call) : NULL;
+        Py_XDECREF(run);
+        return result;
+    }
+    return serve(&call, bound->plain ? bound->dims : NULL,
+                 bound->plain || PyCallable_Check(bound->grid));
+}
+
+static bool read_grid(PyObject *grid, int64_t dims[3]) {
+    if (!PyTuple_Check(grid))
+        return false;
+    const Py_ssize_t size = PyTuple_Size(grid);
+    if (size < 1 || size > 3)
+        return false;
+    dims[0] = dims[1] = dims[2] = 1;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        PyObject *item = PyTuple_GetItem(grid, i);
+        int overflow;
+        if (!PyLong_Check(item))
+            return false;
+        dims[i] = PyLong_AsLongLongAndOverflow(item, &overflow);
+        if (overflow != 0 || dims[i] < 0)
+            return false;
+    }
+    return true;
+}
+
+static SILO_HOT PyObject *triton_getitem(PyObject *function, PyObject *grid) {
+    struct triton_bound *bound = PyObject_GC_New(struct triton_bound, bound_type);
+    if (bound == NULL)
+        return NULL;
+    bound->call = bound_call;
+    bound->function = Py_NewRef(function);
+    bound->grid = Py_NewRef(grid);
+    bound->plain = read_grid(grid, bound->dims);
+    PyObject_GC_Track((PyObject *)bound);
+    return (PyObject *)bound;
+}
+
+static int bound_traverse(PyObject *object, visitproc visit, void *arg) {
+    struct triton_bound *bound = (struct triton_bound *)object;
+    Py_VISIT((PyObject *)Py_TYPE(object));
+    Py_VISIT(bound->function);
+    Py_VISIT(bound->grid);
+    return 0;
+}
+
+static void bound_dealloc(PyObject *object) {
+    struct triton_bound *bound = (struct triton_bound *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    Py_DECREF(bound->function);
+    Py_DECREF(bound->grid);
+    PyObject_GC_Del(object);
+    Py_DECREF((PyObject *)type);
+}
+
+static PyObject *bound_tuple_call(PyObject *self, PyObject *args, PyObject *keywords) {
+    return silo_flat_call(self, args, keywords, bound_call);
+}
+
+/* ---- kernels ---- */
+
+static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"function", "launcher", NULL};
+    PyObject *function, *launcher;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO", names, &function, &launcher))
+        return NULL;
+    if (launcher != Py_None && !PyObject_TypeCheck(launcher, silo_launcher_type))
+        return PyErr_Format(PyExc_TypeError, "launcher is a Launcher or None");
+    struct silo_triton_kernel *self = (struct silo_triton_kernel *)PyType_GenericAlloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->function = function;
+    if (launcher != Py_None)
+        self->launcher = (struct silo_launcher *)Py_NewRef(launcher);
+    return (PyObject *)self;
+}
+
+static PyObject *kernel_learned(PyObject *object, PyObject *args) {
+    struct silo_triton_kernel *self = (struct silo_triton_kernel *)object;
+    PyObject *hooks, *devices, *caches, *globals;
+    if (!PyArg_ParseTuple(args, "O!O!O!O!", &PyList_Type, &hooks, &PyDict_Type, &devices,
+                          &PyDict_Type, &caches, &PyDict_Type, &globals))
+        return NULL;
+    const Py_ssize_t count = PyDict_Size(globals);
+    PyObject *seen = PyList_New(count);
+    if (seen == NULL)
+        return NULL;
+    for (Py_ssize_t i = 0; i < count; i++) /* none is known yet */
+        PyList_SetItem(seen, i, Py_NewRef(silo_absent));
+    PyObject *old[] = {self->seen, self->hooks, self->devices, self->caches, self->globals};
+    self->hooks = Py_NewRef(hooks);
+    self->devices = Py_NewRef(devices);
+    self->caches = Py_NewRef(caches);
+    self->globals = Py_NewRef(globals);
+    self->seen = seen;
+    self->device_count = PyDict_Size(devices);
+    self->cached = PyDict_Size(caches);
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+        Py_XDECREF(old[i]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *kernel_reduce(PyObject *self, PyObject *protocol) {
+    (void)self, (void)protocol;
+    /* A copy of a function has none. */
+    return Py_BuildValue("(O())", (PyObject *)Py_TYPE(Py_None));
+}
+
+static int kernel_traverse(PyObject *object, visitproc visit, void *arg) {
+    struct silo_triton_kernel *self = (struct silo_triton_kernel *)object;
+    Py_VISIT((PyObject *)Py_TYPE(object));
+    Py_VISIT((PyObject *)self->launcher);
+    Py_VISIT(self->hooks);
+    Py_VISIT(self->devices);
+    Py_VISIT(self->caches);
+    Py_VISIT(self->globals);
+    Py_VISIT(self->seen);
+    return 0;
+}
+
+static int kernel_clear(PyObject *object) {
+    struct silo_triton_kernel *self = (struct silo_triton_kernel *)object;
+    Py_CLEAR(self->launcher);
+    Py_CLEAR(self->hooks);
+    Py_CLEAR(self->devices);
+    Py_CLEAR(self->caches);
+    Py_CLEAR(self->globals);
+    Py_CLEAR(self->seen);
+    return 0;
+}
+
+static void kernel_dealloc(PyObject *object) {
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    kernel_clear(object);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF((PyObject *)type);
+}
+
+/* ---- the methods ---- */
+
+PyObject *silo_py_triton_methods(PyObject *module, PyObject *args) {
+    (void)module;
+    static PyMethodDef run_method = {"run", (PyCFunction)(void (*)(void))triton_run,
+                                     METH_FASTCALL | METH_KEYWORDS,
+                                     "Launch, through Silo where Silo serves such launches."};
+    static PyMethodDef getitem_method = {"__getitem__", triton_getitem, METH_O,
+                                         "What launches over a grid."};
+    PyObject *type, *ask;
+    if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &ask))
+        return NULL;
+    PyObject *run = PyDescr_NewMethod((PyTypeObject *)type, &run_method);
+    PyObject *getitem = PyDescr_NewMethod((PyTypeObject *)type, &getitem_method);
+    if (run == NULL || getitem == NULL) {
+        Py_XDECREF(run);
+        Py_XDECREF(getitem);
+        return NULL;
+    }
+    PyObject *old[] = {first_use, (PyObject *)kind, run_of_class};
+    first_use = Py_NewRef(ask);
+    kind = (PyTypeObject *)Py_NewRef(type);
+    run_of_class = Py_NewRef(run);
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+        Py_XDECREF(old[i]);
+    return Py_BuildValue("(NN)", run, getitem);
+}
+
+int silo_triton_kernel_init(PyObject *module) {
+    static const struct silo_name words[] = {{&s_kernel, "_silo_kernel"}, {&s_run, "run"}};
+    static PyMemberDef kernel_members[] = {
+        {"launches", T_ULONGLONG, offsetof(struct silo_triton_kernel, launches), READONLY,
+         "Launches that the guard served."},
+        {"own_launches", T_ULONGLONG, offsetof(struct silo_triton_kernel, own_launches), READONLY,
+         "Launches that went Triton's own way after the guard was asked."},
+        {"launcher", T_OBJECT, offsetof(struct silo_triton_kernel, launcher), READONLY,
+         "The Launcher, or None."},
+        {NULL, 0, 0, 0, NULL},
+    };
+    static PyMethodDef kernel_methods[] = {
+        {"learned", kernel_learned, METH_VARARGS,
+         "learned(hooks, devices, caches, globals, /)\n\nWhat a launch looks at before the guard "
+         "is asked."},
+        {"__reduce_ex__", kernel_reduce, METH_O, "None: a copy of a function has none."},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyType_Slot kernel_slots[] = {
+        {Py_tp_new, (void *)kernel_new},
+        {Py_tp_dealloc, (void *)kernel_dealloc},
+        {Py_tp_traverse, (void *)kernel_traverse},
+        {Py_tp_clear, (void *)kernel_clear},
+        {Py_tp_members, kernel_members},
+        {Py_tp_methods, kernel_methods},
+        {Py_tp_doc, "TritonKernel(function, launcher)\n--\n\nHow launches of one Triton function "
+                    "are served; its dictionary holds it."},
+        {0, NULL},
+    };
+    static PyType_Spec kernel_spec = {"silo._native.TritonKernel",
+                                      sizeof(struct silo_triton_kernel), 0,
+                                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, kernel_slots};
+    static PyMemberDef members[] = {
+        {"__vectorcalloffset__", T_PYSSIZET, offsetof(struct triton_bound, call), READONLY, NULL},
+        {NULL, 0, 0, 0, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_dealloc, (void *)bound_dealloc},
+        {Py_tp_traverse, (void *)bound_traverse},
+        {Py_tp_call, (void *)bound_tuple_call},
+        {Py_tp_members, members},
+        {Py_tp_doc, "A Triton function with a grid: function[grid]."},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "silo._native.TritonBound",
+        .basicsize = sizeof(struct triton_bound),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                 Py_TPFLAGS_DISALLOW_INSTANTIATION,
+        .slots = slots,
+    };
+    bound_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    kernel_type = (PyTypeObject *)PyType_FromSpec(&kernel_spec);
+    if (bound_type == NULL || kernel_type == NULL ||
+        silo_intern(words, sizeof words / sizeof *words) != 0 ||
+        PyModule_AddObjectRef(module, "TritonKernel", (PyObject *)kernel_type) != 0)
+        return -1;
+    return PyModule_AddObjectRef(module, "TritonBound", (PyObject *)bound_type);
+}

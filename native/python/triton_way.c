@@ -1,0 +1,389 @@
+#include "triton_way.h"
+
+#include "errors.h"
+#include "flat.h"
+#include "memory_types.h"
+#include "miss.h"
+#include "names.h"
+#include "stack.h"
+
+PyTypeObject *silo_situation_type;
+struct silo_situation *silo_situation;
+PyObject *silo_triton_run;
+
+static PyObject *notice;  /* owned: makes the situation anew */
+static PyObject *partial; /* owned: functools.partial */
+static PyObject *s_grid, *s_warmup;
+
+/* ---- situations ---- */
+
+static int read_watched(struct silo_situation *self, PyObject *watched, PyObject *sizes) {
+    const Py_ssize_t count = PyTuple_Size(watched), size_count = PyTuple_Size(sizes);
+    self->watched = PyMem_Calloc((size_t)count + 1, sizeof *self->watched);
+    self->sizes = PyMem_Calloc((size_t)size_count + 1, sizeof *self->sizes);
+    if (self->watched == NULL || self->sizes == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *dict, *name, *value = NULL;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(watched, i), "O!O|O", &PyDict_Type, &dict, &name,
+                              &value))
+            return -1;
+        self->watched[i] = (struct silo_watched){Py_NewRef(dict), Py_NewRef(name), value};
+        Py_XINCREF(value);
+        self->watched_count = i + 1;
+    }
+    for (Py_ssize_t i = 0; i < size_count; i++) {
+        PyObject *container = PyTuple_GetItem(sizes, i);
+        const bool is_list = PyList_Check(container);
+        if (!is_list && !PyDict_Check(container)) {
+            PyErr_SetString(PyExc_TypeError, "sizes are given of lists and dictionaries");
+            return -1;
+        }
+        self->sizes[i] = (struct silo_watched_size){
+            Py_NewRef(container), is_list ? PyList_Size(container) : PyDict_Size(container),
+            is_list};
+        self->size_count = i + 1;
+    }
+    return 0;
+}
+
+static PyObject *situation_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"watched", "sizes",   "get_device",   "get_stream", "memory_type",
+                            "epoch",   "blocked", "torch_stream", NULL};
+    PyObject *watched, *sizes, *get_device, *get_stream;
+    int memory_type, blocked, torch_stream;
+    unsigned int epoch;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!OOiIpp", names, &PyTuple_Type, &watched,
+                                     &PyTuple_Type, &sizes, &get_device, &get_stream, &memory_type,
+                                     &epoch, &blocked, &torch_stream))
+        return NULL;
+    struct silo_situation *self = (struct silo_situation *)PyType_GenericAlloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->memory_type = memory_type;
+    self->epoch = epoch;
+    self->blocked = blocked != 0;
+    self->torch_stream = torch_stream != 0;
+    self->get_device = get_device == Py_None ? NULL : Py_NewRef(get_device);
+    self->get_stream = get_stream == Py_None ? NULL : Py_NewRef(get_stream);
+    if (read_watched(self, watched, sizes) != 0) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static int situation_traverse(PyObject *object, visitproc visit, void *arg) {
+    struct silo_situation *self = (struct silo_situation *)object;
+    Py_VISIT((PyObject *)Py_TYPE(object));
+    for (Py_ssize_t i = 0; i < self->watched_count; i++) {
+        Py_VISIT(self->watched[i].dict);
+        Py_VISIT(self->watched[i].value);
+    }
+    for (Py_ssize_t i = 0; i < self->size_count; i++)
+        Py_VISIT(self->sizes[i].container);
+    Py_VISIT(self->get_device);
+    Py_VISIT(self->get_stream);
+    return 0;
+}
+
+static void situation_dealloc(PyObject *object) {
+    struct silo_situation *self = (struct silo_situation *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    for (Py_ssize_t i = 0; i < self->watched_count; i++) {
+        Py_XDECREF(self->watched[i].dict);
+        Py_XDECREF(self->watched[i].name);
+        Py_XDECREF(self->watched[i].value);
+    }
+    for (Py_ssize_t i = 0; i < self->size_count; i++)
+        Py_XDECREF(self->sizes[i].container);
+    PyMem_Free(self->watched);
+    PyMem_Free(self->sizes);
+    Py_XDECREF(self->get_device);
+    Py_XDECREF(self->get_stream);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF((PyObject *)type);
+}
+
+SILO_INLINE bool holds(const struct silo_situation *self) {
+    for (Py_ssize_t i = 0; i < self->size_count; i++) {
+        const struct silo_watched_size *one = &self->sizes[i];
+        if (SILO_UNLIKELY((one->is_list ? PyList_Size(one->container)
+                                        : PyDict_Size(one->container)) != one->size))
+            return false;
+    }
+    for (Py_ssize_t i = 0; i < self->watched_count; i++) {
+        const struct silo_watched *one = &self->watched[i];
+        if (SILO_UNLIKELY(PyDict_GetItemWithError(one->dict, one->name) != one->value))
+            return false;
+    }
+    return true;
+}
+
+struct silo_situation *silo_situation_now(void) {
+    struct silo_situation *now = silo_situation;
+    if (SILO_LIKELY(now != NULL && holds(now))) {
+        Py_INCREF((PyObject *)now);
+        return now;
+    }
+    if (PyErr_Occurred() || notice == NULL)
+        return NULL;
+    PyObject *made = PyObject_CallNoArgs(notice);
+    if (made == NULL)
+        return NULL;
+    if (!PyObject_TypeCheck(made, silo_situation_type)) {
+        Py_DECREF(made);
+        PyErr_SetString(PyExc_TypeError, "notice gives a TritonSituation");
+        return NULL;
+    }
+    return (struct silo_situation *)made;
+}
+
+PyObject *silo_py_triton_situation(PyObject *module, PyObject *situation) {
+    (void)module;
+    if (situation != Py_None && !PyObject_TypeCheck(situation, silo_situation_type))
+        return PyErr_Format(PyExc_TypeError, "a TritonSituation or None");
+    struct silo_situation *old = silo_situation;
+    silo_situation = situation == Py_None ? NULL : (struct silo_situation *)Py_NewRef(situation);
+    Py_XDECREF((PyObject *)old);
+    Py_RETURN_NONE;
+}
+
+PyObject *silo_py_triton_serve(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *run, *ask;
+    if (!PyArg_ParseTuple(args, "OO", &run, &ask))
+        return NULL;
+    PyObject *old_run = silo_triton_run, *old_notice = notice;
+    silo_triton_run = Py_NewRef(run);
+    notice = Py_NewRef(ask);
+    Py_XDECREF(old_run);
+    Py_XDECREF(old_notice);
+    Py_RETURN_NONE;
+}
+
+/* ---- Triton's own way ---- */
+
+/* The positional arguments, the function before them; and the others by name. */
+static int own_arguments(const struct silo_triton_call *call, PyObject **args,
+                         PyObject **keywords) {
+    *keywords = PyDict_New();
+    *args = PyTuple_New(call->positional + 1);
+    if (*args == NULL || *keywords == NULL)
+        return -1;
+    PyTuple_SetItem(*args, 0, Py_NewRef(call->function));
+    for (Py_ssize_t i = 0; i < call->positional; i++)
+        PyTuple_SetItem(*args, i + 1, Py_NewRef(call->arguments[i]));
+    if (call->grid != NULL && (PyDict_SetItem(*keywords, s_grid, call->grid) != 0 ||
+                               PyDict_SetItem(*keywords, s_warmup, Py_False) != 0))
+        return -1;
+    const Py_ssize_t named = call->names != NULL ? PyTuple_Size(call->names) : 0;
+    for (Py_ssize_t i = 0; i < named; i++) {
+        PyObject *name = PyTuple_GetItem(call->names, i);
+        if (call->grid != NULL && PyDict_Contains(*keywords, name) == 1) {
+            PyErr_Format(PyExc_TypeError, "%R got multiple values for keyword argument '%U'",
+                         silo_triton_run, name);
+            return -1;
+        }
+        if (PyDict_SetItem(*keywords, name, call->arguments[call->positional + i]) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+PyObject *silo_triton_own_way(struct silo_triton_call *call) {
+    PyObject *args, *keywords, *result = NULL;
+    call->went = true;
+    if (call->kernel != NULL)
+        call->kernel->own_launches++;
+    if (own_arguments(call, &args, &keywords) == 0)
+        result = PyObject_Call(silo_triton_run, args, keywords);
+    Py_XDECREF(args);
+    Py_XDECREF(keywords);
+    return result;
+}
+
+PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call) {
+    PyObject *args, *keywords, *result = NULL;
+    if (own_arguments(call, &args, &keywords) == 0) {
+        PyObject *rest = PyTuple_GetSlice(args, 1, call->positional + 1);
+        result = rest != NULL ? PyObject_Call(run, rest, keywords) : NULL;
+        Py_XDECREF(rest);
+    }
+    Py_XDECREF(args);
+    Py_XDECREF(keywords);
+    return result;
+}
+
+/* The same, to be called without arguments. */
+static PyObject *own_way_later(const struct silo_triton_call *call) {
+    PyObject *args, *keywords, *result = NULL;
+    if (own_arguments(call, &args, &keywords) == 0) {
+        PyObject *all = PyTuple_New(call->positional + 2);
+        if (all != NULL) {
+            PyTuple_SetItem(all, 0, Py_NewRef(silo_triton_run));
+            for (Py_ssize_t i = 0; i <= call->positional; i++)
+                PyTuple_SetItem(all, i + 1, Py_NewRef(PyTuple_GetItem(args, i)));
+            result = PyObject_Call(partial, all, keywords);
+            Py_DECREF(all);
+        }
+    }
+    Py_XDECREF(args);
+    Py_XDECREF(keywords);
+    return result;
+}
+
+/* ---- one call ---- */
+
+int silo_triton_place(struct silo_triton_call *call) {
+    const struct silo_situation *now = call->situation;
+    call->device = 0;
+    call->stream = NULL;
+    if (now->get_device == NULL)
+        return 0;
+    PyObject *device = PyObject_CallNoArgs(now->get_device);
+    if (device == NULL)
+        return -1;
+    const long number = PyLong_AsLong(device);
+    int result = number == -1 && PyErr_Occurred() ? -1 : 0;
+    call->device = (int32_t)number;
+    if (SILO_LIKELY(result == 0 && now->torch_stream) &&
+        SILO_LIKELY(silo_torch.current_stream != NULL) &&
+        SILO_LIKELY(silo_torch.current_stream(call->device, &call->stream) == 0)) {
+        Py_DECREF(device);
+        return 0;
+    }
+    if (result == 0 && now->get_stream != NULL) {
+        PyObject *stream = silo_call_one(now->get_stream, device);
+        call->stream = stream != NULL ? PyLong_AsVoidPtr(stream) : NULL;
+        result = stream == NULL || PyErr_Occurred() ? -1 : 0;
+        Py_XDECREF(stream);
+    }
+    Py_DECREF(device);
+    return result;
+}
+
+/* What a global is now, borrowed; NULL: it is gone. */
+static PyObject *value_now(PyObject *key, PyObject *pair) {
+    if (!PyTuple_Check(key) || !PyTuple_Check(pair) || PyTuple_Size(key) != 2 ||
+        PyTuple_Size(pair) != 2 || !PyDict_Check(PyTuple_GetItem(pair, 1)))
+        return NULL;
+    return PyDict_GetItemWithError(PyTuple_GetItem(pair, 1), PyTuple_GetItem(key, 0));
+}
+
+/* Whether Triton, which keeps copies, takes it for unchanged; then it is known by its address. */
+static SILO_NOINLINE bool is_unchanged(const struct silo_triton_kernel *kernel, Py_ssize_t index,
+                                       PyObject *now, PyObject *pair) {
+    PyObject *value = Py_NewRef(PyTuple_GetItem(pair, 0));
+    Py_INCREF(now);
+    const bool same = PyObject_RichCompareBool(now, value, Py_NE) == 0;
+    Py_DECREF(value);
+    PyErr_Clear(); /* Triton says it */
+    if (same && index < PyList_Size(kernel->seen))
+        PyList_SetItem(kernel->seen, index, Py_NewRef(now));
+    Py_DECREF(now);
+    return same;
+}
+
+bool silo_triton_globals_hold(const struct silo_triton_kernel *kernel) {
+    PyObject *key, *pair;
+    Py_ssize_t position = 0;
+    for (Py_ssize_t i = 0; PyDict_Next(kernel->globals, &position, &key, &pair); i++) {
+        PyObject *now = value_now(key, pair);
+        if (SILO_UNLIKELY(now == NULL || i >= PyList_Size(kernel->seen))) {
+            PyErr_Clear();
+            return false;
+        }
+        if (SILO_UNLIKELY(now != PyList_GetItem(kernel->seen, i)) &&
+            !is_unchanged(kernel, i, now, pair))
+            return false;
+    }
+    return true;
+}
+
+static bool is_capturing(const struct silo_frame *frame, const struct silo_triton_call *call) {
+    const struct silo_gpu *gpu = silo_gpu_of_memory(frame->device_type);
+    int status = 0;
+    return gpu != NULL && call->stream != NULL &&
+           gpu->stream_capturing(call->stream, &status) == 0 && status != 0;
+}
+
+/* (facts, arguments, options, device, grid, function, own way) */
+static PyObject *question(struct silo_launcher *self, const struct silo_inputs *inputs,
+                          const struct silo_grid_source *grid, const struct silo_frame *frame) {
+    PyObject *facts = silo_call_facts(self, inputs, grid, frame), *all = NULL;
+    PyObject *later = own_way_later(inputs->triton);
+    if (facts != NULL && later != NULL)
+        all = PyTuple_Pack(3, facts, inputs->triton->function, later);
+    Py_XDECREF(facts);
+    Py_XDECREF(later);
+    return all;
+}
+
+PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs *inputs,
+                           const struct silo_grid_source *grid, struct silo_frame *frame,
+                           uint64_t hash, PyObject **result) {
+    *result = NULL;
+    if (is_capturing(frame, inputs->triton)) { /* nothing may be loaded now */
+        *result = silo_triton_own_way(inputs->triton);
+        return NULL;
+    }
+    self->misses++;
+    frame->ran_python = inputs->triton->went = true;
+    PyObject *asked = silo_stack_check() == 0 ? question(self, inputs, grid, frame) : NULL;
+    PyObject *on_miss = Py_NewRef(self->on_miss); /* may be replaced or cleared while it runs */
+    PyObject *answer = asked != NULL ? PyObject_Call(on_miss, asked, NULL) : NULL;
+    Py_DECREF(on_miss);
+    Py_XDECREF(asked);
+    PyObject *entry, *given;
+    if (answer == NULL)
+        return NULL;
+    if (!PyArg_ParseTuple(answer, "OO;on_miss gives what serves such calls, and a result", &entry,
+                          &given)) {
+        Py_DECREF(answer);
+        return NULL;
+    }
+    if (given != silo_absent) {
+        *result = Py_NewRef(given);
+        inputs->triton->kernel->own_launches++;
+    }
+    entry = entry != silo_absent ? silo_miss_keep(self, inputs, frame, entry, hash) : NULL;
+    if (entry == NULL && PyErr_Occurred())
+        Py_CLEAR(*result);
+    Py_DECREF(answer);
+    return entry;
+}
+
+int silo_triton_way_init(PyObject *module) {
+    static const struct silo_name words[] = {{&s_grid, "grid"}, {&s_warmup, "warmup"}};
+    static PyMemberDef situation_members[] = {
+        {"passed", T_ULONGLONG, offsetof(struct silo_situation, passed), READONLY,
+         "Launches that went Triton's way because it is blocked."},
+        {NULL, 0, 0, 0, NULL},
+    };
+    static PyType_Slot situation_slots[] = {
+        {Py_tp_new, (void *)situation_new},
+        {Py_tp_dealloc, (void *)situation_dealloc},
+        {Py_tp_traverse, (void *)situation_traverse},
+        {Py_tp_members, situation_members},
+        {Py_tp_doc, "TritonSituation(watched, sizes, get_device, get_stream, memory_type, epoch, "
+                    "blocked, torch_stream)\n--\n\nWhat decides launches of Triton programs now."},
+        {0, NULL},
+    };
+    static PyType_Spec situation_spec = {"silo._native.TritonSituation",
+                                         sizeof(struct silo_situation), 0,
+                                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, situation_slots};
+    PyObject *functools = PyImport_ImportModule("functools");
+    partial = functools ? PyObject_GetAttrString(functools, "partial") : NULL;
+    Py_XDECREF(functools);
+    if (partial == NULL || silo_intern(words, sizeof words / sizeof *words) != 0)
+        return -1;
+    silo_situation_type = (PyTypeObject *)PyType_FromSpec(&situation_spec);
+    return silo_situation_type
+               ? PyModule_AddObjectRef(module, "TritonSituation", (PyObject *)silo_situation_type)
+               : -1;
+}

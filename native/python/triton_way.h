@@ -1,0 +1,101 @@
+/* What a launch of a Triton program asks of Triton: whether anything that decides a launch has
+ * changed since it was last looked at, where the launch goes, and Triton's own way for what is not
+ * served here.
+ *
+ * A situation is immutable. Python makes a new one when something that it watches has changed. */
+#ifndef SILO_TRITON_WAY_H
+#define SILO_TRITON_WAY_H
+
+#include "frame.h"
+#include "launcher.h"
+
+/* A member of a dictionary that has to be the very object that it was. */
+struct silo_watched {
+    PyObject *dict, *name; /* owned */
+    PyObject *value;       /* owned; NULL: there was none */
+};
+
+/* A list or a dictionary that has to have so many members. */
+struct silo_watched_size {
+    PyObject *container; /* owned */
+    Py_ssize_t size;
+    bool is_list;
+};
+
+struct silo_situation {
+    PyObject_HEAD struct silo_watched *watched; /* owned */
+    struct silo_watched_size *sizes;            /* owned */
+    Py_ssize_t watched_count, size_count;
+    PyObject *get_device, *get_stream; /* owned; NULL: one device, the null stream */
+    bool torch_stream;                 /* torch's C function gives what get_stream gives */
+    bool blocked;                      /* every launch goes Triton's way */
+    int32_t memory_type;               /* DLPack's, of the devices that launches go to */
+    uint32_t epoch;                    /* a number for all that is part of Triton's key */
+    uint64_t passed;                   /* launches that went Triton's way while blocked */
+};
+
+/* One Triton kernel: what its function's dictionary holds while launches of it are served. */
+struct silo_triton_kernel {
+    PyObject_HEAD PyObject *function; /* borrowed: the function holds this */
+    struct silo_launcher *launcher;   /* owned; NULL: every launch goes Triton's way */
+    PyObject *hooks;                  /* owned list: a launch goes Triton's way where it has some */
+    PyObject *devices, *caches;       /* owned dicts: Triton's own, by device, and of the kernels
+                                         that were compiled for the last one */
+    PyObject *globals;                /* owned dict, of (value, dictionary) by (name, id) */
+    PyObject *seen;                   /* owned list: the values that were found unchanged */
+    Py_ssize_t device_count, cached;  /* members of the two when the guard last learned */
+    uint64_t launches;                /* that the guard served */
+    uint64_t own_launches;            /* that went Triton's own way */
+};
+
+/* One call as it was made. */
+struct silo_triton_call {
+    struct silo_triton_kernel *kernel;
+    PyObject *function;
+    PyObject *const *arguments;
+    Py_ssize_t positional;
+    PyObject *names; /* NULL: none */
+    PyObject *grid;  /* of k[grid]; NULL: named among the arguments */
+    const struct silo_situation *situation;
+    int32_t device;
+    bool went; /* Triton's own way, or to Python, which may have: never a second time */
+    void *stream;
+};
+
+extern PyTypeObject *silo_situation_type;
+extern struct silo_situation *silo_situation; /* owned; NULL: nothing is served */
+
+/* Triton's run, whatever its arguments; owned. */
+extern PyObject *silo_triton_run;
+
+/* Launch as Triton does; what that gives, a new reference, or NULL with its exception set. */
+PyObject *silo_triton_own_way(struct silo_triton_call *call);
+
+/* The same through another run, which is bound to the function. */
+PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call);
+
+/* The situation as it is now (a new reference), asked for anew where something has changed; NULL
+ * with an exception set. */
+struct silo_situation *silo_situation_now(void);
+
+/* Device and stream of a call. -1 with an exception set. */
+int silo_triton_place(struct silo_triton_call *call);
+
+/* Whether every global that the kernel's code was compiled with is what it was. */
+bool silo_triton_globals_hold(const struct silo_triton_kernel *kernel);
+
+/* The guard does not know a call: ask Python. What will serve such calls from now on (a new
+ * reference): a Binding, or any other object where Triton serves them; NULL with an exception set,
+ * or without one where nothing is kept. `*result` is what the call returns where Python launched (a
+ * new reference), else NULL. */
+PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs *inputs,
+                           const struct silo_grid_source *grid, struct silo_frame *frame,
+                           uint64_t hash, PyObject **result);
+
+/* triton_serve(run, notice), triton_situation(situation): functions of the module. */
+PyObject *silo_py_triton_serve(PyObject *module, PyObject *args);
+PyObject *silo_py_triton_situation(PyObject *module, PyObject *situation);
+
+int silo_triton_way_init(PyObject *module); /* TritonSituation */
+
+#endif

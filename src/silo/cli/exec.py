@@ -1,0 +1,55 @@
+"""``silo exec``: run a program whose Triton kernels Silo launches."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from silo.cli.console import say
+
+__all__ = ["CONTEXT", "command"]
+
+CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+def command(
+    program: Annotated[
+        list[str], typer.Argument(metavar="SCRIPT|MODULE [ARGUMENTS]...", help="What Python runs, and its arguments.")
+    ],
+    *,
+    module: Annotated[bool, typer.Option("-m", help="Run a module by its dotted name, as python -m does.")] = False,
+    report: Annotated[
+        str | None,
+        typer.Option(
+            "--report",
+            metavar="FILE|-",
+            help="Say at exit what was launched, and what was left to Triton, with the reasons; - is standard error.",
+        ),
+    ] = None,
+) -> None:
+    """Run a program, and the ones that it starts, with its Triton kernels launched by Silo.
+
+    Triton compiles and tunes them, and the program is not changed: this process becomes `python SCRIPT ARGUMENTS` with
+    SILO_ACCELERATE=1. Its exit code is the program's.
+    """
+    from silo.errors import SourceError  # noqa: PLC0415
+    from silo.settings import program_environment  # noqa: PLC0415
+    from silo.sources.kinds import kinds  # noqa: PLC0415
+    from silo.sources.source_kind import ServesPrograms  # noqa: PLC0415
+
+    if not module and program[0] != "-c" and not Path(program[0]).exists():
+        raise SourceError(f"there is no file {program[0]} to run; a module is run with -m: silo exec -m {program[0]}")
+    for kind in kinds().values():
+        if isinstance(kind, ServesPrograms) and not (reached := kind.programs_reached()):
+            say(f"launches go Triton's own way: {reached.reason}", stderr=True)
+    changes = {"SILO_ACCELERATE": "1"}
+    if report is not None:
+        changes["SILO_ACCELERATE_REPORT"] = report if report == "-" else str(Path(report).absolute())
+    arguments = [sys.executable, *(["-m"] if module else []), *program]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, arguments, program_environment(**changes))  # noqa: S606  # what the user asked for

@@ -1,0 +1,31 @@
+"""Triton programs as they are, launched by Silo: Triton compiles and tunes, and its launches go through Silo's guard.
+
+``accelerate()`` puts two methods on Triton's class of functions, ``run`` and ``__getitem__``. A call whose situation
+the guard knows is packed and handed to the driver without Python code. Any other goes to
+:meth:`.kernels.ProgramKernel.on_miss`, and what Silo does not understand goes Triton's own way, with a reason in the
+report.
+
+The seam for other parts of Silo:
+
+- :data:`.kernels.TABLE` has every kernel that was launched (:class:`.kernels.ProgramKernel`: ``source``,
+  ``fingerprint``, ``variants``, ``refusals``) while it lives, or to the end of the process after ``TABLE.keep()``.
+- :class:`.kernels.ProgramVariant` is one variant that a launch used: typed signature, specialization, options, launch
+  info, target, blob, and Triton's own compiled kernel with its signature, constants and metadata.
+- :class:`.kernels.VariantProvider` is asked in one place, before Triton compiles (``provide``), and told of each
+  variant that Triton compiled (``compiled``): ``TABLE.providers`` has those that are asked, in order.
+"""
+
+from __future__ import annotations
+
+from silo.integrations.triton_programs.kernels import TABLE, ProgramKernel, ProgramVariant, Refusal, VariantProvider
+from silo.integrations.triton_programs.switch import Acceleration, accelerate
+
+__all__ = [
+    "TABLE",
+    "Acceleration",
+    "ProgramKernel",
+    "ProgramVariant",
+    "Refusal",
+    "VariantProvider",
+    "accelerate",
+]

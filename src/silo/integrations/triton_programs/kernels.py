@@ -1,0 +1,275 @@
+"""Kernels of Triton programs: what serves their launches, and what was learned of each."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, cast
+
+from silo.core.launch_info import LaunchInfo
+from silo.core.protocols import Device
+from silo.core.signature import Effect, ParameterKind, Signature
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.errors import SiloError
+from silo.forks import Mutex
+from silo.frozen import replace
+from silo.integrations.triton_programs.code import consent_to, device_at, read_launch, target_of
+from silo.launch import native
+from silo.launch.arguments import Call, ValueKind
+from silo.launch.binding import bind
+from silo.launch.native import Binding, TritonKernel
+from silo.launch.runtime import make_triton_launcher
+from silo.sources.triton import adapter
+from silo.sources.triton.adapter import CompiledProgram
+from silo.sources.triton.source import TritonSource
+
+__all__ = ["TABLE", "ProgramKernel", "ProgramVariant", "Refusal", "Table", "VariantProvider"]
+
+_log = logging.getLogger("silo")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why Triton serves some launches itself. The guard keeps it in the place of a binding."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramVariant:
+    """One variant that launches of a program used.
+
+    ``signature`` and ``specialization`` are Silo's words for the call's facts, None where Silo has none for them;
+    ``options`` are the compile options that the call gave. ``program`` is what Triton compiled.
+    """
+
+    kernel: ProgramKernel
+    call: Call
+    options: Mapping[str, object]
+    program: CompiledProgram
+    launch: LaunchInfo
+    target: Target
+    device: Device
+    signature: Signature | None = None
+    specialization: Specialization | None = None
+
+
+class VariantProvider(Protocol):
+    """Another source of compiled variants than Triton, asked before it: a bundle."""
+
+    def provide(self, kernel: ProgramKernel, call: Call) -> Binding | None:
+        """What serves calls like this one; None: this provider has nothing, and the next is asked, at last Triton.
+
+        May raise: the caller of the kernel gets that. The binding's ``tag`` is what the launch returns.
+        """
+        ...
+
+    def compiled(self, variant: ProgramVariant) -> None:
+        """Triton compiled a variant, or took it from its cache, and launched it once."""
+        ...
+
+
+class Table:
+    """Every kernel that was launched while launches are served, and who provides variants."""
+
+    def __init__(self) -> None:
+        self._kernels: weakref.WeakSet[ProgramKernel] = weakref.WeakSet()
+        self._kept: list[ProgramKernel] | None = None
+        self._refused: dict[str, str] = {}
+        self._lock = Mutex()
+        self.providers: list[VariantProvider] = []
+
+    def keep(self) -> None:
+        """Keep every kernel to the end of the process, for a report or a record."""
+        with self._lock:
+            self._kept = list(self._kernels) if self._kept is None else self._kept
+
+    def add(self, kernel: ProgramKernel) -> None:
+        """A kernel was launched for the first time."""
+        with self._lock:
+            self._kernels.add(kernel)
+            if self._kept is not None:
+                self._kept.append(kernel)
+
+    def __iter__(self) -> Iterator[ProgramKernel]:
+        """By name and place."""
+        with self._lock:
+            found = list(self._kernels)
+        return iter(sorted(found, key=lambda one: (one.name, one.location)))
+
+    def of(self, function: object) -> list[ProgramKernel]:
+        """Those of one function."""
+        return [one for one in self if one.function is function]
+
+    def tell(self, kernel: str, reason: str) -> None:
+        """Log why a kernel's launches go Triton's way, once a kernel and reason."""
+        with self._lock:
+            if self._refused.get(kernel) == reason:
+                return
+            self._refused[kernel] = reason
+        _log.warning("launches of %s go Triton's own way, at its cost (some microseconds each): %s", kernel, reason)
+
+    def drop(self) -> None:
+        """Take every kernel off its function again."""
+        for kernel in self:
+            kernel.detach()
+
+
+TABLE = Table()
+
+
+def _slot_of(function: Any) -> object:  # noqa: ANN401
+    members: dict[str, object] = function.__dict__
+    return members.get(_SLOT)
+
+
+_SLOT = "_silo_kernel"  # in a function's dictionary; native/python/triton_kernel.c looks there
+
+
+class ProgramKernel:
+    """One function of a Triton program. Held by its function, through the native object that serves its launches."""
+
+    def __init__(self, function: Any) -> None:  # noqa: ANN401  # Triton's JITFunction
+        self.name = str(getattr(function, "__qualname__", None) or function.fn.__qualname__)
+        self.name = self.name.rpartition("<locals>.")[2]
+        self.location = adapter.location_of(function.fn)
+        self.variants: list[ProgramVariant] = []
+        self.refusals: Counter[str] = Counter()
+        self._function = weakref.ref(function)
+        self._lock = Mutex()
+        self.native = TritonKernel(function, self._launcher(function))
+        vars(function)[_SLOT] = self.native
+        TABLE.add(self)
+
+    @classmethod
+    def of(cls, function: Any) -> ProgramKernel:  # noqa: ANN401
+        """The one of a function, which another thread may have made meanwhile."""
+        found = next((one for one in TABLE.of(function) if _slot_of(function) is one.native), None)
+        return cls(function) if found is None else found
+
+    @property
+    def function(self) -> Any:  # noqa: ANN401
+        """Triton's object; None after its end."""
+        return self._function()
+
+    @cached_property
+    def source(self) -> TritonSource:
+        """The kernel as a source. Raises SourceError: Silo does not read such kernels."""
+        return TritonSource.of(self.function)
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the source."""
+        return self.source.fingerprint
+
+    @property
+    def launches(self) -> tuple[int, int]:
+        """Launches that Silo served, and those that went Triton's own way after the guard was asked."""
+        return self.native.launches, self.native.own_launches
+
+    def detach(self) -> None:
+        """Leave the function as it was."""
+        function = self.function
+        if function is not None and _slot_of(function) is self.native:
+            del vars(function)[_SLOT]
+
+    def refuse(self, reason: str) -> Refusal:
+        """Note and tell why some launches go Triton's way."""
+        with self._lock:
+            self.refusals[reason] += 1
+        TABLE.tell(self.name, reason)
+        return Refusal(reason)
+
+    # ---- the guard's questions ----
+
+    def _launcher(self, function: Any) -> native.Launcher | None:  # noqa: ANN401
+        try:
+            if getattr(function, "is_gluon", bool)():
+                self.refuse("it is a Gluon kernel")
+                return None
+            parameters = self.source.signature.parameters
+            guarded = Signature(tuple(replace(one, specialize=True, align=True) for one in parameters))
+            defaults = {one.name: one.default for one in adapter.parameters_of(function) if one.has_default}
+            options = adapter.option_names_of(function)
+            return make_triton_launcher(self.name, guarded, on_miss=self.on_miss, options=options, defaults=defaults)
+        except SiloError as error:
+            self.refuse(str(error))
+            return None
+
+    def on_miss(self, call: Call, own_way: Callable[[], object]) -> tuple[object, object]:
+        """A call that the guard does not know: a provider serves it, or Triton does and Silo from then on.
+
+        Gives what serves such calls, and what the launch gave where it was launched here.
+        """
+        for provider in TABLE.providers:
+            binding = provider.provide(self, call)
+            if binding is not None:
+                return binding, native.ABSENT
+        result = own_way()
+        if result is None:
+            return native.ABSENT, None  # a hook of the program stopped the compiler
+        function = self.function
+        self.native.learned(*adapter.launch_state(function))
+        unsettled = next((name for name, value in _constants(call) if not _is_settled(value)), None)
+        if unsettled is not None:
+            return self.refuse(f"the constexpr {unsettled} is an object whose value may change"), result
+        try:
+            variant = self._variant(call, adapter.read_compiled(result))
+            binding = self._binding(variant)
+        except SiloError as error:
+            return self.refuse(str(error)), result
+        with self._lock:
+            self.variants.append(variant)
+        for provider in TABLE.providers:
+            provider.compiled(variant)
+        return binding, result
+
+    def _variant(self, call: Call, program: CompiledProgram) -> ProgramVariant:
+        launch = read_launch(program)
+        target = target_of(program)
+        device = device_at(target.kind, call.device[1])
+        try:
+            signature, specialization = self.source.specialize(call.facts(self.source.constant))
+        except SiloError:
+            signature = specialization = None  # Triton took it: Silo has no name for some of it
+        return ProgramVariant(
+            self, call, dict(call.options), program, launch, target, device, signature, specialization
+        )
+
+    def _binding(self, variant: ProgramVariant) -> Binding:
+        """Loaded code, joined to the function's parameters."""
+        program = variant.program
+        consent = consent_to(program, variant.launch)
+        loaded: Any = variant.device.load(variant.launch, program.blob, program.blob_kind, self.name, consent=consent)
+        plain = Signature(
+            tuple(
+                replace(one, effect=Effect.READ) if one.kind is not ParameterKind.CONSTEXPR else one
+                for one in self.source.signature.parameters
+            )
+        )
+        return bind(loaded, variant.launch, plain, Specialization(), {}, tag=program.kernel)
+
+
+def _constants(call: Call) -> Iterator[tuple[str, object]]:
+    yield from ((one.name, one.value) for one in call.arguments if one.kind is ValueKind.CONSTANT)
+    yield from call.options.items()
+
+
+def _is_settled(value: object) -> bool:
+    """Whether the guard may take an object for its value: nothing can change it."""
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return True
+    if isinstance(value, tuple):
+        return all(map(_is_settled, cast("tuple[object, ...]", value)))
+    if adapter.is_constexpr(value):
+        return _is_settled(getattr(value, "value", None))
+    if type(value).__module__ == "torch" and type(value).__name__ == "dtype":
+        return True
+    enumerations: Any = sys.modules.get("enum")
+    return adapter.is_settled(value) or (enumerations is not None and isinstance(value, enumerations.Enum))

@@ -1,0 +1,206 @@
+"""The switch: Silo's methods on Triton's classes, put there and taken off again."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType, TracebackType
+from typing import Any, Self
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.errors import ToolchainError
+from silo.forks import Mutex
+from silo.launch import native
+from silo.launch.native import TritonKernel
+from silo.settings import settings
+from silo.sources.triton import adapter
+
+__all__ = ["Acceleration", "accelerate", "accelerate_once", "accelerate_when_imported", "passed", "state"]
+
+
+class Acceleration:
+    """Launches of Triton programs go through Silo until :meth:`stop`, or the end of the ``with`` block."""
+
+    def __init__(self) -> None:
+        self._on = True
+
+    def stop(self) -> None:
+        """Undo :func:`accelerate`; with the last one, Triton's classes and functions are as they were."""
+        if self._on:
+            self._on = False
+            _SWITCH.less()
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    def __bool__(self) -> bool:
+        """Whether launches go through Silo, or will once Triton is imported."""
+        return self._on and bool(state())
+
+
+def accelerate() -> Acceleration:
+    """Launch the Triton kernels of this program through Silo; Triton compiles and tunes them as before.
+
+    >>> with silo.accelerate() as acceleration:  # doctest: +SKIP
+    ...     program()
+
+    May come before or after ``import triton``, and more than once: each is undone by itself. Launches that Silo does
+    not understand go Triton's own way, which the log says once for each kernel and reason.
+
+    Raises:
+        ToolchainError: Triton is not installed, or one whose launches Silo does not know.
+    """
+    decision = adapter.usable_for_programs(force=settings().force_triton)
+    if not decision:
+        raise ToolchainError(f"{decision.reason}, so its launches cannot go through Silo")
+    _SWITCH.more()
+    return Acceleration()
+
+
+def accelerate_once() -> None:
+    """What ``SILO_ACCELERATE=1`` asks for, with the import of Triton: once a process, to its end."""
+    global _by_setting  # noqa: PLW0603  # Triton's plug-in may be imported anew
+    if _by_setting is None:
+        _by_setting = accelerate()
+
+
+_by_setting: Acceleration | None = None
+
+
+def state() -> Decision:
+    """Whether launches go through Silo in this process, and why not."""
+    return _SWITCH.state()
+
+
+def passed() -> Counter[str]:
+    """Launches that went Triton's own way whatever their kernel (a program's hooks saw them), by the reason."""
+    return _SWITCH.passed()
+
+
+class _Switch:
+    """How many asked for it, and what was on Triton's classes before."""
+
+    def __init__(self) -> None:
+        self._wanted = 0
+        self._lock = Mutex()
+        self._before: list[tuple[Any, str, Any, Any]] = []  # class, name, what it had (None: nothing), ours
+        self._left_alone = ""
+        self._situations: Any = None
+
+    def more(self) -> None:
+        with self._lock:
+            self._wanted += 1
+            if self._wanted == 1:
+                if adapter.seams_are_loaded():
+                    self._put()
+                else:
+                    accelerate_when_imported(self.put)
+
+    def less(self) -> None:
+        with self._lock:
+            self._wanted -= 1
+            if self._wanted == 0:
+                self._take()
+
+    def put(self) -> None:
+        """Triton has been imported."""
+        with self._lock:
+            if self._wanted and not self._before:
+                self._put()
+
+    def state(self) -> Decision:
+        if not self._wanted:
+            return Rejected("nobody asked for it")
+        if self._left_alone:
+            return Rejected(self._left_alone)
+        return Accepted("on" if self._before else "from the import of Triton on")
+
+    def passed(self) -> Counter[str]:
+        return Counter() if self._situations is None else self._situations.passed
+
+    def _put(self) -> None:
+        from silo.integrations.triton_programs.situation import Situations  # noqa: PLC0415  # a circle otherwise
+
+        found = adapter.seams()
+        if found.run is None or found.getitem is None:
+            self._left_alone = "something else than Triton has replaced JITFunction.run, which stays in place"
+            return
+        self._left_alone = ""
+        self._situations = Situations()
+        native.triton_serve(found.run, self._situations.notice)
+        run, getitem = native.triton_methods(found.functions, _first_use)
+        self._replace(found.functions, "run", run)
+        self._replace(found.functions, "__getitem__", getitem)
+        self._situations.forget()
+
+    def _replace(self, kind: Any, name: str, ours: Any) -> None:  # noqa: ANN401
+        self._before.append((kind, name, _member(kind, name), ours))
+        setattr(kind, name, ours)
+
+    def _take(self) -> None:
+        from silo.integrations.triton_programs.kernels import TABLE  # noqa: PLC0415  # as above
+
+        if self._situations is not None:
+            self._situations.leave()
+        for kind, name, before, ours in reversed(self._before):
+            if _member(kind, name) is not ours:
+                continue  # a program put its own there meanwhile, which calls ours: that goes Triton's way
+            if before is None:
+                delattr(kind, name)
+            else:
+                setattr(kind, name, before)
+        self._before.clear()
+        TABLE.drop()
+
+
+def _member(kind: Any, name: str) -> Any:  # noqa: ANN401
+    """What the class itself has under a name; None: nothing."""
+    members: Mapping[str, Any] = kind.__dict__
+    return members.get(name)
+
+
+_SWITCH = _Switch()
+
+
+def _first_use(function: Any) -> TritonKernel:  # noqa: ANN401
+    """What serves a function's launches, from its first one on."""
+    from silo.integrations.triton_programs.kernels import ProgramKernel  # noqa: PLC0415  # with the first launch
+    from silo.integrations.triton_programs.report import report_at_exit  # noqa: PLC0415
+
+    with _first:
+        report_at_exit()
+        return ProgramKernel.of(function).native
+
+
+_first = Mutex()
+
+
+class _Finder:
+    """Stands in ``sys.meta_path`` until Triton's classes are complete, and finds nothing."""
+
+    def __init__(self, then: Any) -> None:  # noqa: ANN401
+        self._then = then
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Look whether it is time; every import asks."""
+        del path, target
+        if name.startswith("triton.") and adapter.seams_are_loaded():
+            sys.meta_path.remove(self)  # pyright: ignore[reportArgumentType]
+            self._then()
+        return None
+
+
+def accelerate_when_imported(then: Any) -> None:  # noqa: ANN401
+    """Call ``then`` once, while ``import triton`` runs, when its classes are complete and nothing was launched."""
+    sys.meta_path.insert(0, _Finder(then))  # pyright: ignore[reportArgumentType]

@@ -1,0 +1,122 @@
+"""Triton's own launches on the stub of libcuda: Triton compiles for an sm_90, and its launcher calls the stub.
+
+Used in processes of their own, whose environment :func:`environment` makes::
+
+    triton_on_stub.run(CODE)             # CODE begins with: from triton_on_stub import *
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+import gpu_stub
+
+__all__ = ["DRIVER", "array", "driver_class", "environment", "install", "run", "stub"]
+
+DRIVER: list[object] = []
+
+
+@functools.cache
+def _links() -> Path:
+    """A folder where the linker and the loader find the stub as libcuda."""
+    folder = Path(tempfile.mkdtemp(prefix="silo-libcuda-"))
+    for name in ("libcuda.so", "libcuda.so.1"):
+        (folder / name).symlink_to(gpu_stub.library())
+    return folder
+
+
+def environment(*, devices: int = 2, **more: str) -> dict[str, str]:
+    """The variables under which Triton and Silo use the stub."""
+    links = str(_links())
+    given = gpu_stub.environment(devices=devices, LD_LIBRARY_PATH=links, TRITON_LIBCUDA_PATH=links)
+    return {**given, "TRITON_DEFAULT_FP_FUSION": "1", "SILO_TRITON": "off", **more}
+
+
+def run(code: str, *arguments: str, devices: int = 2, timeout: float = 240, **more: str) -> str:
+    """Run a program in a process with the stub; its output. Fails the test where the program fails."""
+    with tempfile.TemporaryDirectory(prefix="silo-program-") as folder:
+        file = Path(folder, "program.py")  # Triton reads kernels from files
+        file.write_text(textwrap.dedent(code))
+        done = subprocess.run(
+            [sys.executable, str(file), *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment(devices=devices, **more),
+            timeout=timeout,
+        )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
+    return done.stdout + done.stderr
+
+
+def driver_class():
+    """Triton's driver for NVIDIA's GPUs, whose current device and stream a test sets."""
+    import triton.backends.nvidia.driver as nvidia
+    from triton.backends.compiler import GPUTarget
+
+    class StubDriver(nvidia.CudaDriver):
+        def __init__(self):
+            self.utils = nvidia.CudaUtils()
+            self.launcher_cls = nvidia.CudaLauncher
+            self.device, self.stream = 0, 0
+            self.get_current_device = lambda: self.device
+            self.get_current_stream = lambda device: self.stream
+            self.get_device_capability = lambda device: (9, 0)
+
+        def set_current_device(self, device):
+            self.device = device
+
+        def get_current_target(self):
+            return GPUTarget("cuda", 90, 32)
+
+    return StubDriver
+
+
+def install():
+    """Make it Triton's active driver; the driver."""
+    from triton.runtime.driver import driver
+
+    made = driver_class()()
+    DRIVER.append(made)
+    driver.set_active(made)
+    return made
+
+
+class Array:
+    """Device memory as Triton takes it: an address and a dtype. The memory is the host's, and the stub knows it."""
+
+    def __init__(self, address: int, dtype: object, device: str, owner: object = None) -> None:
+        self.address, self.dtype, self.device, self.owner = address, dtype, device, owner
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def at(self, offset: int) -> Array:
+        """The same memory, so many bytes on."""
+        return Array(self.address + offset, self.dtype, self.device, self.owner)
+
+
+def array(nbytes: int = 4096, dtype: object = None, device: int = 0) -> Array:
+    """New device memory, aligned to 64 bytes."""
+    import torch
+
+    memory = ctypes.create_string_buffer(nbytes + 64)
+    address = -(-ctypes.addressof(memory) // 64) * 64
+    stub().register(address, nbytes, gpu_stub.DEVICE, device)
+    return Array(address, torch.float32 if dtype is None else dtype, f"cuda:{device}", memory)
+
+
+def stub():
+    """What steers the stub in this process."""
+    return gpu_stub.stub
+
+
+if "SILO_TEST_STUB" in os.environ:
+    ctypes.CDLL(os.environ["SILO_TEST_STUB"], mode=ctypes.RTLD_GLOBAL)
