@@ -5,6 +5,7 @@
 #include "cpu_pool.h"
 
 #include "cpu_job.h"
+#include "cpu_pick.h"
 #include "cpu_quota.h"
 #include "cpu_team.h"
 #include "cpu_workers.h"
@@ -180,22 +181,44 @@ static void work_in_team(void *argument) {
         silo_cpu_work_on(job);
 }
 
-/* On the threads of a loaded OpenMP runtime; whether it ran there. Not where this thread holds
- * Python's lock, which another may need, nor where programs may wait for each other: to the end of
- * a parallel region this thread cannot be asked to let go of anything. */
-static bool run_on_team(struct silo_cpu_job *job, int threads) {
-    if (atomic_load(&pool.kind) != SILO_CPU_OPENMP || job->wait != NULL || job->launch->holds_lock)
-        return false;
-    const int most = silo_cpu_team_size();
-    const struct silo_cpu_thread *own = silo_cpu_make_thread();
-    if (most < 1 || own == NULL || !silo_cpu_team_take(own))
-        return false;
+/* How many threads the team of a loaded OpenMP runtime has that a launch may run on; 0: it may not.
+ * Not where this thread holds Python's lock, which another may need, nor where programs may wait
+ * for each other: to the end of a parallel region this thread cannot be asked to let go of
+ * anything. */
+static int team_for(const struct silo_cpu_job *job) {
+    if (atomic_load(&pool.kind) == SILO_CPU_OWN || job->wait != NULL || job->launch->holds_lock)
+        return 0;
+    const int size = silo_cpu_team_size();
+    const struct silo_cpu_thread *own = size > 0 ? silo_cpu_make_thread() : NULL;
+    return own != NULL && silo_cpu_team_take(own) ? size : 0;
+}
+
+static void run_on_team(struct silo_cpu_job *job, int size, int threads) {
     atomic_store(&job->seats, threads - 1);
-    if (most == 1)
+    if (size == 1)
         silo_cpu_work_on(job);
     else
         silo_cpu_team_run(work_in_team, job);
-    return true;
+}
+
+/* On several threads. `cost` stands for the kernel. Caller holds pool.launch. */
+static void run_shared(struct silo_cpu_job *job, int threads, const uint64_t *cost) {
+    const int size = team_for(job);
+    const bool pick = atomic_load(&pool.kind) == SILO_CPU_AUTO;
+    if (size == 0 || (pick && size < threads)) {
+        silo_cpu_workers_run(job, threads - 1);
+    } else if (!pick) {
+        run_on_team(job, size, threads);
+    } else {
+        struct silo_cpu_pick *known = silo_cpu_pick_of(cost, job->launch->total);
+        const bool team = silo_cpu_pick_team(known);
+        const uint64_t begun = silo_cpu_now();
+        if (team)
+            run_on_team(job, size, threads);
+        else
+            silo_cpu_workers_run(job, threads - 1);
+        silo_cpu_pick_tell(known, team, (silo_cpu_now() - begun) * 1024 / job->launch->total);
+    }
 }
 
 /* Several threads' share of the programs: what one takes at a time, and at first. */
@@ -220,8 +243,7 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
         job->pooled = true;
         if (job->wait == NULL)
             enter_shared(job);
-        if (!run_on_team(job, threads))
-            silo_cpu_workers_run(job, threads - 1);
+        run_shared(job, threads, cost);
         if (job->wait == NULL)
             leave_shared(job);
         pthread_mutex_unlock(&pool.launch);
@@ -329,6 +351,7 @@ static void after_fork_in_child(void) {
     pthread_mutex_init(&pool.mutex, NULL);
     silo_cpu_workers_after_fork(true);
     silo_cpu_team_lost();
+    silo_cpu_pick_forget();
     silo_cpu_waiting_renew();
     silo_cpu_threads_renew();
 }

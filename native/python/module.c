@@ -7,6 +7,7 @@
 #include "capsule.h"
 #include "code.h"
 #include "cpu_crash.h"
+#include "cpu_pick.h"
 #include "cpu_pool.h"
 #include "cpu_quota.h"
 #include "cpu_team.h"
@@ -73,10 +74,12 @@ static PyObject *py_cpu_state(PyObject *module, PyObject *unused) {
     (void)module, (void)unused;
     const enum silo_cpu_runtime found = silo_cpu_team_find();
     const int quota = silo_cpu_quota("");
-    return Py_BuildValue("{sisisisssssisi}", "threads", silo_cpu_threads(), "affinity",
+    int own, team;
+    silo_cpu_pick_count(&own, &team);
+    return Py_BuildValue("{sisisisssssisisisi}", "threads", silo_cpu_threads(), "affinity",
                          silo_cpu_affinity(), "quota", quota, "runtimes", runtimes[found],
                          "runtime", silo_cpu_team_path(), "team", silo_cpu_team_size(), "spin",
-                         (int)(silo_cpu_spinning() / 1000));
+                         (int)(silo_cpu_spinning() / 1000), "own_faster", own, "team_faster", team);
 }
 
 static PyObject *py_set_type_hook(PyObject *module, PyObject *hook) {

@@ -34,8 +34,12 @@ def explain(setting: str, state: Mapping[str, int | str | None]) -> str:
         return f"{own}; several OpenMP runtimes are loaded, and which one is in use cannot be told"
     if state["runtimes"] == "none":
         return f"{own}; no OpenMP runtime is loaded"
-    if setting == "auto":
-        return f"{own}; a launch within a parallel region of {state['runtime']} stays on its thread"
     if not state["team"]:
         return f"{own}: this process was forked from one that had loaded {state['runtime']}"
-    return f"{state['team']} of {state['runtime']} (SILO_POOL=openmp); where it cannot be used, {own}"
+    if setting == "openmp":
+        return f"{state['team']} of {state['runtime']} (SILO_POOL=openmp); where they cannot be used, {own}"
+    compared = f"{state['team_faster']} of {int(state['own_faster'] or 0) + int(state['team_faster'] or 0)}"
+    return (
+        f"{own}, or {state['team']} of {state['runtime']}: for each kernel and number of programs those that are faster"
+        f" in this process; the latter for {compared} compared so far"
+    )
