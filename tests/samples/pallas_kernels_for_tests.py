@@ -160,3 +160,24 @@ def five_axes_body(x, out):
     for axis in range(5):
         said = said * 10 + pl.program_id(axis)
     out[...] = x[...] + said
+
+
+def nested_pipelines_body(x, out):
+    """out = 2 x + the grid's program, 16 rows a program: a pipeline over rows, in it one over lanes that asks for it.
+
+    Bodies that are given the indices of their pipeline have those of the grid in ``pl.program_id``, as Helion's do.
+    """
+
+    def row(_, x_rows, out_rows):
+        program = pl.program_id(0)
+
+        def lanes(_, x_block, out_block):
+            out_block[...] = x_block[...] * 2 + program
+
+        pipelined(lanes, pl.BlockSpec((8, 128), lambda i: (0, i)))(x_rows, out_rows)
+
+    def pipelined(body, block):
+        return pltpu.emit_pipeline(body, grid=(2,), in_specs=[block], out_specs=[block], _explicit_indices=True)
+
+    window = pl.ds(pl.multiple_of(pl.program_id(0) * 16, 16), 16)
+    pipelined(row, pl.BlockSpec((8, 256), lambda i: (i, 0)))(x.at[window], out.at[window])

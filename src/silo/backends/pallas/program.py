@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -11,7 +12,7 @@ from typing import Any, cast
 from silo.backends.pallas.blocks import BlockedArray, BlockedLaunch, PassedScalar
 from silo.core.dtypes import DType
 from silo.core.values import FunctionValue, Value
-from silo.errors import CompileError
+from silo.errors import CompileError, ToolchainError
 from silo.sources.functions import recall
 from silo.sources.pallas.argument_spec import Dim, MemorySpace, Role, Scheme, ScratchKind
 from silo.sources.pallas.installation import jax_module
@@ -70,7 +71,7 @@ def make_program(
     prefetched, inputs, outputs = launch.prefetched, launch.inputs, launch.outputs
     scalars = [pl.BlockSpec(memory_space=pltpu.SMEM) for _ in launch.scalars]
     call = pl.pallas_call(
-        _body(source, launch, constants, pl),
+        _body(source, launch, constants, pl, interpreted=interpret is True),
         grid_spec=pltpu.PrefetchScalarGridSpec(
             num_scalar_prefetch=len(prefetched),
             grid=launch.grid,
@@ -177,7 +178,14 @@ def _scratch(kind: ScratchKind, shape: tuple[int, ...], element: DType | None, p
             return pltpu.SemaphoreType.BARRIER(shape)
 
 
-def _body(source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], pl: Any) -> Any:  # noqa: ANN401
+def _body(
+    source: PallasSource,
+    launch: BlockedLaunch,
+    constants: Mapping[str, Value],
+    pl: Any,  # noqa: ANN401
+    *,
+    interpreted: bool,
+) -> Any:  # noqa: ANN401
     """What ``pallas_call`` takes: it puts references in the order that the author's body has them in."""
     values = {name: constant_of(value) for name, value in constants.items()}
 
@@ -193,10 +201,25 @@ def _body(source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, V
                 _copy_first(source, launch, one, found, written, pl)
             found[one.name] = written
         keywords = {name: values[name] for name in source.keywords}
-        source.body(*(found[name] for name in source.passed), *rest, **keywords)
+        with _known_programs(launch, pl) if interpreted else nullcontext():
+            source.body(*(found[name] for name in source.passed), *rest, **keywords)
 
     body.__name__ = body.__qualname__ = plain_name(launch.kernel)
     return body
+
+
+def _known_programs(launch: BlockedLaunch, pl: Any) -> AbstractContextManager[None]:  # noqa: ANN401
+    """Within it the indices of the program are values that were read at the top of the body.
+
+    Jax's interpreter gives them to the outermost scope alone: it fails where the index maps of a nested
+    ``emit_pipeline`` ask for them. By names that are jax's own; without them such bodies are not interpreted.
+    """
+    try:
+        core = jax_module("jax._src.pallas.core")
+        axes = [core.GridAxis(pl.program_id(axis), size) for axis, size in enumerate(launch.grid)]
+        return cast("AbstractContextManager[None]", core.grid_env(axes))
+    except (AttributeError, ToolchainError):
+        return nullcontext()
 
 
 def _copy_first(

@@ -218,3 +218,12 @@ def test_a_call_s_grid_has_the_programs_of_the_axes_that_are_one_for_it():
     x = np.zeros((*GRID[:4], 8, GRID[4] * 128), "int32")
     with pytest.raises(SiloError, match=r"its first axis stands for the axes \(2, 3, 2\): 12 programs"):
         of_five_axes()[(6, 1, 2)](x, np.zeros_like(x))
+
+
+def test_a_pipeline_within_a_pipeline_asks_for_the_program_of_the_grid():
+    specs = [ArgSpec(space="hbm"), ArgSpec(space="hbm", role="out")]
+    kernel = silo.pallas(bodies.nested_pipelines_body, args=specs, scheme="pipeline", grid=(2,))
+    x = RNG.integers(0, 99, (32, 256), "int32")
+    out = np.zeros_like(x)
+    kernel(x, out)
+    assert np.array_equal(out, 2 * x + np.arange(32)[:, None] // 16)
