@@ -10,6 +10,7 @@ from bench.cpu import dot_kernels as more
 from bench.cpu.work import Call, Scale, Workload, empty, normal
 
 DEPTH = 64
+EDGES = {"full": (777, 333, 555), "quick": (233, 111, 185), "tiny": (77, 33, 55)}
 SIZES = {"full": 1024, "quick": 256, "tiny": 128}
 HEADS = {"full": (8, 1024), "quick": (2, 256), "tiny": (1, 128)}
 FLASH = {"BLOCK_M": 64, "BLOCK_N": 64}
@@ -19,21 +20,31 @@ SUMS = {"fp32": 2e-5, "fp16": 2e-3, "bf16": 1.6e-2}
 
 def matmul(scale: Scale, dtype: str) -> Workload:
     n = SIZES[scale]
-    a, b, c, other = (normal(n, n, dtype=dtype) for _ in range(4))
+    return _matmul("matmul", dtype, n, n, n)
+
+
+def edge_matmul(scale: Scale, dtype: str) -> Workload:
+    """Sizes of which none is a multiple of a tile."""
+    return _matmul("edge matmul", dtype, *EDGES[scale])
+
+
+def _matmul(name: str, dtype: str, m: int, n: int, k: int) -> Workload:
+    a, b = normal(m, k, dtype=dtype), normal(k, n, dtype=dtype)
+    c, other = normal(m, n, dtype=dtype), normal(m, n, dtype=dtype)
 
     def compiled(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
         torch.mm(a, b, out=c)
 
     return Workload(
-        "matmul",
+        name,
         dtype,
-        f"{n}x{n}x{n}",
-        n**3,
+        f"{m}x{n}x{k}",
+        m * n * k,
         (
             Call(
                 kernels.matmul,
-                (a, b, c, n, n, n, n, 1, n, 1, n, 1),
-                ((n // 64) ** 2,),
+                (a, b, c, m, n, k, k, 1, n, 1, n, 1),
+                (-(-m // 64) * -(-n // 64),),
                 {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 8},
                 {"ACTIVATION": ""},
             ),

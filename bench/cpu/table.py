@@ -27,6 +27,7 @@ ROWS: dict[str, tuple[Build, tuple[str, ...]]] = {
     "rope": (rows.rope, FLOATS),
     "dropout": (rows.dropout, ("fp32",)),
     "matmul": (dots.matmul, FLOATS),
+    "edge matmul": (dots.edge_matmul, FLOATS),
     "grouped matmul": (dots.grouped_matmul, FLOATS),
     "attention": (dots.attention, FLOATS),
     "flash": (dots.flash, FLOATS),

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from .dots import SUMS
 from .kinds import KINDS
 from .maker import HOME, Maker, view_of
-from .memory import Place, _checked, _pointer
-from .program import Exact, Node, Var
+from .memory import Place, _checked, _parameter, _pointer
+from .program import Exact, Node, Storage, Var
 
-__all__ = ["attention", "nested_products", "product_loop", "used"]
+__all__ = ["attention", "edge_product", "nested_products", "product_loop", "used"]
 
 Body = Callable[[Maker], None]
 
@@ -173,6 +173,64 @@ def _product(m: Maker, kind: str, left: Var, right: Var, total: str) -> str:
     if m.chance(0.3):
         return f"{total} + tl.dot({left.name}, {right.name}{options})"
     return f"tl.dot({left.name}, {right.name}, {total}{options})"
+
+
+def edge_product(m: Maker) -> None:
+    """A loop of products whose sums are stored with masks and seen nowhere else: tiles at the edges of matrices."""
+    sizes = _sizes(m)
+    if sizes is None or not m.exact:
+        return
+    rows, columns, extent = sizes
+    kind = m.rng.choice(["f32"] * 4 + ["f16", "bf16", "bf16", "f64", "i8"])
+    trips, across = m.rng.choice([1, 2, 3, 5]), m.rng.choice([1, 2, 3])
+    down = -(-m.programs // across)
+    height = max(down * rows - m.rng.randrange(rows + 2), 1)
+    width = max(across * columns - m.rng.randrange(columns + 2), 1)
+    depth = max(trips * extent - m.rng.choice([0, 0, m.rng.randrange(extent)]), 1)
+    exact = _bound(m, kind, depth, None)
+    if exact is not None and not exact.fits(SUMS[kind]):
+        return
+    m.feature("edge product")
+    tile_m, tile_n, total, counter = (m.name(stem) for stem in "mnck")
+    limits = [m.scalar(number) for number in (height, width, depth)]
+    m.put(f"{tile_m} = (pid // {m.scalar(across)}) * {rows} + {_range(rows)}")
+    m.put(f"{tile_n} = (pid % {m.scalar(across)}) * {columns} + {_range(columns)}")
+    texts = []
+    for index, (name, limit) in enumerate(((tile_m, limits[0]), (tile_n, limits[1]))):
+        parameter, storage = _pointer(m, written=False, kind=kind)
+        outer, gap = (height, width)[index], m.rng.choice([0, 0, 1, 5])
+        along, apart = (1, depth + gap) if m.chance(0.5) else (outer + gap, 1)
+        _checked(m, parameter, storage, Place("", None, 0, (outer - 1) * apart + (depth - 1) * along))
+        wrapped = m.chance(0.4)
+        place = f"({name} % {limit})" if wrapped else name
+        views = ("[:, None]", "[None, :]") if index == 0 else ("[None, :]", "[:, None]")
+        inner = f"({counter} * {extent} + {_range(extent)}){views[1]}"
+        masks = [f"({inner} < {limits[2]})"] if depth % extent or m.chance(0.5) else []
+        masks += [] if wrapped else [f"({name}{views[0]} < {limit})"]
+        other = ", other=0" if m.chance(0.9) else ", other=1"
+        mask = f", mask={' & '.join(masks)}{other}" if masks else ""
+        at = f"{place}{views[0]} * {m.scalar(apart)} + {inner} * {m.scalar(along)}"
+        texts.append(f"tl.load({parameter.name} + {at}{mask})")
+    sums = SUMS[kind]
+    m.put(f"{total} = tl.zeros(({rows}, {columns}), {m.tl(sums)})")
+    with m.block(f"for {counter} in range({m.scalar(trips)}):"):
+        left = m.define(texts[0], kind, (rows, extent), HOME[kind] if KINDS[kind].floating else None)
+        right = m.define(texts[1], kind, (extent, columns), HOME[kind] if KINDS[kind].floating else None)
+        m.put(f"{total} = {_product(m, kind, left, right, total)}")
+    changed = m.rng.choice([total, f"-{total}", f"tl.where({total} > 0, {total}, 0)", f"tl.maximum({total}, 1)"])
+    for _ in range(m.rng.choice([1, 1, 1, 2])):
+        name = f"S{len(m.storages)}"
+        m.storages[name] = storage = Storage(name, sums, "zero", written=True, skew=m.rng.choice([0, 0, 1]))
+        _parameter(m, storage)
+        target = next(one for one in m.parameters if one.storage == name)
+        storage.reach(0, target.shift + rows * columns - 1)
+        masks = [f"({tile_m}[:, None] < {limits[0]})", f"({tile_n}[None, :] < {limits[1]})"]
+        if m.chance(0.2):
+            masks.pop(m.rng.randrange(2))
+        if m.chance(0.2):
+            masks.append(f"({_range(rows)}[:, None] <= {m.scalar(m.rng.randrange(rows))})")
+        place = f"{_range(rows)}[:, None] * {columns} + {_range(columns)}[None, :]"
+        m.put(f"tl.store({target.name} + {place}, {changed}, mask={' & '.join(masks)})")
 
 
 def nested_products(m: Maker, body: Body) -> None:

@@ -112,7 +112,7 @@ def _products(table: dict[Writer, int], weights: tuple[int, int, int, int]) -> d
         if found is not None:
             products.used(m, found)
 
-    return _with_blocks({**table, product: 14, nested: 5, use: 8}, weights)
+    return _with_blocks({**table, product: 14, products.edge_product: 6, nested: 5, use: 8}, weights)
 
 
 # Statements of each profile with their weights, and how floats are: "exact" in any order, "wild" (anything, but nothing

@@ -16,7 +16,7 @@ from silo.settings import override  # noqa: E402
 ROWS = (
     *("add", "softmax", "short softmax", "layer norm", "rms norm", "swiglu", "bias gelu", "transpose"),
     *("cross entropy", "rope", "dropout"),
-    *("matmul", "grouped matmul", "attention", "flash", "causal flash", "flash backward"),
+    *("matmul", "edge matmul", "grouped matmul", "attention", "flash", "causal flash", "flash backward"),
     *("scan", "sort", "atomics", "wide atomics", "histogram"),
 )
 

@@ -32,6 +32,20 @@ SILO_INLINE int64_t nest_below(int64_t base, int64_t bound, int64_t limit) {
   return count < limit ? count : limit;
 }
 
+/* The same where nothing else has looked at the numbers: 0 where one of them leaves 32 bits. */
+SILO_INLINE int64_t nest_part(int64_t base, int64_t bound, int64_t limit) {
+  if (base < -2147483647 - 1 || base + limit > 2147483647 || bound < -2147483647 - 1 || bound > 2147483647)
+    return 0;
+  return bound <= base ? 0 : bound - base < limit ? bound - base : limit;
+}
+
+/* And all of them there, else at least 1. */
+SILO_INLINE int64_t nest_seen(int64_t base, int64_t bound, int64_t limit) {
+  if (base < -2147483647 - 1 || base + limit > 2147483647 || bound < -2147483647 - 1 || bound > 2147483647)
+    return limit;
+  return bound <= base ? 1 : bound - base < limit ? bound - base : limit;
+}
+
 /* Whether base .. base + limit - 1 are 32-bit values. */
 SILO_INLINE int nest_fits(int64_t base, int64_t limit) {
   return base >= -2147483647 - 1 && base + limit - 1 <= 2147483647;

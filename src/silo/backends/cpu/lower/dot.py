@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from silo.backends.cpu.analysis.roots import keeps_unchanged
-from silo.backends.cpu.analysis.values import load_parts, loaded_by
+from silo.backends.cpu.analysis.seen import seen_masks
+from silo.backends.cpu.analysis.values import constant_scalar, load_parts, loaded_by
 from silo.backends.cpu.loop_ir import Assign, Break, Buffer, Call, Define, For, Forever, If, Statement
 from silo.backends.cpu.lower.dot_scaled import is_pair_along_depth, scaled_operand
 from silo.backends.cpu.lower.forms import AffineForms, view_axes
@@ -26,6 +27,7 @@ _BLOCKS = {128: ((2, 4), (1, 8)), 256: ((2, 6), (1, 8)), 512: ((4, 6), (2, 8), (
 _WIDE = {"f64": "f64", "i8": "i8"}  # which product multiplies an element; f32 does all others
 _ITEM_BYTES = {"f64": 8}
 _DIRECT = frozenset({"f32", "f64"})  # multiplied as they are
+_MOST_ROWS = 16  # of a block of sums
 # Panels of a right operand that are kept from program to program: at most a part of the second-level cache.
 _KEPT_BYTES = 1 << 20
 _PACKED = {"bf16": ("SILO_UNIT_TILE_BF16", "SILO_UNIT_BF16", 2), "i8": ("SILO_UNIT_TILE_I8", "SILO_UNIT_VNNI", 4)}
@@ -57,6 +59,7 @@ class _Shape:
     lanes: int
     packed: str
     fresh: bool
+    part: bool  # whether it is told how many rows and columns count
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,9 @@ def lower_dot(scope: Scope, step: DotStep) -> None:
         if scope.reference:
             _plain(scope, result.type, depth, places, batch, sums, fresh=step.fresh)
         else:
-            _call(scope, result.type, depth, str(depth), places, batch, into, fresh=step.fresh)
+            rows, columns = result.type.shape[-2:]
+            seen = (str(rows), str(columns)) if operation in scope.parts else None
+            _call(scope, result.type, depth, str(depth), places, batch, into, fresh=step.fresh, seen=seen)
     if rank == 3:
         scope.emit(For(batch, "0", str(batches), body))
     else:
@@ -120,8 +125,11 @@ def leading_products(
     left, right = operation.operands[:2]
     depth = left.type.shape[-1]
     target = scope.buffer_for(step.target)
-    count = scope.name("count")
-    scope.emit(Define("int64_t", count, "0", mutable=True))
+    seen = _seen(scope, step, _round(operation))
+    if seen is not None:
+        scope.parts.add(operation)
+    length = scope.name("length")
+    scope.emit(Define("int64_t", length, "0", mutable=True))
     starts: list[_Place] = []
     for value in (left, right):
         ctype = C_TYPES[value.type.element]
@@ -135,26 +143,81 @@ def leading_products(
         scalars()
         first: list[Statement] = []
         same: list[str] = []
-        for value, start, axis in zip((left, right), starts, (1, 0), strict=True):
-            forms, base, strides = _forms(scope, value)
+        parts: list[str] = []
+        for side, (value, start) in enumerate(zip((left, right), starts, strict=True)):
+            axis = 1 - side  # along the depth
+            extents = {} if seen is None else {side: seen[side]}
+            forms, base, strides = _forms(scope, value, extents, axis if _is_zero_beyond(value) else None)
             scope.emit(If(f"!({' && '.join(dict.fromkeys(forms.guards)) or '1'})", [Break()]))
-            place = scope.name("tile")
+            place, part = scope.name("tile"), str(depth)
             scope.emit(Define(f"{C_TYPES[value.type.element]} const *", place, base, mutable=True))
             first.append(Assign(start.pointer, place))
             for name, stride_text in zip(start.strides, strides, strict=True):
                 first.append(Assign(name, stride_text))
                 same.append(f"{name} == {stride_text}")
-            same.append(f"{place} == {start.pointer} + {count} * {depth} * {start.strides[axis]}")
-        scope.emit(If(f"{count} == 0", first, [If(f"!({' && '.join(same)})", [Break()])]))
-        scope.emit(Assign(count, f"{count} + 1"))
+            same.append(f"{place} == {start.pointer} + {length} * {start.strides[axis]}")
+            for count in dict.fromkeys(forms.counts):
+                part = f"nest_part({count}, {part})"
+            parts.append(scope.name("part"))
+            scope.emit(Define("int64_t", parts[-1], part))
+        # Beyond its end both tiles are zeros, whose products are: the sums end there.
+        scope.emit(If(f"{parts[0]} != {parts[1]} || {parts[0]} == 0", [Break()]))
+        scope.emit(If(f"{length} == 0", first, [If(f"!({' && '.join(same)})", [Break()])]))
+        scope.emit(Assign(length, f"{length} + {parts[0]}"))
         advance()
         scope.emit(Assign(counter, f"{counter} + {stride}"))
+        scope.emit(If(f"{parts[0]} < {depth}", [Break()]))
     scope.emit(Forever(body))
     scope.lifetimes.touch(target)
     with scope.collecting() as product:
         kept = _keep(scope, right, operation.result.type)
-        _call(scope, operation.result.type, depth, f"{count} * {depth}", starts, "0", target.name, kept=kept)
-    scope.emit(If(f"{count} > 0", product))
+        _call(scope, operation.result.type, depth, length, starts, "0", target.name, kept=kept, seen=seen)
+    scope.emit(If(f"{length} > 0", product))
+
+
+def _round(operation: Operation) -> Operation:
+    """The loop whose body ``operation`` stands in."""
+    assert operation.block is not None
+    assert operation.block.region is not None
+    assert operation.block.region.owner is not None
+    return operation.block.region.owner
+
+
+def _is_zero_beyond(value: Value) -> bool:
+    """Whether masked elements of a loaded tile are zeros."""
+    load = loaded_by(value)
+    assert load is not None, "the scheduler looked for the load"
+    _, _, other = load_parts(load)
+    return other is None or constant_scalar(other) == 0
+
+
+def _seen(scope: Scope, step: DotStep, loop: Operation) -> tuple[str, str] | None:
+    """How many leading rows and columns of the sums of a loop are seen, at least 1, as C names; None for all."""
+    result = step.operation.result
+    masks = seen_masks(result, loop)
+    found: list[list[str]] = []
+    for mask in masks:
+        bounds: list[str] = []
+        for axis, extent in enumerate(result.type.shape):
+            nest = Nest(scope, result.type.shape)
+            forms = AffineForms(scope, nest, counted=axis)
+            if not forms.guard_mask(mask, (0, 1)):
+                return None
+            for statement in nest.levels[0]:
+                scope.emit(statement)
+            text = str(extent)
+            for count in dict.fromkeys(forms.counts):
+                text = f"nest_seen({count}, {text})"
+            bounds.append(text)
+        found.append(bounds)
+    if not found or all(text.isdigit() for bounds in found for text in bounds):
+        return None
+    names = scope.name("rows"), scope.name("columns")
+    for axis, name in enumerate(names):
+        scope.emit(Define("int64_t", name, found[0][axis], mutable=True))
+        for bounds in found[1:]:
+            scope.emit(Assign(name, bounds[axis], f"{name} < {bounds[axis]}"))
+    return names
 
 
 def _depth(operation: Operation) -> int:
@@ -166,12 +229,14 @@ def _depth(operation: Operation) -> int:
 # ---- operands
 
 
-def _forms(scope: Scope, value: Value) -> tuple[AffineForms, str, tuple[str, ...]]:
+def _forms(
+    scope: Scope, value: Value, extents: Mapping[int, str] | None = None, counted: int | None = None
+) -> tuple[AffineForms, str, tuple[str, ...]]:
     """Where the tile that ``value`` is loaded from lies, and under which conditions; its nest is emitted here."""
     load = loaded_by(value)
     assert load is not None, "the scheduler looked for the load"
     nest = Nest(scope, value.type.shape)
-    forms = AffineForms(scope, nest, wrapped=True)
+    forms = AffineForms(scope, nest, wrapped=True, extents=extents, counted=counted)
     axes = tuple(range(len(value.type.shape)))
     view = value.owner
     while view is not None and view is not load:
@@ -290,8 +355,9 @@ def _call(
     *,
     fresh: bool = False,
     kept: _Kept | None = None,
+    seen: tuple[str, str] | None = None,
 ) -> None:
-    """One product of depth ``length``, a multiple of ``depth``, into the sums at ``into``."""
+    """One product of depth ``length`` into the sums at ``into``, or the first ``seen`` rows and columns of them."""
     left, right = places
     rows, columns = result.shape[-2:]
     kind = _WIDE.get(left.element, "f32")
@@ -301,16 +367,16 @@ def _call(
     width = max(columns, lanes)
     packed = left.element if left.element == right.element and _may_pack(scope, left.element, depth) else ""
     in_place = left.element in _DIRECT
-    filled = max(rows, 16) * 2 if packed else rows
-    lead = None if in_place else _work(scope, real, filled * DOT_DEPTH_BYTES, item)
+    filled = max(rows, 16) * 2 if packed else _MOST_ROWS if in_place else rows
+    lead = None if in_place and seen is None else _work(scope, real, filled * DOT_DEPTH_BYTES, item)
     panels = kept.panels if kept else _work(scope, real, width * DOT_DEPTH_BYTES, item)
     scope.lifetimes.touch(panels)
     sums = into
     total = "int32_t" if kind == "i8" else real
     if columns < lanes:
         sums = _pad(scope, rows, columns, lanes, total, into, fresh=fresh)
-    shape = _Shape(kind, left.element, right.element, rows, columns, lanes, packed, fresh)
-    tail = [f"&{kept.variable}" if kept else "0", str(kept.panels.elements if kept else 0)]
+    shape = _Shape(kind, left.element, right.element, rows, columns, lanes, packed, fresh, seen is not None)
+    tail = [f"&{kept.variable}" if kept else "0", str(kept.panels.elements if kept else 0), *(seen or ())]
     work = [lead.name if lead else "0", panels.name]
     arguments = [length, left.tile(batch), right.tile(batch), sums, *work, *tail]
     scope.emit(Call(f"{_product(scope, shape, real, total)}({', '.join(arguments)})"))
@@ -322,15 +388,16 @@ def _product(scope: Scope, shape: _Shape, real: str, total: str) -> str:
     """The name of the C function for products of one shape and type, which is emitted once."""
     kind, left, right, packed = shape.kind, shape.left, shape.right, shape.packed
     name = f"silo_product_{left}_{right}_{shape.rows}x{shape.columns}" + ("_packed" if packed else "")
-    name += "_fresh" if shape.fresh else ""
+    name += ("_fresh" if shape.fresh else "") + ("_part" if shape.part else "")
     width = max(shape.columns, shape.lanes)
-    sizes = [str(shape.rows), str(width), str(shape.columns), "k"]
+    sizes = [str(shape.rows), "m" if shape.part else str(shape.rows), str(width)]
+    sizes += ["n" if shape.part else str(shape.columns), "k"]
     before = str(int(shape.fresh))
     body = ""
     if packed != "bf16":
         scope.pieces |= {f"dot_{kind}", f"dot_read_{left}", f"dot_read_{right}"}
         reader = "0" if left in _DIRECT else f"silo_dot_left_{left}"
-        blocks = _blocks(scope, kind, shape.rows, width // shape.lanes)
+        blocks = _blocks(scope, kind, shape.rows, width // shape.lanes, narrow=shape.part)
         near = str(int(right in _DIRECT))
         tail = ["left", "right", "kept", "room"]
         general = [*sizes, "a", reader, "b", f"silo_dot_right_{right}", near, "c", before, *blocks, *tail]
@@ -344,7 +411,8 @@ def _product(scope: Scope, shape: _Shape, real: str, total: str) -> str:
         test = f"  if (units & ({tiles} | {vectors})) {{\n    {call}    return;\n  }}\n" if body else f"  {call}"
         body = f"  const int units = silo_units();\n{test}{body}"
     head = f"static __attribute__((noinline)) void {name}(int64_t k, silo_tile a, silo_tile b, {total} *c,"
-    text = f"{head} {real} *left, {real} *right, silo_kept *kept, int64_t room) {{\n{body}}}"
+    part = ", int64_t m, int64_t n" if shape.part else ""
+    text = f"{head} {real} *left, {real} *right, silo_kept *kept, int64_t room{part}) {{\n{body}}}"
     if text not in scope.constants:
         scope.constants.append(text)
     return name
@@ -357,8 +425,11 @@ def _may_pack(scope: Scope, element: str, depth: int) -> bool:
     return element == "bf16" or scope.options.dot_units > 0
 
 
-def _blocks(scope: Scope, kind: str, rows: int, vectors: int) -> list[str]:
-    """The functions for whole blocks and for the rows that are left, each emitted once for each shape."""
+def _blocks(scope: Scope, kind: str, rows: int, vectors: int, *, narrow: bool) -> list[str]:
+    """The functions for whole blocks, for the rows that are left, and with ``narrow`` for one vector of each row.
+
+    Each is emitted once; with them go the rows and the vectors of a block.
+    """
     options = scope.options
     blocks = _BLOCKS[options.vector_bits]
     usual = next(block for block in blocks if vectors % block[0] == 0)
@@ -367,11 +438,13 @@ def _blocks(scope: Scope, kind: str, rows: int, vectors: int) -> list[str]:
         wide -= 1
     high = min(options.dot_rows or dict(_BLOCKS[options.vector_bits]).get(wide, usual[1]), rows)
     rest = rows % high or high
-    for height in (high, rest):
-        text = f"SILO_DOT_KERNEL_{kind}({height}, {wide})"
+    shapes = ((high, wide), (rest, wide), (high, 1 if narrow else wide))
+    for height, width in shapes:
+        text = f"SILO_DOT_KERNEL_{kind}({height}, {width})"
         if text not in scope.constants:
             scope.constants.append(text)
-    return [f"silo_dot_{kind}_{high}x{wide}", str(high), f"silo_dot_{kind}_{rest}x{wide}", str(wide)]
+    full, left, one = (f"silo_dot_{kind}_{height}x{width}" for height, width in shapes)
+    return [full, str(high), left, str(wide), one]
 
 
 def _work(scope: Scope, ctype: str, size: int, item: int) -> Buffer:
@@ -392,7 +465,7 @@ def _keep(scope: Scope, right: Value, result: Type) -> _Kept | None:
     panels = _work(scope, "double" if double else "float", max(_KEPT_BYTES, least), item)
     scope.lifetimes.keep(panels)
     variable = scope.name("kept")
-    scope.locals.append(f"silo_kept {variable} = {{0, 0, 0, 0}};")
+    scope.locals.append(f"silo_kept {variable} = {{0, 0, 0, 0, 0}};")
     return _Kept(variable, panels)
 
 

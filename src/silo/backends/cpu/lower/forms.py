@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from silo.backends.cpu.analysis.values import scalar_source
 from silo.backends.cpu.lower.nest import Nest, remap
 from silo.backends.cpu.lower.scope import Scope
@@ -13,6 +15,7 @@ __all__ = ["AffineForms", "Axes", "Form", "view_axes"]
 
 Axes = tuple[int | None, ...]  # which axis of the nest each dimension of a value is; None where it does not matter
 Form = tuple[str, dict[int, str]]  # base, and the stride along each axis
+_ONE = "(int64_t)1"
 # Signed comparisons that say "less": the sign, and whether the operands are in that order.
 _LESS = {2: ("<", True), 3: ("<=", True), 4: ("<", False), 5: ("<=", False)}
 
@@ -21,13 +24,26 @@ class AffineForms:
     """Affine forms over all axes, of values that are affine by structure (``analysis.affine``).
 
     Where ``wrapped`` is set, ``x % n`` is taken as ``x``, and the conditions under which it is go to ``guards``.
+    ``extents`` are C texts of how many indices along an axis count, where not all do. Along the axis ``counted``
+    masks need not hold everywhere: how many leading indices they leave goes to ``counts``.
     """
 
-    def __init__(self, scope: Scope, nest: Nest, *, wrapped: bool = False) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        nest: Nest,
+        *,
+        wrapped: bool = False,
+        extents: Mapping[int, str] | None = None,
+        counted: int | None = None,
+    ) -> None:
         self.scope = scope
         self.nest = nest
         self.wrapped = wrapped
+        self.extents = extents or {}
+        self.counted = counted
         self.guards: list[str] = []
+        self.counts: list[str] = []
 
     def of(self, value: Value, axes: Axes) -> Form:
         """Base and the stride along each axis; ``axes`` says which axis of the nest each dimension of it is."""
@@ -44,7 +60,7 @@ class AffineForms:
         operation = value.owner
         assert operation is not None
         if operation.name == tt.MAKE_RANGE:
-            return f"(int64_t){operation.attributes['start']}", {} if axes[0] is None else {axes[0]: "(int64_t)1"}
+            return f"(int64_t){operation.attributes['start']}", {} if axes[0] is None else {axes[0]: _ONE}
         if operation.name in VIEWS:
             return self.of(operation.operands[0], view_axes(operation, axes))
         if operation.name == arith.EXTSI:
@@ -58,7 +74,8 @@ class AffineForms:
         sign = "-" if operation.name == arith.SUBI else "+"
         total = dict(lefts)
         for axis, stride in rights.items():
-            total[axis] = f"({total.get(axis, '0')} {sign} {stride})"
+            plain = axis not in total and sign == "+"
+            total[axis] = stride if plain else f"({total.get(axis, '0')} {sign} {stride})"
         return f"({left} {sign} {right})", total
 
     def _unwrapped(self, operation: Operation, axes: Axes) -> Form:
@@ -73,7 +90,8 @@ class AffineForms:
         base, strides = form
         low, high = [base], [base]
         for axis, stride in strides.items():
-            span = f"{stride} * {self.nest.shape[axis] - 1}"
+            last = f"({self.extents[axis]} - 1)" if axis in self.extents else str(self.nest.shape[axis] - 1)
+            span = f"{stride} * {last}"
             low.append(f"({span} < 0 ? {span} : 0)")
             high.append(f"({span} > 0 ? {span} : 0)")
         return f"({' + '.join(low)})", f"({' + '.join(high)})"
@@ -99,11 +117,19 @@ class AffineForms:
         if less is None:
             return False
         low_side, high_side = operation.operands if less[1] else reversed(operation.operands)
-        low, high = self.extremes(self.of(low_side, axes)), self.extremes(self.of(high_side, axes))
+        low_form, high_form = self.of(low_side, axes), self.of(high_side, axes)
+        if self.counted is not None and self._is_count(low_form, high_form):
+            bound = f"{high_form[0]} + 1" if less[0] == "<=" else high_form[0]
+            self.counts.append(f"{low_form[0]}, {bound}")
+            return True
+        low, high = self.extremes(low_form), self.extremes(high_form)
         # Also that neither side left 32 bits, where it would have wrapped.
         least = "(-2147483647 - 1)"
         self.guards.append(f"{low[1]} {less[0]} {high[0]} && {low[0]} >= {least} && {high[1]} <= 2147483647")
         return True
+
+    def _is_count(self, low: Form, high: Form) -> bool:
+        return not high[1] and list(low[1].items()) == [(self.counted, _ONE)]
 
     @staticmethod
     def _wide(value: Value, text: str) -> str:

@@ -62,6 +62,7 @@ class Scope:
         self.streamable: frozenset[Operation] = frozenset()
         self.trips: dict[Operation, str] = {}
         self.tails: dict[Value, Tail] = {}  # of values in buffers
+        self.parts: set[Operation] = set()  # dots of which not all rows and columns may be seen
         self._scalars: dict[Value, str] = {}
         self._buffers: dict[Value, Buffer] = {}
         self._constant_arrays: dict[Value, str] = {}

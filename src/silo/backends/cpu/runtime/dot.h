@@ -73,52 +73,72 @@ typedef void silo_dot_kernel_KIND(int64_t m, int64_t k, const REAL *a, int64_t a
 typedef void silo_dot_read_KIND(silo_tile from, int64_t first, int64_t depth, int64_t extent,
                                 REAL *to);
 
-/* `columns` of the right operand fill n, a multiple of the lanes, or less with zeros for the rest.
-   `work` has room for what the readers write; with `kept` the panels of all of k, up to `room`
-   values, outlive the call. */
-SILO_INLINE void silo_dot_KIND(const int64_t m, const int64_t n, const int64_t columns, int64_t k,
-                               silo_tile a, silo_dot_read_KIND *left, silo_tile b,
+/* m of `most` rows and `columns` of n columns, n a multiple of the lanes; other sums are left as
+   they are or become anything. `full` is for blocks of `rows` x `vectors`, `rest` for the rows that
+   these leave of all, `narrow` for one vector of `rows` rows. `work` has room for what the readers
+   write, and for a block of rows of a left operand that is else read in place. With `kept` the
+   panels of all of k, up to `room` values, outlive the call. */
+SILO_INLINE void silo_dot_KIND(const int64_t most, int64_t m, const int64_t n, int64_t columns,
+                               int64_t k, silo_tile a, silo_dot_read_KIND *left, silo_tile b,
                                silo_dot_read_KIND *right, const int near, TOTAL *c, int fresh,
                                silo_dot_kernel_KIND *full, const int64_t rows,
-                               silo_dot_kernel_KIND *rest, const int64_t vectors, REAL *left_work,
-                               REAL *right_work, silo_kept *kept, int64_t room) {
+                               silo_dot_kernel_KIND *rest, const int64_t vectors,
+                               silo_dot_kernel_KIND *narrow, REAL *left_work, REAL *right_work,
+                               silo_kept *kept, int64_t room) {
     const int64_t width = vectors * SILO_LANES_KIND, top = m - m % rows;
+    const int64_t filled = (columns + SILO_LANES_KIND - 1) / SILO_LANES_KIND * SILO_LANES_KIND;
     const int whole = kept && k * n <= room;
-    const int made = whole && silo_is_kept(kept, b, k);
+    const int made = whole && silo_is_kept(kept, b, k, columns);
     /* Panels pay when they are used by several blocks of rows, and b is too large for the
        first-level cache or has rows so far apart that they compete for its sets. */
     const int in_place = near && !kept && b.column == 1 && columns == n &&
                          (m < 4 * rows || k * b.row * (int64_t)sizeof(REAL) <= SILO_DOT_NEAR_KIND);
     for (int64_t p = 0; p < k; p += SILO_DOT_DEPTH_KIND) {
         const int64_t depth = k - p < SILO_DOT_DEPTH_KIND ? k - p : SILO_DOT_DEPTH_KIND;
-        const REAL *from = (const REAL *)a.at + p * a.column;
-        int64_t a_row = a.row, a_step = a.column;
+        const REAL *from = (const REAL *)a.at + p * a.column, *last = from + top * a.row;
+        int64_t a_row = a.row, a_step = a.column, last_row = a_row, last_step = a_step;
         if (left) {
             left(a, p, depth, m, left_work);
-            from = left_work;
             const int turned = a.column != 1 && a.row == 1;
-            a_row = turned ? 1 : depth;
-            a_step = turned ? m : 1;
+            a_row = last_row = turned ? 1 : depth;
+            a_step = last_step = turned ? m : 1;
+            from = left_work;
+            last = from + top * a_row;
+        } else if (top < m && m < most) {
+            for (int64_t i = 0; i < m - top; i++)
+                for (int64_t q = 0; q < depth; q++)
+                    left_work[q * rows + i] = last[i * a_row + q * a_step];
+            last = left_work;
+            last_row = 1;
+            last_step = rows;
         }
         const REAL *panels = (const REAL *)b.at + p * b.row;
         int64_t b_step = b.row, b_next = SILO_LANES_KIND;
         if (!in_place) {
-            REAL *to = right_work + (whole ? p * n : 0);
+            REAL *to = right_work + (whole ? p * filled : 0);
             if (!made)
                 right(b, p, depth, columns, to);
             panels = to;
             b_step = SILO_LANES_KIND;
             b_next = depth * SILO_LANES_KIND;
         }
-        for (int64_t j = 0; j < n; j += width) {
+        for (int64_t j = 0; j < filled; j += width) {
             const REAL *panel = panels + j / SILO_LANES_KIND * b_next;
-            if (top)
-                full(top, depth, from, a_row, a_step, panel, b_step, b_next, c + j, n, fresh && !p);
+            if (j + width <= filled) {
+                if (top)
+                    full(top, depth, from, a_row, a_step, panel, b_step, b_next, c + j, n,
+                         fresh && !p);
+            } else
+                for (int64_t v = 0; top && j + v < filled; v += SILO_LANES_KIND)
+                    narrow(top, depth, from, a_row, a_step, panel + v / SILO_LANES_KIND * b_next,
+                           b_step, b_next, c + j + v, n, fresh && !p);
+            /* Rows that fill no block: the rows after them that are no part of the product, and the
+               columns, are computed of whatever lies in the buffers. */
             if (top < m)
-                rest(m - top, depth, from + top * a_row, a_row, a_step, panel, b_step, b_next,
-                     c + top * n + j, n, fresh && !p);
+                (top + rows <= most ? full : rest)(m - top, depth, last, last_row, last_step, panel,
+                                                   b_step, b_next, c + top * n + j, n, fresh && !p);
         }
     }
     if (kept)
-        *kept = (silo_kept){whole ? b.at : 0, b.row, b.column, k};
+        *kept = (silo_kept){whole ? b.at : 0, b.row, b.column, k, columns};
 }

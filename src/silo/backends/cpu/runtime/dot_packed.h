@@ -16,13 +16,14 @@ typedef TOTAL silo_sums_KIND __attribute__((vector_size(SILO_VECTOR_BYTES), alig
 typedef ITEM silo_items_KIND
     __attribute__((vector_size(SILO_WORDS_KIND * sizeof(ITEM)), aligned(sizeof(ITEM)), may_alias));
 
-/* Panels of words between two rows of a right tile; columns beyond the last are 0. */
-static __attribute__((noinline, unused)) void
-silo_pack_KIND(silo_tile from, int64_t first, int64_t depth, int64_t columns, uint32_t *to) {
+/* Panels of `words` words from `depth` rows of a right tile, `first` and the next ones; what is
+   beyond these rows, and columns beyond the last, is 0. */
+static __attribute__((noinline, unused)) void silo_pack_KIND(silo_tile from, int64_t first,
+                                                             int64_t depth, int64_t words,
+                                                             int64_t columns, uint32_t *to) {
     const ITEM *at = (const ITEM *)from.at + first * from.row;
-    const int64_t words = depth / SILO_SHARE_KIND;
     if (from.column != 1 && from.row == 1 && from.column % SILO_SHARE_KIND == 0 &&
-        columns % SILO_WORDS_KIND == 0 && words % 4 == 0) {
+        columns % SILO_WORDS_KIND == 0 && words % 4 == 0 && depth == words * SILO_SHARE_KIND) {
         silo_turn_panels((const float *)(const void *)at, from.column / SILO_SHARE_KIND, words,
                          columns, (float *)(void *)to);
         return;
@@ -30,7 +31,8 @@ silo_pack_KIND(silo_tile from, int64_t first, int64_t depth, int64_t columns, ui
     for (int64_t q = 0; q < words; q++, at += SILO_SHARE_KIND * from.row)
         for (int64_t j = 0; j < columns; j += SILO_WORDS_KIND) {
             uint32_t *row = to + j * words + q * SILO_WORDS_KIND;
-            if (from.column == 1 && j + SILO_WORDS_KIND <= columns) {
+            const int64_t left = depth - q * SILO_SHARE_KIND;
+            if (from.column == 1 && j + SILO_WORDS_KIND <= columns && left >= SILO_SHARE_KIND) {
                 silo_words_KIND word = {0};
 #pragma GCC unroll 4
                 for (int i = 0; i < SILO_SHARE_KIND; i++)
@@ -41,21 +43,23 @@ silo_pack_KIND(silo_tile from, int64_t first, int64_t depth, int64_t columns, ui
             } else
                 for (int64_t l = 0; l < SILO_WORDS_KIND; l++) {
                     row[l] = 0;
-                    for (int64_t i = 0; j + l < columns && i < SILO_SHARE_KIND; i++)
+                    for (int64_t i = 0; j + l < columns && i < SILO_SHARE_KIND && i < left; i++)
                         row[l] |= (uint32_t)at[i * from.row + (j + l) * from.column]
                                   << (i * 8 * (int64_t)sizeof(ITEM));
                 }
         }
 }
 
-/* Rows of words between two columns of a left tile whose columns do not lie side by side: packed as
-   if it were a right one, then turned. `work` has room for twice the rows, at least 2 x 16. */
-static __attribute__((noinline, unused)) const ITEM *
-silo_turn_KIND(silo_tile from, int64_t first, int64_t depth, int64_t rows, uint32_t *work) {
-    const int64_t words = depth / SILO_SHARE_KIND, filled = rows < 16 ? 16 : rows;
+/* Rows of `words` words from `depth` columns of a left tile that cannot be read in place: packed as
+   if it were a right one, then turned. Rows up to the next multiple of 16, and columns beyond the
+   last, are 0. `work` has room for twice the rows. */
+static __attribute__((noinline, unused)) const ITEM *silo_turn_KIND(silo_tile from, int64_t first,
+                                                                    int64_t depth, int64_t words,
+                                                                    int64_t rows, uint32_t *work) {
+    const int64_t filled = (rows + 15) / 16 * 16;
     const silo_tile turned = {from.at, from.column, from.row};
     uint32_t *to = work + filled * words;
-    silo_pack_KIND(turned, first, depth, rows, work);
+    silo_pack_KIND(turned, first, depth, words, rows, work);
     for (int64_t i = 0; i < filled; i++)
         for (int64_t q = 0; q < words; q++)
             to[i * words + q] = work[i / SILO_WORDS_KIND * SILO_WORDS_KIND * words +
@@ -181,72 +185,87 @@ SILO_INLINE void silo_vectors_block_KIND(const int rows, const int vectors, int6
         }
 }
 
-/* By blocks where they divide m and n, else by single rows and vectors. */
+/* By blocks, then by single rows and single vectors. */
 static __attribute__((noinline, unused)) void
 silo_vectors_rows_KIND(int64_t m, int64_t n, int64_t words, const ITEM *a, int64_t a_row,
-                       const uint32_t *b, TOTAL *c, int fresh) {
-    const int blocks = m % 4 == 0 && n % (2 * SILO_WORDS_KIND) == 0;
-    const int64_t high = blocks ? 4 : 1, wide = blocks ? 2 * SILO_WORDS_KIND : SILO_WORDS_KIND;
-    for (int64_t j = 0; j < n; j += wide)
-        for (int64_t i = 0; i < m; i += high) {
-            const ITEM *from = a + i * a_row;
-            TOTAL *to = c + i * n + j;
-            if (blocks)
-                silo_vectors_block_KIND(4, 2, words, from, a_row, b + j * words,
-                                        words * SILO_WORDS_KIND, to, n, fresh);
-            else
-                silo_vectors_block_KIND(1, 1, words, from, a_row, b + j * words, 0, to, n, fresh);
-        }
+                       const uint32_t *b, TOTAL *c, int64_t ldc, int fresh) {
+    const int64_t next = words * SILO_WORDS_KIND, top = m - m % 4;
+    int64_t j = 0;
+    for (; j + 2 * SILO_WORDS_KIND <= n; j += 2 * SILO_WORDS_KIND) {
+        for (int64_t i = 0; i < top; i += 4)
+            silo_vectors_block_KIND(4, 2, words, a + i * a_row, a_row, b + j * words, next,
+                                    c + i * ldc + j, ldc, fresh);
+        for (int64_t i = top; i < m; i++)
+            silo_vectors_block_KIND(1, 2, words, a + i * a_row, a_row, b + j * words, next,
+                                    c + i * ldc + j, ldc, fresh);
+    }
+    if (j < n) {
+        for (int64_t i = 0; i < top; i += 4)
+            silo_vectors_block_KIND(4, 1, words, a + i * a_row, a_row, b + j * words, 0,
+                                    c + i * ldc + j, ldc, fresh);
+        for (int64_t i = top; i < m; i++)
+            silo_vectors_block_KIND(1, 1, words, a + i * a_row, a_row, b + j * words, 0,
+                                    c + i * ldc + j, ldc, fresh);
+    }
 }
 
 static __attribute__((noinline, unused)) void
-silo_tiles_rows_KIND(int64_t m, int64_t n, int64_t words, int64_t step, const ITEM *a,
-                     int64_t a_row, const uint32_t *b, TOTAL *c, int fresh) {
-    const int64_t rows = m < 16 ? m : 16, b_next = words * 16;
+silo_tiles_rows_KIND(int64_t rows, int64_t m, int64_t n, int64_t words, int64_t step, const ITEM *a,
+                     int64_t a_row, const uint32_t *b, TOTAL *c, int64_t ldc, int fresh) {
+    const int64_t b_next = words * 16;
     for (int64_t j = 0; j < n; j += 32)
         for (int64_t i = 0; i < m; i += 2 * rows)
             silo_tiles_block_KIND(words, step, a + i * a_row, a_row, rows * a_row, b + j * words,
-                                  b_next, c + i * n + j, rows * n, n, fresh, i + rows < m,
+                                  b_next, c + i * ldc + j, rows * ldc, ldc, fresh, i + rows < m,
                                   j + 16 < n);
 }
 
-/* By tiles or by vectors, where the CPU has them; k is a multiple of SHARE. The arguments are
- * those of silo_dot_f32. */
+/* By tiles or by vectors, where the CPU has them. Of k that is no multiple of SHARE, and of tiles
+   that would be thin, the last words are filled with zeros. The arguments are silo_dot_f32's. */
 static __attribute__((noinline, unused)) void
-silo_dot_packed_KIND(const int tiles, const int own, int64_t m, int64_t n, int64_t columns,
-                     int64_t k, silo_tile a, silo_tile b, TOTAL *c, int fresh, uint32_t *left_work,
-                     uint32_t *right_work, silo_kept *kept, int64_t room) {
-    const int64_t words = k / SILO_SHARE_KIND, low = words & -words, step = low < 16 ? low : 16;
-    const int whole = kept && words * n <= room;
-    const int made = whole && silo_is_kept(kept, b, k);
+silo_dot_packed_KIND(const int tiles, const int own, int64_t most, int64_t m, int64_t n,
+                     int64_t columns, int64_t k, silo_tile a, silo_tile b, TOTAL *c, int fresh,
+                     uint32_t *left_work, uint32_t *right_work, silo_kept *kept, int64_t room) {
+    const int64_t exact = (k + SILO_SHARE_KIND - 1) / SILO_SHARE_KIND, low = exact & -exact;
+    const int thin = tiles && low < 4 && exact > 16;
+    const int64_t words = thin ? (exact + 15) / 16 * 16 : exact;
+    const int64_t step = thin || low > 16 ? 16 : low;
+    const int64_t filled = (columns + SILO_WORDS_KIND - 1) / SILO_WORDS_KIND * SILO_WORDS_KIND;
+    const int64_t high = most < 16 ? most : 16; /* of a tile */
+    const int whole = kept && words * filled <= room;
+    const int made = whole && silo_is_kept(kept, b, k, columns);
     if (tiles) {
         silo_shape_KIND shape = {1, 0, {0}, {0}, {0}};
         for (int i = 0; i < 8; i++) {
-            shape.rows[i] = (uint8_t)(i < 6 ? (m < 16 ? m : 16) : step);
+            shape.rows[i] = (uint8_t)(i < 6 ? high : step);
             shape.bytes[i] = (uint16_t)(i == 4 || i == 5 ? 4 * step : 64);
         }
         __asm__ volatile("ldtilecfg %0" : : "m"(shape));
     }
     for (int64_t p = 0; p < words; p += SILO_DEPTH_KIND) {
         const int64_t depth = words - p < SILO_DEPTH_KIND ? words - p : SILO_DEPTH_KIND;
-        const ITEM *from = (const ITEM *)a.at + p * SILO_SHARE_KIND;
+        const int64_t first = p * SILO_SHARE_KIND, wanted = depth * SILO_SHARE_KIND;
+        const int64_t items = k - first < wanted ? k - first : wanted;
+        const int starts = fresh && !p;
+        const ITEM *from = (const ITEM *)a.at + first;
         int64_t a_row = a.row;
-        if (a.column != 1 && (tiles || own)) {
-            from = silo_turn_KIND(a, p * SILO_SHARE_KIND, depth * SILO_SHARE_KIND, m, left_work);
-            a_row = depth * SILO_SHARE_KIND;
+        if ((tiles || own) && (a.column != 1 || items < wanted || (tiles && m % high))) {
+            from = silo_turn_KIND(a, first, items, depth, m, left_work);
+            a_row = wanted;
         }
-        uint32_t *panels = right_work + (whole ? p * n : 0);
+        uint32_t *panels = right_work + (whole ? p * filled : 0);
         if (!made)
-            silo_pack_KIND(b, p * SILO_SHARE_KIND, depth * SILO_SHARE_KIND, columns, panels);
+            silo_pack_KIND(b, first, items, depth, columns, panels);
         if (tiles)
-            silo_tiles_rows_KIND(m, n, depth, step, from, a_row, panels, c, fresh && !p);
+            silo_tiles_rows_KIND(high, m, filled, depth, step, from, a_row, panels, c, n,
+                                 fresh && !p);
         else if (own)
-            silo_vectors_rows_KIND(m, n, depth, from, a_row, panels, c, fresh && !p);
+            silo_vectors_rows_KIND(m, filled, depth, from, a_row, panels, c, n, starts);
         else
             OTHERWISE;
     }
     if (tiles)
         __asm__ volatile("tilerelease");
     if (kept)
-        *kept = (silo_kept){whole ? b.at : 0, b.row, b.column, k};
+        *kept = (silo_kept){whole ? b.at : 0, b.row, b.column, k, columns};
 }

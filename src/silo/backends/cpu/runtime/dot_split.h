@@ -43,23 +43,40 @@ SILO_INLINE void silo_split_block(const int rows, const int vectors, int64_t wor
         }
 }
 
-/* c[m][n] += a * b over `words` words of k from `first` on; `left` has room for m rows of floats.
- */
-static __attribute__((noinline, unused)) void silo_split_rows(int64_t m, int64_t n, int64_t first,
-                                                              int64_t words, silo_tile a,
-                                                              float *left, const uint32_t *b,
-                                                              float *c, int fresh) {
+/* c[m][n] += a * b over `items` of k from `first` on, `words` words; `left` has room for `most`
+   rows of floats. Sums of the rows after m, up to the next block's end, become anything. */
+static __attribute__((noinline, unused)) void
+silo_split_rows(int64_t most, int64_t m, int64_t n, int64_t first, int64_t items, int64_t words,
+                silo_tile a, float *left, const uint32_t *b, float *c, int64_t ldc, int fresh) {
     enum { LANES = SILO_VECTOR_BYTES / 4 };
-    const int turned = a.column != 1 && a.row == 1, blocks = m % 8 == 0 && n % (2 * LANES) == 0;
+    const int turned = a.column != 1 && a.row == 1;
     const int64_t row = turned ? 1 : 2 * words, step = turned ? m : 1;
-    const int64_t high = blocks ? 8 : 1, wide = blocks ? 2 * LANES : LANES;
-    silo_dot_left_bf16(a, first, 2 * words, m, left);
-    for (int64_t j = 0; j < n; j += wide)
-        for (int64_t i = 0; i < m; i += high)
-            if (blocks)
-                silo_split_block(8, 2, words, left + i * row, row, step, b + j * words,
-                                 words * LANES, c + i * n + j, n, fresh);
+    const int64_t high = most % 8 == 0 ? 8 : 1;
+    if (turned || items == 2 * words)
+        silo_dot_left_bf16(a, first, items, m, left);
+    else
+        for (int64_t i = 0; i < m; i++) {
+            const silo_tile one = {(const uint16_t *)a.at + i * a.row, a.row, a.column};
+            silo_dot_left_bf16(one, first, items, 1, left + i * row);
+        }
+    /* The half of the last word that is beyond k, which may not be any number: 0 x inf is NaN. */
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t q = items; q < 2 * words; q++)
+            left[i * row + q * step] = 0;
+    for (int64_t j = 0; j < n; j += 2 * LANES)
+        for (int64_t i = 0; i < m; i += high) {
+            const float *from = left + i * row;
+            const uint32_t *panel = b + j * words;
+            float *to = c + i * ldc + j;
+            if (high == 8 && j + LANES < n)
+                silo_split_block(8, 2, words, from, row, step, panel, words * LANES, to, ldc,
+                                 fresh);
+            else if (high == 8)
+                silo_split_block(8, 1, words, from, row, step, panel, 0, to, ldc, fresh);
+            else if (j + LANES < n)
+                silo_split_block(1, 2, words, from, row, step, panel, words * LANES, to, ldc,
+                                 fresh);
             else
-                silo_split_block(1, 1, words, left + i * row, row, step, b + j * words, 0,
-                                 c + i * n + j, n, fresh);
+                silo_split_block(1, 1, words, from, row, step, panel, 0, to, ldc, fresh);
+        }
 }

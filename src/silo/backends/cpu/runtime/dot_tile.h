@@ -10,12 +10,13 @@ typedef struct {
 /* What the panels in a buffer were made of, so that the next program need not make them again. */
 typedef struct {
     const void *at;
-    int64_t row, column, depth;
+    int64_t row, column, depth, columns;
 } silo_kept;
 
-SILO_INLINE int silo_is_kept(const silo_kept *kept, silo_tile tile, int64_t depth) {
+SILO_INLINE int silo_is_kept(const silo_kept *kept, silo_tile tile, int64_t depth,
+                             int64_t columns) {
     return kept->at == tile.at && kept->row == tile.row && kept->column == tile.column &&
-           kept->depth == depth;
+           kept->depth == depth && kept->columns == columns;
 }
 
 SILO_INLINE float silo_f32_to_f32(float value) {

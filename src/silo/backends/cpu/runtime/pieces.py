@@ -142,7 +142,7 @@ PIECES: dict[str, Piece] = {
         (
             (
                 "OTHERWISE",
-                "silo_split_rows(m, n, p * 2, depth, a, (float *)left_work, panels, c, fresh && !p)",
+                "silo_split_rows(most, m, filled, first, items, depth, a, (float *)left_work, panels, c, n, starts)",
             ),
             ("KIND", "bf16"),
             ("ITEM", "uint16_t"),
