@@ -28,6 +28,7 @@
     │   ├── BundleFormatError    not a bundle, truncated or damaged; carries field and offset
     │   ├── BundleVersionError   written by a newer Silo
     │   ├── NoVariantError       nothing in it fits the call; carries every rejection
+    │   ├── RegistryError        a registry that cannot be reached, refuses, or sends what was not asked for
     │   └── TrustError           it brings host code nobody here vouched for
     ├── ArgumentError            wrong count, name, type, dtype, device or value of an argument (also a TypeError)
     │   └── GridError            a grid, block or option of another project's launcher (also a ValueError)
@@ -65,6 +66,7 @@ __all__ = [
     "LockError",
     "NoVariantError",
     "PackageError",
+    "RegistryError",
     "RemoteError",
     "ResourceError",
     "SettingsError",
@@ -221,6 +223,10 @@ class NoVariantError(BundleError):
         listing = "".join(f"\n  - {line}" for line in rejections)
         super().__init__(message + listing)
         self.rejections = tuple(rejections)
+
+
+class RegistryError(BundleError):
+    """A registry cannot be reached, refuses, or sends what was not asked for."""
 
 
 class TrustError(BundleError):

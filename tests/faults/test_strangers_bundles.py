@@ -156,6 +156,7 @@ COMMANDS = {
     "trust --list": (("trust", "--list"), 0),
     "untrust": (("untrust", "K"), 3),
     "verify": (("verify", "K"), 1),
+    "push": (("push", "K", "oci://127.0.0.1:9/r:1"), 3),
     "slice": (("slice", "K", "-o", "OUT"), 0),
     "merge": (("merge", "K", "K", "-o", "OUT/merged.silo"), 0),
     "sign": (("sign", "K", "--key", "K"), 3),  # what signs it is in test_signed_bundles.py
@@ -188,6 +189,7 @@ def test_there_is_no_command_that_was_forgotten():
         "cache",
         "selftest",
         "keygen",
+        "pull",
     }  # the last two take no bundle
     asked = {one.name for one in app.registered_commands} | {one.name or "cache" for one in app.registered_groups}
     assert asked == known

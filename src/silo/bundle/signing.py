@@ -14,9 +14,16 @@ from silo.printable import one_line
 from silo.store.files import AtomicFile
 from silo.store.signatures import SecretKey, check_signature
 
-__all__ = ["Signing", "header_of", "settle_signature", "sign_header", "signature_of", "signed_by"]
+__all__ = ["Signing", "header_of", "settle_signature", "sign_header", "signature_bytes", "signature_of", "signed_by"]
 
 _MAX_NAME = 1000  # characters of a bundle's name that a comment has
+
+
+def signature_bytes(name: str, header: bytes, key: SecretKey) -> bytes:
+    """The file of a signature of the bundle with this header, which has this name."""
+    signature = key.sign(header, f"silo bundle identity:{header[32:].hex()} file:{one_line(name)[:_MAX_NAME]}")
+    text = f"signature by the key {signature.id} of the first {HEADER_BYTES} bytes, which have the hash of all others"
+    return signature.file_bytes(text)
 
 
 def sign_header(path: str | os.PathLike[str], header: bytes, key: SecretKey) -> str:
@@ -26,14 +33,11 @@ def sign_header(path: str | os.PathLike[str], header: bytes, key: SecretKey) -> 
         SignatureError: it cannot be written.
     """
     target = Path(os.path.realpath(path))
-    identity = header[32:].hex()
-    comment = f"silo bundle identity:{identity} file:{one_line(target.name)[:_MAX_NAME]}"
-    signature = key.sign(header, comment)
     place = Path(f"{target}{SUFFIX}")
-    text = f"signature by the key {signature.id} of the first {HEADER_BYTES} bytes, which have the hash of all others"
+    data = signature_bytes(target.name, header, key)
     try:
         with AtomicFile(place, mode=0o666) as file:
-            file.write(signature.file_bytes(text))
+            file.write(data)
             file.commit()
         for other in signature_paths(path):
             if other != str(place):  # it would be found first

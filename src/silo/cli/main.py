@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from silo.cli import build, cache, doctor, export, inspect, report, run, selftest, sign, slices, trust, tune
+from silo.cli import build, cache, doctor, export, inspect, registry, report, run, selftest, sign, slices, trust, tune
 from silo.cli import exec as exec_
 from silo.cli.console import ExitCode, log_to_stderr, say_error, say_lines
 from silo.cli.shapes import EPILOG, Command, Group
@@ -43,6 +43,8 @@ for _name, _command in {
     "verify": sign.verify_command,
     "slice": slices.slice_command,
     "merge": slices.merge_command,
+    "push": registry.push_command,
+    "pull": registry.pull_command,
 }.items():
     app.command(_name, cls=Command)(_command)
 app.command("exec", cls=Command, context_settings=exec_.CONTEXT)(exec_.command)

@@ -81,6 +81,8 @@ WAYS = {
     "untrust": [(["{}"], False, ""), (["--key", "{}"], False, TITLE)],
     "slice": [(["{}", "-o", "a/b/parts"], True, TITLE), (["{}", "-o", "a/b.silo", "-t", "tpu:v5e"], False, TITLE)],
     "merge": [(["{}", "-o", "merged.silo"], True, ""), (["{}", "-o", "[red].x"], False, MARKUP)],
+    "push": [(["{}", "oci://127.0.0.1:9/r:1"], False, ""), (["{}", "{}"], False, TITLE)],
+    "pull": [(["{}"], False, TITLE), (["oci://127.0.0.1:9/r:1"], False, "")],
     "keygen": [(["{}"], False, TITLE)],
     "sign": [(["{}", "--key", "{}"], False, TITLE)],
     "verify": [(["{}"], False, TITLE), (["{}", "--key", "{}"], False, TITLE)],

@@ -1,0 +1,341 @@
+"""A registry by HTTP: blobs and manifests of one repository, as the OCI distribution specification has them.
+
+A registry is nobody's word: what comes has the size and the SHA-256 that it is asked for by, or is refused. A password
+goes to the registry that it is for, or to where that one sends for a token, by TLS; it follows no redirection.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import re
+import ssl
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+from urllib.parse import urlencode, urljoin, urlsplit
+
+from silo.core.values import JSON, parse_json
+from silo.errors import RegistryError
+
+__all__ = ["EMPTY", "INDEX", "MANIFEST", "Descriptor", "Registry", "Sink", "digest_of", "is_loopback", "read_login"]
+
+MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
+INDEX: Final = "application/vnd.oci.image.index.v1+json"
+
+_TIMEOUT_S: Final = 30
+_MAX_DOCUMENT_BYTES: Final = 4 << 20  # of a manifest, an index, a token: as much as registries take
+_MAX_REDIRECTIONS: Final = 5
+_PIECE_BYTES: Final = 1 << 20
+_REDIRECTIONS: Final = frozenset({301, 302, 303, 307, 308})
+_CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
+
+Body = bytes | Path
+
+
+class Sink(Protocol):
+    """What bytes are written to."""
+
+    def write(self, data: bytes, /) -> object:
+        """Take all of them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A blob or a manifest by what it is: its media type, SHA-256 and size, with notes."""
+
+    media_type: str
+    digest: str
+    size: int
+    annotations: Mapping[str, str]
+
+    @classmethod
+    def of_bytes(cls, media_type: str, data: bytes, annotations: Mapping[str, str] | None = None) -> Descriptor:
+        """Of bytes that are here."""
+        return cls(media_type, digest_of(data), len(data), annotations or {})
+
+    @classmethod
+    def of_file(cls, media_type: str, path: Path, annotations: Mapping[str, str]) -> Descriptor:
+        """Of a file that is here."""
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return cls(media_type, f"sha256:{digest}", path.stat().st_size, annotations)
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Descriptor:
+        """Of a manifest. ``ValueError`` for what is none; members that are not known are passed over."""
+        match data:
+            case {"mediaType": str(media_type), "digest": str(digest), "size": int(size)} if (
+                re.fullmatch(r"sha256:[0-9a-f]{64}", digest) and size >= 0
+            ):
+                notes = data.get("annotations")
+                notes = notes if isinstance(notes, dict) else {}
+                texts = {name: text for name, text in notes.items() if isinstance(text, str)}
+                return cls(media_type, digest, size, texts)
+            case _:
+                raise ValueError("a descriptor without mediaType, sha256 digest or size")
+
+    def to_json(self) -> dict[str, JSON]:
+        """As it stands in a manifest."""
+        data: dict[str, JSON] = {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
+        return data | ({"annotations": dict(self.annotations)} if self.annotations else {})
+
+
+def digest_of(data: bytes) -> str:
+    """The SHA-256 as registries write it."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+EMPTY: Final = Descriptor.of_bytes("application/vnd.oci.empty.v1+json", b"{}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, to which plain HTTP is spoken.
+
+    >>> is_loopback("localhost:5000"), is_loopback("127.0.0.1"), is_loopback("[::1]:80"), is_loopback("localhost.org")
+    (True, True, True, False)
+    """
+    name = urlsplit(f"//{host}").hostname or ""
+    return name in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", name) is not None
+
+
+def read_login(path: Path, host: str) -> str:
+    """What a file of ``docker login`` has for a registry, as ``USER:PASSWORD`` in base64; "" without.
+
+    Raises:
+        RegistryError: the file cannot be read, or keeps the password in a program that Silo does not ask.
+    """
+    try:
+        config = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError) as error:
+        raise RegistryError(f"{path}: logins of registries cannot be read: {error}") from None
+    match config:
+        case {"auths": {**logins}} if isinstance(logins.get(host), dict) and isinstance(logins[host].get("auth"), str):
+            return logins[host]["auth"]
+        case {"credHelpers": {**helpers}} if host in helpers:
+            raise RegistryError(
+                f"{path}: the login of {host} is kept by a program ({helpers[host]}); give --login FILE"
+            )
+        case _:
+            return ""
+
+
+class Registry:
+    """One repository of a registry. ``login`` is ``USER:PASSWORD`` in base64, "" for none."""
+
+    def __init__(self, host: str, repository: str, *, login: str = "", plain: bool = False) -> None:
+        self.host = host
+        self.repository = repository
+        self._scheme = "http" if plain or is_loopback(host) else "https"
+        self._login = login
+        self._authorization = ""
+
+    # ---- what there is ----
+
+    def manifest(self, name: str, *, accept: str = MANIFEST) -> bytes | None:
+        """A manifest by tag or digest, None where there is none; by digest, it is what that says."""
+        headers = {"Accept": accept}
+        data = self._document("GET", f"/manifests/{name}", headers)
+        if data is not None and name.startswith("sha256:") and digest_of(data) != name:
+            raise self._error(f"sent another manifest than {name}")
+        return data
+
+    def referrers(self, digest: str) -> list[Descriptor]:
+        """The manifests whose subject is this one."""
+        data = self._document("GET", f"/referrers/{digest}", {"Accept": INDEX})
+        if data is None:  # of a registry that knows no such question clients keep a list under a tag
+            data = self.manifest(digest.replace(":", "-"), accept=INDEX)
+        if data is None:
+            return []
+        match self._parsed(data, "list of signatures"):
+            case {"manifests": list(items)}:
+                return [self._descriptor(item) for item in items]
+            case _:
+                raise self._error("sent a list of signatures that is none")
+
+    def fetch(self, blob: Descriptor, into: Sink) -> None:
+        """Write a blob, which has the size and the SHA-256 that its descriptor says."""
+        found, size = hashlib.sha256(), 0
+        for piece in self._pieces(self._asked("GET", f"/blobs/{blob.digest}", {}, None, (200,)), blob.size):
+            size += len(piece)
+            found.update(piece)
+            into.write(piece)
+        if size != blob.size or f"sha256:{found.hexdigest()}" != blob.digest:
+            raise self._error(f"sent other bytes than {blob.digest}")
+
+    # ---- what is put there ----
+
+    def put_blob(self, blob: Descriptor, body: Body) -> bool:
+        """Put a blob unless it is there; whether it was sent."""
+        known = self._asked("HEAD", f"/blobs/{blob.digest}", {}, None, (200, 404))
+        known.close()
+        if known.status == 200:
+            return False
+        begun = self._asked("POST", "/blobs/uploads/", {"Content-Length": "0"}, None, (202,))
+        begun.close()
+        place = begun.getheader("Location") or ""
+        if not place:
+            raise self._error("takes an upload and does not say where")
+        url = self._joined(self._url(""), place)
+        url += ("&" if urlsplit(url).query else "?") + urlencode({"digest": blob.digest})
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)}
+        self._asked("PUT", url, headers, body, (201, 204)).close()
+        return True
+
+    def put_manifest(self, name: str, media_type: str, data: bytes) -> bool:
+        """Put a manifest under a tag or its digest; whether the registry keeps track of its subject."""
+        headers = {"Content-Type": media_type, "Content-Length": str(len(data))}
+        response = self._asked("PUT", f"/manifests/{name}", headers, data, (201, 202))
+        response.close()
+        return bool(response.getheader("OCI-Subject"))
+
+    # ---- how ----
+
+    def _document(self, method: str, path: str, headers: Mapping[str, str]) -> bytes | None:
+        response = self._asked(method, path, headers, None, (200, 404))
+        if response.status == 404:
+            response.close()
+            return None
+        return b"".join(self._pieces(response, _MAX_DOCUMENT_BYTES))
+
+    def _pieces(self, response: http.client.HTTPResponse, most: int) -> Iterator[bytes]:
+        """The body of a response, which is at most so long and comes at a kilobyte a second at least."""
+        size, began = 0, time.monotonic()
+        try:
+            while piece := response.read1(_PIECE_BYTES):
+                size += len(piece)
+                if size > most:
+                    raise self._error(f"sends more than the {most} bytes that were to come")
+                if time.monotonic() - began > _TIMEOUT_S + size / 1024:
+                    raise self._error(f"sends less than a kilobyte a second: {size} bytes came of up to {most}")
+                yield piece
+        except (OSError, http.client.HTTPException) as error:
+            raise self._error(f"broke off after {size} bytes: {error}") from error
+        finally:
+            response.close()
+
+    def _asked(
+        self, method: str, place: str, headers: Mapping[str, str], body: Body | None, expected: tuple[int, ...]
+    ) -> http.client.HTTPResponse:
+        """The response to a request: with a login where one is asked for, and behind redirections."""
+        url, asked_for_login = self._url(place), False
+        for _ in range(_MAX_REDIRECTIONS + 2):
+            own = urlsplit(url)[:2] == urlsplit(self._url(""))[:2]
+            login = {"Authorization": self._authorization} if own and self._authorization else {}
+            response = self._sent(method, url, {**headers, **login}, body)
+            if response.status in expected:
+                return response
+            response.close()
+            challenge = response.getheader("WWW-Authenticate") or ""
+            if response.status == 401 and own and challenge and not asked_for_login:
+                asked_for_login = True
+                self._authorization = self._authorized(challenge)
+                continue
+            if response.status in _REDIRECTIONS and method in ("GET", "HEAD"):
+                url = self._redirected(url, response.getheader("Location") or "")
+                continue
+            raise self._refused(method, url, response.status)
+        raise self._error(f"redirects {place} again and again")
+
+    def _joined(self, url: str, place: str) -> str:
+        try:
+            return urljoin(url, place)
+        except ValueError as error:
+            raise self._error(f"sends to a place that cannot be read: {error}") from None
+
+    def _redirected(self, url: str, place: str) -> str:
+        new = self._joined(url, place)
+        if urlsplit(new).scheme != "https" and urlsplit(new).scheme != self._scheme:
+            raise self._error("redirects to a place that is not asked by TLS")
+        return new
+
+    def _sent(self, method: str, url: str, headers: Mapping[str, str], body: Body | None) -> http.client.HTTPResponse:
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname or "", parts.port
+        except ValueError as error:
+            raise self._error(f"sends to a place that cannot be read: {error}") from None
+        if parts.scheme not in ("http", "https") or (parts.scheme == "http" and self._scheme == "https"):
+            raise self._error(f"sends to {parts.scheme}://, and not by TLS")
+        if parts.scheme == "https":
+            connection = http.client.HTTPSConnection(
+                host, port, timeout=_TIMEOUT_S, context=ssl.create_default_context()
+            )
+        else:
+            connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+        headers = {**headers, "Connection": "close"}
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        try:
+            if isinstance(body, Path):
+                with body.open("rb") as file:
+                    connection.request(method, target, file, headers)
+            else:
+                connection.request(method, target, body, headers)
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            connection.close()
+            raise self._error(f"cannot be asked ({method} {parts.path}): {error}") from error
+        if connection.sock is not None:
+            connection.sock.close()  # it is open as long as the response is
+        return response
+
+    def _authorized(self, challenge: str) -> str:
+        """The header that a challenge asks for. ``RegistryError`` where there is no login for it."""
+        kind = challenge.partition(" ")[0].lower()
+        said = dict(_CHALLENGE.findall(challenge))
+        if kind == "basic" and self._login:
+            return f"Basic {self._login}"
+        if kind != "bearer" or "realm" not in said:
+            raise self._error("asks for a login, and there is none: docker login, or --login FILE")
+        query = urlencode({name: said[name] for name in ("service", "scope") if name in said})
+        url = said["realm"] + ("&" if "?" in said["realm"] else "?") + query
+        headers = {"Authorization": f"Basic {self._login}"} if self._login else {}
+        response = self._sent("GET", url, headers, None)
+        try:
+            answer = (
+                json.loads(b"".join(self._pieces(response, _MAX_DOCUMENT_BYTES))) if response.status == 200 else None
+            )
+        except ValueError:
+            answer = None
+        response.close()
+        match answer:
+            case {"token": str(token)} | {"access_token": str(token)} if token.isascii() and token.isprintable():
+                return f"Bearer {token}"
+            case _:
+                raise self._error("gives no token for this: docker login, or --login FILE")
+
+    def _url(self, place: str) -> str:
+        if "://" in place:
+            return place
+        return f"{self._scheme}://{self.host}/v2/{self.repository}{place}"
+
+    def _parsed(self, data: bytes, what: str) -> JSON:
+        try:
+            return parse_json(data)
+        except ValueError as error:
+            raise self._error(f"sent a {what} that is no JSON: {error}") from None
+
+    def _descriptor(self, data: JSON) -> Descriptor:
+        try:
+            return Descriptor.from_json(data)
+        except ValueError as error:
+            raise self._error(f"sent {error}") from None
+
+    def _refused(self, method: str, url: str, status: int) -> RegistryError:
+        why = {
+            401: "the login does not do",
+            403: "not allowed",
+            404: "there is no such thing",
+            429: "too many requests",
+        }
+        reason = why.get(status, http.client.responses.get(status, "no reason"))
+        return self._error(f"refuses {method} {urlsplit(url).path}: {status}, {reason}")
+
+    def _error(self, message: str) -> RegistryError:
+        return RegistryError(f"the registry {self.host} {message}")
