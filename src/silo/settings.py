@@ -43,6 +43,7 @@ __all__ = [
     "how_to_raise",
     "override",
     "program_environment",
+    "records_wanted",
     "settings",
     "settings_page",
     "triton_default",
@@ -218,6 +219,32 @@ VARIABLES: Final = (
         " reasons; `silo exec --report` sets it. Every process appends its own.",
     ),
     Variable(
+        "SILO_RECORD",
+        "path",
+        "none",
+        "Record there what the Triton kernels of this program, and of those it starts, compile to and decide on;"
+        " `silo exec --record` sets it.",
+    ),
+    Variable(
+        "SILO_BUNDLE",
+        "path",
+        "none",
+        "Serve the Triton kernels of this program, and of those it starts, from this recording; `silo exec --bundle`"
+        " sets it.",
+    ),
+    Variable(
+        "SILO_FROZEN",
+        "0 or 1",
+        "0",
+        "With `SILO_BUNDLE`: what the recording does not hold is an error, never compiled and never measured.",
+    ),
+    Variable(
+        "SILO_TRITON_CACHE",
+        "path",
+        "none",
+        "The bundle behind Triton's remote cache, where that is `silo.integrations.triton_cache:Backend`.",
+    ),
+    Variable(
         "SILO_LOG",
         "`debug`, `info`, `warning` or `error`",
         "`info` for commands; for programs, warnings, and one line for each first call on a terminal",
@@ -292,6 +319,10 @@ class Settings:
     profile: str | os.PathLike[str] | None = None
     force_triton: bool = False
     triton: str = "auto"
+    record: str | os.PathLike[str] | None = None
+    bundle: str | os.PathLike[str] | None = None
+    frozen: bool = False
+    triton_cache: str | os.PathLike[str] | None = None
     accelerate: bool = False
     accelerate_report: str | os.PathLike[str] | None = None
     log: str | None = None
@@ -354,6 +385,10 @@ class Settings:
             profile=_path(given, "SILO_PROFILE"),
             force_triton=_flag(given, "SILO_FORCE_TRITON", default=False),
             triton=_triton_mode(given),
+            record=_path(given, "SILO_RECORD"),
+            bundle=_path(given, "SILO_BUNDLE"),
+            frozen=_flag(given, "SILO_FROZEN", default=False),
+            triton_cache=_path(given, "SILO_TRITON_CACHE"),
             accelerate=_flag(given, "SILO_ACCELERATE", default=False),
             accelerate_report="-"
             if given.get("SILO_ACCELERATE_REPORT") == "-"
@@ -509,6 +544,16 @@ def _tell(current: Settings) -> None:
     from silo.status_line import configure  # noqa: PLC0415  # see above
 
     configure(current.log, quiet=current.quiet)
+
+
+def records_wanted() -> bool:
+    """Whether this program's Triton kernels are to be recorded or served; read as :func:`triton_mode` is."""
+    with _lock:
+        current = _current
+    if current is not None:
+        return current.record is not None or current.bundle is not None
+    given = _given(os.environ)
+    return bool(given.get("SILO_RECORD") or given.get("SILO_BUNDLE"))
 
 
 def triton_mode() -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, TypeAlias, cast
 
+from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleRules, BundleVariant
 from silo.bundle.cut import is_for
 from silo.bundle.format import TRIALS_KIND
@@ -110,8 +111,19 @@ def join_slices(bundles: Sequence[Bundle], *, noted: bool = False) -> Slice:
         _agreed("producer", (one.producer for one in manifests)),
         _agreed("toolchain", ([pair for pair in one.toolchain if pair[0] != "zstd"] for one in manifests)),
         _agreed("notes", ([pair for pair in one.notes if pair[0] != _NOTE] for one in manifests)),
+        _attached(bundles),
     )
     return replace(_together(base, kernels, whole if noted else ""), of=whole)
+
+
+def _attached(bundles: Sequence[Bundle]) -> tuple[tuple[str, BlobRef], ...]:
+    """The attachments of all; each slice has every attachment of the whole."""
+    found: dict[str, BlobRef] = {}
+    for bundle in bundles:
+        for name, ref in bundle.attachments.items():
+            if found.setdefault(name, ref) != ref:
+                raise BundleError(f"two bundles have different attachments {name}: record into one of them again")
+    return tuple(sorted(found.items()))
 
 
 def _apart(bundle: Bundle, contents: BundleContents, first: int = 0) -> list[_Kernel]:

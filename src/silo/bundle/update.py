@@ -20,7 +20,7 @@ from silo.core.values import JSON, canonical_json
 from silo.errors import BundleError
 from silo.store.files import file_lock
 
-__all__ = ["KernelUpdate", "Updated", "document_blob", "update_bundle"]
+__all__ = ["KernelUpdate", "Updated", "document_blob", "locked_bundle", "update_bundle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def update_bundle(
         SignatureError: it was written, and is not signed.
     """
     target = Path(os.path.realpath(path))
-    with _locked(target), open_bundle(target) as bundle:
+    with locked_bundle(target), open_bundle(target) as bundle:
         unknown = sorted(set(updates) - set(bundle.kernel_names))
         if unknown:
             raise BundleError(f"{bundle.name} holds no kernel {', '.join(unknown)}")
@@ -132,7 +132,7 @@ def _artifact_key(variant: BundleVariant) -> str:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Generator[None]:
+def locked_bundle(path: Path) -> Generator[None]:
     """Hold the lock of the file that has this name now: an update replaces it, and with it what was locked."""
     while True:
         try:

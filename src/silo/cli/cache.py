@@ -163,3 +163,20 @@ def check(*, json: Json = False) -> None:
                 say(one_line(f"{name}: {reason}"))
     if any(row.bad for row in rows):
         raise typer.Exit(ExitCode.FAILED)
+
+
+@app.command("to-triton", cls=Command)
+def to_triton(
+    path: Annotated[Path, typer.Argument(metavar="K.silo", help="A bundle that was recorded.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder, for TRITON_CACHE_DIR.")],
+) -> None:
+    """Write what a recording holds of Triton's own cache as such a folder, for programs that know no Silo.
+
+    The folder is for the place it is written to, and native code of the host is left out.
+    """
+    from silo.api.commands.cache import write_frameworks_cache  # noqa: PLC0415
+
+    files, size, left_out = write_frameworks_cache("triton", path, folder)
+    say(f"{folder}: {files} files, {format_bytes(size)}")
+    if left_out:
+        say(f"left out, for they hold native code of the host or are named as no cache of Triton's is: {left_out}")

@@ -30,13 +30,25 @@ def command(
             help="Say at exit what was launched, and what was left to Triton, with the reasons; - is standard error.",
         ),
     ] = None,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="K.silo", help="Keep there what the kernels compile to and tuners decide."),
+    ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option("--bundle", metavar="K.silo", help="Serve the kernels from such a recording."),
+    ] = None,
+    frozen: Annotated[
+        bool,
+        typer.Option("--frozen", help="With --bundle: what it does not hold is an error, never compiled or measured."),
+    ] = False,
 ) -> None:
     """Run a program, and the ones that it starts, with its Triton kernels launched by Silo.
 
     Triton compiles and tunes them, and the program is not changed: this process becomes `python SCRIPT ARGUMENTS` with
     SILO_ACCELERATE=1. Its exit code is the program's.
     """
-    from silo.errors import SourceError  # noqa: PLC0415
+    from silo.errors import SettingsError, SourceError  # noqa: PLC0415
     from silo.settings import program_environment  # noqa: PLC0415
     from silo.sources.kinds import kinds  # noqa: PLC0415
     from silo.sources.source_kind import ServesPrograms  # noqa: PLC0415
@@ -46,7 +58,21 @@ def command(
     for kind in kinds().values():
         if isinstance(kind, ServesPrograms) and not (reached := kind.programs_reached()):
             say(f"launches go Triton's own way: {reached.reason}", stderr=True)
+    if (record is not None and bundle is not None) or (frozen and bundle is None):
+        raise SettingsError(
+            "a program is recorded (--record), or served (--bundle, perhaps with --frozen): name one file"
+        )
     changes = {"SILO_ACCELERATE": "1"}
+    if record is not None:
+        changes["SILO_RECORD"] = str(record.absolute())
+        if not os.access(record.absolute().parent, os.W_OK):
+            raise SettingsError(f"nothing can be recorded into {record}: its folder is not there, or cannot be written")
+    if bundle is not None:
+        from silo.bundle.reader import open_bundle  # noqa: PLC0415
+
+        if bundle.exists():  # a journal that is to be folded into it may be all there is
+            open_bundle(bundle).close()  # what is wrong with it is said before the program runs
+        changes |= {"SILO_BUNDLE": str(bundle.absolute()), "SILO_FROZEN": "1" if frozen else "0"}
     if report is not None:
         changes["SILO_ACCELERATE_REPORT"] = report if report == "-" else str(Path(report).absolute())
     arguments = [sys.executable, *(["-m"] if module else []), *program]

@@ -10,6 +10,7 @@ from silo._native import bundle_check
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.cut import cut_contents
 from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.slices import cut_slice, join_slices, targets_of
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.bundle.verify import verify_bundle
 from silo.bundle.writer import write_bundle
@@ -45,6 +46,20 @@ def test_an_update_keeps_them_and_a_cut_leaves_them_out(path):
     assert path.read_bytes() == before
     with open_bundle(path) as bundle:
         assert cut_contents(bundle.contents(), None, None).attachments == ()
+
+
+def test_slices_have_all_of_them_and_joined_they_are_the_whole(path, tmp_path):
+    with open_bundle(path) as whole:
+        slices = [cut_slice(whole, [target]) for target in targets_of(whole.contents())]
+        assert len(slices) == 2
+        paths = [tmp_path / f"{number}.silo" for number in range(len(slices))]
+        for file, part in zip(paths, slices, strict=True):
+            write_bundle(file, part.contents, lambda sha256: part.documents.get(sha256) or whole.blob(sha256))  # noqa: B023
+    parts = [open_bundle(file) for file in paths]
+    joined = join_slices(parts)
+    blobs = {entry.sha256: part.read(entry) for part in parts for entry in part.blobs}
+    write_bundle(tmp_path / "joined.silo", joined.contents, {**blobs, **joined.documents}.get)
+    assert (tmp_path / "joined.silo").read_bytes() == path.read_bytes()
 
 
 def test_without_any_a_file_is_of_an_older_version(tmp_path):

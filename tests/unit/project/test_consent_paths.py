@@ -40,6 +40,7 @@ CALLS = {
         "backends/pallas/checking/checked_kernel.py": "of the author's own body, which jax interprets",
     },
     "load_place": {
+        "api/commands/cache.py": "what writes files of Triton's cache, of those that Silo ships",
         "api/machine/device_plugins.py": "device plug-ins, by their entry points",
         "backends/cpu/triton_plugin/activation.py": "Silo's own switch, which no layer left of it may import",
         "compile/toolchain.py": "compiler plug-ins, by their declarations",

@@ -16,6 +16,8 @@ TRITON = {
     "integrations/helion/__init__.py": "the launcher of the next one",
     "integrations/helion/triton_launcher.py": "a launcher for what Helion generates for Triton",
     "integrations/helion/switch.py": "Helion's names of its backends",
+    "api/commands/cache.py": "what writes the files of Triton's cache, by its place",
+    "integrations/triton_cache.py": "the class that Triton's remote cache is given",
     "api/tuning/foreign_results.py": "writes the files of Triton's autotuner, a foreign format by that name",
     **dict.fromkeys(
         (
@@ -35,7 +37,8 @@ TRITON = {
     "integrations/torch/arrival.py": "a module of torch whose name has the word in it",
     "integrations/torch/dynamo.py": "a class of torch whose name has the word in it",
     "integrations/torch/traced_calls.py": "a function of torch whose name has the word in it",
-    "settings.py": "the variables SILO_TRITON and SILO_FORCE_TRITON",
+    "launch/wrapped_tensors.py": "a function of torch whose name has the word in it",
+    "settings.py": "the variables SILO_TRITON, SILO_FORCE_TRITON and SILO_TRITON_CACHE",
     "tune/formats/files.py": "the table of foreign formats",
     "tune/formats/triton.py": "that format",
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from silo.api.machine.session import remote_link, session
 from silo.core.decisions import Rejected
+from silo.core.plugins import load_place
 from silo.errors import StoreError
 from silo.settings import settings
 from silo.store import usage as store
@@ -16,7 +18,18 @@ if TYPE_CHECKING:
     from silo.store.remote.copying import Checked, Copied
     from silo.store.remote.link import Link
 
-__all__ = ["check_remote_store", "clear_store", "prune_store", "pull_store", "push_store", "store_usage"]
+__all__ = [
+    "check_remote_store",
+    "clear_store",
+    "prune_store",
+    "pull_store",
+    "push_store",
+    "store_usage",
+    "write_frameworks_cache",
+]
+
+# What a kind of sources calls its own cache, and what writes files of a bundle there.
+_WRITERS = {"triton": "silo.integrations.triton_records.cache_files:write_cache"}
 
 
 def _own_folder() -> Path:
@@ -93,3 +106,13 @@ def _remote() -> Link:
     if link is None:
         raise StoreError("there is no remote store; name one with SILO_REMOTE (file:/mnt/share/silo)")
     return link
+
+
+def write_frameworks_cache(framework: str, path: Path, folder: Path) -> tuple[int, int, int]:
+    """Write what a bundle holds of a framework's own cache as such a folder: files, bytes, and what was left out.
+
+    Raises:
+        BundleError: the bundle cannot be read, or the folder not be written.
+    """
+    write = cast("Callable[[Path, Path], tuple[int, int, int]]", load_place(_WRITERS[framework]))
+    return write(path, folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from silo.bundle.contents import (
     rules_key,
 )
 from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.signing import Signing
+from silo.bundle.update import locked_bundle
 from silo.bundle.writer import Written, write_bundle
 from silo.core.config import Config
 from silo.core.dispatch import DispatchRules, bucket_of
@@ -37,6 +40,8 @@ from silo.integrations.triton_records.recorded import (
 )
 from silo.integrations.triton_records.recording import blobs_of, read_winners
 from silo.version import __version__
+
+_log = logging.getLogger("silo")
 
 __all__ = ["RECORDED", "fold", "fold_if_needed"]
 
@@ -100,7 +105,7 @@ def _write(target: Path, gathered: _Gathered) -> Written:
     if not target.exists():
         contents = merged(BundleContents((), (("silo", __version__),)), gathered.variants, gathered.winners.values())
         return write_bundle(target, _complete(contents, gathered), gathered.blobs.get)
-    with open_bundle(target) as bundle:
+    with locked_bundle(target), open_bundle(target) as bundle:
         winners = {winner.slot: winner for winner in read_winners(bundle)}
         gathered.winners = {**gathered.winners, **winners}
         contents = merged(bundle.contents(), gathered.variants, gathered.winners.values())
@@ -113,7 +118,10 @@ def _write(target: Path, gathered: _Gathered) -> Written:
             bundle.read(entry)
             return entry.codec, bytes(bundle.stored(entry))
 
-        return write_bundle(target, _complete(contents, gathered), gathered.blobs.get, read_stored=read_stored)
+        written = write_bundle(target, _complete(contents, gathered), gathered.blobs.get, read_stored=read_stored)
+        if said := Signing(bundle.signed_bytes).settle(target, bundle.signed_bytes, written.header):
+            _log.warning("%s", said)
+        return written
 
 
 def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:

@@ -6,17 +6,21 @@ import atexit
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Generator
+import sys
+from collections.abc import Callable, Generator, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
-from silo.errors import BundleError
+from silo.errors import BundleError, SiloError
 from silo.integrations.triton_records.folding import fold, open_folded
 from silo.integrations.triton_records.recorder import Recorder
 from silo.integrations.triton_records.recording import Recording
 from silo.integrations.triton_records.replayer import Replayer
-from silo.sources.triton.adapter import intercept_compiles, watch_autotuners
+from silo.settings import settings
+from silo.sources.triton.adapter import adapter_is_ready, intercept_compiles, watch_autotuners
 
-__all__ = ["record", "recording", "replay", "replaying"]
+__all__ = ["begin_by_settings", "record", "recording", "replay", "replaying"]
 
 _log = logging.getLogger("silo")
 
@@ -54,6 +58,52 @@ def replay(path: str | os.PathLike[str], *, frozen: bool = False, trust: bool = 
         BundleError: it cannot be read.
     """
     return _both(Replayer(open_folded(Path(path)), frozen=frozen, trust=trust))
+
+
+def begin_by_settings() -> None:
+    """What ``SILO_RECORD``, ``SILO_BUNDLE`` and ``SILO_FROZEN`` ask for: at the end of Triton's import, or now."""
+    if adapter_is_ready():
+        _begin()
+    else:
+        sys.meta_path.insert(0, _Finder())  # pyright: ignore[reportArgumentType]
+
+
+def _begin() -> None:
+    """Begin once. What cannot begin is a line of the log, and an error where nothing may be compiled."""
+    global _begun  # noqa: PLW0603  # Triton's plug-in may be imported anew
+    if _begun:
+        return
+    _begun = True
+    current = settings()
+    try:
+        if current.bundle is not None:
+            replay(current.bundle, frozen=current.frozen)
+        elif current.record is not None:
+            record(current.record)
+    except SiloError as error:
+        if current.frozen:
+            raise
+        what = "nothing is recorded" if current.bundle is None else "Triton compiles and tunes itself"
+        _log.warning("%s: %s", what, error)
+    if current.bundle is not None and current.record is not None:
+        _log.warning("SILO_RECORD=%s is not heeded: SILO_BUNDLE=%s serves this program", current.record, current.bundle)
+
+
+_begun = False
+
+
+class _Finder:
+    """Stands in ``sys.meta_path`` until Triton's classes are complete, and finds nothing."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Look whether it is time; every import asks."""
+        del path, target
+        if name.startswith("triton.") and adapter_is_ready():
+            sys.meta_path.remove(self)  # pyright: ignore[reportArgumentType]
+            _begin()
+        return None
 
 
 def _both(asked: Recorder | Replayer) -> Callable[[], None]:

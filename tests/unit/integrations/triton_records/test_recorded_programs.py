@@ -88,6 +88,21 @@ def test_the_program_may_lie_elsewhere(world, tmp_path):
     assert found["compiles"] == 0
 
 
+def test_variables_do_the_same_for_programs_that_know_no_silo(world, tmp_path):
+    path = tmp_path / "K.silo"
+    recorded, _ = world.run("plain", SILO_RECORD=str(path))
+    served, _ = world.run("plain", "other=1", SILO_BUNDLE=str(path), SILO_FROZEN="1")
+    assert served == {"winners": recorded["winners"], "compiles": 0}
+    path.write_bytes(b"no bundle")
+    assert "BundleFormatError" in world.run("plain", SILO_BUNDLE=str(path), SILO_FROZEN="1", fails=True)
+    plain, log = world.run("plain", SILO_BUNDLE=str(path))
+    assert plain["compiles"] > 0
+    assert "Triton compiles and tunes itself" in log
+    plain, log = world.run("plain", SILO_RECORD=str(tmp_path / "missing" / "K.silo"))
+    assert plain["compiles"] > 0
+    assert "nothing is recorded" in log
+
+
 def test_a_changed_kernel_is_an_error_that_says_so_and_without_frozen_a_line(world, tmp_path):
     changed = tmp_path / "program.py"
     changed.write_text(PROGRAM.read_text().replace("value += tl.load", "value += 0 + tl.load"))

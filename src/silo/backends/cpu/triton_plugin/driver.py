@@ -109,4 +109,5 @@ class CpuDriver(_Base):
 CpuDriver.__abstractmethods__ = frozenset()
 
 ask("claim")
+ask("begin_records")
 ask("begin_acceleration")

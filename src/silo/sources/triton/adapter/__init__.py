@@ -15,6 +15,7 @@ from silo.sources.triton.adapter.compile_calls import (
     CompileCall,
     KeptCode,
     active_target,
+    adapter_is_ready,
     cache_key_text,
     default_options,
     intercept_compiles,
@@ -61,6 +62,7 @@ from silo.sources.triton.adapter.programs import (
     usable_for_programs,
     watch,
 )
+from silo.sources.triton.adapter.remote_cache import KeepsFiles, remote_cache
 from silo.sources.triton.adapter.toolchain import plugin_driver
 from silo.sources.triton.adapter.wrap import wrap
 
@@ -75,12 +77,14 @@ __all__ = [
     "DecoratedKernel",
     "GpuStages",
     "JitParameter",
+    "KeepsFiles",
     "KeptCode",
     "Seams",
     "Ttir",
     "TunerKey",
     "Watch",
     "active_target",
+    "adapter_is_ready",
     "cache_key_text",
     "compile_gpu",
     "config_members",
@@ -113,6 +117,7 @@ __all__ = [
     "read_kernel",
     "read_off",
     "read_tuned_config",
+    "remote_cache",
     "require_triton",
     "revived",
     "run_cpu_passes",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 import tempfile
 from collections import namedtuple
 from collections.abc import Callable, Mapping
@@ -23,6 +24,7 @@ __all__ = [
     "CompileCall",
     "KeptCode",
     "active_target",
+    "adapter_is_ready",
     "cache_key_text",
     "default_options",
     "intercept_compiles",
@@ -203,6 +205,12 @@ def ttir_of(compiled: Any) -> str | None:  # noqa: ANN401  # Triton's CompiledKe
 def active_target() -> Any:  # noqa: ANN401  # Triton's GPUTarget
     """What Triton compiles for now."""
     return module("triton.runtime.driver").driver.active.get_current_target()
+
+
+def adapter_is_ready() -> bool:
+    """Whether Triton is imported so far that the classes which launch and tune are complete."""
+    jit, tuner = sys.modules.get("triton.runtime.jit"), sys.modules.get("triton.runtime.autotuner")
+    return hasattr(jit, "JITFunction") and hasattr(tuner, "Heuristics")
 
 
 def launcher_kind() -> Any:  # noqa: ANN401
