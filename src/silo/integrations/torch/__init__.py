@@ -13,20 +13,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from silo.integrations.torch.arrival import watch as connect
     from silo.integrations.torch.operator import TorchOp, torch_op
     from silo.launch.torch_versions import tested_versions
 
-__all__ = ["TorchOp", "tested_versions", "torch_op"]
+__all__ = ["TorchOp", "connect", "tested_versions", "torch_op"]
 
 _HOMES = {
     "TorchOp": f"{__name__}.operator",
+    "connect": f"{__name__}.arrival",
     "tested_versions": "silo.launch.torch_versions",
     "torch_op": f"{__name__}.operator",
 }
+_NAMES = {"connect": "watch"}
 
 
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    value = globals()[name] = getattr(import_module(_HOMES[name]), _NAMES.get(name, name))
     return value

@@ -1,4 +1,4 @@
-"""Connecting the tracer of ``torch.compile`` when a program loads it, and never before: it takes seconds to import.
+"""Connecting ``torch.compile`` when a program loads it, and never before: it takes seconds to import.
 
 ``silo.kernel`` calls :func:`watch` the first time. Kernels are often defined before torch is imported.
 """
@@ -19,28 +19,38 @@ from silo.launch.traced_calls import set_tracer
 
 __all__ = ["watch"]
 
-# The module in which torch turns calls of Triton kernels into nodes of a graph.
-_TRACER = "torch._higher_order_ops.triton_kernel_wrap"
 _HERE = __name__.rpartition(".")[0]
+# Modules of torch that are connected, by the module here that does it: where calls of Triton kernels become nodes of a
+# graph, and where compiled ones are kept for a package.
+_SEAMS = {
+    "torch._higher_order_ops.triton_kernel_wrap": f"{_HERE}.dynamo",
+    "torch._inductor.runtime.triton_heuristics": f"{_HERE}.aoti",
+}
 
 
 def watch() -> None:
-    """Connect the tracer now, where it is loaded, else when it is."""
+    """Connect what is loaded of torch's compiler now, and the rest when it is."""
     set_tracer(_serve)
-    loaded = sys.modules.get(_TRACER)
-    if loaded is not None:
-        _connect(loaded)
-    elif not any(isinstance(one, _Finder) for one in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
+    waiting = set(_SEAMS)
+    for name in _SEAMS:
+        loaded = sys.modules.get(name)
+        if loaded is not None:
+            waiting.discard(name)
+            _connect(loaded)
+    if waiting and not any(isinstance(one, _Finder) for one in sys.meta_path):
+        sys.meta_path.insert(0, _Finder(waiting))
 
 
 def _connect(module: ModuleType) -> None:
     """The boundary: whatever fails in Silo, torch must load."""
     try:
-        import_module(f"{_HERE}.dynamo").connect(module)
+        import_module(_SEAMS[module.__name__]).connect(module)
     except Exception as error:  # noqa: BLE001  # see above
         logging.getLogger("silo").warning(
-            "torch.compile is not connected, so kernels need a grid there: %s: %s", type(error).__name__, error
+            "%s is not connected, so torch takes kernels of Silo there as any others: %s: %s",
+            module.__name__,
+            type(error).__name__,
+            error,
         )
 
 
@@ -51,15 +61,20 @@ def _serve(kernel: Any, arguments: tuple[object, ...], options: dict[str, object
 
 
 class _Finder(MetaPathFinder):
-    """Finds one module as everybody does, and connects it once it is loaded."""
+    """Finds a few modules as everybody does, and connects each once it is loaded."""
+
+    def __init__(self, waiting: set[str]) -> None:
+        self._waiting = waiting
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         del path, target
-        if fullname != _TRACER:
+        if fullname not in self._waiting:
             return None
-        sys.meta_path[:] = [one for one in sys.meta_path if one is not self]
+        self._waiting.discard(fullname)  # so that the next line does not come here
+        if not self._waiting:
+            sys.meta_path[:] = [one for one in sys.meta_path if one is not self]
         spec = find_spec(fullname)
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(spec.loader)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 from silo.api.kernels.kernel import Kernel, kernel_of
 from silo.artifacts.artifact import Artifact
@@ -64,9 +65,7 @@ class TorchOp:
         self.schema = schema_text(short, arguments, len(outputs.names))
         self._launch = self._launcher()
         self._order = _order(kernel, [one.name for one in arguments], outputs.names)
-        # Without outputs and in the kernel's own order, an operator's call is a launch.
-        plain = self._order is None and not outputs.names
-        self._quick: Callable[..., Any] = self._launch if plain else self.run
+        self._quick = self._quick_call()
         # In this order: what torch asks of an operator is answered by the methods below.
         self.differentiable: Any = None  # a torch.autograd.Function, of an operator that writes to no argument
         self.library: Any = torch.library.Library(namespace, "FRAGMENT")
@@ -76,7 +75,7 @@ class TorchOp:
             raise ArgumentError(f"torch does not take the schema {namespace}::{self.schema}: {error}") from error
         self.overload: Any = getattr(getattr(torch.ops, namespace), short).default
         self._is_tracing: Callable[[], bool] = torch.compiler.is_dynamo_compiling
-        self._quiet = QuietCalls(torch, [one.writes for one in arguments])
+        self._quiet = QuietCalls(torch, arguments)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # what the operator takes and gives
         """Run the operator.
@@ -97,14 +96,13 @@ class TorchOp:
             or quiet.jit_trace() is not None
         ):
             return self._dispatched(args, kwargs)
-        if self.outputs and quiet.grad_enabled() and quiet.requires_grad(*args):
-            return self._dispatched(args, kwargs)
-        written = [args[place] for place in quiet.written]
-        for one in written:
-            if one is not None and one.requires_grad:
+        for place in quiet.watched:
+            one = args[place]
+            if one is not None and one.requires_grad and quiet.grad_enabled():
                 return self._dispatched(args, kwargs)
         result = self._quick(*args)
-        if written:
+        if quiet.written:
+            written = [args[place] for place in quiet.written]
             try:
                 quiet.count_writes(written)
             except (RuntimeError, TypeError):  # a tensor of inference mode, or None in the place of one
@@ -120,6 +118,30 @@ class TorchOp:
         result = self.overload(*args, **kwargs)
         self._quiet.learn(args)
         return result
+
+    def _quick_call(self) -> Callable[..., Any]:
+        """What runs a call with all its arguments: the launcher itself, or as little before it as can be."""
+        launch, order, like = self._launch, self._order, self._outputs.only_like
+        if order is None and not self.outputs:
+            return launch
+        if like is None or (order is not None and not isinstance(order, itemgetter)):
+            return self.run
+        empty_like: Callable[..., Any] = self._torch.empty_like
+        if order is None:
+
+            def made_last(*values: Any) -> Any:  # noqa: ANN401
+                made = empty_like(values[like])
+                launch(*values, made)
+                return made
+
+            return made_last
+
+        def made_between(*values: Any) -> Any:  # noqa: ANN401
+            made = empty_like(values[like])
+            launch(*order((*values, made)))
+            return made
+
+        return made_between
 
     def run(self, *values: Any) -> Any:  # noqa: ANN401
         """Launch the kernel on tensors that have memory; what the operator returns."""
@@ -148,10 +170,13 @@ class TorchOp:
         return values if len(values) == len(self.arguments) else fill(self.arguments, values, {})
 
     def _start(self, values: tuple[Any, ...]) -> None:
-        if self._order is None:
+        order = self._order
+        if order is None:
             self._launch(*values)
+        elif isinstance(order, itemgetter):
+            self._launch(*order(values))
         else:
-            self._launch(**{name: values[index] for name, index in self._order})
+            self._launch(**{name: values[index] for name, index in order})
 
     def _count_writes(self, values: tuple[Any, ...]) -> None:
         """Tell autograd of the writes, so that it refuses values that it saved before; refuse them where it looks."""
@@ -354,11 +379,20 @@ def _tell_version(version: str) -> None:
         _log.info("operators of torch: %s", decision.reason)
 
 
-def _order(kernel: Kernel, arguments: Sequence[str], outputs: Sequence[str]) -> tuple[tuple[str, int], ...] | None:
-    """Where each parameter's value is among arguments and outputs; None: a call gives them in that very order."""
+_Order: TypeAlias = "tuple[tuple[str, int], ...] | itemgetter[Any] | None"
+
+
+def _order(kernel: Kernel, arguments: Sequence[str], outputs: Sequence[str]) -> _Order:
+    """How a call of the kernel takes arguments and outputs, one after the other.
+
+    None: in that very order; an ``itemgetter``: in the order that it makes; else by name, from these places.
+    """
     given = (*arguments, *outputs)
-    if kernel.source.signature.names[: len(given)] == given:
+    first = kernel.source.signature.names[: len(given)]
+    if first == given:
         return None
+    if set(first) == set(given) and len(given) > 1:
+        return itemgetter(*(given.index(name) for name in first))
     return tuple((name, index) for index, name in enumerate(given))
 
 

@@ -51,8 +51,8 @@ class Outputs:
         # Made with nothing in them, so that the kernel must not read them first.
         self.unfilled = frozenset(name for name in self.names if isinstance(specs[name], str))
         self._specs = tuple((name, specs[name]) for name in self.names)
-        # The usual one: a single output like an argument.
-        self._only = like[0] if len(like) == len(self.names) == 1 else None
+        # The usual one: the place of the argument that a single output is like.
+        self.only_like = like[0] if len(like) == len(self.names) == 1 else None
 
     def _check(self, name: str, spec: OutputSpec, effects: Mapping[str, Effect]) -> None:
         where = f"{self._operator}: out= "
@@ -78,8 +78,8 @@ class Outputs:
 
     def make(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         """The outputs of a call with these arguments, whatever kind of tensors they are."""
-        if self._only is not None:
-            return (self._torch.empty_like(values[self._only]),)
+        if self.only_like is not None:
+            return (self._torch.empty_like(values[self.only_like]),)
         return tuple(self._made(name, spec, values) for name, spec in self._specs)
 
     def _made(self, name: str, spec: OutputSpec, values: tuple[Any, ...]) -> Any:  # noqa: ANN401

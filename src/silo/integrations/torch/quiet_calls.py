@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from silo.integrations.torch.schema import OpArgument, OpKind
+
 __all__ = ["QuietCalls", "tracks_gradient"]
 
 
@@ -15,10 +17,13 @@ class QuietCalls:
     torch; where this torch lacks one, nothing is learnt, so no call is quiet.
     """
 
-    def __init__(self, torch: Any, writes: Sequence[bool]) -> None:  # noqa: ANN401  # the module
+    def __init__(self, torch: Any, arguments: Sequence[OpArgument]) -> None:  # noqa: ANN401  # the module
         self.known: set[tuple[object, ...]] = set()
-        self._count = len(writes)
-        self.written = tuple(index for index, one in enumerate(writes) if one)
+        self._count = len(arguments)
+        tensors = [index for index, one in enumerate(arguments) if one.kind is OpKind.TENSOR]
+        self.written = tuple(index for index in tensors if arguments[index].writes)
+        # The places of tensors of which a gradient is torch's business: where some are written, these alone.
+        self.watched = self.written or tuple(tensors)
         self._plain = {torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None)}
         self._usable = True
         self.count_writes: Callable[[list[Any]], None] = torch.autograd.graph.increment_version

@@ -63,6 +63,7 @@ class CpuLauncher:
         self._name = str(src.name).lstrip("@")
         launch, effects = read_launch_info(metadata)
         arguments = [*_arguments(src)]
+        self._parameters = tuple(str(name) for name in src.signature)
         slots = [*_slots(arguments, launch.layout)]
         if [_signless(slot.type) for slot in slots] != [_signless(slot.type) for slot in launch.layout]:
             compiled = ", ".join(slot.type.value for slot in launch.layout)
@@ -78,6 +79,12 @@ class CpuLauncher:
         self._names = [one.parameter.name for one in arguments]
         self._checked = compile_check(self._name, metadata, self._launch.layout)
         self._launcher: Launcher | None = None
+
+    def ahead_of_time(self) -> tuple[bytes, str]:
+        """A launcher as a shared object of its own, and the kernel's symbol. Raises as :mod:`.aot_launcher`."""
+        from silo.backends.cpu.triton_plugin.aot_launcher import launcher_object  # noqa: PLC0415  # few kernels need one
+
+        return launcher_object(self._name, self._launch, self._parameters), self._launch.entry
 
     @property
     def described(self) -> tuple[LaunchInfo, Signature]:

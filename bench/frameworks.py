@@ -1,0 +1,133 @@
+"""What a call of a kernel as an operator of torch costs over the kernel itself: ``python -m bench.frameworks``.
+
+Each row takes turns with the direct call in short bursts; what it costs more is the median of the differences between
+bursts that follow each other, with its interval. The bar: an operator's call at most 1.5 us over the kernel's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+import silo
+from bench.machine import describe, save
+from bench.paired import differences, median_interval
+
+BAR_US = 1.5
+_CALLS = 200  # of a burst
+_LIBRARY = torch.library.Library("bench", "FRAGMENT")
+
+
+@silo.kernel(space={"BLOCK": [1024]}, grid=lambda a: (silo.cdiv(a.n, a.BLOCK),), tune="off")
+@triton.jit
+def axpy(x, y, n, alpha, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(y + i, mask=i < n) + alpha * tl.load(x + i, mask=i < n), mask=i < n)
+
+
+@silo.kernel(space={"BLOCK": [1024]}, grid=lambda a: (silo.cdiv(a.n, a.BLOCK),), tune="off")
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
+
+
+def rows(size: int, device: str) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
+    """By name: the call, and the direct call of the same kernel."""
+    real = torch.float32
+    in_place = silo.torch_op(axpy, "bench::axpy", example=(real, real, size, 1.0))
+    made = silo.torch_op(add, "bench::add", example=(real, real, real, size), out={"out": "x"})
+    x, y = torch.randn(size, device=device), torch.randn(size, device=device)
+
+    @torch.library.custom_op("bench::custom_axpy", mutates_args={"y"})
+    def custom(x: torch.Tensor, y: torch.Tensor, n: int, alpha: float) -> None:
+        axpy(x, y, n, alpha)
+
+    _LIBRARY.define("plain_axpy(Tensor x, Tensor(a!) y, int n, float alpha) -> ()")
+    _LIBRARY.impl("plain_axpy", axpy.kernel.launcher, "CompositeExplicitAutograd")
+    plain = torch.ops.bench.plain_axpy.default
+
+    def direct_add() -> torch.Tensor:
+        out = torch.empty_like(x)
+        add(x, y, out, size)
+        return out
+
+    def direct() -> None:
+        axpy(x, y, size, 1e-3)
+
+    return {
+        "silo.torch_op, in place": (lambda: in_place(x, y, size, 1e-3), direct),
+        "silo.torch_op with an output": (lambda: made(x, y, size), direct_add),
+        "torch.ops of the first": (lambda: in_place.overload(x, y, size, 1e-3), direct),
+        "torch.ops of the second": (lambda: made.overload(x, y, size), direct_add),
+        "torch.library.Library, by hand": (lambda: plain(x, y, size, 1e-3), direct),
+        "torch.library.custom_op": (lambda: custom(x, y, size, 1e-3), direct),
+    }
+
+
+def burst(call: Callable[[], Any]) -> float:
+    """Microseconds of one call, over a burst."""
+    begin = time.perf_counter_ns()
+    for _ in range(_CALLS):
+        call()
+    return (time.perf_counter_ns() - begin) / _CALLS / 1e3
+
+
+def measure(size: int, device: str, rounds: int) -> dict[str, dict[str, Any]]:
+    """The samples of each row, with what they say."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, (call, direct) in rows(size, device).items():
+        burst(call)
+        burst(direct)
+        pairs = [(burst(direct), burst(call)) for _ in range(rounds)]
+        floor, taken = [one for one, _ in pairs], [one for _, one in pairs]
+        more = median_interval(differences(taken, floor), name)
+        found[name] = {
+            "direct_us": min(floor),
+            "call_us": min(taken),
+            "least_more_us": min(taken) - min(floor),
+            "more_us": [more.median, more.low, more.high],
+            "ratio": min(taken) / min(floor),
+        }
+    return found
+
+
+def report(found: dict[str, dict[str, Any]]) -> str:
+    """A table, and whether the bar is met."""
+    lines = [f"{'call':34} {'direct':>8} {'call':>8} {'more':>8} {'ratio':>7}   us, least of all bursts"]
+    for name, row in found.items():
+        lines.append(
+            f"{name:34} {row['direct_us']:8.2f} {row['call_us']:8.2f} {row['least_more_us']:8.2f} {row['ratio']:7.2f}"
+            f"   median of pairs {row['more_us'][0]:.2f} [{row['more_us'][1]:.2f}, {row['more_us'][2]:.2f}]"
+        )
+    more = max(row["least_more_us"] for name, row in found.items() if name.startswith("silo.torch_op"))
+    verdict = "met" if more <= BAR_US else "missed"
+    lines.append(f"bar: an operator's call at most {BAR_US} us over the kernel's: {more:.2f} us, {verdict}")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, keep."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=16, help="elements of a tensor (16)")
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda")
+    parser.add_argument("--rounds", type=int, default=200, help="pairs of bursts (200)")
+    parser.add_argument("--json", type=Path, help="keep the figures here")
+    given = parser.parse_args(arguments)
+    machine = describe()
+    found = measure(given.size, given.device, given.rounds)
+    print(report(found))
+    if given.json:
+        save(given.json, machine, {"size": given.size, "device": given.device, "rows": found})
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

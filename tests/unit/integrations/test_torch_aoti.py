@@ -1,0 +1,130 @@
+"""Packages of AOTInductor with kernels for the CPU: a launcher for each in torch's ABI."""
+# pyright: reportCallIssue=false, reportAttributeAccessIssue=false, reportInvalidTypeForm=false
+
+import ctypes
+import importlib
+
+import pytest
+import triton
+import triton.language as tl
+
+import silo
+from silo.backends.cpu.triton_plugin.aot_launcher import launcher_object, launcher_text
+from silo.core.launch_info import AbiType, LaunchInfo
+from silo.errors import UnsupportedError
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from triton.backends import Backend, backends  # noqa: E402
+
+from silo.backends.cpu.triton_plugin.named_cpu.compiler import NamedCpuBackend  # noqa: E402
+from silo.backends.cpu.triton_plugin.named_cpu.driver import NamedCpuDriver  # noqa: E402
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+
+@triton.jit
+def scaled(x, y, out, n, alpha, TWICE: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = alpha * tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n)
+    tl.store(out + i, value * 2 if TWICE else value, mask=i < n)
+
+
+@triton.jit
+def running(x, out, n, BLOCK: tl.constexpr):
+    """Has values that it keeps in memory of its own."""
+    i = tl.arange(0, BLOCK)
+    row = tl.program_id(0) * n
+    tl.store(out + row + i, tl.cumsum(tl.load(x + row + i, mask=i < n, other=0.0), axis=0), mask=i < n)
+
+
+twin = silo.kernel(scaled, tune="off")
+
+
+@torch.library.triton_op("samples::packed", mutates_args={})
+def packed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    torch.library.wrap_triton(twin)[(triton.cdiv(x.numel(), 64),)](x, y, out, x.numel(), 3.0, TWICE=False, BLOCK=64)
+    return out
+
+
+class Model(torch.nn.Module):
+    def forward(self, x, y):
+        out, sums = torch.empty_like(x), torch.empty_like(x)
+        n = x.numel()
+        scaled[(triton.cdiv(n, 64),)](x, y, out, n, 0.5, TWICE=True, BLOCK=64)
+        running[(x.shape[0],)](out, sums, x.shape[1], BLOCK=64)
+        return packed(sums, y).relu()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the ABI is torch 2.13's")
+def test_a_package_with_kernels_runs_on_the_cpu(tmp_path, monkeypatch):
+    from torch.utils import _triton
+
+    monkeypatch.setitem(backends, "cpu", Backend(NamedCpuBackend, NamedCpuDriver))
+    _triton.has_triton.cache_clear()
+    importlib.import_module("torch._inductor.config")
+    monkeypatch.setattr(torch._inductor.config, "compile_threads", 1)
+    x, y = torch.randn(3, 50), torch.randn(3, 50)
+    wanted = (3.0 * (2 * (0.5 * x + y)).cumsum(1) + y).relu()
+    exported = torch.export.export(Model(), (x, y), strict=True)
+    path = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "model.pt2"))
+    loaded = torch._inductor.aoti_load_package(path)
+    torch.testing.assert_close(loaded(x, y), wanted, rtol=1e-4, atol=1e-4)
+    from silo.integrations.torch.aoti import state
+
+    assert state()
+    _triton.has_triton.cache_clear()
+
+
+def described(kernel, *args, **constants):
+    """How Triton's plug-in launches a kernel that it compiled."""
+    from triton.backends.compiler import GPUTarget
+
+    from silo.backends.cpu.triton_plugin.driver import CpuDriver
+
+    triton.runtime.driver.set_active(CpuDriver())
+    places = {(kernel.arg_names.index(name),): value for name, value in constants.items()}
+    types = {**dict(zip(kernel.arg_names, args, strict=False)), **dict.fromkeys(constants, "constexpr")}
+    made = triton.compile(triton.compiler.ASTSource(kernel, types, places), target=GPUTarget("cpu", "", 32))
+    return made, made.run
+
+
+@pytest.mark.parametrize(("whole", "real"), [("i32", "fp32"), ("i64", "fp64")])
+def test_the_launcher_by_itself(tmp_path, whole, real):
+    made, run = described(scaled, "*fp32", "*fp32", "*fp32", whole, real, TWICE=True, BLOCK=8)
+    launcher, symbol = run.ahead_of_time()
+    (tmp_path / "kernel.so").write_bytes(made.asm["so"])
+    (tmp_path / "launcher.so").write_bytes(launcher)
+    kernel = getattr(ctypes.CDLL(str(tmp_path / "kernel.so")), symbol)
+    start = ctypes.CDLL(str(tmp_path / "launcher.so")).run_from_nativert
+    start.argtypes = [ctypes.c_uint32] * 3 + [ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p]
+    x, y, out = torch.randn(20), torch.randn(20), torch.zeros(20)
+    n, alpha = ctypes.c_int64(20), ctypes.c_float(0.5)
+    given = [x.data_ptr(), y.data_ptr(), out.data_ptr(), ctypes.addressof(n), ctypes.addressof(alpha), None, None]
+    values = (ctypes.c_void_p * 7)(*given)
+    start(0, 1, 1, 1, values, ctypes.cast(kernel, ctypes.c_void_p))
+    assert not out.any()
+    start(3, 1, 1, 1, values, ctypes.cast(kernel, ctypes.c_void_p))
+    torch.testing.assert_close(out, 2 * (0.5 * x + y))
+
+
+def test_what_cannot_be_launched_ahead_of_time():
+    launch = LaunchInfo.from_json(described(running, "*fp32", "*fp32", "i32", BLOCK=16)[1].described[0].to_json())
+    assert "run_from_nativert" in launcher_text("running", launch, ("x", "out", "n", "BLOCK"))
+    assert launcher_object("running", launch, ("x", "out", "n", "BLOCK")).startswith(b"\x7fELF")
+    from silo.frozen import replace
+
+    with pytest.raises(UnsupportedError, match="its programs wait for each other"):
+        launcher_text("running", replace(launch, cooperative=True), ("x", "out", "n", "BLOCK"))
+    half = (replace(launch.layout[2], type=AbiType.FP16), *launch.layout[3:])
+    with pytest.raises(UnsupportedError, match="n is a scalar of type fp16"):
+        launcher_text("running", replace(launch, layout=(*launch.layout[:2], *half)), ("x", "out", "n", "BLOCK"))
+    parts = (replace(launch.layout[0], part="shape.0"), *launch.layout[1:])
+    with pytest.raises(UnsupportedError, match="x is a tensor descriptor"):
+        launcher_text("running", replace(launch, layout=parts), ("x", "out", "n", "BLOCK"))
