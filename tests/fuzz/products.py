@@ -191,7 +191,7 @@ def edge_product(m: Maker) -> None:
     if exact is not None and not exact.fits(SUMS[kind]):
         return
     m.feature("edge product")
-    tile_m, tile_n, total, counter = (m.name(stem) for stem in "mnck")
+    tile_m, tile_n, total, counter = (m.name(stem) for stem in ("tm", "tn", "c", "k"))
     limits = [m.scalar(number) for number in (height, width, depth)]
     m.put(f"{tile_m} = (pid // {m.scalar(across)}) * {rows} + {_range(rows)}")
     m.put(f"{tile_n} = (pid % {m.scalar(across)}) * {columns} + {_range(columns)}")
