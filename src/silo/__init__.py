@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from silo.api.kernels.agreement import Decisions, decisions, same_decisions
     from silo.api.kernels.bundle import Kernels, load
     from silo.api.kernels.check import check
     from silo.api.kernels.kernel import Kernel, KernelFunction, kernel
@@ -40,6 +41,7 @@ __all__ = [
     "Buffer",
     "Case",
     "Config",
+    "Decisions",
     "DeviceInfo",
     "Kernel",
     "KernelFunction",
@@ -56,6 +58,7 @@ __all__ = [
     "cdiv",
     "check",
     "cute",
+    "decisions",
     "device",
     "devices",
     "emulated_metal",
@@ -69,6 +72,7 @@ __all__ = [
     "nvtx_ranges",
     "on_launch",
     "pallas",
+    "same_decisions",
     "select",
     "set_allocator",
     "torch_annotations",
@@ -83,6 +87,7 @@ _HOMES = {
     "Buffer": "silo.launch.buffers",
     "Case": "silo.core.cases",
     "Config": "silo.core.config",
+    "Decisions": "silo.api.kernels.agreement",
     "DeviceInfo": "silo.api.machine.device_info",
     "Kernel": "silo.api.kernels.kernel",
     "KernelFunction": "silo.api.kernels.kernel",
@@ -96,6 +101,7 @@ _HOMES = {
     "accelerate": "silo.integrations.triton_programs.switch",
     "cdiv": "silo.core.trace",
     "check": "silo.api.kernels.check",
+    "decisions": "silo.api.kernels.agreement",
     "device": "silo.api.machine.device_info",
     "devices": "silo.api.machine.device_info",
     "emulated_metal": "silo.integrations.metal.emulation",
@@ -107,6 +113,7 @@ _HOMES = {
     "next_pow2": "silo.core.trace",
     "nvtx_ranges": "silo.launch.hooks",
     "on_launch": "silo.launch.hooks",
+    "same_decisions": "silo.api.kernels.agreement",
     "select": "silo.core.trace",
     "set_allocator": "silo.launch.scratch",
     "torch_annotations": "silo.launch.hooks",

@@ -19,6 +19,7 @@
     │   ├── CompileTimeoutError  the worker passed its time limit and was stopped
     │   └── CompileCrashError    the worker died
     ├── TuneError                no config of a space can be used
+    │   ├── AgreementError       ranks have decided differently
     │   ├── FrozenError          tuning is frozen, and nothing says which config to use
     │   └── LockError            a lock file that is not there, cannot be read or cannot be written
     ├── StoreError               the store cannot be read or written
@@ -46,6 +47,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 __all__ = [
+    "AgreementError",
     "ArgumentError",
     "BlobLostError",
     "BundleError",
@@ -166,6 +168,10 @@ class CompileCrashError(CompileError):
 
 class TuneError(SiloError):
     """No config of a space can be used."""
+
+
+class AgreementError(TuneError):
+    """Two ranks use different configs of one kernel, or have not made the same calls."""
 
 
 class FrozenError(TuneError):

@@ -56,6 +56,10 @@ __all__ = ["Resolved", "Resolver"]
 _log = logging.getLogger("silo")
 
 
+# What calls of this process were bound to: kernel, source, target, bucket, config (silo.api.kernels.agreement).
+decided: dict[tuple[str, str, str, str, str], None] = {}
+
+
 @dataclass(frozen=True)
 class Resolved:
     """What serves a call, and why: the tag of its binding."""
@@ -431,10 +435,16 @@ class Resolver:
                     self._tuning_process = 0
             variant = self.variant(situation, config)
             try:
-                return self._loaded(situation, variant, decision)
+                binding = self._loaded(situation, variant, decision)
             except BlobLostError as error:
                 _log.info("%s; it is compiled again", error)
-                return self._loaded(situation, variant, decision)
+                binding = self._loaded(situation, variant, decision)
+            if self._tuning_process != os.getpid():  # a candidate is no decision
+                bucket = ", ".join(
+                    f"{name}={value}" for name, value in zip(situation.key, situation.bucket, strict=True)
+                )
+                decided[variant.kernel, variant.source, str(variant.target), bucket, str(config)] = None
+            return binding
 
     def _loaded(self, situation: Situation, variant: Variant, decision: PolicyDecision) -> Binding:
         return self._bind(situation, self._compiled(variant), decision)

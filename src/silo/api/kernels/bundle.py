@@ -112,6 +112,10 @@ class _InClass:
         )
 
 
+# What calls of this process were bound to; see the list of that name in silo.api.calls.resolver.
+decided: dict[tuple[str, str, str, str, str], None] = {}
+
+
 class BundledKernel:
     """A kernel of a bundle, called like the one it was built from: ``k(...)`` or ``k[grid](...)``."""
 
@@ -352,6 +356,7 @@ class BundledKernel:
             require_memory(self.name, device, call.memory)
         chosen = self.choose(call, device)
         variant = chosen.artifact.variant
+        decided[self.name, f"bundle {self.bundle.identity}", str(variant.target), "", str(variant.config)] = None
         return bind(
             cast("Any", self._load(chosen, device)),
             chosen.artifact.launch,
