@@ -15,21 +15,31 @@
  * take the rest away from the others' caches. */
 #define SILO_CPU_APART _Alignas(64)
 
+/* A range of a launch's programs, which one thread begins with, and takes first. Each launch gives
+ * the thread of a number the same range, whose memory that thread's CPU may have in its cache. */
+struct silo_cpu_part {
+    SILO_CPU_APART _Atomic uint64_t next;
+    uint64_t end;
+};
+
 struct silo_cpu_job {
     const struct silo_cpu_launch *launch;
     uint64_t chunk; /* the most programs a thread takes at a time, and how many at first */
     uint64_t first;
+    struct silo_cpu_part *parts; /* NULL: all programs are handed out in order, by `next` */
+    uint32_t part_count;
+    int team;                    /* threads of an OpenMP team that work on it */
     void (*wait)(void *context); /* at each turn of a loop that waits; NULL: no program may */
     _Atomic int error;
     bool timed;         /* whether its threads add to `spent` */
     pthread_t launcher; /* the thread that launched; the rest of this part is its own */
     uint64_t asked;     /* coarse nanoseconds: when it last asked whether to give up */
     void *let_go;       /* of Python's lock: how to take it back; NULL: it was not */
+    uint64_t begun;     /* programs that were handed out of parts, once it has ended */
     bool pooled;
     struct silo_cpu_job *outer; /* the one that this thread was at when it launched this */
     SILO_CPU_APART _Atomic uint64_t next;
     SILO_CPU_APART _Atomic uint64_t spent; /* nanoseconds threads were at its programs, summed */
-    _Atomic int seats;                     /* threads of an OpenMP team that may still join */
     /* Of launches whose programs may wait (cpu_waiting.c): */
     bool gated;              /* helpers wait until all are there; guarded by the lock there */
     uint32_t helpers;        /* threads made for this launch that have not left; likewise */
@@ -41,7 +51,8 @@ struct silo_cpu_job {
 struct silo_cpu_runner {
     struct silo_context context; /* first: it is what the kernel gets, and gives back to `wait` */
     struct silo_cpu_job *job;
-    uint64_t begin, end; /* programs it was given */
+    uint64_t begin, end;  /* programs it was given */
+    uint32_t part, tried; /* where it takes programs, and how many parts it found empty before */
     /* Since `begin`: turns of loops that wait, and when they were found to; 0: not yet. */
     uint64_t turns, since, asked;
     jmp_buf out; /* back to the pool from within a kernel, which has nothing to release */
@@ -67,8 +78,9 @@ struct silo_cpu_thread *silo_cpu_this_thread(void);
 /* Its own, made where it has none; NULL: no memory. */
 struct silo_cpu_thread *silo_cpu_make_thread(void);
 
-/* Take chunks until none is left or one failed. */
-void silo_cpu_work_on(struct silo_cpu_job *job);
+/* Take chunks until none is left or one failed. `number`: of the thread among those of the launch.
+ */
+void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number);
 
 /* Signals that a thread of ours leaves to others; signals of its own faults are not among them. */
 void silo_cpu_block_signals(sigset_t *before);

@@ -177,8 +177,9 @@ static int threads_for(const struct silo_cpu_job *job, uint64_t known, int threa
 
 static void work_in_team(void *argument) {
     struct silo_cpu_job *job = argument;
-    if (pthread_equal(job->launcher, pthread_self()) || atomic_fetch_sub(&job->seats, 1) > 0)
-        silo_cpu_work_on(job);
+    const int number = silo_cpu_team_number();
+    if (number < job->team)
+        silo_cpu_work_on(job, (uint32_t)number);
 }
 
 /* How many threads the team of a loaded OpenMP runtime has that a launch may run on; 0: it may not.
@@ -194,9 +195,9 @@ static int team_for(const struct silo_cpu_job *job) {
 }
 
 static void run_on_team(struct silo_cpu_job *job, int size, int threads) {
-    atomic_store(&job->seats, threads - 1);
+    job->team = threads;
     if (size == 1)
-        silo_cpu_work_on(job);
+        silo_cpu_work_on(job, 0);
     else
         silo_cpu_team_run(work_in_team, job);
 }
@@ -221,15 +222,39 @@ static void run_shared(struct silo_cpu_job *job, int threads, const uint64_t *co
     }
 }
 
-/* Several threads' share of the programs: what one takes at a time, and at first. */
+/* Of the launch that has the pool. */
+static struct silo_cpu_part parts[SILO_CPU_MOST_THREADS];
+
+/* Several threads' share of the programs: a part for each where none waits for another's, what one
+ * takes at a time, and at first. Caller holds pool.launch. */
 static void divide(struct silo_cpu_job *job, uint64_t known, int threads) {
     if (job->launch->share.chunk == 0) {
         const uint64_t pieces = (uint64_t)threads * CHUNKS_PER_THREAD;
         job->chunk = job->launch->total > pieces ? job->launch->total / pieces : 1;
     }
+    const uint64_t total = job->launch->total;
+    if (job->wait == NULL && total >= (uint64_t)threads) {
+        const uint64_t each = total / (uint64_t)threads, more = total % (uint64_t)threads;
+        uint64_t begin = 0;
+        for (int i = 0; i < threads; i++) {
+            atomic_store_explicit(&parts[i].next, begin, memory_order_relaxed);
+            begin += each + ((uint64_t)i < more);
+            parts[i].end = begin;
+        }
+        job->parts = parts;
+        job->part_count = (uint32_t)threads;
+    }
     const uint64_t wanted = known != 0 ? 16 * CLAIM_NANOSECONDS / known : 1;
     const uint64_t most = job->chunk < MOST_AT_FIRST ? job->chunk : MOST_AT_FIRST;
     job->first = wanted < most ? (wanted > 1 ? wanted : 1) : most;
+}
+
+/* For the message of a launch that was given up. Caller holds pool.launch. */
+static void count_begun(struct silo_cpu_job *job) {
+    for (uint32_t i = 0; job->error != 0 && job->parts != NULL && i < job->part_count; i++) {
+        const uint64_t next = parts[i].next, begin = i > 0 ? parts[i - 1].end : 0;
+        job->begun += (next < parts[i].end ? next : parts[i].end) - begin;
+    }
 }
 
 /* On the pool where it is free and worth it, else on this thread. */
@@ -246,10 +271,11 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
         run_shared(job, threads, cost);
         if (job->wait == NULL)
             leave_shared(job);
+        count_begun(job);
         pthread_mutex_unlock(&pool.launch);
         job->pooled = false;
     } else {
-        silo_cpu_work_on(job);
+        silo_cpu_work_on(job, 0);
     }
     if (!small)
         atomic_store_explicit(&pool.ended, silo_cpu_now(), memory_order_relaxed);
@@ -278,6 +304,7 @@ int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
         .launch = launch,
         .chunk = total,
         .first = 1,
+        .part_count = 1,
         .launcher = pthread_self(),
         .inside = 1,
         .timed = total > 1,
@@ -296,7 +323,7 @@ int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
     if (share.cooperative && silo_cpu_gather(&job) == SILO_CPU_REFUSED)
         ; /* the helpers there are leave at once */
     else if (threads == 1 || share.cooperative)
-        silo_cpu_work_on(&job);
+        silo_cpu_work_on(&job, 0);
     else
         run_usual(&job, threads, cost);
     if (job.wait != NULL) {
@@ -304,7 +331,7 @@ int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
         leave_shared(&job);
     }
     if (job.error == SILO_CPU_INTERRUPTED && launch->fault != NULL) {
-        const uint64_t next = job.next;
+        const uint64_t next = job.parts == NULL ? job.next : job.begun;
         snprintf(launch->fault->text, sizeof launch->fault->text,
                  "it was interrupted after at most %llu of its %llu programs: what it writes is "
                  "partly written",

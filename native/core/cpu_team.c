@@ -32,6 +32,7 @@ static struct {
     void (*fork_call)(struct place *, int32_t arguments, microtask *, ...); /* __kmpc_fork_call */
     int (*in_parallel)(void);
     int (*max_threads)(void);
+    int (*thread_number)(void);
     char path[1024];
     _Atomic bool known;
     _Atomic int found; /* enum silo_cpu_runtime */
@@ -91,6 +92,7 @@ static bool take(const char *path) {
     void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
     return library != NULL && have(library, "omp_in_parallel", &team.in_parallel) &&
            have(library, "omp_get_max_threads", &team.max_threads) &&
+           have(library, "omp_get_thread_num", &team.thread_number) &&
            (have(library, "GOMP_parallel", &team.parallel) ||
             have(library, "__kmpc_fork_call", &team.fork_call));
 }
@@ -144,6 +146,10 @@ bool silo_cpu_team_take(const void *thread) {
 
 void silo_cpu_team_drop(const void *thread) {
     atomic_compare_exchange_strong(&team.taken, &thread, NULL);
+}
+
+int silo_cpu_team_number(void) {
+    return team.thread_number();
 }
 
 static void run_one(int32_t *global, int32_t *bound, void (*body)(void *), void *argument) {

@@ -31,6 +31,9 @@ int silo_cpu_team_size(void);
 bool silo_cpu_team_take(const void *thread);
 void silo_cpu_team_drop(const void *thread);
 
+/* The number of this thread in its team; 0: the one that called silo_cpu_team_run. */
+int silo_cpu_team_number(void);
+
 /* Call `body` on each thread of a team of that size, this thread among them; returns when all have.
  * Never on fewer: libgomp ends those threads of a team that the next one has no use for, and would
  * make them again for torch. */

@@ -48,7 +48,7 @@ static void *helper(void *argument) {
     while (job->gated)
         pthread_cond_wait(&crowd.changed, &crowd.mutex);
     pthread_mutex_unlock(&crowd.mutex);
-    silo_cpu_work_on(job);
+    silo_cpu_work_on(job, 0);
     silo_cpu_leave(job);
     pthread_mutex_lock(&crowd.mutex);
     job->helpers--;

@@ -74,23 +74,41 @@ static void thread_free(void *value) {
     atomic_store(&own->used, false);
 }
 
+/* The next programs for a thread; whether there are any. */
+static bool claim(struct silo_cpu_job *job, struct silo_cpu_runner *own, uint64_t size) {
+    _Atomic uint64_t *next = &job->next;
+    uint64_t begin = 0, end = job->launch->total;
+    if (job->parts == NULL) {
+        begin = atomic_fetch_add_explicit(next, size, memory_order_relaxed);
+    } else {
+        for (; own->tried < job->part_count; own->tried++) {
+            struct silo_cpu_part *part = &job->parts[own->part];
+            end = part->end;
+            begin = atomic_load_explicit(&part->next, memory_order_relaxed);
+            if (begin < end)
+                begin = atomic_fetch_add_explicit(&part->next, size, memory_order_relaxed);
+            if (begin < end)
+                break;
+            own->part = own->part + 1 < job->part_count ? own->part + 1 : 0;
+        }
+    }
+    own->begin = begin;
+    own->end = end - begin < size ? end : begin + size;
+    return begin < end && own->tried < job->part_count;
+}
+
 /* Run chunks until none is left or one failed; whether one did. */
 static int run_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *scratch) {
     const struct silo_cpu_launch *launch = job->launch;
     uint64_t size = job->first, before = launch->total > 1 ? silo_cpu_coarse_now() : 0;
-    while (atomic_load_explicit(&job->error, memory_order_relaxed) == 0) {
-        const uint64_t begin = atomic_fetch_add_explicit(&job->next, size, memory_order_relaxed);
-        if (begin >= launch->total)
-            return 0;
-        own->begin = begin;
-        own->end = launch->total - begin < size ? launch->total : begin + size;
+    while (atomic_load_explicit(&job->error, memory_order_relaxed) == 0 && claim(job, own, size)) {
         if (job->wait != NULL) {
             own->turns = own->since = 0;
             atomic_store_explicit(&job->event, silo_cpu_now(), memory_order_relaxed);
         }
-        const int error =
-            launch->entry(launch->params, launch->grid, begin, own->end, scratch, &own->context);
-        if (error != 0 || own->end == launch->total)
+        const int error = launch->entry(launch->params, launch->grid, own->begin, own->end, scratch,
+                                        &own->context);
+        if (error != 0 || (own->end == launch->total && job->parts == NULL))
             return error;
         const uint64_t now = silo_cpu_coarse_now();
         size = silo_cpu_next_size(size, now - before, job->chunk);
@@ -106,7 +124,7 @@ run_waiting_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *
     return setjmp(own->out) == 0 ? run_chunks(job, own, scratch) : 0;
 }
 
-void silo_cpu_work_on(struct silo_cpu_job *job) {
+void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
     const struct silo_cpu_launch *launch = job->launch;
     struct silo_cpu_thread *thread = silo_cpu_make_thread();
     struct silo_cpu_runner own;
@@ -116,6 +134,8 @@ void silo_cpu_work_on(struct silo_cpu_job *job) {
     own.context.program = UINT64_MAX;
     own.context.wait = job->wait;
     own.job = job;
+    own.part = number < job->part_count ? number : 0;
+    own.tried = 0;
     void *scratch = NULL;
     int error = thread == NULL ? SILO_CPU_NO_MEMORY : 0;
     /* A kernel that runs Python, or a signal's handler, may launch within a launch, whose scratch

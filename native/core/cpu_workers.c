@@ -133,7 +133,7 @@ static void *work(void *argument) {
             if (child < crew.helpers)
                 wake(&workers[child]);
         if (silo_cpu_join(job)) {
-            silo_cpu_work_on(job);
+            silo_cpu_work_on(job, (uint32_t)own->number + 1);
             silo_cpu_leave(job);
         }
         leave();
@@ -209,7 +209,7 @@ void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers) {
     for (int i = 0; i < 2 && i < helpers; i++)
         wake(&workers[i]);
 
-    silo_cpu_work_on(job);
+    silo_cpu_work_on(job, 0);
 
     atomic_fetch_or(&crew.gate, CLOSED);
     await_empty(job);

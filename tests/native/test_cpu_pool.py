@@ -1,4 +1,5 @@
 import ctypes
+import itertools
 import os
 import resource
 import threading
@@ -34,10 +35,11 @@ def test_every_program_runs_exactly_once(count, programs):
             assert out[-1] == -1
 
 
-@pytest.mark.parametrize("count", [1, 2, 4])
-def test_programs_are_handed_out_in_order(count):
-    """A chunk with later programs is never started before one with earlier programs, up to the threads in flight."""
-    launch = launcher("order")
+@pytest.mark.parametrize(("count", "chunk"), [(1, 0), (1, 1), (2, 1), (4, 1)])
+def test_programs_are_handed_out_in_order(count, chunk):
+    """Where they may wait for each other, and on one thread: those of a later chunk never start before, up to the
+    threads in flight."""
+    launch = launcher("order", chunk=chunk)
     with threads(count):
         out = np.zeros(1001, np.int64)
         launch[(1000,)](out)
@@ -46,10 +48,23 @@ def test_programs_are_handed_out_in_order(count):
     starts = [int(np.argmax(turns == turn)) for turn in range(1, calls + 1)]
     for turn, start in enumerate(starts):
         assert sum(later < start for later in starts[turn + 1 :]) < count
-    if count == 1:
+    if chunk == 0:
         sizes = np.bincount(turns)[1:]
         assert sizes[0] == 1, "what a program takes is not known beforehand"
         assert (sizes[1:] <= 8 * sizes[:-1]).all(), "a piece tells what the next one takes"
+
+
+@pytest.mark.parametrize("pool", ["own", "openmp"])
+def test_a_thread_has_the_same_programs_in_each_launch(pool):
+    """Its CPU has their memory in its cache."""
+    launch, out = launcher("threads"), np.zeros(32, np.uint64)
+    with override(pool=pool), threads(4):
+        kept = []
+        for _ in range(4):
+            launch[(32,)](out)
+            kept.append(out.copy())
+    cpu_threads()
+    assert all(np.mean(before == after) > 0.6 for before, after in itertools.pairwise(kept[1:]))
 
 
 def test_a_launch_uses_all_threads_and_no_more():
