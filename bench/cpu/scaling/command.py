@@ -2,6 +2,7 @@
 
     python -m bench.cpu.scaling [--threads 1 2 4 8 16] [--rows "add 10,000" ...] [--json FILE] [--no-sweep]
 
+Each also takes turns with itself over other arrays, which shows how much of a turn's cost is that of cold caches.
 Every call is timed by itself; a figure is a median. The sweep repeats the short rows with Silo's own threads, on the
 OpenMP threads that torch has loaded, and as ``auto`` chooses, with several lengths of spinning: alone, in turns with
 torch, and apart (the caller does 100 microseconds of work of its own between two launches).
@@ -90,9 +91,14 @@ def main() -> None:
         if not options.only_sweep:
             lines = {
                 sides: measured(Round(sides, threads, rows, options.seconds), home, {})
-                for sides in (("silo",), ("torch",), ("silo", "torch"))
+                for sides in (("silo",), ("torch",), ("silo", "torch"), ("silo", "silo too"), ("torch", "torch too"))
             }
-            found = report.cells(lines["silo",], lines["torch",], lines["silo", "torch"])
+            found = report.cells(
+                lines["silo",],
+                lines["torch",],
+                lines["silo", "torch"],
+                twice=(lines["silo", "silo too"], lines["torch", "torch too"]),
+            )
             bars = report.judge(found)
             print(report.table(found), report.bar_lines(bars), sep="\n\n", flush=True)
         if options.json:

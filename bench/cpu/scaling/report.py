@@ -34,6 +34,8 @@ class Cell:
     silo_turns: float
     torch_turns: float
     turns_ratio: float
+    silo_twice: float  # in turns with itself over other arrays
+    torch_twice: float
     silo_efficiency: float  # the time of one thread over that of n, n times; 1 is perfect
     torch_efficiency: float
     right: bool
@@ -45,14 +47,22 @@ class Cell:
 
 
 Line = Mapping[str, Any]
+HEAD = (
+    "| row | threads | Silo, us | torch, us | ratio | in turns: Silo, us | torch, us | ratio"
+    " | with itself: Silo, us | torch, us | efficiency | torch's |"
+)
 
 
-def cells(alone: Sequence[Line], torch: Sequence[Line], turns: Sequence[Line]) -> list[Cell]:
-    """What three processes measured, joined by row and threads; what one of them lacks is left out."""
-    ours, theirs, both = ({(one["row"], one["threads"]): one for one in lines} for lines in (alone, torch, turns))
+def cells(
+    alone: Sequence[Line], torch: Sequence[Line], turns: Sequence[Line], twice: tuple[Sequence[Line], Sequence[Line]]
+) -> list[Cell]:
+    """What five processes measured, joined by row and threads; what one of them lacks is left out."""
+    ours, theirs, both, ours_twice, theirs_twice = (
+        {(one["row"], one["threads"]): one for one in lines} for lines in (alone, torch, turns, *twice)
+    )
     made: list[Cell] = []
     for (row, threads), line in ours.items():
-        if (row, threads) not in theirs or (row, threads) not in both:
+        if any((row, threads) not in others for others in (theirs, both, ours_twice, theirs_twice)):
             continue
         other, pair = theirs[row, threads]["torch"]["us"], both[row, threads]
         us = line["silo"]["us"]
@@ -67,6 +77,8 @@ def cells(alone: Sequence[Line], torch: Sequence[Line], turns: Sequence[Line]) -
                 silo_turns=pair["silo"]["us"],
                 torch_turns=pair["torch"]["us"],
                 turns_ratio=pair["ratio"],
+                silo_twice=ours_twice[row, threads]["silo"]["us"],
+                torch_twice=theirs_twice[row, threads]["torch"]["us"],
                 silo_efficiency=one_silo / us / threads,
                 torch_efficiency=one_torch / other / threads,
                 right=line["right"] and pair["right"],
@@ -134,18 +146,23 @@ def judge(found: Sequence[Cell]) -> list[Bar]:
     bars.append(Bar(f"what turns cost Silo, {most} threads, geometric mean", mean, TURNS_COST_SILO))
     mean = geometric_mean(cell.torch_turns / cell.torch for cell in last.values())
     bars.append(Bar(f"what turns cost torch, {most} threads, geometric mean", mean, TURNS_COST_TORCH))
+    mean = geometric_mean(cell.silo_turns / cell.silo_twice for cell in last.values())
+    bars.append(Bar(f"the same over turns with itself, Silo, {most} threads", mean, TURNS_COST_SILO))
+    mean = geometric_mean(cell.torch_turns / cell.torch_twice for cell in last.values())
+    bars.append(Bar(f"the same over turns with itself, torch, {most} threads", mean, TURNS_COST_TORCH))
     return bars
 
 
 def table(found: Sequence[Cell]) -> str:
     """Markdown, a line for each row and number of threads."""
     lines = [
-        "| row | threads | Silo, us | torch, us | ratio | turns: Silo, us | torch, us | ratio | efficiency | torch's |",
-        "| --- " * 10 + "|",
+        HEAD,
+        "| --- " * 12 + "|",
     ]
     lines += [
         f"| {cell.row} | {cell.threads} | {cell.silo:.4g} | {cell.torch:.4g} | {cell.ratio:.2f} |"
-        f" {cell.silo_turns:.4g} | {cell.torch_turns:.4g} | {cell.turns_ratio:.2f} | {cell.silo_efficiency:.2f} |"
+        f" {cell.silo_turns:.4g} | {cell.torch_turns:.4g} | {cell.turns_ratio:.2f} |"
+        f" {cell.silo_twice:.4g} | {cell.torch_twice:.4g} | {cell.silo_efficiency:.2f} |"
         f" {cell.torch_efficiency:.2f} |" + ("" if cell.right else " WRONG")
         for cell in found
     ]
