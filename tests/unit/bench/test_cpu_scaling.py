@@ -1,0 +1,103 @@
+"""The scaling benchmark's own logic: joining what processes measured, efficiencies, bars, the text of a round."""
+
+import pytest
+
+from bench.cpu.scaling import report
+from bench.cpu.scaling.child import Round, summary, timed
+from bench.cpu.scaling.row_names import ROWS, SHORT
+
+
+def line(row, threads, right=True, ratio=None, **sides):
+    made = {"row": row, "threads": threads, "error": 0.0, "right": right}
+    made |= {side: {"us": us, "low": us, "high": us, "calls": 15} for side, us in sides.items()}
+    return made if ratio is None else made | {"ratio": ratio}
+
+
+def lines(side, times, **more):
+    return [line("add", threads, **{side: us}, **more) for threads, us in times.items()]
+
+
+def cells(silo, torch, both, right=True):
+    turns = [line("add", n, right, ratio=a / b, silo=a, torch=b) for n, (a, b) in both.items()]
+    twice = lines("silo", silo), lines("torch", torch)
+    return report.cells(lines("silo", silo), lines("torch", torch), turns, twice=twice)
+
+
+def test_efficiency_is_the_time_of_one_thread_over_that_of_all():
+    one, four = cells({1: 100.0, 4: 50.0}, {1: 80.0, 4: 20.0}, {1: (100.0, 80.0), 4: (60.0, 20.0)})
+    assert (one.silo_efficiency, four.silo_efficiency) == (1.0, 0.5)
+    assert four.torch_efficiency == 1.0
+    assert four.ratio == 2.5
+    assert four.turns_ratio == 3.0
+
+
+def test_a_row_that_a_process_lacks_is_left_out():
+    assert [cell.threads for cell in cells({1: 1.0, 2: 1.0}, {1: 1.0}, {1: (1.0, 1.0), 2: (1.0, 1.0)})] == [1]
+
+
+def failed(found):
+    return [bar.what for bar in report.judge(found) if not bar.passed]
+
+
+def test_bars_pass_where_all_is_well():
+    assert failed(cells({1: 80.0, 4: 25.0}, {1: 100.0, 4: 30.0}, {1: (80.0, 100.0), 4: (26.0, 30.0)})) == []
+
+
+def test_more_threads_may_not_be_slower():
+    found = cells({1: 80.0, 4: 90.0}, {1: 100.0, 4: 100.0}, {1: (80.0, 100.0), 4: (90.0, 100.0)})
+    assert failed(found) == ["add: 4 threads over 1, alone"]
+
+
+def test_turns_and_wrong_rows_are_judged():
+    said = failed(cells({1: 80.0, 4: 25.0}, {1: 100.0, 4: 30.0}, {1: (80.0, 100.0), 4: (60.0, 40.0)}, right=False))
+    assert "rows that are wrong" in said
+    assert "what turns cost Silo, 4 threads, geometric mean" in said
+    assert "what turns cost torch, 4 threads, geometric mean" in said
+
+
+def test_a_row_over_twice_the_others_time_is_named():
+    assert "worst ratio to torch: add, 4 threads" in failed(
+        cells({1: 80.0, 4: 70.0}, {1: 100.0, 4: 30.0}, {1: (80.0, 100.0), 4: (70.0, 30.0)})
+    )
+
+
+def test_tables_have_a_line_for_each():
+    found = cells({1: 80.0, 4: 25.0}, {1: 100.0, 4: 30.0}, {1: (80.0, 100.0), 4: (26.0, 30.0)})
+    text = report.table(found).splitlines()
+    assert len(text) == 4
+    assert len({row.count("|") for row in text}) == 1
+    sweep = [
+        {"called": "alone", "pool": pool, "spin": 50, **line("add", n, silo=3.0)}
+        for pool in ("own", "auto")
+        for n in (1, 4)
+    ]
+    assert len(report.sweep_table(sweep, (1, 4)).splitlines()) == 4
+
+
+def test_a_round_travels_as_text():
+    asked = Round(("silo", "torch"), (1, 2), ("add 10,000",), 0.5, 100.0)
+    assert Round.from_json(asked.to_json()) == asked
+
+
+def test_sides_take_turns_and_each_call_is_a_sample():
+    said = []
+    first, second = timed([lambda: said.append("a"), lambda: said.append("b")], 0.0, 0.0)
+    assert said == ["a", "b"] * 15
+    assert len(first) == len(second) == 15
+
+
+def test_a_summary_is_a_median_with_quartiles():
+    assert summary([4.0, 1.0, 3.0, 2.0, 5.0]) == {"us": 3.0, "low": 2.0, "high": 4.0, "calls": 5}
+
+
+def test_the_names_are_those_of_the_rows():
+    pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
+    from bench.cpu.scaling import rows
+
+    assert tuple(rows.ROWS) == ROWS
+    assert set(SHORT) <= set(ROWS)
