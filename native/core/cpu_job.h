@@ -78,7 +78,7 @@ struct silo_cpu_thread *silo_cpu_this_thread(void);
 /* Its own, made where it has none; NULL: no memory. */
 struct silo_cpu_thread *silo_cpu_make_thread(void);
 
-/* Take chunks until none is left or one failed. `number`: of the thread among those of the launch.
+/* Take chunks until none is left or one failed. `number`: of the thread in the launch.
  */
 void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number);
 
