@@ -26,6 +26,7 @@
 #include "stream.h"
 #include "torch_shim.h"
 #include "triton_kernel.h"
+#include "triton_tuned.h"
 
 #include <errno.h>
 
@@ -308,6 +309,9 @@ static PyMethodDef methods[] = {
     {"triton_methods", silo_py_triton_methods, METH_VARARGS,
      "triton_methods(kind, first_use) -> (run, __getitem__)\n\nWhat launches functions of a class "
      "through Silo; first_use(function) gives its TritonKernel."},
+    {"triton_tuners", silo_py_triton_tuners, METH_VARARGS,
+     "triton_tuners(autotuner, run, heuristics, run, members) -> (run, __getitem__, run, "
+     "__getitem__)\n\nWhat launches through Triton's decorators of these classes."},
     {"triton_serve", silo_py_triton_serve, METH_VARARGS,
      "triton_serve(run, notice)\n\nTriton's own run, and what makes the situation anew."},
     {"triton_situation", silo_py_triton_situation, METH_O,
@@ -411,7 +415,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         silo_descriptor_init() != 0 || silo_tensor_map_init(module) != 0 ||
         silo_buffer_init(module) != 0 || silo_launcher_init(module) != 0 ||
         silo_bound_init(module) != 0 || silo_triton_way_init(module) != 0 ||
-        silo_triton_kernel_init(module) != 0 ||
+        silo_triton_kernel_init(module) != 0 || silo_triton_tuned_init(module) != 0 ||
         PyModule_AddIntConstant(module, "MAX_PARAMETERS", SILO_MAX_PARAMETERS) != 0 ||
         PyModule_AddIntConstant(module, "MAX_OPTIONS", SILO_MAX_OPTIONS) != 0) {
         Py_DECREF(module);

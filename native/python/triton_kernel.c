@@ -17,7 +17,13 @@ struct triton_bound {
     PyObject *grid;     /* owned */
     int64_t dims[3];    /* where `plain` */
     bool plain;         /* a tuple of one to three integers */
+    bool tracked;       /* by the collector: somebody keeps it */
 };
+
+/* Owned memory of the last one, for the next function[grid]; it holds its grid where that is
+ * plain. */
+static struct triton_bound *spare;
+static silo_lock spare_lock;
 
 static PyTypeObject *kernel_type;
 
@@ -172,9 +178,22 @@ static bool runs_here(PyObject *function) {
     return ours;
 }
 
+bool silo_triton_is_served(PyObject *function) {
+    return kind != NULL && Py_TYPE(function) == kind && runs_here(function);
+}
+
+PyObject *silo_triton_launch_function(PyObject *function, PyObject *const *arguments,
+                                      Py_ssize_t positional, PyObject *names) {
+    return triton_run(function, arguments, positional, names);
+}
+
 static SILO_HOT PyObject *bound_call(PyObject *self, PyObject *const *arguments, size_t flagged,
                                      PyObject *names) {
     struct triton_bound *bound = (struct triton_bound *)self;
+    if (SILO_UNLIKELY(!bound->tracked && Py_REFCNT(self) > 1)) {
+        bound->tracked = true;
+        PyObject_GC_Track(self);
+    }
     struct silo_triton_call call = {.function = bound->function,
                                     .arguments = arguments,
                                     .positional =
@@ -210,15 +229,35 @@ static bool read_grid(PyObject *grid, int64_t dims[3]) {
     return true;
 }
 
+/* Free memory that holds at most a grid. */
+static void drop(struct triton_bound *bound) {
+    if (bound != NULL) {
+        Py_XDECREF(bound->grid);
+        PyObject_GC_Del(bound);
+    }
+}
+
 static SILO_HOT PyObject *triton_getitem(PyObject *function, PyObject *grid) {
-    struct triton_bound *bound = PyObject_GC_New(struct triton_bound, bound_type);
-    if (bound == NULL)
-        return NULL;
+    SILO_LOCK(&spare_lock);
+    struct triton_bound *bound = spare;
+    spare = NULL;
+    SILO_UNLOCK(&spare_lock);
+    if (bound == NULL) {
+        bound = PyObject_GC_New(struct triton_bound, bound_type);
+        if (bound == NULL)
+            return NULL;
+        Py_DECREF((PyObject *)bound_type); /* taken again below, as for a spare */
+        bound->grid = NULL;
+    }
+    if (bound->grid != grid) { /* the same tuple of integers needs no reading */
+        Py_XDECREF(bound->grid);
+        bound->grid = Py_NewRef(grid);
+        bound->plain = read_grid(grid, bound->dims);
+    }
+    PyObject_Init((PyObject *)bound, bound_type);
     bound->call = bound_call;
     bound->function = Py_NewRef(function);
-    bound->grid = Py_NewRef(grid);
-    bound->plain = read_grid(grid, bound->dims);
-    PyObject_GC_Track((PyObject *)bound);
+    bound->tracked = false;
     return (PyObject *)bound;
 }
 
@@ -230,13 +269,20 @@ static int bound_traverse(PyObject *object, visitproc visit, void *arg) {
     return 0;
 }
 
-static void bound_dealloc(PyObject *object) {
+static SILO_HOT void bound_dealloc(PyObject *object) {
     struct triton_bound *bound = (struct triton_bound *)object;
     PyTypeObject *type = Py_TYPE(object);
-    PyObject_GC_UnTrack(object);
-    Py_DECREF(bound->function);
-    Py_DECREF(bound->grid);
-    PyObject_GC_Del(object);
+    PyObject *function = bound->function;
+    if (bound->tracked)
+        PyObject_GC_UnTrack(object);
+    if (!bound->plain || !PyTuple_CheckExact(bound->grid)) /* what it refers to is unknown */
+        Py_CLEAR(bound->grid);
+    SILO_LOCK(&spare_lock);
+    struct triton_bound *extra = spare;
+    spare = bound;
+    SILO_UNLOCK(&spare_lock);
+    drop(extra);
+    Py_DECREF(function);
     Py_DECREF((PyObject *)type);
 }
 

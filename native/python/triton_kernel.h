@@ -10,6 +10,13 @@
  */
 PyObject *silo_py_triton_methods(PyObject *module, PyObject *args);
 
+/* Whether launches of a function come here. */
+bool silo_triton_is_served(PyObject *function);
+
+/* Launch such a function: run(*arguments, **named), `names` a tuple. */
+PyObject *silo_triton_launch_function(PyObject *function, PyObject *const *arguments,
+                                      Py_ssize_t positional, PyObject *names);
+
 int silo_triton_kernel_init(PyObject *module); /* TritonKernel, TritonBound */
 
 #endif

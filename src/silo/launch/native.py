@@ -64,6 +64,7 @@ try:
         triton_methods,
         triton_serve,
         triton_situation,
+        triton_tuners,
     )
     from silo._native import __file__ as _file
 except ImportError as error:
@@ -138,6 +139,7 @@ __all__ = [
     "triton_methods",
     "triton_serve",
     "triton_situation",
+    "triton_tuners",
 ]
 
 

@@ -140,6 +140,13 @@ class _Switch:
         run, getitem = native.triton_methods(found.functions, _first_use)
         self._replace(found.functions, "run", run)
         self._replace(found.functions, "__getitem__", getitem)
+        if found.tuned_run is not None and found.heuristic_run is not None:
+            methods = native.triton_tuners(
+                found.autotuners, found.tuned_run, found.heuristics, found.heuristic_run, found.config_members
+            )
+            kinds = (found.autotuners, found.autotuners, found.heuristics, found.heuristics)
+            for kind, name, ours in zip(kinds, ("run", "__getitem__") * 2, methods, strict=True):
+                self._replace(kind, name, ours)
         self._situations.forget()
 
     def _replace(self, kind: Any, name: str, ours: Any) -> None:  # noqa: ANN401

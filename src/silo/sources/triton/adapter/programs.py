@@ -79,6 +79,7 @@ class Seams:
     heuristics: Any
     heuristic_run: Any
     getitem: Any
+    config_members: tuple[str, ...]
 
 
 def seams_are_loaded() -> bool:
@@ -97,7 +98,17 @@ def seams() -> Seams:
         autotuner.Heuristics,
         _own(autotuner.Heuristics, "run", _AUTOTUNER),
         _own(jit.KernelInterface, "__getitem__", _JIT),
+        _config_members(autotuner.Config),
     )
+
+
+def _config_members(kind: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """What a config passes to a kernel besides its own keywords, in Triton's order."""
+    probe = kind({})
+    for name in vars(probe):
+        if name not in ("kwargs", "pre_hook"):
+            setattr(probe, name, 1)
+    return tuple(probe.all_kwargs())
 
 
 def _own(kind: Any, name: str, place: str) -> Any:  # noqa: ANN401

@@ -1,0 +1,601 @@
+#include "triton_tuned.h"
+
+#include "flat.h"
+#include "names.h"
+#include "torch_shim.h"
+#include "triton_kernel.h"
+
+#define MOST_VALUES 384 /* of one call, with what configs and heuristics add */
+#define MOST_MEMBERS 8  /* of a config besides its keywords */
+#define KEPT_NAMES 256  /* a power of two */
+#define SCALAR_TYPES 64 /* of torch */
+
+enum decorator { AUTOTUNER, HEURISTICS };
+
+static struct {
+    PyTypeObject *kind; /* owned: Triton's class */
+    PyObject *run;      /* owned: what Triton has as its run */
+    PyObject *ours;     /* owned: what the class has while launches are served */
+} decorators[2];
+
+static PyObject *members[MOST_MEMBERS]; /* owned, interned */
+static Py_ssize_t member_count;
+static PyTypeObject *bound_type;
+static PyObject *dtype_texts[SCALAR_TYPES]; /* owned: str(dtype) by torch's number */
+static PyObject *s_arg_names, *s_keys, *s_configs, *s_cache, *s_fn, *s_kwargs, *s_pre_hook,
+    *s_nargs, *s_best_config, *s_values, *s_dtype, *s_run, *s_grid, *s_warmup;
+
+/* Tuples of names that were put together: looked up by what the first of them is. */
+static PyObject *kept_names[KEPT_NAMES]; /* owned tuples, NULL: none */
+
+#define KEPT_CANONICAL 1024 /* a power of two */
+
+/* Names and the interned strings that equal them; owned. Compared by address from there on. */
+static struct {
+    PyObject *name, *interned;
+} canonical[KEPT_CANONICAL];
+
+/* The interned string that equals a name, borrowed; the very object where it is no string. */
+static SILO_NOINLINE PyObject *intern(PyObject *name) {
+    if (!PyUnicode_CheckExact(name))
+        return name;
+    const size_t at = (size_t)(uintptr_t)name >> 4 & (KEPT_CANONICAL - 1);
+    PyObject *interned = Py_NewRef(name), *old = canonical[at].name;
+    PyUnicode_InternInPlace(&interned);
+    canonical[at].name = Py_NewRef(name);
+    canonical[at].interned = interned;
+    Py_XDECREF(old); /* what was interned is kept: calls on their way inwards may hold it */
+    return interned;
+}
+
+SILO_INLINE PyObject *name_of(PyObject *name) {
+    const size_t at = (size_t)(uintptr_t)name >> 4 & (KEPT_CANONICAL - 1);
+    return SILO_LIKELY(canonical[at].name == name) ? canonical[at].interned : intern(name);
+}
+
+/* A call on its way inwards: positional values, then named ones. */
+struct outgoing {
+    PyObject *values[MOST_VALUES]; /* borrowed, but for those in `made` */
+    PyObject *names[MOST_VALUES];  /* borrowed, of those that are not positional */
+    Py_ssize_t positional, named;
+    PyObject *made[MOST_VALUES]; /* owned: results of heuristics */
+    Py_ssize_t made_count;
+};
+
+static void release_made(struct outgoing *out) {
+    for (Py_ssize_t i = 0; i < out->made_count; i++)
+        Py_DECREF(out->made[i]);
+}
+
+static bool add_named(struct outgoing *out, PyObject *name, PyObject *value) {
+    if (out->positional + out->named == MOST_VALUES)
+        return false;
+    out->names[out->named] = name;
+    out->values[out->positional + out->named++] = value;
+    return true;
+}
+
+/* The names as a tuple (a new reference): one that is kept, so that a call site has the same. */
+static PyObject *names_tuple(const struct outgoing *out) {
+    uint64_t hash = (uint64_t)out->named;
+    for (Py_ssize_t i = 0; i < out->named; i++)
+        hash = (hash ^ (uint64_t)(uintptr_t)out->names[i] >> 4) * UINT64_C(0x9E3779B97F4A7C15);
+    PyObject **place = &kept_names[hash >> 56 & (KEPT_NAMES - 1)], *kept = *place;
+    if (kept != NULL && PyTuple_Size(kept) == out->named) {
+        Py_ssize_t i = 0;
+        while (i < out->named && PyTuple_GetItem(kept, i) == out->names[i])
+            i++;
+        if (i == out->named)
+            return Py_NewRef(kept);
+    }
+    PyObject *made = PyTuple_New(out->named);
+    for (Py_ssize_t i = 0; made != NULL && i < out->named; i++)
+        PyTuple_SetItem(made, i, Py_NewRef(out->names[i]));
+    if (made != NULL) {
+        *place = Py_NewRef(made);
+        Py_XDECREF(kept);
+    }
+    return made;
+}
+
+static PyObject *tuned(enum decorator which, PyObject *self, PyObject *const *arguments,
+                       Py_ssize_t positional, PyObject *const *names, Py_ssize_t named);
+
+static bool runs_here(enum decorator which, PyObject *self) {
+    if (decorators[which].kind == NULL || Py_TYPE(self) != decorators[which].kind)
+        return false;
+    PyObject *run = PyObject_GetAttr((PyObject *)Py_TYPE(self), s_run);
+    const bool ours = run == decorators[which].ours;
+    Py_XDECREF(run);
+    PyErr_Clear();
+    return ours;
+}
+
+/* callable(*values, **named); `before` goes first, NULL: nothing does. */
+static PyObject *call_by_python(PyObject *callable, PyObject *before, PyObject *const *values,
+                                Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
+    const Py_ssize_t shift = before != NULL;
+    PyObject *args = PyTuple_New(positional + shift), *keywords = PyDict_New(), *result = NULL;
+    bool failed = args == NULL || keywords == NULL;
+    if (!failed && before != NULL)
+        PyTuple_SetItem(args, 0, Py_NewRef(before));
+    for (Py_ssize_t i = 0; i < positional && !failed; i++)
+        PyTuple_SetItem(args, i + shift, Py_NewRef(values[i]));
+    for (Py_ssize_t i = 0; i < named && !failed; i++) {
+        if (PyDict_Contains(keywords, names[i]) == 1) {
+            PyErr_Format(PyExc_TypeError, "%R got multiple values for keyword argument '%U'",
+                         callable, names[i]);
+            failed = true;
+        } else {
+            failed = PyDict_SetItem(keywords, names[i], values[positional + i]) != 0;
+        }
+    }
+    if (!failed)
+        result = PyObject_Call(callable, args, keywords);
+    Py_XDECREF(args);
+    Py_XDECREF(keywords);
+    return result;
+}
+
+static PyObject *own_way(enum decorator which, PyObject *self, PyObject *const *arguments,
+                         Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
+    return call_by_python(decorators[which].run, self, arguments, positional, names, named);
+}
+
+/* inner.run(*values, **named) */
+static PyObject *call_inner(PyObject *inner, struct outgoing *out) {
+    if (silo_triton_is_served(inner)) {
+        PyObject *names = names_tuple(out);
+        PyObject *result =
+            names != NULL ? silo_triton_launch_function(inner, out->values, out->positional, names)
+                          : NULL;
+        Py_XDECREF(names);
+        return result;
+    }
+    for (enum decorator which = AUTOTUNER; which <= HEURISTICS; which++) {
+        if (runs_here(which, inner))
+            return tuned(which, inner, out->values, out->positional, out->names, out->named);
+    }
+    PyObject *run = PyObject_GetAttr(inner, s_run);
+    PyObject *result = run != NULL ? call_by_python(run, NULL, out->values, out->positional,
+                                                    out->names, out->named)
+                                   : NULL;
+    Py_XDECREF(run);
+    return result;
+}
+
+/* ---- keys ---- */
+
+/* str(value.dtype) (a new reference), NULL without an exception: it has none. */
+static PyObject *dtype_text(PyObject *value) {
+    PyTypeObject *type = Py_TYPE(value);
+    if (type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
+        type == &PyUnicode_Type || value == Py_None || type == &PyTuple_Type)
+        return NULL;
+    int32_t number = SCALAR_TYPES;
+    if (SILO_LIKELY(type == silo_torch.tensor)) {
+        void *data;
+        int32_t device, index;
+        if (silo_torch_read(silo_torch_handle(value), &data, &number, &device, &index) != 0 ||
+            number < 0)
+            number = SCALAR_TYPES;
+        if (SILO_LIKELY(number < SCALAR_TYPES && dtype_texts[number] != NULL))
+            return Py_NewRef(dtype_texts[number]);
+    }
+    PyObject *dtype = PyObject_GetAttr(value, s_dtype);
+    if (dtype == NULL) {
+        if (PyErr_ExceptionMatches(PyExc_AttributeError))
+            PyErr_Clear();
+        return NULL;
+    }
+    PyObject *text = PyObject_Str(dtype);
+    Py_DECREF(dtype);
+    if (text != NULL && number < SCALAR_TYPES && dtype_texts[number] == NULL)
+        dtype_texts[number] = Py_NewRef(text);
+    return text;
+}
+
+/* Which of the names of the arguments this is; -1: none. */
+static Py_ssize_t index_of(PyObject *arg_names, Py_ssize_t count, PyObject *name) {
+    name = name_of(name);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (name_of(PyList_GetItem(arg_names, i)) == name)
+            return i;
+    }
+    return -1;
+}
+
+/* Triton's key of a call, a new tuple; NULL, perhaps with an exception: Triton makes it. */
+static PyObject *key_of(PyObject *arg_names, PyObject *keys, PyObject *const *arguments,
+                        Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
+    const Py_ssize_t count = PyList_Size(arg_names), key_count = PyList_Size(keys);
+    PyObject *by_name[MOST_VALUES], *parts[2 * MOST_VALUES];
+    PyObject *in_order[MOST_VALUES];
+    Py_ssize_t used = 0, given = 0;
+    if (count > MOST_VALUES || positional > count || key_count > MOST_VALUES)
+        return NULL;
+    for (Py_ssize_t i = positional; i < count; i++)
+        by_name[i] = NULL;
+    for (Py_ssize_t i = 0; i < positional; i++)
+        in_order[given++] = by_name[i] = arguments[i];
+    for (Py_ssize_t i = 0; i < named; i++) {
+        const Py_ssize_t place = index_of(arg_names, count, names[i]);
+        if (place < 0)
+            continue;
+        if (by_name[place] != NULL)
+            return NULL; /* given twice */
+        in_order[given++] = by_name[place] = arguments[positional + i];
+    }
+    for (Py_ssize_t i = 0; i < key_count; i++) {
+        const Py_ssize_t place = index_of(arg_names, count, PyList_GetItem(keys, i));
+        if (place >= 0 && by_name[place] != NULL)
+            parts[used++] = Py_NewRef(by_name[place]);
+    }
+    bool failed = false;
+    for (Py_ssize_t i = 0; i < given && !failed; i++) {
+        PyObject *text = dtype_text(in_order[i]);
+        failed = text == NULL && PyErr_Occurred();
+        if (text != NULL)
+            parts[used++] = text;
+    }
+    PyObject *key = failed ? NULL : PyTuple_New(used);
+    for (Py_ssize_t i = 0; i < used; i++) {
+        if (key != NULL)
+            PyTuple_SetItem(key, i, parts[i]);
+        else
+            Py_DECREF(parts[i]);
+    }
+    return key;
+}
+
+/* ---- decisions ---- */
+
+/* A member of an object's own dictionary, borrowed; NULL: it has none. */
+static PyObject *own_member(PyObject *dict, PyObject *name) {
+    return PyDict_GetItemWithError(dict, name);
+}
+
+/* What a config passes, behind what the call gave; false: Triton passes it. */
+static bool add_config(struct outgoing *out, PyObject *config, Py_ssize_t named_before) {
+    PyObject *dict = PyObject_GenericGetDict(config, NULL);
+    if (dict == NULL)
+        return false;
+    Py_DECREF(dict); /* the config holds it */
+    PyObject *hook = own_member(dict, s_pre_hook), *kwargs = own_member(dict, s_kwargs);
+    if ((hook != NULL && hook != Py_None) || kwargs == NULL || !PyDict_CheckExact(kwargs))
+        return false;
+    PyObject *name, *value;
+    Py_ssize_t position = 0;
+    while (PyDict_Next(kwargs, &position, &name, &value)) {
+        name = name_of(name);
+        for (Py_ssize_t i = 0; i < named_before; i++) {
+            if (out->names[i] == name)
+                return false; /* Triton refuses to tune what the call gives */
+        }
+        if (!add_named(out, name, value))
+            return false;
+    }
+    for (Py_ssize_t i = 0; i < member_count; i++) {
+        value = own_member(dict, members[i]);
+        if (value == NULL || value == Py_None)
+            continue;
+        for (Py_ssize_t j = 0; j < out->named; j++) {
+            if (out->names[j] == members[i])
+                return false;
+        }
+        if (!add_named(out, members[i], value))
+            return false;
+    }
+    return true;
+}
+
+static bool start(struct outgoing *out, PyObject *const *arguments, Py_ssize_t positional,
+                  PyObject *const *names, Py_ssize_t named) {
+    out->positional = positional;
+    out->named = named;
+    out->made_count = 0;
+    if (positional + named > MOST_VALUES)
+        return false;
+    memcpy(out->values, arguments, (size_t)(positional + named) * sizeof *arguments);
+    for (Py_ssize_t i = 0; i < named; i++)
+        out->names[i] = name_of(names[i]);
+    return true;
+}
+
+/* The config that Triton has decided on, borrowed from its cache; NULL: Triton decides. */
+static PyObject *decided(PyObject *dict, PyObject *configs, PyObject *const *arguments,
+                         Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
+    if (PyList_Size(configs) == 1)
+        return PyList_GetItem(configs, 0);
+    PyObject *arg_names = own_member(dict, s_arg_names), *keys = own_member(dict, s_keys),
+             *cache = own_member(dict, s_cache);
+    if (arg_names == NULL || keys == NULL || cache == NULL || !PyList_CheckExact(arg_names) ||
+        !PyList_CheckExact(keys) || !PyDict_CheckExact(cache))
+        return NULL;
+    PyObject *key = key_of(arg_names, keys, arguments, positional, names, named);
+    if (key == NULL)
+        return NULL;
+    PyObject *config = PyDict_GetItemWithError(cache, key);
+    Py_DECREF(key);
+    return config;
+}
+
+static PyObject *run_autotuner(PyObject *self, PyObject *const *arguments, Py_ssize_t positional,
+                               PyObject *const *names, Py_ssize_t named) {
+    struct outgoing out;
+    PyObject *dict = PyObject_GenericGetDict(self, NULL);
+    if (dict == NULL)
+        return NULL;
+    PyObject *configs = own_member(dict, s_configs), *inner = own_member(dict, s_fn),
+             *config = NULL;
+    if (configs != NULL && inner != NULL && PyList_CheckExact(configs) && PyList_Size(configs) > 0)
+        config = decided(dict, configs, arguments, positional, names, named);
+    PyObject *result = NULL;
+    PyErr_Clear(); /* a key that cannot be hashed: Triton says so */
+    Py_XINCREF(config);
+    if (config == NULL || !start(&out, arguments, positional, names, named) ||
+        !add_config(&out, config, named)) {
+        PyErr_Clear();
+        result = own_way(AUTOTUNER, self, arguments, positional, names, named);
+    } else {
+        Py_INCREF(inner);
+        if ((own_member(dict, s_best_config) == config ||
+             PyDict_SetItem(dict, s_best_config, config) == 0) &&
+            (own_member(dict, s_nargs) == Py_None || PyDict_SetItem(dict, s_nargs, Py_None) == 0))
+            result = call_inner(inner, &out);
+        Py_DECREF(inner);
+    }
+    Py_XDECREF(config);
+    Py_DECREF(dict);
+    return result;
+}
+
+/* Put one heuristic's result among the named values. -1 with an exception set, 1: no room. */
+static int add_heuristic(struct outgoing *out, PyObject *given, PyObject *name,
+                         PyObject *heuristic) {
+    PyObject *copy = PyDict_Copy(given);
+    PyObject *value = copy != NULL ? silo_call_one(heuristic, copy) : NULL;
+    Py_XDECREF(copy);
+    if (value == NULL || PyDict_SetItem(given, name, value) != 0) {
+        Py_XDECREF(value);
+        return -1;
+    }
+    out->made[out->made_count++] = value;
+    for (Py_ssize_t i = 0; i < out->named; i++) {
+        if (out->names[i] == name_of(name)) {
+            out->values[out->positional + i] = value;
+            return 0;
+        }
+    }
+    return add_named(out, name_of(name), value) ? 0 : 1;
+}
+
+static PyObject *run_heuristics(PyObject *self, PyObject *const *arguments, Py_ssize_t positional,
+                                PyObject *const *names, Py_ssize_t named) {
+    struct outgoing out;
+    PyObject *dict = PyObject_GenericGetDict(self, NULL);
+    if (dict == NULL)
+        return NULL;
+    PyObject *values = own_member(dict, s_values), *inner = own_member(dict, s_fn),
+             *arg_names = own_member(dict, s_arg_names);
+    PyObject *given = NULL, *result = NULL;
+    const bool known =
+        values != NULL && inner != NULL && arg_names != NULL && PyDict_CheckExact(values) &&
+        PyList_CheckExact(arg_names) && PyList_Size(arg_names) >= positional &&
+        positional + named + PyDict_Size(values) <= MOST_VALUES &&
+        start(&out, arguments, positional, names, named) && (given = PyDict_New()) != NULL;
+    if (!known) {
+        PyErr_Clear();
+        result = own_way(HEURISTICS, self, arguments, positional, names, named);
+        Py_DECREF(dict);
+        return result;
+    }
+    int failed = 0;
+    for (Py_ssize_t i = 0; i < positional && failed == 0; i++)
+        failed = PyDict_SetItem(given, PyList_GetItem(arg_names, i), arguments[i]);
+    for (Py_ssize_t i = 0; i < named && failed == 0; i++)
+        failed = PyDict_SetItem(given, names[i], arguments[positional + i]);
+    PyObject *pairs = failed == 0 ? PyDict_Items(values) : NULL; /* heuristics may change it */
+    Py_INCREF(inner);
+    for (Py_ssize_t i = 0; pairs != NULL && i < PyList_Size(pairs) && failed == 0; i++) {
+        PyObject *pair = PyList_GetItem(pairs, i);
+        failed = add_heuristic(&out, given, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
+    }
+    if (pairs != NULL && failed == 0)
+        result = call_inner(inner, &out);
+    release_made(&out);
+    Py_XDECREF(pairs);
+    Py_DECREF(inner);
+    Py_DECREF(given);
+    Py_DECREF(dict);
+    return result;
+}
+
+static PyObject *tuned(enum decorator which, PyObject *self, PyObject *const *arguments,
+                       Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
+    return which == AUTOTUNER ? run_autotuner(self, arguments, positional, names, named)
+                              : run_heuristics(self, arguments, positional, names, named);
+}
+
+/* The items of a tuple of names. */
+static Py_ssize_t spread(PyObject *names, PyObject *out[MOST_VALUES]) {
+    const Py_ssize_t count = names != NULL ? PyTuple_Size(names) : 0;
+    for (Py_ssize_t i = 0; i < count && i < MOST_VALUES; i++)
+        out[i] = PyTuple_GetItem(names, i);
+    return count;
+}
+
+static PyObject *method(enum decorator which, PyObject *self, PyObject *const *arguments,
+                        Py_ssize_t positional, PyObject *names) {
+    PyObject *spread_names[MOST_VALUES];
+    const Py_ssize_t named = spread(names, spread_names);
+    if (named > MOST_VALUES)
+        return PyErr_Format(PyExc_TypeError, "%zd keyword arguments", named);
+    return tuned(which, self, arguments, positional, spread_names, named);
+}
+
+static PyObject *autotuner_run(PyObject *self, PyObject *const *arguments, Py_ssize_t positional,
+                               PyObject *names) {
+    return method(AUTOTUNER, self, arguments, positional, names);
+}
+
+static PyObject *heuristics_run(PyObject *self, PyObject *const *arguments, Py_ssize_t positional,
+                                PyObject *names) {
+    return method(HEURISTICS, self, arguments, positional, names);
+}
+
+/* ---- tuner[grid] ---- */
+
+struct tuned_bound {
+    PyObject_HEAD vectorcallfunc call;
+    PyObject *self, *grid; /* owned */
+};
+
+static PyObject *bound_call(PyObject *object, PyObject *const *arguments, size_t flagged,
+                            PyObject *names) {
+    struct tuned_bound *bound = (struct tuned_bound *)object;
+    const Py_ssize_t positional = (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET);
+    PyObject *values[MOST_VALUES], *all[MOST_VALUES];
+    const Py_ssize_t named = names != NULL ? PyTuple_Size(names) : 0;
+    if (positional + named + 2 > MOST_VALUES)
+        return PyErr_Format(PyExc_TypeError, "%zd arguments", positional + named);
+    memcpy(values, arguments, (size_t)positional * sizeof *values);
+    values[positional] = bound->grid;
+    values[positional + 1] = Py_False;
+    all[0] = s_grid;
+    all[1] = s_warmup;
+    for (Py_ssize_t i = 0; i < named; i++) {
+        values[positional + 2 + i] = arguments[positional + i];
+        all[2 + i] = PyTuple_GetItem(names, i);
+    }
+    for (enum decorator which = AUTOTUNER; which <= HEURISTICS; which++) {
+        if (SILO_LIKELY(runs_here(which, bound->self)))
+            return tuned(which, bound->self, values, positional, all, named + 2);
+    }
+    PyObject *run = PyObject_GetAttr(bound->self, s_run);
+    PyObject *result =
+        run != NULL ? call_by_python(run, NULL, values, positional, all, named + 2) : NULL;
+    Py_XDECREF(run);
+    return result;
+}
+
+static PyObject *tuned_getitem(PyObject *self, PyObject *grid) {
+    struct tuned_bound *bound = PyObject_GC_New(struct tuned_bound, bound_type);
+    if (bound == NULL)
+        return NULL;
+    bound->call = bound_call;
+    bound->self = Py_NewRef(self);
+    bound->grid = Py_NewRef(grid);
+    PyObject_GC_Track((PyObject *)bound);
+    return (PyObject *)bound;
+}
+
+static int bound_traverse(PyObject *object, visitproc visit, void *arg) {
+    struct tuned_bound *bound = (struct tuned_bound *)object;
+    Py_VISIT((PyObject *)Py_TYPE(object));
+    Py_VISIT(bound->self);
+    Py_VISIT(bound->grid);
+    return 0;
+}
+
+static void bound_dealloc(PyObject *object) {
+    struct tuned_bound *bound = (struct tuned_bound *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    Py_DECREF(bound->self);
+    Py_DECREF(bound->grid);
+    PyObject_GC_Del(object);
+    Py_DECREF((PyObject *)type);
+}
+
+static PyObject *bound_tuple_call(PyObject *self, PyObject *args, PyObject *keywords) {
+    return silo_flat_call(self, args, keywords, bound_call);
+}
+
+/* ---- the methods ---- */
+
+static int read_members(PyObject *names) {
+    if (PyTuple_Size(names) > MOST_MEMBERS) {
+        PyErr_SetString(PyExc_ValueError, "a config has more members than there is room for");
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_Size(names); i++) {
+        PyObject *name = Py_NewRef(PyTuple_GetItem(names, i));
+        PyUnicode_InternInPlace(&name);
+        PyObject *old = members[i];
+        members[i] = name;
+        Py_XDECREF(old);
+    }
+    member_count = PyTuple_Size(names);
+    return 0;
+}
+
+PyObject *silo_py_triton_tuners(PyObject *module, PyObject *args) {
+    (void)module;
+    static PyMethodDef runs[] = {
+        {"run", (PyCFunction)(void (*)(void))autotuner_run, METH_FASTCALL | METH_KEYWORDS,
+         "Launch with the config that is decided, else as Triton does."},
+        {"run", (PyCFunction)(void (*)(void))heuristics_run, METH_FASTCALL | METH_KEYWORDS,
+         "Launch with what the heuristics give."},
+    };
+    static PyMethodDef getitem = {"__getitem__", tuned_getitem, METH_O,
+                                  "What launches over a grid."};
+    PyObject *kinds[2], *own[2], *names;
+    if (!PyArg_ParseTuple(args, "O!OO!OO!", &PyType_Type, &kinds[0], &own[0], &PyType_Type,
+                          &kinds[1], &own[1], &PyTuple_Type, &names) ||
+        read_members(names) != 0)
+        return NULL;
+    PyObject *made = PyTuple_New(4);
+    for (int i = 0; i < 2 && made != NULL; i++) {
+        PyObject *run = PyDescr_NewMethod((PyTypeObject *)kinds[i], &runs[i]);
+        PyObject *item = PyDescr_NewMethod((PyTypeObject *)kinds[i], &getitem);
+        if (run == NULL || item == NULL) {
+            Py_XDECREF(run);
+            Py_XDECREF(item);
+            Py_CLEAR(made);
+            break;
+        }
+        PyObject *old[] = {(PyObject *)decorators[i].kind, decorators[i].run, decorators[i].ours};
+        decorators[i].kind = (PyTypeObject *)Py_NewRef(kinds[i]);
+        decorators[i].run = Py_NewRef(own[i]);
+        decorators[i].ours = Py_NewRef(run);
+        for (size_t j = 0; j < sizeof old / sizeof *old; j++)
+            Py_XDECREF(old[j]);
+        PyTuple_SetItem(made, 2 * i, run);
+        PyTuple_SetItem(made, 2 * i + 1, item);
+    }
+    return made;
+}
+
+int silo_triton_tuned_init(PyObject *module) {
+    static const struct silo_name words[] = {
+        {&s_arg_names, "arg_names"}, {&s_keys, "keys"},     {&s_configs, "configs"},
+        {&s_cache, "cache"},         {&s_fn, "fn"},         {&s_kwargs, "kwargs"},
+        {&s_pre_hook, "pre_hook"},   {&s_nargs, "nargs"},   {&s_best_config, "best_config"},
+        {&s_values, "values"},       {&s_dtype, "dtype"},   {&s_run, "run"},
+        {&s_grid, "grid"},           {&s_warmup, "warmup"},
+    };
+    static PyMemberDef bound_members[] = {
+        {"__vectorcalloffset__", T_PYSSIZET, offsetof(struct tuned_bound, call), READONLY, NULL},
+        {NULL, 0, 0, 0, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_dealloc, (void *)bound_dealloc},
+        {Py_tp_traverse, (void *)bound_traverse},
+        {Py_tp_call, (void *)bound_tuple_call},
+        {Py_tp_members, bound_members},
+        {Py_tp_doc, "A tuner or heuristics of Triton's with a grid."},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "silo._native.TritonTunedBound",
+        .basicsize = sizeof(struct tuned_bound),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                 Py_TPFLAGS_DISALLOW_INSTANTIATION,
+        .slots = slots,
+    };
+    bound_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    if (bound_type == NULL || silo_intern(words, sizeof words / sizeof *words) != 0)
+        return -1;
+    return PyModule_AddObjectRef(module, "TritonTunedBound", (PyObject *)bound_type);
+}
