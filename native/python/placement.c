@@ -70,7 +70,11 @@ static SILO_NOINLINE int check_placed(const struct silo_plan *plan, int32_t inde
     if (view->device_type == SILO_DEVICE_CPU && silo_open_drivers() &&
         is_pinned(silo_gpu_of_memory(frame->device_type), view->address))
         return 0;
-    return raise_mixed(plan, index, view, frame);
+    PyErr_Format(silo_argument_error, "%U: argument '%U' is on %s:%d, and the launch on %s:%d",
+                 plan->kernel, plan->names[index], silo_memory_type(view->device_type)->name,
+                 (int)view->device_id, silo_memory_type(frame->device_type)->name,
+                 (int)frame->device_id);
+    return -1;
 }
 
 int silo_merge_device(const struct silo_plan *plan, int32_t index, const struct silo_view *view,

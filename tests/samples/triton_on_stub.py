@@ -52,7 +52,7 @@ def run(code: str, *arguments: str, devices: int = 2, timeout: float = 240, **mo
             env=environment(devices=devices, **more),
             timeout=timeout,
         )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
+    assert done.returncode == 0, f"{done.returncode}: {done.stdout[-3000:]}{done.stderr[-5000:]}"
     return done.stdout + done.stderr
 
 

@@ -1,5 +1,13 @@
 """Triton programs whose launches Silo takes over, on the stub driver: Triton's own path is the oracle."""
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
 import triton_on_stub
 
 HEAD = """
@@ -182,3 +190,257 @@ assert JITFunction.run is run
 k[(3,)](x, y, z, 10, 2.0, BLOCK=64)
 assert seen == [(2,), (3,)] and S.last("k").count == 3
 """)
+
+
+TUNED = """
+@triton.autotune([triton.Config({"BLOCK": 128}, num_warps=4), triton.Config({"BLOCK": 256}, num_warps=8)], key=["n"])
+@triton.jit
+def t(a, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(a + i, mask=i < n), mask=i < n)
+
+@triton.heuristics({"EVEN": lambda given: given["n"] % 256 == 0})
+@triton.jit
+def h(a, out, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(a + i, mask=(i < n) | EVEN), mask=i < n)
+
+measured = []
+def bench(call, quantiles):
+    call()
+    measured.append(1)
+    return [len(measured) * 1.0] * 3
+t.do_bench = bench
+t._do_bench = bench
+def seen(function):
+    last = S.last(function.fn.__name__)
+    return last.grid, last.block, last.parameters
+"""
+
+
+def test_tuners_and_heuristics_decide_as_triton_decides():
+    program(
+        TUNED
+        + """
+from triton.runtime.autotuner import Autotuner, Heuristics
+before = dict(vars(Autotuner)), dict(vars(Heuristics))
+def calls(n):
+    t[lambda given: (triton.cdiv(n, given["BLOCK"]),)](x, z, n)
+    first = seen(t)
+    t[(3,)](x, out=z, n=n)
+    second = seen(t)
+    h[(2,)](x, z, n, BLOCK=128)
+    return first, second, seen(h), t.best_config.kwargs
+own = [calls(n) for n in (256, 100, 256)]
+tried = len(measured)
+with silo.accelerate():
+    assert [calls(n) for n in (256, 100, 256)] == own
+    assert len(measured) == tried
+    served = kernel(t.fn).launches[0]
+    assert [calls(n) for n in (256, 100, 256)] == own
+    assert kernel(t.fn).launches[0] == served + 6 and kernel(h.fn).launches[0] >= 3
+    t[(1,)](x, z, 77)
+    assert len(measured) == tried + 2 and t.nargs is None
+    for wrong in (lambda: t[(1,)](x, z, 256, BLOCK=128), lambda: t[(1,)](x, z), lambda: h[(1,)](x, z, 3, 4, 5, 6)):
+        try:
+            wrong()
+        except (ValueError, TypeError, KeyError):
+            pass
+        else:
+            raise AssertionError("it did not raise")
+assert (dict(vars(Autotuner)), dict(vars(Heuristics))) == before
+"""
+    )
+
+
+def test_a_programs_own_tuner_stays():
+    program(
+        TUNED
+        + """
+from triton.runtime.autotuner import Autotuner
+own = Autotuner.run
+used = []
+def run(self, *args, **kwargs):
+    used.append(1)
+    return own(self, *args, **kwargs)
+Autotuner.run = run
+with silo.accelerate():
+    t[(1,)](x, z, 100), t[(1,)](x, z, 100)
+    assert len(used) == 2 and Autotuner.run is run and kernel(t.fn).launches[0] >= 1
+assert Autotuner.run is run
+"""
+    )
+
+
+def test_what_is_not_understood_goes_tritons_way_and_is_said_once():
+    out = program("""
+import logging
+logging.basicConfig(level=logging.WARNING, format="%(message)s")
+
+@triton.jit
+def pair(xs, out, n: tl.constexpr):
+    tl.store(out + tl.arange(0, n), tl.load(xs[0] + tl.arange(0, n)))
+
+class Mode:
+    def __repr__(self):
+        return "mode"
+
+@triton.jit
+def moded(out, mode: tl.constexpr):
+    tl.store(out, 1)
+
+with silo.accelerate():
+    for _ in range(4):
+        pair[(1,)]((x, y), z, 16)
+    assert S.last("pair").count == 4 and kernel(pair).launches[0] == 0
+    mode = Mode()
+    for _ in range(4):
+        moded[(1,)](z, mode)
+    assert S.last("moded").count == 4 and kernel(moded).launches[0] == 0
+    assert list(kernel(moded).refusals) == ["the constexpr mode is an object whose value may change"]
+    for wrong in (lambda: k[(1,)](x, y, z), lambda: k[(1,)](x, y, z, 1, 1.0, BLOCK=64, unknown=3),
+                  lambda: k[1](x, y, z, 1, 1.0, BLOCK=64), lambda: k[(1,)](x, y, z, 1, 1.0, BLOCK=64, grid=(1,))):
+        try:
+            wrong()
+        except (TypeError, KeyError):
+            pass
+        else:
+            raise AssertionError("it did not raise")
+""")
+    assert out.count("launches of moded go Triton's own way") == 1, out
+
+
+def test_devices_peers_and_memory_of_the_host():
+    program("""
+far = array(device=1)
+host = torch.zeros(1024)
+with silo.accelerate():
+    for _ in range(2):
+        k[(1,)](x, far, z, 100, 1.0, BLOCK=64)
+    assert kernel().launches[0] == 1 and S.last("k").device == 0
+    DRIVER[0].device = 1
+    for _ in range(2):
+        k[(1,)](x, far, z, 100, 1.0, BLOCK=64)
+    assert kernel().launches[0] == 2 and set(k.device_caches) == {0, 1}
+    DRIVER[0].device = 0
+    for _ in range(2):
+        try:
+            k[(1,)](host, y, z, 100, 1.0, BLOCK=64)
+        except ValueError as error:
+            assert "cpu tensor" in str(error).lower(), error
+        else:
+            raise AssertionError("it did not raise")
+    S.capture(64)
+    DRIVER[0].stream = 64
+    k[(1,)](x, y, z, 7, 1.0, BLOCK=32)
+    assert S.last("k").stream == 64 and len(kernel().variants) == 2
+""")
+
+
+def test_threads_and_children():
+    program("""
+import multiprocessing, os, threading
+def work(_=None):
+    for n in range(200):
+        k[(n % 3 + 1,)](x, y, z, n, 1.0, BLOCK=64)
+    return kernel().launches[0]
+if __name__ == "__main__":
+    with silo.accelerate():
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        [one.start() for one in threads]
+        [one.join() for one in threads]
+        assert S.last("k").count == 800 and kernel().launches[0] >= 800 - 24, kernel().launches
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if silo.accelerate() else 1)
+        assert os.waitpid(child, 0)[1] == 0
+""")
+
+
+CPU_PROGRAM = """
+import multiprocessing, sys, torch, triton, triton.language as tl
+
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
+
+def work(n):
+    x, y, out = torch.randn(n), torch.randn(n), torch.empty(n)
+    for _ in range(5):
+        add[lambda given: (triton.cdiv(n, given["BLOCK"]),)](x, y, out, n, BLOCK=64)
+    assert torch.equal(out, x + y)
+
+if __name__ == "__main__":
+    work(1000)
+    child = multiprocessing.get_context("spawn").Process(target=work, args=(500,))
+    child.start()
+    child.join()
+    print(sys.argv[1:], child.exitcode)
+    sys.exit(7)
+"""
+
+
+def test_silo_exec_runs_a_program_as_it_is(tmp_path):
+    script, report = tmp_path / "program.py", tmp_path / "report.jsonl"
+    script.write_text(CPU_PROGRAM)
+    command = [sys.executable, "-m", "silo", "exec", "--report", str(report), str(script), "--report", "x"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert (done.returncode, done.stdout) == (7, "['--report', 'x'] 0\n"), done.stderr
+    lines = [json.loads(line) for line in report.read_text().splitlines()]
+    assert len(lines) == 2
+    assert [line["kernels"][0]["launches"] for line in lines] == [4, 4]
+
+
+def test_a_script_that_is_not_there():
+    command = [sys.executable, "-m", "silo", "exec", "nowhere.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 3
+    assert "there is no file nowhere.py to run" in done.stderr
+
+
+@pytest.mark.parametrize("folder", sorted(Path(os.environ.get("SILO_TEST_TRITONS", "/nonexistent")).glob("triton3*")))
+def test_other_tritons(folder):
+    """``SILO_TEST_TRITONS`` names a folder with one folder for each Triton, and ``common`` with what they need."""
+    paths = os.pathsep.join([str(folder), str(folder.parent / "common")])
+    code = HEAD + TUNED + VERSION_PROGRAM
+    out = triton_on_stub.run(code, PYTHONPATH=os.pathsep.join([paths, triton_on_stub.environment()["PYTHONPATH"]]))
+    assert f"triton {folder.name[6]}.{folder.name[7]}" in out
+
+
+VERSION_PROGRAM = """
+import triton.knobs as knobs
+print("triton", triton.__version__)
+chance = random.Random(3)
+def call():
+    arguments = [chance.choice([one, one.at(4), one.at(16)]) for one in (x, y, z)]
+    n, scale = chance.choice([1, 16, 1000, 2**31, -3]), chance.choice([1.5, True])
+    grid = chance.choice([(4,), (1, 2), lambda given: (given["BLOCK"] // 64, 1)])
+    warps = chance.choice([4, 8])
+    if chance.random() < 0.5:
+        k[grid](*arguments, n, scale, BLOCK=64, num_warps=warps)
+    else:
+        k.run(*arguments, n, scale, BLOCK=64, grid=grid, warmup=False, num_warps=warps)
+    t[grid](x, z, 256), h[(2,)](x, z, 100, BLOCK=128)
+    last = S.last("k")
+    return last.grid, last.block, last.attributes, last.parameters, seen(t), seen(h)
+own = [call() for _ in range(150)]
+chance.seed(3)
+before = dict(vars(type(k)))
+enters = []
+with silo.accelerate():
+    assert [call() for _ in range(150)] == own
+    assert kernel().launches[0] > 30 and kernel(t.fn).launches[0] > 100 and kernel(h.fn).launches[0] > 100
+    chain = knobs.runtime.launch_enter_hook
+    if hasattr(chain, "add"):
+        chain.add(enters.append); call(); chain.remove(enters.append)
+    else:
+        knobs.runtime.launch_enter_hook = enters.append; call(); knobs.runtime.launch_enter_hook = chain
+    assert len(enters) == 3
+    knobs.runtime.debug = True
+    count = len(k.device_caches[0][0])
+    k[(1,)](x, y, z, 1000, 1.5, BLOCK=64)
+    assert len(k.device_caches[0][0]) == count + 1
+    knobs.runtime.debug = False
+assert dict(vars(type(k))) == before
+"""

@@ -1,0 +1,132 @@
+"""Launches of unchanged Triton programs, Triton's own path and Silo's side by side in one run, over the stub driver.
+
+    python -m bench.existing [--json FILE] [--rounds 60]
+
+For another Triton, put its folder on PYTHONPATH. Needs torch, gcc and no GPU. The figures are ratios of minima over
+bursts, taken in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+BURST = 300
+
+KERNELS = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def plain(a, b, c, d, e, n, m, p, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(e + i, tl.load(a + i, mask=i < n) + tl.load(b + i) + tl.load(c + i) + tl.load(d + i) + m * p, mask=i < n)
+
+
+CONFIGS = [triton.Config({"BLOCK": 256}, num_warps=4), triton.Config({"BLOCK": 512}, num_warps=8)]
+tuned = triton.autotune(CONFIGS, key=["n"])(plain)
+guessed = triton.heuristics({"BLOCK": lambda given: 256})(plain)
+"""
+
+
+def cases(folder: Path) -> dict[str, Callable[[], object]]:
+    """What is launched, by name."""
+    import torch
+
+    import triton_on_stub  # pyright: ignore[reportMissingImports]
+    from bench.launch import stub as launch_stub
+
+    triton_on_stub.install()
+    launch_stub._torch_as_gpu(folder)  # noqa: SLF001
+    (folder / "kernels_of_the_bench.py").write_text(KERNELS)
+    sys.path.insert(0, str(folder))
+    kernels: Any = __import__("kernels_of_the_bench")
+    tuner = kernels.tuned
+
+    def bench(call: Callable[[], object], quantiles: object) -> list[float]:
+        del quantiles
+        call()
+        return [1.0] * 3
+
+    tuner.do_bench = tuner._do_bench = bench  # noqa: SLF001
+    tensors = [torch.zeros(4096) for _ in range(5)]
+    for one in tensors:
+        triton_on_stub.stub().register(one.data_ptr(), 4 * 4096)
+    a, b, c, d, e = tensors
+    plain, guessed, grid = kernels.plain, kernels.guessed, (4,)
+    options = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}
+    return {
+        "kernel[grid](5 pointers + 3 ints)": lambda: plain[grid](a, b, c, d, e, 4096, 3, 5, BLOCK=256),
+        "run(...) as tuners call it": lambda: plain.run(
+            a, b, c, d, e, 4096, 3, 5, grid=grid, warmup=False, BLOCK=256, **options
+        ),
+        "tuned[grid](...)": lambda: tuner[grid](a, b, c, d, e, 4096, 3, 5),
+        "heuristics[grid](...)": lambda: guessed[grid](a, b, c, d, e, 4096, 3, 5),
+    }
+
+
+def burst_us(call: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    for _ in range(BURST):
+        call()
+    return (time.perf_counter() - begin) / BURST * 1e6
+
+
+def measure(rounds: int) -> dict[str, Any]:
+    import triton
+
+    import silo
+    import triton_on_stub  # pyright: ignore[reportMissingImports]
+
+    with tempfile.TemporaryDirectory() as name:
+        found = cases(Path(name))
+        best: dict[str, list[float]] = {one: [1e9, 1e9] for one in found}
+        for call in found.values():
+            call()
+        triton_on_stub.stub().record(on=False)
+        for _ in range(rounds):
+            for one, call in found.items():
+                best[one][0] = min(best[one][0], burst_us(call))
+            with silo.accelerate():
+                for one, call in found.items():
+                    call(), call()  # the first is Triton's own
+                    best[one][1] = min(best[one][1], burst_us(call))
+    rows = [{"case": one, "triton_us": own, "silo_us": ours, "ratio": ours / own} for one, (own, ours) in best.items()]
+    return {"triton": triton.__version__, "rounds": rounds, "burst": BURST, "rows": rows}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--rounds", type=int, default=60)
+    options = parser.parse_args()
+    sys.path[:0] = [str(ROOT / "tests" / "samples"), str(ROOT / "tests")]
+    if "SILO_TEST_STUB" not in os.environ:
+        import triton_on_stub  # pyright: ignore[reportMissingImports]
+
+        environment = triton_on_stub.environment(devices=1, SILO_HIP_LIBRARY="/nonexistent")
+        command = [sys.executable, "-m", "bench.existing", *sys.argv[1:]]
+        sys.exit(subprocess.run(command, check=False, env=environment).returncode)
+    result = measure(options.rounds)
+    print(f"Triton {result['triton']}, stub driver, minima of {options.rounds} rounds of {BURST} launches, in turns")
+    print("| | Triton us | Silo us | ratio |\n| --- | --- | --- | --- |")
+    for row in result["rows"]:
+        print(f"| {row['case']} | {row['triton_us']:.2f} | {row['silo_us']:.2f} | {row['ratio']:.3f} |")
+    if options.json is not None:
+        from bench.machine import describe
+
+        options.json.write_text(json.dumps({**result, "machine": describe()}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
