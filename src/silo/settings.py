@@ -52,7 +52,7 @@ __all__ = [
     "unknown_variables",
 ]
 
-TUNE_MODES = ("auto", "cached", "frozen", "off")
+TUNE_MODES = ("auto", "cached", "frozen", "leader", "off")
 MIB = 1 << 20
 L2_STATES = ("cold", "warm")
 POOLS = ("auto", "own", "openmp")
@@ -98,10 +98,17 @@ VARIABLES: Final = (
     ),
     Variable(
         "SILO_TUNE",
-        "`auto`, `cached`, `frozen` or `off`",
+        "`auto`, `cached`, `frozen`, `leader` or `off`",
         "`auto`",
         "On a first call: measure within the budget when nothing is known; use the best known and never measure;"
-        " the same, and refuse to guess where nothing was measured; take the first config.",
+        " the same, and refuse to guess where nothing was measured; let one process measure and write the lock file,"
+        " and the others wait for it; take the first config.",
+    ),
+    Variable(
+        "SILO_LEADER_WAIT",
+        "seconds",
+        "600",
+        "The longest that a process in leader mode waits for the decision of the process that measures.",
     ),
     Variable(
         "SILO_LOCK",
@@ -299,6 +306,7 @@ class Settings:
     lock: str | os.PathLike[str] | None = None
     tune_budget_s: float = 10.0
     tune_total_s: float = 60.0
+    leader_wait_s: float = 600.0
     deterministic: bool = False
     spills: int | None = None
     l2: str = "cold"
@@ -365,6 +373,7 @@ class Settings:
             lock=_path(given, "SILO_LOCK"),
             tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 10.0),
             tune_total_s=_seconds(given, "SILO_TUNE_TOTAL", 60.0),
+            leader_wait_s=_seconds(given, "SILO_LEADER_WAIT", 600.0),
             deterministic=_flag(given, "SILO_DETERMINISTIC", default=False),
             spills=_count(given, "SILO_SPILLS", None, least=0),
             l2=_choice(given, "SILO_L2", L2_STATES, "cold"),

@@ -73,7 +73,7 @@ TuneMode = Annotated[
     typer.Option(
         "--tune",
         metavar="MODE",
-        callback=one_of(TUNE_MODES),
+        callback=one_of(tuple(mode for mode in TUNE_MODES if mode != "leader")),  # which is for calls
         help="auto: measure what is not known; cached: never measure; frozen: nor guess; off: first config.",
     ),
 ]

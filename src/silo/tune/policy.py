@@ -19,6 +19,7 @@ class Mode(Enum):
     AUTO = "auto"  # tune within a small budget when nothing was measured here
     CACHED = "cached"  # never measure, use the best known
     FROZEN = "frozen"  # never measure, and never guess: what the lock or the measurements say, or nothing
+    LEADER = "leader"  # one process measures and writes the lock file, the others wait for it (silo.api.calls.leader)
     OFF = "off"  # never measure, first config
 
 

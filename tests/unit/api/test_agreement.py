@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -126,3 +127,51 @@ def test_calls_are_decisions_and_candidates_are_not(tmp_path):
     assert (kernel, bucket, more) == ("scale", "n=8192", [])
     assert told[0] == told[1]
     assert (told[2][0] == told[0][0]) == (config == "BLOCK=64")
+
+
+def start(tmp_path, number, **environment):
+    variables = {
+        **os.environ,
+        "SILO_HOME": str(tmp_path / f"store-{number}"),
+        "SILO_TUNE": "leader",
+        "SILO_LOCK": str(tmp_path / "lock.json"),
+        **environment,
+    }
+    command = [sys.executable, str(tmp_path / "program.py")]
+    return subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process):
+    said, complained = process.communicate(timeout=200)
+    assert process.returncode == 0, complained[-3000:]
+    return json.loads(said)
+
+
+def test_processes_with_stores_of_their_own_follow_one_leader_also_when_it_is_killed(tmp_path):
+    pytest.importorskip("triton", reason="Triton kernels are compiled")
+    (tmp_path / "program.py").write_text(PROGRAM)
+    first = start(tmp_path, 0)
+    while not (tmp_path / "lock.json.lease").exists() and first.poll() is None:
+        time.sleep(0.01)
+    first.kill()  # it holds the lease, or has just opened it
+    first.communicate()
+    told = [finish(process) for process in [start(tmp_path, number) for number in range(1, 4)]]
+    assert told[0] == told[1] == told[2]
+    assert len(json.loads((tmp_path / "lock.json").read_text())["entries"]) == 1
+    # One that comes late measures nothing, whatever it may do.
+    assert finish(start(tmp_path, 9)) == told[0]
+    assert not list((tmp_path / "store-9").glob("records/*"))
+
+
+def test_a_leader_needs_a_lock_file_and_patience(tmp_path):
+    pytest.importorskip("triton", reason="Triton kernels are compiled")
+    fcntl = pytest.importorskip("fcntl")
+    (tmp_path / "program.py").write_text(PROGRAM)
+    without = start(tmp_path, 1, SILO_LOCK="")
+    with (tmp_path / "lock.json.lease").open("w") as lease:
+        fcntl.flock(lease, fcntl.LOCK_EX)
+        waiting = start(tmp_path, 2, SILO_LEADER_WAIT="0.5")
+        for process, told in ((without, "name it with SILO_LOCK"), (waiting, "raise SILO_LEADER_WAIT")):
+            _, complained = process.communicate(timeout=200)
+            assert process.returncode == 1
+            assert told in complained

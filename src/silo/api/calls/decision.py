@@ -44,6 +44,8 @@ def decide_call(
     With a lock, ``frozen`` asks nothing but the lock: so every process that reads it launches the same config, whatever
     its own store holds.
     """
+    if mode is Mode.LEADER:  # calls themselves are decided in silo.api.calls.leader; this is for who asks about one
+        mode = Mode.CACHED
     configs, only = situation.candidates, only_reason(situation)
     if mode is Mode.OFF or (len(configs) == 1 and not situation.reach.refinable):
         return decide(mode, configs, heuristic=configs[0] if situation.rule else None, only=only)

@@ -37,9 +37,10 @@ if TYPE_CHECKING:
     from silo.api.declared.situation import Situation
     from silo.api.trials.problem import Problem
     from silo.core.variant import Variant
+    from silo.tune.outcome import TuneOutcome
     from silo.tune.trial import Study
 
-__all__ = ["measurable", "tune_live"]
+__all__ = ["measurable", "tune_live", "tuned_live"]
 
 _log = logging.getLogger("silo")
 
@@ -80,7 +81,20 @@ def tune_live(
     launcher: Any,  # noqa: ANN401  # what launches the kernel without a check
     unmeasured: Origin,
 ) -> Config | None:
-    """Tune one call within the budget and say so in one line; the winner, or None where no config works.
+    """The winner of :func:`tuned_live`, or None where no config works."""
+    outcome = tuned_live(kernel, situation, problem, variant_of, launcher, unmeasured)
+    return None if outcome is None else outcome.require_winner().config
+
+
+def tuned_live(
+    kernel: DeclaredKernel,
+    situation: Situation,
+    problem: Problem,
+    variant_of: Callable[[Config], Variant],
+    launcher: Any,  # noqa: ANN401  # what launches the kernel without a check
+    unmeasured: Origin,
+) -> TuneOutcome | None:
+    """Tune one call within the budget and say so in one line; the outcome, or None where no config works.
 
     ``unmeasured`` is what is used then. The caller's arrays are only read: candidates run on copies.
     """
@@ -117,14 +131,14 @@ def tune_live(
                 Watch(partial(_show, task)),
             )
         ended = outcome.stopped
-        winner = outcome.require_winner()
+        outcome.require_winner()
     except TuneError as error:
         _log.warning("%s; %s is used", error, unmeasured.phrase)
         return None
     finally:
         _note(study, problem, ended, time.monotonic() - begin)
     announce(outcome.summary)
-    return winner.config
+    return outcome
 
 
 def _note(study: Study, problem: Problem, ended: str, seconds: float = 0.0) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.calls.decision import decide_call, frozen_error, mode_of, unfinished
 from silo.api.calls.determinism import NumericsOf, is_deterministic
-from silo.api.calls.first_call import measurable, tune_live
+from silo.api.calls.first_call import measurable, tune_live, tuned_live
 from silo.api.calls.pruning import prune
 from silo.api.code.compilation import Compilation, compiler_identity, lowered
 from silo.api.code.loaded_kernels import HeuristicLauncher, bound_launcher, guarded_launcher, load_code, stored_code
@@ -50,6 +50,7 @@ from silo.tune.progress import format_duration
 if TYPE_CHECKING:
     from silo.api.code.compiled_calls import CompiledKernel
     from silo.core.code_facts import CodeFacts
+    from silo.tune.outcome import TuneOutcome
 
 __all__ = ["Resolved", "Resolver"]
 
@@ -422,7 +423,9 @@ class Resolver:
     def _on_miss(self, call: Call, device: Device | None = None) -> Binding:
         with self._lock:
             situation = self.understand(call, device)
-            decision = self.decide(situation, can_tune=self._tuning_process != os.getpid())
+            decision = self._led(situation, device) or self.decide(
+                situation, can_tune=self._tuning_process != os.getpid()
+            )
             config = decision.config
             if decision.action is Action.REFUSE:
                 raise frozen_error(self._kernel, self.problem(situation), situation)
@@ -445,6 +448,35 @@ class Resolver:
                 )
                 decided[variant.kernel, variant.source, str(variant.target), bucket, str(config)] = None
             return binding
+
+    def _led(self, situation: Situation, device: Device | None) -> PolicyDecision | None:
+        """What leader mode decides; None in another mode, and where there is nothing to decide."""
+        kernel = self._kernel
+        if mode_of(kernel) is not Mode.LEADER or self._tuning_process == os.getpid():
+            return None
+        if len(situation.candidates) == 1 and not situation.reach.refinable:
+            return None
+
+        def tuned() -> TuneOutcome | None:
+            self._tuning_process = os.getpid()
+            try:
+                launcher = self.direct if device is None else self._complete(self.launcher_on(device))
+                problem = self.problem(situation)
+                variant_of = partial(self.variant, situation)
+                return tuned_live(kernel, situation, problem, variant_of, launcher, Origin.FIRST)
+            finally:
+                self._tuning_process = 0
+
+        from silo.api.calls.leader import led_config  # noqa: PLC0415  # a mode of few
+
+        config = led_config(
+            kernel,
+            self.problem(situation),
+            situation,
+            lambda: measurable(kernel, situation, self.variant(situation, situation.candidates[0])),
+            tuned,
+        )
+        return PolicyDecision(Action.USE, config, Origin.LOCK, "the lock's entry, which the leader wrote")
 
     def _loaded(self, situation: Situation, variant: Variant, decision: PolicyDecision) -> Binding:
         return self._bind(situation, self._compiled(variant), decision)

@@ -49,6 +49,8 @@ def lock_of(kernel: DeclaredKernel) -> tuple[Path, Lock] | None:
     if named is None:
         return None
     path = Path(named)
+    if (kernel.tune or settings().tune) == "leader" and not path.exists():
+        return None  # nobody has decided yet
     return path, read_lock(path)
 
 

@@ -1,0 +1,114 @@
+"""Leader mode: of all processes that need a decision, one measures and writes it into the lock file; the others wait.
+
+Who holds the lease (a lock of the system on a file beside the lock file) measures. A process gives it back when it
+ends, however that happens, and the next one goes on from the trials that were kept. Nobody waits in a collective.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from silo.api.trials.lock_files import read_lock, update_lock
+from silo.core.config import Config
+from silo.core.decisions import Decision, Rejected
+from silo.errors import FrozenError, LockError, SettingsError
+from silo.settings import settings
+
+if TYPE_CHECKING:
+    from silo.api.declared.declaration import DeclaredKernel
+    from silo.api.declared.situation import Situation
+    from silo.api.trials.problem import Problem
+    from silo.tune.outcome import TuneOutcome
+
+__all__ = ["led_config"]
+
+_LOOK_S = 0.1
+
+
+def led_config(
+    kernel: DeclaredKernel,
+    problem: Problem,
+    situation: Situation,
+    can_measure: Callable[[], Decision],
+    tuned: Callable[[], TuneOutcome | None],
+) -> Config:
+    """The config that the lock file has for a call, or will have once the leader has measured.
+
+    Raises:
+        SettingsError: no lock file is named.
+        LockError: it cannot be read or written, or lies where the system has no locks.
+        FrozenError: this call cannot be measured, no config works, or nobody has decided in time.
+    """
+    named = settings().lock if kernel.lock is None else kernel.lock
+    if named is None:
+        raise SettingsError(
+            f"{kernel.name}: tune='leader' needs a lock file that all processes share; name it with SILO_LOCK"
+        )
+    path = Path(named)
+    study = problem.study(situation.specialization, situation.bucket)
+    begin = time.monotonic()
+    while True:
+        if (config := _written(path, problem, situation)) is not None:
+            return config
+        with _lease(path) as held:
+            if held:
+                # Another process may have written it and gone meanwhile.
+                if (config := _written(path, problem, situation)) is not None:
+                    return config
+                if isinstance(able := can_measure(), Rejected):
+                    raise FrozenError(
+                        f"{study}: leader mode has no decision in {path}, and this call cannot be measured "
+                        f"({able.reason}); write one with silo tune --lock"
+                    )
+                update_lock(path, [])  # so that it is there
+                outcome = tuned()
+                rows = [] if outcome is None else update_lock(path, [outcome])
+                decided = rows[0].config if rows else None
+                if decided is None:
+                    raise FrozenError(f"{study}: leader mode found no config that can be used")
+                return decided
+        waited_s = time.monotonic() - begin
+        if waited_s > settings().leader_wait_s:
+            raise FrozenError(
+                f"{study}: another process measures since {waited_s:.0f} s, and {path} has no decision yet; raise "
+                "SILO_LEADER_WAIT, or tune before with silo tune --lock"
+            )
+        time.sleep(_LOOK_S)
+
+
+def _written(path: Path, problem: Problem, situation: Situation) -> Config | None:
+    """The decision on this very study in the lock file, if it is there."""
+    if not path.exists():
+        return None
+    advice = read_lock(path).advise(problem.study(situation.specialization, situation.bucket), situation.reach)
+    return advice.config if advice.exact else None
+
+
+@contextlib.contextmanager
+def _lease(path: Path) -> Generator[bool]:
+    """Whether this process is the leader, until the block ends."""
+    target = Path(os.path.realpath(path))
+    try:
+        descriptor = os.open(target.with_name(f"{target.name}.lease"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise LockError(f"the lease beside {path} cannot be opened: {error.strerror or error}") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise LockError(
+                    f"leader mode needs file locks, and the file system of {path} has none: {error.strerror or error}"
+                ) from error
+            yield False
+            return
+        yield True
+    finally:
+        os.close(descriptor)
