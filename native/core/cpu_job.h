@@ -28,7 +28,8 @@ struct silo_cpu_job {
     uint64_t first;
     struct silo_cpu_part *parts; /* NULL: all programs are handed out in order, by `next` */
     uint32_t part_count;
-    int team;                    /* threads of an OpenMP team that work on it */
+    int team;   /* threads of an OpenMP team that work on it */
+    bool alone; /* in a child of a fork during that: the team's other threads do not exist */
     void (*wait)(void *context); /* at each turn of a loop that waits; NULL: no program may */
     _Atomic int error;
     bool timed;         /* whether its threads add to `spent` */

@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,11 +176,16 @@ static int threads_for(const struct silo_cpu_job *job, uint64_t known, int threa
     return threads;
 }
 
+/* Of the launch that has the pool, on a team: back out of the parallel region. */
+static jmp_buf out_of_region;
+
 static void work_in_team(void *argument) {
     struct silo_cpu_job *job = argument;
     const int number = silo_cpu_team_number();
     if (number < job->team)
         silo_cpu_work_on(job, (uint32_t)number);
+    if (job->alone) /* the end of the region would wait for threads that do not exist */
+        longjmp(out_of_region, 1);
 }
 
 /* How many threads the team of a loaded OpenMP runtime has that a launch may run on; 0: it may not.
@@ -198,8 +204,9 @@ static void run_on_team(struct silo_cpu_job *job, int size, int threads) {
     job->team = threads;
     if (size == 1)
         silo_cpu_work_on(job, 0);
-    else
+    else if (setjmp(out_of_region) == 0)
         silo_cpu_team_run(work_in_team, job);
+    job->team = 0;
 }
 
 /* On several threads. `cost` stands for the kernel. Caller holds pool.launch. */
@@ -364,7 +371,8 @@ static void after_fork_in_child(void) {
     /* A signal's handler, or a kernel that runs Python, forked within launches, which go on here:
      * what other threads have of them is done in the parent alone. */
     for (struct silo_cpu_job *job = shared; job != NULL; job = job->outer) {
-        if (job->helpers > 0 || (job->pooled && silo_cpu_workers_inside())) {
+        job->alone = job->team > 1;
+        if (job->helpers > 0 || job->alone || (job->pooled && silo_cpu_workers_inside())) {
             int none = 0;
             atomic_compare_exchange_strong(&job->error, &none, SILO_CPU_FORKED);
         }

@@ -36,7 +36,7 @@ def test_without_another_runtime(what):
 
 @needs_runtime
 @pytest.mark.parametrize("pool", POOLS)
-@pytest.mark.parametrize("what", ["fork", "crowd", "sizes", "errors"])
+@pytest.mark.parametrize("what", ["fork", "crowd", "sizes", "errors", "handler"])
 def test_beside_openmp(what, pool):
     run(what, pool, RUNTIME)
 

@@ -5,6 +5,7 @@
 
 import ctypes
 import os
+import signal
 import sys
 import threading
 import time
@@ -211,7 +212,49 @@ def errors(_library):
         run()
 
 
-WHAT = {"fork": fork, "crowd": crowd, "nested": nested, "one_core": one_core, "sizes": sizes, "errors": errors}
+def handler(_library):
+    """A signal's handler forks within a launch: the child is told that it has a part of it, and goes on launching."""
+    launch, run = launcher("threads"), heavy()
+    run()
+    parent, children = os.getpid(), []
+
+    def fork_here(_signal, _frame):
+        children.append(os.fork())
+
+    signal.signal(signal.SIGALRM, fork_here)
+    out = np.zeros(600, np.uint64)
+    signal.setitimer(signal.ITIMER_REAL, 0.15)
+    try:
+        launch[(600,)](out)
+    except LaunchError as error:
+        if os.getpid() == parent or "forked" not in str(error):
+            raise
+        run()
+        os._exit(0)
+    if os.getpid() != parent:
+        os._exit(5)
+    assert children
+    assert out.all()
+    deadline = time.monotonic() + CHILD_S
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(children[0], os.WNOHANG)
+        if done:
+            assert os.waitstatus_to_exitcode(status) == 0
+            return
+        time.sleep(0.005)
+    os.kill(children[0], 9)
+    raise AssertionError("the child hangs")
+
+
+WHAT = {
+    "handler": handler,
+    "fork": fork,
+    "crowd": crowd,
+    "nested": nested,
+    "one_core": one_core,
+    "sizes": sizes,
+    "errors": errors,
+}
 
 if __name__ == "__main__":
     loaded = ctypes.CDLL(sys.argv[2]) if len(sys.argv) > 2 else None
