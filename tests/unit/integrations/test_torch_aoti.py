@@ -70,6 +70,7 @@ def test_a_package_with_kernels_runs_on_the_cpu(tmp_path, monkeypatch):
     _triton.has_triton.cache_clear()
     importlib.import_module("torch._inductor.config")
     monkeypatch.setattr(torch._inductor.config, "compile_threads", 1)
+    monkeypatch.setattr(torch._inductor.config.aot_inductor, "compile_wrapper_opt_level", "O0")  # torch's own C++
     x, y = torch.randn(3, 50), torch.randn(3, 50)
     wanted = (3.0 * (2 * (0.5 * x + y)).cumsum(1) + y).relu()
     exported = torch.export.export(Model(), (x, y), strict=True)

@@ -142,6 +142,22 @@ def test_writes_are_counted_and_refused_where_a_gradient_is_wanted():
         torch.func.grad(lambda a: operator(x, a * 1, n, alpha))(y)
 
 
+def test_tensors_whose_memory_has_the_other_sign():
+    """The imaginary part of a conjugate is such a view: torch resolves it before a kernel reads memory."""
+    assert torch.complex(torch.ones(2), torch.ones(2)).conj().imag.is_neg()
+    x, y, n = fresh("add")
+    for _ in range(3):
+        minus = torch._neg_view(y)
+        for call in (OPERATORS["add"], OPERATORS["add"].overload):
+            torch.testing.assert_close(call(minus, torch.zeros(n), n), -y)
+        OPERATORS["add"](x, y, n)
+        memory = y.clone()
+        OPERATORS["axpy"](torch._neg_view(x), memory, n, 2.0)
+        torch.testing.assert_close(memory, y - 2 * x)
+        with pytest.raises(ArgumentError, match=r"writes to y, a view whose memory .* pass tensor\.resolve_neg\(\)"):
+            OPERATORS["axpy"](x, torch._neg_view(memory), n, 2.0)
+
+
 def test_inference_mode():
     with torch.inference_mode():
         x, y, n, alpha = fresh("axpy")

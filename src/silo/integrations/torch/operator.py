@@ -100,6 +100,10 @@ class TorchOp:
             one = args[place]
             if one is not None and one.requires_grad and quiet.grad_enabled():
                 return self._dispatched(args, kwargs)
+        for place in quiet.tensors:
+            one = args[place]
+            if one is not None and one.is_neg():  # its memory holds the values with the other sign: torch resolves that
+                return self._dispatched(args, kwargs)
         result = self._quick(*args)
         if quiet.written:
             written = [args[place] for place in quiet.written]
@@ -115,9 +119,22 @@ class TorchOp:
             return self.differentiable.apply(*fill(self.arguments, args, kwargs))
         if self.mutates and self._quiet.is_transformed():
             self._refuse_gradients(fill(self.arguments, args, kwargs))
+        if self.mutates and any(isinstance(one, self._torch.Tensor) and one.is_neg() for one in args):
+            args = self._with_own_sign(args)
         result = self.overload(*args, **kwargs)
         self._quiet.learn(args)
         return result
+
+    def _with_own_sign(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments without views whose memory has the other sign, which torch resolves where nothing is written."""
+        for place in self._quiet.written:
+            if place < len(args) and args[place] is not None and args[place].is_neg():
+                raise ArgumentError(
+                    f"{self.name} writes to {self.arguments[place].name}, a view whose memory holds its values with "
+                    "the other sign (of a conjugate's imaginary part): pass tensor.resolve_neg() and copy the result "
+                    "back"
+                )
+        return tuple(one.resolve_neg() if isinstance(one, self._torch.Tensor) else one for one in args)
 
     def _quick_call(self) -> Callable[..., Any]:
         """What runs a call with all its arguments: the launcher itself, or as little before it as can be."""
@@ -207,6 +224,7 @@ class TorchOp:
             and not quiet.function_modes()
             and quiet.transform() is None
             and quiet.jit_trace() is None
+            and not any(args[place] is not None and args[place].is_neg() for place in quiet.tensors)
         )
 
     def fake(self, *values: Any) -> Any:  # noqa: ANN401

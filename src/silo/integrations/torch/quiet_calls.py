@@ -20,10 +20,10 @@ class QuietCalls:
     def __init__(self, torch: Any, arguments: Sequence[OpArgument]) -> None:  # noqa: ANN401  # the module
         self.known: set[tuple[object, ...]] = set()
         self._count = len(arguments)
-        tensors = [index for index, one in enumerate(arguments) if one.kind is OpKind.TENSOR]
-        self.written = tuple(index for index in tensors if arguments[index].writes)
+        self.tensors = tuple(index for index, one in enumerate(arguments) if one.kind is OpKind.TENSOR)
+        self.written = tuple(index for index in self.tensors if arguments[index].writes)
         # The places of tensors of which a gradient is torch's business: where some are written, these alone.
-        self.watched = self.written or tuple(tensors)
+        self.watched = self.written or self.tensors
         self._plain = {torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None)}
         self._usable = True
         self.count_writes: Callable[[list[Any]], None] = torch.autograd.graph.increment_version
