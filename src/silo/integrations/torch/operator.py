@@ -126,7 +126,7 @@ class TorchOp:
         return result
 
     def _with_own_sign(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The arguments without views whose memory has the other sign, which torch resolves where nothing is written."""
+        """The arguments without views whose memory has the other sign, which torch itself resolves only elsewhere."""
         for place in self._quiet.written:
             if place < len(args) and args[place] is not None and args[place].is_neg():
                 raise ArgumentError(
