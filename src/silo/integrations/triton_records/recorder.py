@@ -52,7 +52,11 @@ class Sources:
         self._read: weakref.WeakKeyDictionary[Any, TritonSource] = weakref.WeakKeyDictionary()
 
     def of(self, function: Any) -> TritonSource:  # noqa: ANN401
-        """The source of a jit function. Raises SourceError."""
+        """The source of a jit function. Raises SourceError.
+
+        The look-up asks the function for its hash, which is Triton's own over its source: with it Triton notes the
+        globals that the kernel reads, and a launch raises where one of them has changed.
+        """
         found = self._read.get(function)
         if found is None:
             found = self._read[function] = TritonSource.of(function)
