@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from silo.core.keys import effort_key
-from silo.core.protocols import RecordStore
+from silo.core.protocols import CatchesUp, RecordStore
 from silo.core.reading import read_natural, read_object, read_text
 from silo.core.values import JSON
 from silo.errors import StoreError
@@ -58,7 +58,7 @@ class Unfinished:
 
 def read_effort(study: Study, records: RecordStore) -> Effort:
     """What the store knows. Records nobody can read are left out."""
-    total_ms, last = 0, ""
+    total_ms, last, whole = 0, "", ""
     try:
         kept = list(records.read(effort_key(study.key)))
     except (StoreError, OSError):
@@ -71,8 +71,11 @@ def read_effort(study: Study, records: RecordStore) -> Effort:
                 continue
             total_ms += read_natural(members["milliseconds"], what)
             last = read_text(members["ended"], what)
+            whole = last if last in _WHOLE else whole
         except (ValueError, KeyError, TypeError):
             continue  # of a newer Silo
+    if isinstance(records, CatchesUp):  # records of other machines come in no order
+        last = whole or last
     return Effort(total_ms / 1000, last)
 
 

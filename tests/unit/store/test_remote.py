@@ -104,6 +104,24 @@ def test_records_from_before_and_of_an_outage_are_sent_when_their_list_is_asked_
     assert [path.name for path in (share / "records" / KEY).iterdir()] == [digest_of(line_of(KEY, {"n": 1}))]
 
 
+@pytest.mark.parametrize("ended", ["complete", "evaluations", "settled"])
+def test_that_a_study_was_gone_through_is_known_in_whatever_order_records_arrive(tmp_path, share, ended):
+    from fake_backend.measure import fake_study
+    from silo.tune.catalog import catch_up
+    from silo.tune.effort import BEGUN, note_effort, read_effort
+
+    study = fake_study()
+    first = machine(tmp_path / "first", f"file:{share}")
+    # Beginnings before and after it: no order in which they come may hide it.
+    for how, seconds in ((BEGUN, 0.0), (ended, 2.0), (BEGUN, 0.001)):
+        assert note_effort(study, first.records, how, seconds) == ""
+    first.link.flush(10)
+    second = machine(tmp_path / "second", f"file:{share}")
+    catch_up(study, second.records)
+    found = read_effort(study, second.records)
+    assert (found.seconds, found.last, found.is_cut_off) == (2.001, ended, False)
+
+
 def test_a_reader_sends_nothing(tmp_path, share):
     reader = machine(tmp_path / "reader", f"file:{share}", writes=False)
     keep(reader)
