@@ -332,8 +332,9 @@ with silo.accelerate():
             raise AssertionError("it did not raise")
     S.capture(64)
     DRIVER[0].stream = 64
-    k[(1,)](x, y, z, 7, 1.0, BLOCK=32)
-    assert S.last("k").stream == 64 and len(kernel().variants) == 2
+    broken, served = S.count("broken"), kernel().launches[0]
+    k[(1,)](x, y, z, 100, 1.0, BLOCK=64)
+    assert S.last("k").stream == 64 and S.count("broken") == broken and kernel().launches[0] == served + 1
 """)
 
 
