@@ -189,6 +189,8 @@ def test_calls_with_tensors_that_stand_for_others():
     for call in (called, with_grid):
         with FakeTensorMode() as mode:
             assert call(mode.from_tensor(x), mode.from_tensor(y)).shape == (16,)
+        with pytest.raises(ArgumentError, match=r"argument 'x' .* it is a fake tensor"):
+            call(mode.from_tensor(x), y)
     traced = make_fx(lambda a: called(a, a * 1), tracing_mode="fake")(x)
     torch.testing.assert_close(traced(x), 3 * x)
     assert "torch.ops.silo.axpy_" in traced.code

@@ -24,6 +24,8 @@ def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, obje
     torch: Any = import_module("torch")
     if not isinstance(kernel, Kernel) or not any(_stands_for_another(torch, one) for one in arguments):
         return False
+    if _mixed(torch, arguments):
+        return False  # the launcher's own error names the tensor that has no memory
     native = torch._C._functorch  # noqa: SLF001  # torch.func has no public question for it
     wrapped = [one for one in arguments if isinstance(one, torch.Tensor) and native.is_functorch_wrapped_tensor(one)]
     if any(tracks_gradient(torch, one) or torch._is_functional_tensor(one) for one in wrapped):  # noqa: SLF001  # as above
@@ -74,6 +76,14 @@ def stand_in(torch: Any, kernel: Kernel, name: str, value: Any) -> object:  # no
                     "kernel's space, or let the kernel take it when it runs (an ordinary parameter)"
                 ) from error
     return value
+
+
+def _mixed(torch: Any, arguments: tuple[object, ...]) -> bool:  # noqa: ANN401
+    """Whether fake tensors stand beside real ones, which torch takes only where their mode says so."""
+    tensors: list[Any] = [one for one in arguments if isinstance(one, torch.Tensor)]
+    modes: list[Any] = [getattr(one, "fake_mode", None) for one in tensors]
+    modes = [mode for mode in modes if mode is not None]
+    return 0 < len(modes) < len(tensors) and not modes[0].allow_non_fake_inputs
 
 
 def _stands_for_another(torch: Any, value: object) -> bool:  # noqa: ANN401

@@ -1,5 +1,7 @@
 """A program that uses operators of Liger-Kernel and flash-linear-attention, and knows no Silo; prints what compiled."""
 
+# pyright: reportMissingImports=false
+
 import json
 import sys
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ class World:
         self.folder = folder
         self.path = folder / "K.silo"
         self.caches = 0
+        self.recorded: Any = None  # what the run that recorded printed
 
     def start(self, mode, *options, program=PROGRAM, cache=None, path=None, **more):
         self.caches += 1

@@ -105,10 +105,12 @@ def seams() -> Seams:
 def _config_members(kind: Any) -> tuple[str, ...]:  # noqa: ANN401
     """What a config passes to a kernel besides its own keywords, in Triton's order."""
     probe = kind({})
-    for name in vars(probe):
+    names: list[str] = list(vars(probe))
+    for name in names:
         if name not in ("kwargs", "pre_hook"):
             setattr(probe, name, 1)
-    return tuple(probe.all_kwargs())
+    passed: dict[str, object] = probe.all_kwargs()
+    return tuple(passed)
 
 
 def _own(kind: Any, name: str, place: str) -> Any:  # noqa: ANN401
