@@ -1,13 +1,13 @@
 #include "triton_tuned.h"
 
 #include "flat.h"
+#include "kept_names.h"
 #include "names.h"
 #include "torch_shim.h"
 #include "triton_kernel.h"
 
 #define MOST_VALUES 384 /* of one call, with what configs and heuristics add */
 #define MOST_MEMBERS 8  /* of a config besides its keywords */
-#define KEPT_NAMES 256  /* a power of two */
 #define SCALAR_TYPES 64 /* of torch */
 
 enum decorator { AUTOTUNER, HEURISTICS };
@@ -24,34 +24,6 @@ static PyTypeObject *bound_type;
 static PyObject *dtype_texts[SCALAR_TYPES]; /* owned: str(dtype) by torch's number */
 static PyObject *s_arg_names, *s_keys, *s_configs, *s_cache, *s_fn, *s_kwargs, *s_pre_hook,
     *s_nargs, *s_best_config, *s_values, *s_dtype, *s_run, *s_grid, *s_warmup;
-
-/* Tuples of names that were put together: looked up by what the first of them is. */
-static PyObject *kept_names[KEPT_NAMES]; /* owned tuples, NULL: none */
-
-#define KEPT_CANONICAL 1024 /* a power of two */
-
-/* Names and the interned strings that equal them; owned. Compared by address from there on. */
-static struct {
-    PyObject *name, *interned;
-} canonical[KEPT_CANONICAL];
-
-/* The interned string that equals a name, borrowed; the very object where it is no string. */
-static SILO_NOINLINE PyObject *intern(PyObject *name) {
-    if (!PyUnicode_CheckExact(name))
-        return name;
-    const size_t at = (size_t)(uintptr_t)name >> 4 & (KEPT_CANONICAL - 1);
-    PyObject *interned = Py_NewRef(name), *old = canonical[at].name;
-    PyUnicode_InternInPlace(&interned);
-    canonical[at].name = Py_NewRef(name);
-    canonical[at].interned = interned;
-    Py_XDECREF(old); /* what was interned is kept: calls on their way inwards may hold it */
-    return interned;
-}
-
-SILO_INLINE PyObject *name_of(PyObject *name) {
-    const size_t at = (size_t)(uintptr_t)name >> 4 & (KEPT_CANONICAL - 1);
-    return SILO_LIKELY(canonical[at].name == name) ? canonical[at].interned : intern(name);
-}
 
 /* A call on its way inwards: positional values, then named ones. */
 struct outgoing {
@@ -73,29 +45,6 @@ static bool add_named(struct outgoing *out, PyObject *name, PyObject *value) {
     out->names[out->named] = name;
     out->values[out->positional + out->named++] = value;
     return true;
-}
-
-/* The names as a tuple (a new reference): one that is kept, so that a call site has the same. */
-static PyObject *names_tuple(const struct outgoing *out) {
-    uint64_t hash = (uint64_t)out->named;
-    for (Py_ssize_t i = 0; i < out->named; i++)
-        hash = (hash ^ (uint64_t)(uintptr_t)out->names[i] >> 4) * UINT64_C(0x9E3779B97F4A7C15);
-    PyObject **place = &kept_names[hash >> 56 & (KEPT_NAMES - 1)], *kept = *place;
-    if (kept != NULL && PyTuple_Size(kept) == out->named) {
-        Py_ssize_t i = 0;
-        while (i < out->named && PyTuple_GetItem(kept, i) == out->names[i])
-            i++;
-        if (i == out->named)
-            return Py_NewRef(kept);
-    }
-    PyObject *made = PyTuple_New(out->named);
-    for (Py_ssize_t i = 0; made != NULL && i < out->named; i++)
-        PyTuple_SetItem(made, i, Py_NewRef(out->names[i]));
-    if (made != NULL) {
-        *place = Py_NewRef(made);
-        Py_XDECREF(kept);
-    }
-    return made;
 }
 
 static PyObject *tuned(enum decorator which, PyObject *self, PyObject *const *arguments,
@@ -145,7 +94,7 @@ static PyObject *own_way(enum decorator which, PyObject *self, PyObject *const *
 /* inner.run(*values, **named) */
 static PyObject *call_inner(PyObject *inner, struct outgoing *out) {
     if (silo_triton_is_served(inner)) {
-        PyObject *names = names_tuple(out);
+        PyObject *names = silo_kept_tuple(out->names, out->named);
         PyObject *result =
             names != NULL ? silo_triton_launch_function(inner, out->values, out->positional, names)
                           : NULL;
@@ -197,9 +146,9 @@ static PyObject *dtype_text(PyObject *value) {
 
 /* Which of the names of the arguments this is; -1: none. */
 static Py_ssize_t index_of(PyObject *arg_names, Py_ssize_t count, PyObject *name) {
-    name = name_of(name);
+    name = silo_canonical_name(name);
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (name_of(PyList_GetItem(arg_names, i)) == name)
+        if (silo_canonical_name(PyList_GetItem(arg_names, i)) == name)
             return i;
     }
     return -1;
@@ -267,7 +216,7 @@ static bool add_config(struct outgoing *out, PyObject *config, Py_ssize_t named_
     PyObject *name, *value;
     Py_ssize_t position = 0;
     while (PyDict_Next(kwargs, &position, &name, &value)) {
-        name = name_of(name);
+        name = silo_canonical_name(name);
         for (Py_ssize_t i = 0; i < named_before; i++) {
             if (out->names[i] == name)
                 return false; /* Triton refuses to tune what the call gives */
@@ -298,7 +247,7 @@ static bool start(struct outgoing *out, PyObject *const *arguments, Py_ssize_t p
         return false;
     memcpy(out->values, arguments, (size_t)(positional + named) * sizeof *arguments);
     for (Py_ssize_t i = 0; i < named; i++)
-        out->names[i] = name_of(names[i]);
+        out->names[i] = silo_canonical_name(names[i]);
     return true;
 }
 
@@ -362,12 +311,12 @@ static int add_heuristic(struct outgoing *out, PyObject *given, PyObject *name,
     }
     out->made[out->made_count++] = value;
     for (Py_ssize_t i = 0; i < out->named; i++) {
-        if (out->names[i] == name_of(name)) {
+        if (out->names[i] == silo_canonical_name(name)) {
             out->values[out->positional + i] = value;
             return 0;
         }
     }
-    return add_named(out, name_of(name), value) ? 0 : 1;
+    return add_named(out, silo_canonical_name(name), value) ? 0 : 1;
 }
 
 static PyObject *run_heuristics(PyObject *self, PyObject *const *arguments, Py_ssize_t positional,

@@ -11,27 +11,29 @@ import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, overload
 
 from silo.cpu_quota import quota_threads
 from silo.errors import SettingsError
 from silo.forks import Mutex
 from silo.frozen import field, frozen, replace
+from silo.variables import (
+    L2_STATES,
+    LOG_LEVELS,
+    MIB,
+    POOLS,
+    REMOTE_MODES,
+    REMOTE_SCHEMES,
+    TRITON_MODES,
+    TUNE_MODES,
+    VARIABLES,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "L2_STATES",
-    "LOG_LEVELS",
-    "MIB",
-    "REMOTE_MODES",
-    "REMOTE_SCHEMES",
-    "TRITON_MODES",
-    "TUNE_MODES",
-    "VARIABLES",
     "Settings",
-    "Variable",
     "accelerate_wanted",
     "allowance",
     "available_cpus",
@@ -52,216 +54,8 @@ __all__ = [
     "unknown_variables",
 ]
 
-TUNE_MODES = ("auto", "cached", "frozen", "leader", "off")
-MIB = 1 << 20
-L2_STATES = ("cold", "warm")
-POOLS = ("auto", "own", "openmp")
-REMOTE_MODES = ("read", "write")
-REMOTE_SCHEMES = ("file", "http", "https", "s3", "gs", "az", "redis", "rediss")
-TRITON_MODES = ("auto", "cpu", "off")
 _OWN_BACKENDS = ("silo", "cpu")  # Silo's names among Triton's backends
 _UNITS = {"K": 10, "M": 20, "G": 30}
-LOG_LEVELS = ("debug", "info", "warning", "error")
-
-
-@frozen
-class Variable:
-    """One variable: its name, the form of its value, the default in words, what it means."""
-
-    name: str
-    form: str
-    default: str
-    meaning: str
-
-
-VARIABLES: Final = (
-    Variable("SILO_HOME", "path", "`silo` in the user's cache folder", "The store: compiled kernels and measurements."),
-    Variable(
-        "SILO_REMOTE",
-        "`file:`, `https://`, `s3://`, `gs://`, `az://`, `redis://` or `rediss://`, and the place",
-        "none",
-        "A store that several machines share: what the own store lacks is looked for there, and new results are sent"
-        " there.",
-    ),
-    Variable(
-        "SILO_REMOTE_MODE",
-        "`read` or `write`",
-        "`write`",
-        "Whether new results are sent to the remote store, or it is only read.",
-    ),
-    Variable(
-        "SILO_REMOTE_KEY",
-        "path",
-        "none",
-        "A secret key without a password (`silo keygen --no-password`): what this machine compiles is signed with it in"
-        " the remote store.",
-    ),
-    Variable(
-        "SILO_TUNE",
-        "`auto`, `cached`, `frozen`, `leader` or `off`",
-        "`auto`",
-        "On a first call: measure within the budget when nothing is known; use the best known and never measure;"
-        " the same, and refuse to guess where nothing was measured; let one process measure and write the lock file,"
-        " and the others wait for it; take the first config.",
-    ),
-    Variable(
-        "SILO_LEADER_WAIT",
-        "seconds",
-        "600",
-        "The longest that a process in leader mode waits for the decision of the process that measures.",
-    ),
-    Variable(
-        "SILO_LOCK",
-        "path",
-        "none",
-        "The lock file (`silo tune --lock`) that says which config each kernel uses, before what the store says.",
-    ),
-    Variable("SILO_TUNE_BUDGET", "seconds", "10", "The longest a first call may spend on measuring."),
-    Variable(
-        "SILO_TUNE_TOTAL",
-        "seconds",
-        "60",
-        "The longest that first calls of one key may spend on measuring in all, in this process and later ones; at"
-        " least the budget of one.",
-    ),
-    Variable(
-        "SILO_DETERMINISTIC",
-        "0 or 1",
-        "0",
-        "Results must be the same bits on every run and rank: nothing measured decides about kernels that sum.",
-    ),
-    Variable(
-        "SILO_SPILLS",
-        "count",
-        "16 (32 on AMD) for configs that a heuristic makes, no limit for listed ones",
-        "The most values of a thread that a config may keep in local memory to be measured with the others; those that"
-        " keep more are set aside, and the best of them measured last.",
-    ),
-    Variable(
-        "SILO_L2",
-        "`cold` or `warm`",
-        "`cold`",
-        "The state of a GPU's L2 cache when a kernel is measured: other data in it, or what the launch before left."
-        " Measurements of both are kept apart.",
-    ),
-    Variable(
-        "SILO_THREADS",
-        "count",
-        "the CPUs this process may use, by its affinity and its control groups' quota",
-        "Threads that run one launch on the CPU.",
-    ),
-    Variable(
-        "SILO_SPIN",
-        "microseconds",
-        "50",
-        "How long an idle thread of the CPU's looks for the next launch before it sleeps; never where there are more"
-        " threads than CPUs.",
-    ),
-    Variable(
-        "SILO_POOL",
-        "`auto`, `own` or `openmp`",
-        "`auto`",
-        "Whose threads run CPU launches: Silo's own, or the threads of the OpenMP runtime that the process has loaded"
-        " (torch's), where it has one; `auto` is described in [the CPU target](cpu.md).",
-    ),
-    Variable(
-        "SILO_PROGRAMS_AT_ONCE",
-        "count",
-        "1024",
-        "The most programs of a CPU launch that run at once, a thread each, where they wait for each other.",
-    ),
-    Variable("SILO_JOBS", "count", "the CPUs this process may use", "Compile workers at one time."),
-    Variable("SILO_CC", "command", "`CC`, then the first of cc, gcc, clang", "The C compiler for CPU kernels."),
-    Variable(
-        "SILO_CLANG",
-        "command",
-        "the best of clang++-16 to clang++-24, then clang++",
-        "The clang that compiles Metal kernels for the CPU.",
-    ),
-    Variable("SILO_COMPILE_TIMEOUT", "seconds", "300", "The longest one variant may compile before it is stopped."),
-    Variable(
-        "SILO_FILE_BYTES",
-        "bytes, perhaps with K, M or G",
-        "64M",
-        "The most memory that reading one file (a bundle, results of other tuners, a lock) may take besides the file's"
-        " own size.",
-    ),
-    Variable(
-        "SILO_CASE_BYTES",
-        "bytes, perhaps with K, M or G",
-        "half of the memory that this process may use",
-        "The most memory that the arrays of one case may take together.",
-    ),
-    Variable("SILO_TORCH_SHIM", "0 or 1", "1", "Read torch tensors through torch's C interface; 0: DLPack."),
-    Variable("SILO_CUDA_LIBRARY", "path", "`libcuda.so.1`", "The NVIDIA driver's library."),
-    Variable("SILO_HIP_LIBRARY", "path", "`libamdhip64.so`", "The AMD driver's library."),
-    Variable(
-        "SILO_LAUNCH_LOG", "path", "none", "Write every launch there: kernel, arguments, config, grid, as JSON lines."
-    ),
-    Variable(
-        "SILO_PROFILE",
-        "path",
-        "none",
-        "Time every launch and write there at exit, kernel by kernel, what it took and how fast memory was (JSON where"
-        " the name ends in `.json`). Slows the program.",
-    ),
-    Variable("SILO_FORCE_TRITON", "0 or 1", "0", "Accept a Triton version Silo was not tested with."),
-    Variable(
-        "SILO_TRITON",
-        "`auto`, `cpu` or `off`",
-        "`auto`; `cpu` where `TRITON_DEFAULT_BACKEND` is `silo` or `cpu`",
-        "Whether Triton's own calls run on the CPU through Silo: where no GPU is; always; never.",
-    ),
-    Variable(
-        "SILO_ACCELERATE",
-        "0 or 1",
-        "0",
-        "Launch the Triton kernels of this program, and of those it starts, through Silo; `silo exec` sets it.",
-    ),
-    Variable(
-        "SILO_ACCELERATE_REPORT",
-        "path, or `-` for standard error",
-        "none",
-        "Write there at exit which Triton kernels were launched, how often, and which Silo left to Triton, with the"
-        " reasons; `silo exec --report` sets it. Every process appends its own.",
-    ),
-    Variable(
-        "SILO_RECORD",
-        "path",
-        "none",
-        "Record there what the Triton kernels of this program, and of those it starts, compile to and decide on;"
-        " `silo exec --record` sets it.",
-    ),
-    Variable(
-        "SILO_BUNDLE",
-        "path",
-        "none",
-        "Serve the Triton kernels of this program, and of those it starts, from this recording; `silo exec --bundle`"
-        " sets it.",
-    ),
-    Variable(
-        "SILO_FROZEN",
-        "0 or 1",
-        "0",
-        "With `SILO_BUNDLE`: what the recording does not hold is an error, never compiled and never measured.",
-    ),
-    Variable(
-        "SILO_TRITON_CACHE",
-        "path",
-        "none",
-        "The bundle behind Triton's remote cache, where that is `silo.integrations.triton_cache:Backend`.",
-    ),
-    Variable(
-        "SILO_LOG",
-        "`debug`, `info`, `warning` or `error`",
-        "`info` for commands; for programs, warnings, and one line for each first call on a terminal",
-        "The least severe message that is shown. A program that configures logging gets records of the logger `silo`"
-        " from there on, and decides itself.",
-    ),
-    Variable("SILO_QUIET", "0 or 1", "0", "Show nothing on standard error but errors: no progress, no notices."),
-    Variable("SILO_CHECK", "0 or 1", "0", "Run every kernel in checking mode, on the CPU."),
-    Variable("SILO_DEBUG", "0 or 1", "0", "Show tracebacks and check more at every step."),
-)
 
 
 def available_cpus() -> int:

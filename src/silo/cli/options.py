@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from silo.settings import TUNE_MODES
+from silo.variables import TUNE_MODES
 
 __all__ = [
     "PLACES",

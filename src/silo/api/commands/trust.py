@@ -15,9 +15,9 @@ from silo.bundle.signature_file import signed_file
 from silo.core.consent import HostCases, HostCode
 from silo.core.minisign import PublicKey
 from silo.errors import StoreError
-from silo.settings import REMOTE_SCHEMES
 from silo.store.key_files import read_public_key
 from silo.store.trusted_keys import KeyEntry
+from silo.variables import REMOTE_SCHEMES
 
 __all__ = [
     "KeyRow",

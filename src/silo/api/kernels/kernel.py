@@ -22,11 +22,12 @@ from silo.core.space import Constraint
 from silo.core.trace import trace_grid
 from silo.core.values import Value
 from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
-from silo.settings import TUNE_MODES, settings
+from silo.settings import settings
 from silo.sources.kernel_source import KernelSource
 from silo.sources.kinds import kind_named, kind_reading
 from silo.sources.source_kind import DefinesKernels
 from silo.tune.heuristics.names import open_blocks, open_sizes
+from silo.variables import TUNE_MODES
 
 if TYPE_CHECKING:
     from silo.api.calls.resolver import Resolver

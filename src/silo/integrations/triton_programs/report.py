@@ -6,12 +6,11 @@ import atexit
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from silo.integrations.triton_programs.kernels import TABLE
-from silo.integrations.triton_programs.switch import passed
 from silo.printable import printable
 from silo.settings import settings
 from silo.sources.triton import adapter
@@ -44,8 +43,8 @@ class Report:
     passed: Mapping[str, int]
 
 
-def gather() -> Report:
-    """What there is to say of this process now."""
+def gather(passed: Mapping[str, int]) -> Report:
+    """What there is to say of this process now. ``passed`` is the report's."""
     return Report(
         os.getpid(),
         " ".join(sys.argv),
@@ -53,7 +52,7 @@ def gather() -> Report:
         tuple(
             KernelLine(one.name, one.location, *one.launches, len(one.variants), dict(one.refusals)) for one in TABLE
         ),
-        dict(passed()),
+        dict(passed),
     )
 
 
@@ -77,9 +76,9 @@ def text_of(report: Report) -> str:
     return printable("\n".join(lines))
 
 
-def write(where: str) -> None:
+def write(where: str, passed: Callable[[], Mapping[str, int]]) -> None:
     """To standard error (``-``), or appended to a file as one line of JSON."""
-    report = gather()
+    report = gather(passed())
     if not report.kernels and not report.passed:
         return
     if where == "-":
@@ -92,11 +91,11 @@ def write(where: str) -> None:
         sys.stderr.write(f"silo: the report cannot be written to {where}: {error.strerror}\n")
 
 
-def report_at_exit() -> None:
+def report_at_exit(passed: Callable[[], Mapping[str, int]]) -> None:
     """Where ``SILO_ACCELERATE_REPORT`` asks for it: write at the end of this process, and keep kernels till then."""
     where = settings().accelerate_report
     if where is None or _asked:
         return
     _asked.append(str(where))
     TABLE.keep()
-    atexit.register(write, str(where))
+    atexit.register(write, str(where), passed)

@@ -17,7 +17,7 @@ from silo.launch.native import TritonKernel
 from silo.settings import settings
 from silo.sources.triton import adapter
 
-__all__ = ["Acceleration", "accelerate", "accelerate_once", "accelerate_when_imported", "passed", "state"]
+__all__ = ["Acceleration", "accelerate", "accelerate_once", "accelerate_when_imported", "state"]
 
 
 class Acceleration:
@@ -79,11 +79,6 @@ _by_setting: Acceleration | None = None
 def state() -> Decision:
     """Whether launches go through Silo in this process, and why not."""
     return _SWITCH.state()
-
-
-def passed() -> Counter[str]:
-    """Launches that went Triton's own way whatever their kernel (a program's hooks saw them), by the reason."""
-    return _SWITCH.passed()
 
 
 class _Switch:
@@ -184,7 +179,7 @@ def _first_use(function: Any) -> TritonKernel:  # noqa: ANN401
     from silo.integrations.triton_programs.report import report_at_exit  # noqa: PLC0415
 
     with _first:
-        report_at_exit()
+        report_at_exit(_SWITCH.passed)
         return ProgramKernel.of(function).native
 
 

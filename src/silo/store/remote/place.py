@@ -7,8 +7,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from silo.errors import SettingsError
 from silo.frozen import field, frozen
-from silo.settings import REMOTE_SCHEMES
 from silo.store.remote.objects import Objects
+from silo.variables import REMOTE_SCHEMES
 
 __all__ = ["Place"]
 

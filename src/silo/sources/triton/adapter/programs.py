@@ -104,9 +104,8 @@ def seams() -> Seams:
 
 def _config_members(kind: Any) -> tuple[str, ...]:  # noqa: ANN401
     """What a config passes to a kernel besides its own keywords, in Triton's order."""
-    probe = kind({})
-    names: list[str] = list(vars(probe))
-    for name in names:
+    probe: Any = kind({})
+    for name in cast("dict[str, object]", vars(probe)).copy():
         if name not in ("kwargs", "pre_hook"):
             setattr(probe, name, 1)
     passed: dict[str, object] = probe.all_kwargs()

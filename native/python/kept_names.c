@@ -1,0 +1,43 @@
+#include "kept_names.h"
+
+#define KEPT_TUPLES 256 /* a power of two */
+
+struct silo_canonical silo_canonical[SILO_CANONICAL_NAMES];
+
+/* Looked up by what their names are. */
+static PyObject *kept[KEPT_TUPLES]; /* owned tuples, NULL: none */
+
+SILO_NOINLINE PyObject *silo_canonical_slow(PyObject *name) {
+    if (!PyUnicode_CheckExact(name))
+        return name;
+    struct silo_canonical *at =
+        &silo_canonical[(size_t)(uintptr_t)name >> 4 & (SILO_CANONICAL_NAMES - 1)];
+    PyObject *interned = Py_NewRef(name), *old = at->name;
+    PyUnicode_InternInPlace(&interned);
+    at->name = Py_NewRef(name);
+    at->interned = interned;
+    Py_XDECREF(old); /* what was interned is kept: calls on their way inwards may hold it */
+    return interned;
+}
+
+PyObject *silo_kept_tuple(PyObject *const *names, Py_ssize_t count) {
+    uint64_t hash = (uint64_t)count;
+    for (Py_ssize_t i = 0; i < count; i++)
+        hash = (hash ^ (uint64_t)(uintptr_t)names[i] >> 4) * UINT64_C(0x9E3779B97F4A7C15);
+    PyObject **place = &kept[hash >> 56 & (KEPT_TUPLES - 1)], *found = *place;
+    if (found != NULL && PyTuple_Size(found) == count) {
+        Py_ssize_t i = 0;
+        while (i < count && PyTuple_GetItem(found, i) == names[i])
+            i++;
+        if (i == count)
+            return Py_NewRef(found);
+    }
+    PyObject *made = PyTuple_New(count);
+    for (Py_ssize_t i = 0; made != NULL && i < count; i++)
+        PyTuple_SetItem(made, i, Py_NewRef(names[i]));
+    if (made != NULL) {
+        *place = Py_NewRef(made);
+        Py_XDECREF(found);
+    }
+    return made;
+}
