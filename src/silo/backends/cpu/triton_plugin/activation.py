@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -39,8 +40,15 @@ def decide() -> Decision:
 
 
 def is_chosen_as_cpu() -> bool:
-    """Whether ``TRITON_DEFAULT_BACKEND`` is ``cpu`` and Silo serves. Raises as :func:`decide`."""
-    return triton_default() == "cpu" and is_active()
+    """Whether Triton was told ``TRITON_DEFAULT_BACKEND=cpu`` and Silo serves. Raises as :func:`decide`."""
+    return _triton_chooses_by_name() and triton_default() == "cpu" and is_active()
+
+
+def _triton_chooses_by_name() -> bool:
+    """Whether Triton reads ``TRITON_DEFAULT_BACKEND``, as 3.7 does. Before, one driver may be active, and Silo's is."""
+    version = str(getattr(sys.modules.get("triton"), "__version__", ""))
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is None or (int(numbers[1]), int(numbers[2])) >= (3, 7)
 
 
 def require() -> None:
