@@ -210,6 +210,10 @@ assert stub.last("saxpy").grid == (4, 1, 1)
 # ---- what is imported ----
 
 
+# Small modules of what launches learnt since: attachments, a control group's quota, tensors that torch traces.
+SINCE = {"silo.bundle.tables", "silo.cpu_quota", "silo.launch.traced_calls", "silo.variables"}
+
+
 @pytest.mark.parametrize(("bundle", "device"), [("cpu.silo", "cpu"), ("gpu.silo", "cuda")])
 def test_no_more_is_imported_than_before(tmp_path, bundle, device):
     words = [sys.executable, str(SAMPLES / "launch_modules.py"), str(BEFORE / bundle), device]
@@ -217,6 +221,6 @@ def test_no_more_is_imported_than_before(tmp_path, bundle, device):
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=60)
     for when, modules in json.loads(done.stdout).items():
         own, before = ({name for name in all_ if name.partition(".")[0] == "silo"} for all_ in (modules, MODULES[when]))
-        assert len(own) <= len(before), sorted(own - before)
+        assert len(own - SINCE) <= len(before), sorted(own - before)
         if MODULES["python"] == "{}.{}".format(*sys.version_info):
-            assert len(modules) <= len(MODULES[when]), sorted(set(modules) - set(MODULES[when]))
+            assert len(set(modules) - SINCE) <= len(MODULES[when]), sorted(set(modules) - set(MODULES[when]))

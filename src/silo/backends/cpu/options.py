@@ -65,15 +65,19 @@ class CpuOptions:
         )
 
     def to_json(self) -> JSON:
-        """The canonical form."""
-        return asdict(self)
+        """The canonical form. An estimate of the work that is not said is left out: older keys know of none."""
+        members = asdict(self)
+        if not self.work:
+            del members["work"]
+        return members
 
     @classmethod
     def from_json(cls, data: JSON) -> CpuOptions:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
         usual = asdict(cls())
-        if not isinstance(data, dict) or set(data) != set(usual):
+        if not isinstance(data, dict) or {*data, "work"} != set(usual):
             raise ValueError(f"not the options of a CPU compilation: {data!r}")
+        data = {**data, "work": data.get("work", 0)}
         fits = data["mode"] in ("optimized", "reference") and data["vector_bits"] in (128, 256, 512)
         fits = fits and all(type(data[name]) is type(value) for name, value in usual.items())
         if not fits:
