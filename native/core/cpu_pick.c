@@ -8,7 +8,7 @@
 #define SAMPLES 6
 /* Launches from the first comparison to the next; doubled each time. */
 #define HOLD 512
-#define MOST_HOLD (1U << 20)
+#define MOST_HOLD 1048576U
 /* Launches that took far longer than usual, at first; four times as many after each round. */
 #define PATIENCE 8
 #define SLOW_TEAMS 3

@@ -43,7 +43,7 @@ def made(monkeypatch, held=()):
         return "held" if key in keys else None
 
     pool = Pool()
-    session = SimpleNamespace(store=SimpleNamespace(artifacts=SimpleNamespace(get=get)), pool=pool)
+    session = SimpleNamespace(store=SimpleNamespace(artifacts=SimpleNamespace(get=get, expect=lambda keys: None)), pool=pool)
     return Compilation(session, SimpleNamespace(kind="fake", name="k")), asked, pool
 
 

@@ -34,13 +34,14 @@ TRITON = {
     "cli/cache.py": "the option that names that format",
     "backends/pallas/compiler.py": "jax lowers Pallas kernels for NVIDIA's GPUs to it",
     "backends/pallas/gpu_program.py": "the name that jax has for that lowering",
+    "integrations/torch/aoti.py": "the kernels of torch's packages, which are of that kind",
     "integrations/torch/arrival.py": "a module of torch whose name has the word in it",
     "integrations/torch/dynamo.py": "a class of torch whose name has the word in it",
     "integrations/torch/traced_calls.py": "a function of torch whose name has the word in it",
-    "launch/wrapped_tensors.py": "a function of torch whose name has the word in it",
     "settings.py": "the variables SILO_TRITON, SILO_FORCE_TRITON and SILO_TRITON_CACHE",
     "tune/formats/files.py": "the table of foreign formats",
     "tune/formats/triton.py": "that format",
+    "variables.py": "the variables SILO_TRITON, SILO_FORCE_TRITON and SILO_TRITON_CACHE",
 }
 BINARY = {"shipped.py": "the table of the plug-ins that Silo ships"}
 SILO_BINARY = {"__init__.py": "the public name silo.binary"}
