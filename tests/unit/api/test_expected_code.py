@@ -43,7 +43,9 @@ def made(monkeypatch, held=()):
         return "held" if key in keys else None
 
     pool = Pool()
-    session = SimpleNamespace(store=SimpleNamespace(artifacts=SimpleNamespace(get=get, expect=lambda keys: None)), pool=pool)
+    session = SimpleNamespace(
+        store=SimpleNamespace(artifacts=SimpleNamespace(get=get, expect=lambda keys: None)), pool=pool
+    )
     return Compilation(session, SimpleNamespace(kind="fake", name="k")), asked, pool
 
 

@@ -201,4 +201,10 @@ def test_a_bundle_cannot_say_that_host_code_is_none():
         if "is_host_code(" in path.read_text() and path.name != "plugins.py"
     )
     records = [f"integrations/triton_records/{name}.py" for name in ("cache_files", "recorder", "replayer")]
-    assert asking == ["api/kernels/bundle.py", "artifacts/artifact.py", "core/consent.py", *records, "store/artifacts.py"]
+    assert asking == [
+        "api/kernels/bundle.py",
+        "artifacts/artifact.py",
+        "core/consent.py",
+        *records,
+        "store/artifacts.py",
+    ]

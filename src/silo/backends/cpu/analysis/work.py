@@ -6,6 +6,7 @@ import math
 from typing import Final, cast
 
 from silo.backends.cpu.analysis.values import constant_scalar
+from silo.backends.cpu.operations import flow, tt
 from silo.backends.cpu.operations.table import own_cost
 from silo.sources.triton.ssa import Block, Module, Operation, Type, Value
 
@@ -20,9 +21,9 @@ _PRODUCT_NS: Final = 0.02  # one multiplication and addition of a dot
 _SCALAR_NS: Final = 0.3
 _PROGRAM_NS: Final = 20.0
 _MOST_NS: Final = 1 << 30
-_ATOMICS: Final = frozenset({"tt.atomic_rmw", "tt.atomic_cas"})
+_ATOMICS: Final = frozenset({tt.ATOMIC_RMW, tt.ATOMIC_CAS})
 # Loops of which the text does not say how often they turn.
-_OPEN: Final = frozenset({"scf.while", "cf.br", "cf.cond_br"})
+_OPEN: Final = frozenset({flow.WHILE, flow.BR, flow.COND_BR})
 _BYTES: Final = {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8, "index": 8}
 
 
@@ -56,17 +57,17 @@ def _operation(module: Module, operation: Operation, known: dict[str, float]) ->
     name = operation.name
     if name in _OPEN:
         raise _UnknownError
-    if name == "tt.call":
+    if name == tt.CALL:
         return _function(module, operation.callee, known)
     inside = sum(_block(module, block, known) for region in operation.regions for block in region.blocks)
-    if name == "scf.for":
+    if name == flow.FOR:
         return _turns(operation) * inside
-    if name == "scf.if":
+    if name == flow.IF:
         return inside
-    if name in ("tt.dot", "tt.dot_scaled"):
+    if name in (tt.DOT, tt.DOT_SCALED):
         left, result = operation.operands[0].type, operation.results[0].type
         return _PRODUCT_NS * result.elements * left.shape[-1]
-    if name in ("tt.load", "tt.store") or name in _ATOMICS:
+    if name in (tt.LOAD, tt.STORE) or name in _ATOMICS:
         return _access(operation)
     types = [value.type for value in (*operation.results, *operation.operands[:1])]
     elements = max((one.elements for one in types if one.tensor), default=0)
