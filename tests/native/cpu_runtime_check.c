@@ -206,7 +206,7 @@ SILO_DOT_KERNEL_f32(4, 1) SILO_DOT_KERNEL_f32(1, 1) SILO_DOT_KERNEL_f64(4, 1)
             a[i] = (type)i;                                                                        \
         for (int turned = 0; turned < 2; turned++) {                                               \
             const silo_tile tile = {a, turned ? k : 1, turned ? 1 : m};                            \
-            use((double)silo_turn_##kind(tile, 0, k, m, work)[FILLED * k - 1]);                    \
+            use((double)silo_turn_##kind(tile, 0, k, k, m, work)[FILLED * k - 1]);                 \
         }                                                                                          \
         free(a), free(work);                                                                       \
     } while (0)
