@@ -170,48 +170,58 @@ static void integers(int64_t a, int64_t b) {
     use(silo_cttz_i64((uint64_t)a));
 }
 
-SILO_DOT_KERNEL_f32(4, 1) SILO_DOT_KERNEL_f32(1, 1) SILO_DOT_KERNEL_f64(4, 1)
-    SILO_DOT_KERNEL_f64(1, 1) SILO_DOT_KERNEL_i8(4, 1) SILO_DOT_KERNEL_i8(1, 1)
+#define BLOCKS(kind)                                                                               \
+    SILO_DOT_KERNEL_##kind(4, 2) SILO_DOT_KERNEL_##kind(1, 2) SILO_DOT_KERNEL_##kind(4, 1)         \
+        SILO_DOT_KERNEL_##kind(1, 1)
+BLOCKS(f32)
+BLOCKS(f64)
+BLOCKS(i8)
 
 /* Tiles in memory of exactly their size, so that one element too many is seen; the left one by
-   rows, the right one by rows or, turned, by columns. */
-#define DOT(kind, element, type, real, total, m, n, k, turned)                                     \
+   rows, the right one by rows or, turned, by columns. Of `most` x n sums, m x `columns` are
+   seen. */
+#define DOT_PART(kind, element, type, real, total, most, m, n, columns, k, turned)                 \
     do {                                                                                           \
         enum { LANES = SILO_VECTOR_BYTES / sizeof(real), WIDTH = n < LANES ? LANES : n };          \
-        type *a = malloc(m * k * sizeof *a), *b = malloc(k * n * sizeof *b);                       \
-        total *c = malloc(m * WIDTH * sizeof *c);                                                  \
-        real *left = malloc(m * SILO_DOT_DEPTH_BYTES),                                             \
+        const int wide = WIDTH % (2 * LANES) == 0;                                                 \
+        type *a = malloc(m * k * sizeof *a), *b = malloc(k * columns * sizeof *b);                 \
+        total *c = malloc(most * WIDTH * sizeof *c);                                               \
+        real *left = malloc(most * SILO_DOT_DEPTH_BYTES),                                          \
              *right = malloc(WIDTH * SILO_DOT_DEPTH_BYTES);                                        \
         for (int i = 0; i < m * k; i++)                                                            \
             a[i] = (type)(i % 5);                                                                  \
-        for (int i = 0; i < k * n; i++)                                                            \
+        for (int i = 0; i < k * columns; i++)                                                      \
             b[i] = (type)(i % 3);                                                                  \
-        for (int i = 0; i < m * WIDTH; i++)                                                        \
+        for (int i = 0; i < most * WIDTH; i++)                                                     \
             c[i] = 0;                                                                              \
-        silo_dot_##kind(m, WIDTH, n, k, (silo_tile){a, k, 1}, silo_dot_left_##element,             \
-                        (silo_tile){b, turned ? 1 : n, turned ? k : 1}, silo_dot_right_##element,  \
-                        0, c, 0, silo_dot_##kind##_4x1, 4, silo_dot_##kind##_1x1, 1, left, right,  \
-                        0, 0);                                                                     \
+        silo_dot_##kind(most, m, WIDTH, columns, k, (silo_tile){a, k, 1}, silo_dot_left_##element, \
+                        (silo_tile){b, turned ? 1 : columns, turned ? k : 1},                      \
+                        silo_dot_right_##element, 0, c, 0,                                         \
+                        wide ? silo_dot_##kind##_4x2 : silo_dot_##kind##_4x1, 4,                   \
+                        wide ? silo_dot_##kind##_1x2 : silo_dot_##kind##_1x1, wide + 1,            \
+                        silo_dot_##kind##_4x1, left, right, 0, 0);                                 \
         use((double)c[m * WIDTH - 1]);                                                             \
         free(a), free(b), free(c), free(left), free(right);                                        \
     } while (0)
+#define DOT(kind, element, type, real, total, m, n, k, turned)                                     \
+    DOT_PART(kind, element, type, real, total, m, m, n, n, k, turned)
 
 /* Words of a right tile, and of a left one whose columns are contiguous. */
 #define PACK(kind, type, m, k)                                                                     \
     do {                                                                                           \
-        enum { FILLED = m < 16 ? 16 : m };                                                         \
+        enum { FILLED = m < 16 ? 16 : m, WORDS = k * sizeof(type) / 4 };                           \
         type *a = malloc(m * k * sizeof *a);                                                       \
-        uint32_t *work = malloc(2 * FILLED * k * sizeof *a);                                       \
+        uint32_t *work = malloc(2 * FILLED * WORDS * sizeof *work);                                \
         for (int i = 0; i < m * k; i++)                                                            \
             a[i] = (type)i;                                                                        \
         for (int turned = 0; turned < 2; turned++) {                                               \
             const silo_tile tile = {a, turned ? k : 1, turned ? 1 : m};                            \
-            use((double)silo_turn_##kind(tile, 0, k, k, m, work)[FILLED * k - 1]);                 \
+            use((double)silo_turn_##kind(tile, 0, k, WORDS, m, work)[FILLED * k - 1]);             \
         }                                                                                          \
         free(a), free(work);                                                                       \
     } while (0)
 
-        int main(void) {
+int main(void) {
     for (unsigned i = 0; i < sizeof edges / sizeof *edges; i++)
         for (unsigned j = 0; j < sizeof edges / sizeof *edges; j++)
             floats(edges[i], edges[j]);
@@ -232,6 +242,12 @@ SILO_DOT_KERNEL_f32(4, 1) SILO_DOT_KERNEL_f32(1, 1) SILO_DOT_KERNEL_f64(4, 1)
     DOT(f64, f64, double, double, double, 64, 2, 16, 1);
     DOT(i8, i8, int8_t, float, int32_t, 13, 32, 7, 0);
     DOT(i8, i8, int8_t, float, int32_t, 64, 4, 300, 1);
+    DOT_PART(f32, f32, float, float, float, 16, 13, 64, 37, 270, 0);
+    DOT_PART(f32, f32, float, float, float, 16, 13, 64, 37, 20, 1);
+    DOT_PART(f32, f16, uint16_t, float, float, 32, 1, 32, 3, 9, 1);
+    DOT_PART(f32, bf16, uint16_t, float, float, 18, 17, 32, 31, 16, 0);
+    DOT_PART(f64, f64, double, double, double, 16, 16, 32, 9, 7, 1);
+    DOT_PART(i8, i8, int8_t, float, int32_t, 15, 14, 64, 33, 7, 0);
     PACK(bf16, uint16_t, 32, 8);
     PACK(bf16, uint16_t, 2, 2);
     PACK(i8, uint8_t, 16, 64);
