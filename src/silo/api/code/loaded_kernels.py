@@ -17,7 +17,6 @@ from silo.frozen import field, frozen
 from silo.launch.arguments import describe_call
 from silo.launch.dispatch import accepts
 from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_bound_launcher, make_launcher
-from silo.launch.traced_calls import serve_traced
 from silo.settings import settings
 
 if TYPE_CHECKING:
@@ -64,8 +63,14 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
         options=option_names(),
         release_gil=release_gil,
         extents=kernel.extents,
-        on_unread=partial(serve_traced, kernel),
+        on_unread=partial(_serve_unread, kernel),
     )
+
+
+def _serve_unread(kernel: DeclaredKernel, *call: Any) -> bool:  # noqa: ANN401  # what the native launcher could not read
+    from silo.launch.traced_calls import serve_traced  # noqa: PLC0415  # few calls are traced
+
+    return serve_traced(kernel, *call)
 
 
 def stored_blob(store: Store | MemoryStore, artifact: Artifact, ref: BlobRef | None = None) -> bytes:
