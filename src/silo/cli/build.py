@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from silo.cli.console import console, print_json, say, say_lines, table
-from silo.cli.options import Budget, Deterministic, Json, Kernels, Quiet, TuneMode, targets_named
+from silo.cli.options import Budget, Deterministic, Json, Kernels, Quiet, TuneMode, targets_option
 from silo.cli.progress import BuildProgress
 from silo.cli.sign import SigningKey, read_key
 from silo.settings import override
@@ -42,13 +42,9 @@ def command(
     output: Annotated[Path, typer.Option("--output", "-o", metavar="K.silo", help="The bundle to write.")],
     target: Annotated[
         list[str] | None,
-        typer.Option(
-            "--target",
-            "-t",
-            metavar="T",
-            callback=targets_named,
-            help="A target such as cpu, cuda:sm_90, hip:gfx942; repeatable. "
-            "Default: cpu; for kernels made by silo.binary, what they were built for.",
+        targets_option(
+            "A target such as cpu, cuda:sm_90, hip:gfx942; repeatable. "
+            "Default: cpu; for kernels made by silo.binary, what they were built for."
         ),
     ] = None,
     kernel: Kernels = None,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from silo.cli.console import ExitCode, print_json, say
-from silo.cli.options import Json, Quiet, targets_named
+from silo.cli.options import Json, Quiet, targets_option
 
 __all__ = ["command"]
 
@@ -31,14 +31,7 @@ def command(
     ] = None,
     target: Annotated[
         list[str] | None,
-        typer.Option(
-            "--target",
-            "--targets",
-            "-t",
-            metavar="T",
-            callback=targets_named,
-            help="Only code for this target, such as cpu or cuda:sm_90; repeatable. Default: all.",
-        ),
+        targets_option("Only code for this target, such as cpu or cuda:sm_90; repeatable. Default: all.", "--targets"),
     ] = None,
     namespace: Annotated[
         str | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,7 +21,7 @@ __all__ = [
     "TuneMode",
     "one_of",
     "target_named",
-    "targets_named",
+    "targets_option",
 ]
 
 
@@ -52,8 +52,12 @@ def target_named(value: str | None) -> str | None:
     return value
 
 
-def targets_named(values: list[str] | None) -> list[str] | None:
-    """:func:`target_named` of each."""
+def targets_option(help: str, *others: str) -> Any:  # noqa: A002, ANN401  # typer's word and its own class
+    """The option for targets, which is given again for each; ``help`` says what the command makes of them."""
+    return typer.Option("--target", *others, "-t", metavar="T", callback=_targets_named, help=help)
+
+
+def _targets_named(values: list[str] | None) -> list[str] | None:
     for value in values or ():
         target_named(value)
     return values

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from silo.cli.console import print_json, say
-from silo.cli.options import Json, targets_named
+from silo.cli.options import Json, targets_option
 from silo.cli.sign import SigningKey, read_key
 from silo.tune.progress import format_bytes
 
@@ -57,13 +57,7 @@ def pull_command(
     ],
     target: Annotated[
         list[str] | None,
-        typer.Option(
-            "--target",
-            "-t",
-            metavar="T",
-            callback=targets_named,
-            help="Only what it has for this target; repeatable. Nothing else is sent. Default: all.",
-        ),
+        targets_option("Only what it has for this target; repeatable. Nothing else is sent. Default: all."),
     ] = None,
     output: Annotated[
         Path | None,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from silo.cli.console import print_json, say
-from silo.cli.options import Json, targets_named
+from silo.cli.options import Json, targets_option
 from silo.cli.sign import SigningKey, read_key
 from silo.tune.progress import format_bytes
 
@@ -23,12 +23,8 @@ def slice_command(
     ],
     target: Annotated[
         list[str] | None,
-        typer.Option(
-            "--target",
-            "-t",
-            metavar="T",
-            callback=targets_named,
-            help="Only what it has for this target, such as cpu or cuda:sm_90; repeatable. Default: a slice for each.",
+        targets_option(
+            "Only what it has for this target, such as cpu or cuda:sm_90; repeatable. Default: a slice for each."
         ),
     ] = None,
     key: SigningKey = None,

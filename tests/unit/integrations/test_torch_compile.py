@@ -315,7 +315,7 @@ def test_a_torch_that_traces_in_another_way_is_left_alone(monkeypatch, caplog, t
     if tracer:
         module.TritonHOPifier = Other
     before = Other.call_triton_kernel
-    monkeypatch.setattr(dynamo, "_state", dynamo._state)
+    monkeypatch.setattr(dynamo._seam, "state", dynamo._seam.state)
     with caplog.at_level("WARNING", "silo"):
         dynamo.connect(module)
     assert Other.call_triton_kernel is before

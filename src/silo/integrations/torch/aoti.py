@@ -8,37 +8,32 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.decisions import Decision
 from silo.errors import UnsupportedError
+from silo.integrations.torch.seam import Seam
 
 __all__ = ["connect", "state"]
 
-_log = logging.getLogger("silo")
-_state: Decision = Rejected("torch's Inductor was not used in this process")
 _KEPT = ["kernel_bytes", "launcher_bytes", "kernel_symbol", "signature"]
+_seam = Seam(
+    "CachingAutotuner.save_cpu_kernel",
+    ["self", "launcher"],
+    unused="torch's Inductor was not used in this process",
+    connected="packages hold a launcher for each kernel",
+    changed="keeps kernels for AOTInductor in another way than Silo knows: packages with Triton kernels for the CPU "
+    "need torch 2.13",
+    level=logging.INFO,
+)
 
 
 def state() -> Decision:
     """Whether AOTInductor packs kernels that Silo compiled for the CPU, and why not."""
-    return _state
+    return _seam.state
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.runtime.triton_heuristics
-    """Replace the method that keeps a kernel for a package, once; where this torch has none, say so."""
-    global _state  # noqa: PLW0603  # one Inductor a process
-    found: Any = getattr(getattr(module, "CachingAutotuner", None), "save_cpu_kernel", None)
-    if getattr(found, "of_silo", False):
-        return
-    if found is None or list(inspect.signature(found).parameters) != ["self", "launcher"]:
-        torch: Any = import_module("torch")
-        _state = Rejected(
-            f"torch {torch.__version__} keeps kernels for AOTInductor in another way than Silo knows: packages with "
-            "Triton kernels for the CPU need torch 2.13"
-        )
-        _log.info("%s", _state.reason)
-        return
-    module.CachingAutotuner.save_cpu_kernel = _with_launcher(found)
-    _state = Accepted("packages hold a launcher for each kernel")
+    """Replace the method that keeps a kernel for a package."""
+    _seam.connect(module, _with_launcher)
 
 
 def _with_launcher(plain: Callable[..., None]) -> Callable[..., None]:
@@ -63,5 +58,4 @@ def _with_launcher(plain: Callable[..., None]) -> Callable[..., None]:
         )
         self.cpu_kernel_saved = True
 
-    save_cpu_kernel.of_silo = True  # pyright: ignore[reportFunctionMemberAccess]  # how it knows itself
     return save_cpu_kernel

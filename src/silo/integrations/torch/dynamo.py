@@ -6,48 +6,41 @@ every other call.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 from silo.api.kernels.kernel import Kernel, kernel_of
-from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.decisions import Decision
 from silo.errors import SiloError
 from silo.integrations.torch.automatic import named_arguments, operator_for
+from silo.integrations.torch.seam import Seam
 from silo.integrations.torch.traced_calls import stand_in
 
 __all__ = ["connect", "state"]
 
 _log = logging.getLogger("silo")
-_PARAMETERS = ["self", "variable", "args", "kwargs", "tx"]
-
-_state: Decision = Rejected("torch.compile was not used in this process")
+_seam = Seam(
+    "TritonHOPifier.call_triton_kernel",
+    ["self", "variable", "args", "kwargs", "tx"],
+    unused="torch.compile was not used in this process",
+    connected="kernels called without a grid become operators",
+    changed="traces Triton kernels in another way than Silo knows: under torch.compile give kernels a grid, or define "
+    "operators with silo.torch_op",
+    level=logging.WARNING,
+)
 _first_config_told: set[str] = set()
 
 
 def state() -> Decision:
     """Whether calls without a grid become operators under ``torch.compile``, and why not."""
-    return _state
+    return _seam.state
 
 
 def connect(module: Any) -> None:  # noqa: ANN401  # torch._higher_order_ops.triton_kernel_wrap
-    """Replace the method, once; where this torch has another form of it, say so in the log and leave it."""
-    global _state  # noqa: PLW0603  # one tracer a process
-    found: Any = getattr(getattr(module, "TritonHOPifier", None), "call_triton_kernel", None)
-    if getattr(found, "of_silo", False):
-        return
-    if found is None or list(inspect.signature(found).parameters) != _PARAMETERS:
-        torch: Any = import_module("torch")
-        _state = Rejected(
-            f"torch {torch.__version__} traces Triton kernels in another way than Silo knows: under torch.compile give "
-            "kernels a grid, or define operators with silo.torch_op"
-        )
-        _log.warning("%s", _state.reason)
-        return
-    module.TritonHOPifier.call_triton_kernel = _with_silo(found)
-    _state = Accepted("kernels called without a grid become operators")
+    """Replace the method that traces calls of Triton kernels."""
+    _seam.connect(module, _with_silo)
 
 
 def _with_silo(plain: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,7 +64,6 @@ def _with_silo(plain: Callable[..., Any]) -> Callable[..., Any]:
                 raise
             return self.raise_unsupported(str(error))
 
-    call_triton_kernel.of_silo = True  # pyright: ignore[reportFunctionMemberAccess]  # how it knows itself
     return call_triton_kernel
 
 
