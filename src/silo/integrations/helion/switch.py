@@ -12,8 +12,9 @@ from silo.integrations.helion.launcher import default_cute_launcher
 from silo.integrations.helion.metal_launcher import default_metal_launcher
 from silo.integrations.helion.pallas_launcher import default_pallas_launcher
 from silo.integrations.helion.triton_launcher import default_launcher
+from silo.launch.resources import cpu_threads
 
-__all__ = ["LAUNCHERS", "install", "installed"]
+__all__ = ["LAUNCHERS", "install", "installed", "num_sm"]
 
 # By Helion's backend: what generated code imports from helion.runtime, and ours.
 LAUNCHERS: dict[str, tuple[str, Callable[..., Any]]] = {
@@ -27,7 +28,8 @@ LAUNCHERS: dict[str, tuple[str, Callable[..., Any]]] = {
 def install(*backends: str) -> tuple[str, ...]:
     """Put Silo's launchers in the place of Helion's, of these backends or of all that Helion has; their names.
 
-    Generated code binds its launcher when it is imported, so kernels that were called before keep theirs.
+    Generated code binds its launcher when it is imported, so kernels that were called before keep theirs. With
+    ``triton``, Helion's ``get_num_sm`` answers for CPUs too (:func:`num_sm`); Helion's own raises AssertionError.
 
     Raises:
         PackageError: Helion is not installed.
@@ -38,14 +40,41 @@ def install(*backends: str) -> tuple[str, ...]:
     for backend in chosen:
         name, ours = LAUNCHERS[backend]
         setattr(runtime, name, ours)
+    own = runtime.get_num_sm
+    if "triton" in chosen and not isinstance(own, _NumSM):
+        runtime.get_num_sm = _NumSM(own)
     return chosen
+
+
+class _NumSM:
+    """Helion's ``get_num_sm`` for every device that it knows, ours for CPUs."""
+
+    def __init__(self, own: Callable[..., int]) -> None:
+        self.own = own
+
+    def __call__(self, device: Any, *, reserved_sms: int = 0) -> int:  # noqa: ANN401  # a torch.device
+        if device.type != "cpu":
+            return self.own(device, reserved_sms=reserved_sms)
+        try:
+            return self.own(device, reserved_sms=reserved_sms)  # 1 while Helion interprets Pallas
+        except AssertionError:
+            return num_sm(reserved_sms=reserved_sms)
+
+
+def num_sm(*, reserved_sms: int = 0) -> int:
+    """How many programs a persistent kernel has on the CPU: one for each thread that launches use, less the reserved.
+
+    >>> num_sm(reserved_sms=10_000)
+    1
+    """
+    return max(cpu_threads() - max(reserved_sms, 0), 1)
 
 
 @contextmanager
 def installed(*backends: str) -> Generator[tuple[str, ...]]:
     """As :func:`install`, within the block; then Helion's are back. Raises what that raises."""
     runtime = _runtime()
-    names = [LAUNCHERS[backend][0] for backend in _chosen(runtime, backends)]
+    names = [LAUNCHERS[backend][0] for backend in _chosen(runtime, backends)] + ["get_num_sm"]
     before = [(name, getattr(runtime, name)) for name in names]
     try:
         yield install(*backends)

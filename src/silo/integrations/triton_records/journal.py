@@ -1,6 +1,7 @@
 """The journal of a recording: a file beside the bundle, to which many processes append at once.
 
-A record is a JSON document and some bytes, in one frame::
+The file begins with 32 bytes that no other journal has: a folded journal is removed, and the next one may get its inode.
+After them come records. A record is a JSON document and some bytes, in one frame::
 
     16 bytes  MARK, which begins every frame
      4 bytes  length of the document, little-endian
@@ -29,6 +30,8 @@ from silo.store.files import file_lock, write_all
 __all__ = ["Journal", "JournalPlace", "Record", "journal_of"]
 
 MARK = b"SILO-JOURNAL/1\r\n"
+_NAME = b"SILO-JOURNAL-ID:"
+_NAMED_BYTES = len(_NAME) + 16
 _HEAD = struct.Struct("<IQ32s")
 _MOST_DOCUMENT = 16 << 20
 
@@ -43,9 +46,9 @@ class Record:
 
 @dataclass(frozen=True)
 class JournalPlace:
-    """How far somebody has read: which file, and up to where. A folded journal is another file."""
+    """How far somebody has read: which journal, by the bytes that it begins with, and up to where."""
 
-    identity: tuple[int, int] = (0, 0)
+    identity: bytes = b""
     position: int = 0
 
 
@@ -59,7 +62,12 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._locked: int | None = None
+        self._held: tuple[int, int] | None = None  # the descriptor under lock, and the process that holds it
+
+    @property
+    def _locked(self) -> int | None:
+        """The descriptor under this process's lock. A child made by fork inherits the parent's, which is not its own."""
+        return self._held[0] if self._held is not None and self._held[1] == os.getpid() else None
 
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
@@ -82,14 +90,27 @@ class Journal:
                 with file_lock(descriptor, exclusive=True):
                     if not self._is(descriptor):  # it was folded while this process waited
                         continue
-                    self._locked = descriptor
+                    self._name(descriptor)
+                    self._held = (descriptor, os.getpid())
                     try:
                         yield
                     finally:
-                        self._locked = None
+                        self._held = None
                     return
             finally:
                 os.close(descriptor)
+
+    def _name(self, descriptor: int) -> None:
+        """Give a new journal its first bytes; also one whose maker was killed meanwhile, which holds no record yet."""
+        if os.fstat(descriptor).st_size >= _NAMED_BYTES:
+            return
+        try:
+            os.ftruncate(descriptor, 0)
+            write_all(descriptor, _NAME + os.urandom(_NAMED_BYTES - len(_NAME)))
+        except OSError as error:
+            raise BundleError(
+                f"nothing can be recorded: the journal {self.path} cannot be written: {error.strerror}"
+            ) from error
 
     def append(self, document: JSON, data: bytes = b"") -> None:
         """Add one record. Between ``with locked()``.
@@ -147,7 +168,7 @@ class Journal:
 
 def _read(descriptor: int, since: JournalPlace) -> tuple[list[Record], JournalPlace]:
     status = os.fstat(descriptor)
-    identity = (status.st_dev, status.st_ino)
+    identity = os.pread(descriptor, _NAMED_BYTES, 0)
     start = since.position if identity == since.identity and since.position <= status.st_size else 0
     data = os.pread(descriptor, status.st_size - start, start)
     while len(data) < status.st_size - start:  # a read of more than 2 GiB is cut short

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import decode_document
+from silo.bundle.format import HEADER_BYTES
 from silo.bundle.reader import Bundle, open_bundle
 from silo.errors import BundleError
 from silo.forks import Mutex
@@ -39,7 +40,7 @@ class Recording:
         self.journal = Journal(journal_of(self.path))
         self._lock = Mutex()
         self._place = JournalPlace()
-        self._bundle: tuple[int, int] | None = None
+        self._bundle: bytes | None = None  # the header of the bundle that was read, which names all that is in it
         self._known: set[str] = set()
         self._winners: dict[tuple[str, str, str], Winner] = {}
         with self._lock, self.journal.locked():
@@ -100,17 +101,20 @@ class Recording:
 
     def _read_bundle(self) -> None:
         try:
-            status = self.path.stat()
+            with self.path.open("rb") as file:
+                header = file.read(HEADER_BYTES)
         except FileNotFoundError:
-            self._bundle = (0, 0)
+            self._bundle = b""
             return
-        if (status.st_ino, status.st_mtime_ns) == self._bundle:
+        except OSError as error:
+            raise BundleError(f"{self.path} cannot be read: {error.strerror or error}") from error
+        if header == self._bundle:
             return
         with open_bundle(self.path) as bundle:
             self._known |= {f"variant {place[0]}" for name in bundle.attachments if (place := cache_place(name))}
             for winner in read_winners(bundle):
                 self._take(winner)
-        self._bundle = (status.st_ino, status.st_mtime_ns)
+        self._bundle = header
 
     def _take(self, entry: Entry) -> None:
         self._known.add(entry.identity)

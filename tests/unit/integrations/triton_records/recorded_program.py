@@ -10,8 +10,12 @@ import time
 import numpy as np
 import triton
 import triton.language as tl
+from triton.backends.amd.driver import HIPDriver
 
+HIPDriver.is_active = staticmethod(lambda: False)  # to see that, it imports torch, which takes longer than all the rest
 COMPILES = []
+MEASURED = []
+PREFERS = [0]  # of each tuner's configs: -1 the last, 1 the first, 0 the fastest
 
 
 @triton.jit
@@ -25,8 +29,11 @@ def add(x, y, out, n, step, BLOCK: tl.constexpr):
 
 
 def measure(call, quantiles):
-    """Without torch, whose import takes longer than all the rest."""
+    """Without torch, as above."""
     call()
+    if PREFERS[0]:
+        MEASURED.append(1)
+        return [1e3 + PREFERS[0] * len(MEASURED)] * len(quantiles)
     begin = time.perf_counter()
     call()
     return [time.perf_counter() - begin] * len(quantiles)
@@ -91,6 +98,7 @@ def main():
     from silo.integrations.triton_records.switch import record, replay
 
     count_compiles()
+    PREFERS[0] = int(options.get("prefers", 0))
     end = None
     if mode == "record":
         end = record(path)

@@ -27,6 +27,7 @@ class World:
         self.folder = folder
         self.path = folder / "K.silo"
         self.caches = 0
+        self.first_cache = "cache-first"
         self.recorded: Any = None  # what the run that recorded printed
 
     def start(self, mode, *options, program=PROGRAM, cache=None, path=None, **more):
@@ -56,7 +57,7 @@ def recorded_world(tmp_path_factory):
     folder = tmp_path_factory.mktemp("world")
     folder.chmod(0o700)
     world = World(folder)
-    world.recorded, _ = world.run("record")
+    world.recorded, _ = world.run("record", cache=world.first_cache)
     return world
 
 
@@ -165,19 +166,24 @@ def test_a_recording_grows_and_stays_as_it_is_where_nothing_is_new(world, tmp_pa
     assert before != path.read_bytes()
 
 
-def test_eight_processes_record_at_once_and_agree(tmp_path):
+def test_eight_processes_record_at_once_and_agree(world, tmp_path):
+    """Half of them prefer the first config of each tuner, half the last; what they compile lies in Triton's cache."""
     tmp_path.chmod(0o700)
-    world = World(tmp_path)
-    processes = [world.start("record", f"first={1000 + number}") for number in range(8)]
+    own = World(tmp_path)
+    shutil.copytree(world.folder / world.first_cache, tmp_path / "cache")
+    processes = [
+        own.start("record", f"first={1000 + number}", f"prefers={1 if number % 2 else -1}", cache="cache")
+        for number in range(8)
+    ]
     found = []
     for process in processes:
         out, err = process.communicate(timeout=280)
         assert process.returncode == 0, out + err
         found.append(json.loads(out.splitlines()[-1])["winners"])
     assert found == [found[0]] * 8
-    assert not journal_of(world.path).exists()
-    assert verify_bundle(world.path) == ()
-    served, _ = world.run("replay", "other=1")
+    assert not journal_of(own.path).exists()
+    assert verify_bundle(own.path) == ()
+    served, _ = own.run("replay", "other=1")
     assert served == {"winners": found[0], "compiles": 0}
 
 
