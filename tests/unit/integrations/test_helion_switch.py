@@ -2,19 +2,27 @@
 # pyright: reportMissingImports=false
 
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 from silo.errors import PackageError, UnsupportedError
 from silo.integrations import helion as ours
+from silo.launch.resources import cpu_threads
+
+
+def their_num_sm(device, *, reserved_sms=0):
+    assert device.type == "cuda", "TODO: implement for other devices"
+    return 132 - reserved_sms
 
 
 @pytest.fixture
 def runtime(monkeypatch):
     """A Helion without a launcher for CuTe."""
     package, runtime = ModuleType("helion"), ModuleType("helion.runtime")
-    runtime.__dict__.update(default_launcher="their Triton", default_metal_launcher="their Metal")
+    runtime.__dict__.update(
+        default_launcher="their Triton", default_metal_launcher="their Metal", get_num_sm=their_num_sm
+    )
     package.__path__ = []
     monkeypatch.setitem(sys.modules, "helion", package)
     monkeypatch.setitem(sys.modules, "helion.runtime", runtime)
@@ -23,8 +31,23 @@ def runtime(monkeypatch):
 
 def test_every_launcher_that_helion_has_is_replaced(runtime):
     assert ours.install() == ("triton", "metal")
-    assert runtime.default_launcher is ours.default_launcher
+    assert runtime.default_launcher is ours.launcher
+    assert runtime.get_num_sm(SimpleNamespace(type="cuda")) == 132
+    own = runtime.get_num_sm
+    assert ours.install("triton") == ("triton",)
+    assert runtime.get_num_sm is own
     assert runtime.default_metal_launcher is ours.default_metal_launcher
+
+
+def test_a_cpu_has_as_many_multiprocessors_as_launches_use_threads(runtime):
+    cpu = SimpleNamespace(type="cpu")
+    with ours.installed("metal"), pytest.raises(AssertionError):
+        runtime.get_num_sm(cpu)
+    with ours.installed("triton"):
+        assert runtime.get_num_sm(cpu) == cpu_threads() == ours.num_sm()
+        assert runtime.get_num_sm(cpu, reserved_sms=1000) == 1
+        assert runtime.get_num_sm(SimpleNamespace(type="cuda"), reserved_sms=4) == 128
+    assert runtime.get_num_sm is their_num_sm
 
 
 def test_after_a_block_helions_are_back_whatever_happened_in_it(runtime):

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from silo.integrations.helion.launcher import bundled_cute_launcher, default_cute_launcher
+from silo.integrations.helion.cute_launcher import bundled_cute_launcher, default_cute_launcher
 from silo.integrations.helion.metal_launcher import default_metal_launcher
 from silo.integrations.helion.notes import CallNotes, NotedCall
 from silo.integrations.helion.pallas_launcher import default_pallas_launcher
-from silo.integrations.helion.switch import install, installed
-from silo.integrations.helion.triton_launcher import default_launcher
+from silo.integrations.helion.switch import install, installed, num_sm
+from silo.integrations.helion.triton_launcher import default_launcher, launcher
 
 __all__ = [
     "CallNotes",
@@ -23,4 +23,6 @@ __all__ = [
     "default_pallas_launcher",
     "install",
     "installed",
+    "launcher",
+    "num_sm",
 ]

@@ -8,17 +8,17 @@ from importlib import import_module
 from typing import Any
 
 from silo.errors import PackageError, UnsupportedError
-from silo.integrations.helion.launcher import default_cute_launcher
+from silo.integrations.helion.cute_launcher import default_cute_launcher
 from silo.integrations.helion.metal_launcher import default_metal_launcher
 from silo.integrations.helion.pallas_launcher import default_pallas_launcher
-from silo.integrations.helion.triton_launcher import default_launcher
+from silo.integrations.helion.triton_launcher import launcher
 from silo.launch.resources import cpu_threads
 
 __all__ = ["LAUNCHERS", "install", "installed", "num_sm"]
 
 # By Helion's backend: what generated code imports from helion.runtime, and ours.
 LAUNCHERS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "triton": ("default_launcher", default_launcher),
+    "triton": ("default_launcher", launcher),
     "cute": ("default_cute_launcher", default_cute_launcher),
     "metal": ("default_metal_launcher", default_metal_launcher),
     "pallas": ("default_pallas_launcher", default_pallas_launcher),

@@ -17,7 +17,7 @@ from silo.launch.native import TritonKernel
 from silo.settings import settings
 from silo.sources.triton import adapter
 
-__all__ = ["Acceleration", "accelerate", "accelerate_once", "accelerate_when_imported", "state"]
+__all__ = ["Acceleration", "accelerate", "accelerate_once", "accelerate_when_imported", "served_run", "state"]
 
 
 class Acceleration:
@@ -76,6 +76,22 @@ def accelerate_once() -> None:
 _by_setting: Acceleration | None = None
 
 
+def served_run() -> Any:  # noqa: ANN401
+    """Triton's ``JITFunction.run`` by Silo, for a launcher that calls it itself: Triton's classes stay as they are.
+
+    It is ``run(function, *args, grid=, warmup=False, **keywords)``, holds to the end of the process, and keeps the
+    whole contract of Triton's.
+
+    Raises:
+        ToolchainError: Triton is not installed, or one whose launches Silo does not know, or a program's own method
+            stands in its place.
+    """
+    decision = adapter.usable_for_programs(force=settings().force_triton)
+    if not decision:
+        raise ToolchainError(f"{decision.reason}, so its launches cannot go through Silo")
+    return _SWITCH.hold()
+
+
 def state() -> Decision:
     """Whether launches go through Silo in this process, and why not."""
     return _SWITCH.state()
@@ -90,6 +106,19 @@ class _Switch:
         self._before: list[tuple[Any, str, Any, Any]] = []  # class, name, what it had (None: nothing), ours
         self._left_alone = ""
         self._situations: Any = None
+        self._methods: tuple[Any, Any] | None = None  # in the place of run and __getitem__
+        self._held = False  # a launcher calls them itself, so they serve to the end
+
+    def hold(self) -> Any:  # noqa: ANN401
+        with self._lock:
+            if self._methods is None:
+                found = adapter.seams()
+                if found.run is None or found.getitem is None:
+                    raise ToolchainError(_REPLACED)
+                self._serve(found)
+            self._held = True
+            assert self._methods is not None
+            return self._methods[0]
 
     def more(self) -> None:
         with self._lock:
@@ -122,17 +151,22 @@ class _Switch:
     def passed(self) -> Counter[str]:
         return Counter() if self._situations is None else self._situations.passed
 
-    def _put(self) -> None:
+    def _serve(self, found: adapter.Seams) -> tuple[Any, Any]:
+        """Our methods, which serve from now on."""
         from silo.integrations.triton_programs.situation import Situations  # noqa: PLC0415  # a circle otherwise
 
-        found = adapter.seams()
-        if found.run is None or found.getitem is None:
-            self._left_alone = "something else than Triton has replaced JITFunction.run, which stays in place"
-            return
-        self._left_alone = ""
         self._situations = Situations()
         native.triton_serve(found.run, self._situations.notice)
-        run, getitem = native.triton_methods(found.functions, _first_use)
+        self._methods = native.triton_methods(found.functions, _first_use)
+        return self._methods
+
+    def _put(self) -> None:
+        found = adapter.seams()
+        if found.run is None or found.getitem is None:
+            self._left_alone = _REPLACED
+            return
+        self._left_alone = ""
+        run, getitem = self._methods or self._serve(found)
         self._replace(found.functions, "run", run)
         self._replace(found.functions, "__getitem__", getitem)
         if found.tuned_run is not None and found.heuristic_run is not None:
@@ -151,8 +185,9 @@ class _Switch:
     def _take(self) -> None:
         from silo.integrations.triton_programs.kernels import TABLE  # noqa: PLC0415  # as above
 
-        if self._situations is not None:
+        if self._situations is not None and not self._held:
             self._situations.leave()
+            self._methods = None
         for kind, name, before, ours in reversed(self._before):
             if _member(kind, name) is not ours:
                 continue  # a program put its own there meanwhile, which calls ours: that goes Triton's way
@@ -161,7 +196,8 @@ class _Switch:
             else:
                 setattr(kind, name, before)
         self._before.clear()
-        TABLE.drop()
+        if not self._held:
+            TABLE.drop()
 
 
 def _member(kind: Any, name: str) -> Any:  # noqa: ANN401
@@ -170,6 +206,7 @@ def _member(kind: Any, name: str) -> Any:  # noqa: ANN401
     return members.get(name)
 
 
+_REPLACED = "something else than Triton has replaced JITFunction.run, which stays in place"
 _SWITCH = _Switch()
 
 

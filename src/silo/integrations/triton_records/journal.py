@@ -1,6 +1,6 @@
 """The journal of a recording: a file beside the bundle, to which many processes append at once.
 
-The file begins with 32 bytes that no other journal has: a folded journal is removed, and the next one may get its inode.
+The file begins with 32 bytes that no other journal has: a folded one is removed, and the next may get its inode.
 After them come records. A record is a JSON document and some bytes, in one frame::
 
     16 bytes  MARK, which begins every frame
@@ -66,7 +66,7 @@ class Journal:
 
     @property
     def _locked(self) -> int | None:
-        """The descriptor under this process's lock. A child made by fork inherits the parent's, which is not its own."""
+        """The descriptor under this process's lock; one that a fork inherited is the parent's."""
         return self._held[0] if self._held is not None and self._held[1] == os.getpid() else None
 
     @contextlib.contextmanager
