@@ -8,7 +8,15 @@ from typing import Any
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import PackageError
 
-__all__ = ["installed_version", "judge_version", "load_torch", "release_of", "tested_versions"]
+__all__ = [
+    "inductor_versions",
+    "installed_version",
+    "judge_inductor",
+    "judge_version",
+    "load_torch",
+    "release_of",
+    "tested_versions",
+]
 
 _TESTED = ("2.13",)
 _OLDEST = (2, 8)  # register_vmap, register_fake and Library.impl with a keyset in the forms that are used
@@ -46,6 +54,29 @@ def judge_version(version: str) -> Decision:
         return Accepted(f"torch {version}, tested")
     age = "newer" if release > newest else "older"
     return Accepted(f"torch {version} is {age} than {', '.join(_TESTED)}, which is tested")
+
+
+def inductor_versions() -> tuple[str, ...]:
+    """Releases of torch whose Inductor Silo serves on the CPU."""
+    return _TESTED
+
+
+def judge_inductor(version: str) -> Decision:
+    """Whether Inductor's kernels for the CPU can go through Silo with a version of torch.
+
+    Inductor's inside differs between releases, so one that is not tested is left alone.
+
+    >>> bool(judge_inductor("2.13.1+cpu")), bool(judge_inductor("2.14.0"))
+    (True, False)
+    """
+    major, minor = release_of(version)
+    if f"{major}.{minor}" in _TESTED:
+        return Accepted(f"torch {version}, tested")
+    age = "newer" if (major, minor) > max(map(release_of, _TESTED)) else "older"
+    return Rejected(
+        f"torch {version} is {age} than {', '.join(_TESTED)}, whose Inductor Silo is tested with: install that, or "
+        "try this one with silo.integrations.inductor.enable(force=True)"
+    )
 
 
 def load_torch() -> Any:  # noqa: ANN401  # the module, whose stubs are partial

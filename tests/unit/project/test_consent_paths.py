@@ -58,6 +58,7 @@ CALLS = {
         "api/code/loaded_kernels.py": "load_code: the one call of Device.load for artifacts, with their consent",
         "api/trials/measuring_worker.py": "Device.load with the consent of the process that asks",
         "integrations/triton_programs/kernels.py": "Device.load for what Triton launched, with consent to it",
+        "integrations/inductor/launchers.py": "Device.load for what Inductor had Triton compile, with consent to it",
         "sources/triton/ceiling_kernels.py": "Triton's language",
         "backends/cpu/checking/code.py": "code that checks itself, compiled a moment ago",
         "backends/metal/checking/compiling.py": "code that checks itself, compiled a moment ago",
@@ -171,6 +172,7 @@ def test_devices_are_given_what_they_load_with_consent(calls):
     assert [path for path, _ in asked] == [
         "api/code/loaded_kernels.py",
         "api/trials/measuring_worker.py",
+        "integrations/inductor/launchers.py",
         "integrations/triton_programs/kernels.py",
     ]
     assert all(any(word.arg == "consent" for word in node.keywords) for _, node in asked)

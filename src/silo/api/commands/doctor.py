@@ -37,6 +37,7 @@ def examine() -> list[Finding]:
         ),
         *(_library(name, why) for name, why in _LIBRARIES),
         *_operators(),
+        *_inductor(),
         *(finding for kind in kinds().values() if isinstance(kind, NeedsCompilers) for finding in kind.findings()),
         _store(),
         *_remote(),
@@ -153,6 +154,19 @@ def _operators() -> list[Finding]:
             "only for silo.torch_op and torch.compile",
         )
     ]
+
+
+def _inductor() -> list[Finding]:
+    """Whether Inductor's kernels for the CPU can go through Silo here; it is on where a program asks for it."""
+    from silo.launch.torch_versions import installed_version, judge_inductor  # noqa: PLC0415
+
+    version = installed_version()
+    if version is None:
+        return []
+    part, decision = "Inductor on the CPU", judge_inductor(version)
+    if decision:
+        return [Finding(part, "ok", f"{decision.reason}; off until silo.integrations.inductor.enable() is called")]
+    return [Finding(part, "optional", decision.reason, "only for torch.compile of CPU tensors without C++")]
 
 
 def _store() -> Finding:

@@ -19,6 +19,7 @@ __all__ = [
     "CompiledProgram",
     "Seams",
     "Watch",
+    "launch_hooks",
     "launch_state",
     "option_names_of",
     "programs_reached",
@@ -188,6 +189,11 @@ def _watch_hooks(runtime: Any, watched: list[tuple[Any, ...]], sizes: list[Any])
     if getattr(runtime, "add_stages_inspection_hook", None) is not None:
         blocked = "a program's add_stages_inspection_hook decides about code"
     return blocked
+
+
+def launch_hooks() -> str:
+    """Why launches must go through Triton's own launcher: a program's hook sees each of them. "" where none does."""
+    return _watch_hooks(module("triton.knobs").runtime, [], [])
 
 
 # What Triton asks in its run: a group of knobs, and the knob.

@@ -1,0 +1,83 @@
+"""Blocks of Inductor's generated kernels on a CPU, from what Inductor says of each. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from silo.frozen import frozen
+
+__all__ = ["GeneratedKernel", "blocks_for"]
+
+
+@frozen
+class GeneratedKernel:
+    """What Inductor says of one kernel that it generated.
+
+    ``sizes`` are elements by dimension, as powers of two; ``given`` the blocks of the configs that Inductor made.
+    """
+
+    kind: str  # POINTWISE, REDUCTION, PERSISTENT_REDUCTION, ...
+    sizes: Mapping[str, int]
+    given: tuple[Mapping[str, int], ...]
+    meta: Mapping[str, Any]
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The names of its blocks."""
+        return tuple(sorted({name for config in self.given for name in config}))
+
+    @property
+    def is_outer(self) -> bool:
+        """Whether rows lie side by side: a long block of them is read in order, and not a long piece of one."""
+        scores: Mapping[str, float] = self.meta.get("tiling_scores") or {}
+        return scores.get("x", 0) > scores.get("r0_", 0)
+
+
+# Elements of a block that is read and written once: long enough for loops, short enough for a near cache.
+_SPAN = 1024
+# Rows side by side that an outer reduction adds up at once.
+_ROWS = 1024
+_LIMITS = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "R0_BLOCK": 65536, "R1_BLOCK": 32768}
+
+
+def blocks_for(kernel: GeneratedKernel) -> tuple[Mapping[str, int], ...]:
+    """Blocks to try, best guess first; none where Inductor's own are kept."""
+    choose = _KINDS.get(kernel.kind)
+    if choose is None or not kernel.given or kernel.meta.get("tma_min_block_sizes") or kernel.meta.get("RSPLIT_SIZE"):
+        return ()
+    return tuple(one for one in choose(kernel) if _keeps(kernel, one))
+
+
+def _keeps(kernel: GeneratedKernel, blocks: Mapping[str, int]) -> bool:
+    """Whether blocks are the kernel's own, and none is longer than Inductor's masks allow for."""
+    return tuple(sorted(blocks)) == kernel.blocks and all(
+        0 < value <= _LIMITS.get(name, 0) and not value & (value - 1) for name, value in blocks.items()
+    )
+
+
+def _pointwise(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:
+    sizes = kernel.sizes
+    if list(sizes) == ["x"] and kernel.blocks == ("XBLOCK",):
+        return [{"XBLOCK": min(_SPAN, sizes["x"])}]
+    return ()
+
+
+def _reduction(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:
+    if kernel.blocks not in (("R0_BLOCK",), ("R0_BLOCK", "XBLOCK")) or set(kernel.sizes) != {"x", "r0_"}:
+        return ()
+    x, row = kernel.sizes["x"], kernel.sizes["r0_"]
+    outer = "XBLOCK" in kernel.blocks and kernel.is_outer
+    made = {"XBLOCK": min(_ROWS, x), "R0_BLOCK": 1} if outer else {"XBLOCK": 1, "R0_BLOCK": min(_SPAN, row)}
+    return [{name: made[name] for name in kernel.blocks}]
+
+
+def _persistent(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:
+    if kernel.blocks != ("XBLOCK",) or set(kernel.sizes) != {"x", "r0_"}:
+        return ()
+    if kernel.is_outer:
+        return [{"XBLOCK": max(1, min(kernel.sizes["x"], 65536 // kernel.sizes["r0_"], 1024))}]
+    return [{"XBLOCK": 1}]
+
+
+_KINDS = {"POINTWISE": _pointwise, "REDUCTION": _reduction, "PERSISTENT_REDUCTION": _persistent}

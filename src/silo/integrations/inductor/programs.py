@@ -1,0 +1,66 @@
+"""Inductor's generated kernels for the CPU: Silo's configs in the place of a GPU's, and no torch process to compile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from silo.integrations.inductor.blocks import GeneratedKernel, blocks_for
+
+__all__ = ["chosen_configs", "in_process"]
+
+_log = logging.getLogger("silo")
+
+
+def chosen_configs(heuristics: Any, plain: Callable[..., Any]) -> Callable[..., Any]:  # noqa: ANN401
+    """``cached_autotune``, which is given a generated kernel's configs, with configs for a CPU where it is for one."""
+
+    @wraps(plain)
+    def cached_autotune(
+        size_hints: Any,  # noqa: ANN401
+        configs: list[Any],
+        triton_meta: Any,  # noqa: ANN401
+        heuristic_type: Any,  # noqa: ANN401
+        filename: str | None = None,
+        inductor_meta: Any = None,  # noqa: ANN401
+        *rest: Any,  # noqa: ANN401
+        **named: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        if triton_meta is not None and getattr(triton_meta.get("device"), "type", None) == "cpu" and size_hints:
+            known = GeneratedKernel(
+                heuristic_type.name,
+                dict(size_hints),
+                tuple(dict(config.kwargs) for config in configs),
+                dict(inductor_meta or {}),
+            )
+            chosen = blocks_for(known)
+            if chosen:
+                configs = [
+                    heuristics.Config(dict(blocks), num_warps=configs[0].num_warps, num_stages=configs[0].num_stages)
+                    for blocks in chosen
+                ]
+        return plain(size_hints, configs, triton_meta, heuristic_type, filename, inductor_meta, *rest, **named)
+
+    return cached_autotune
+
+
+def in_process(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """``AsyncCompile.triton``: kernels for the CPU are not sent to torch's processes, which know nothing of Silo."""
+
+    @wraps(plain)
+    def triton(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> Any:  # noqa: ANN401
+        if device_str != "cpu":
+            return plain(self, kernel_name, source_code, device_str)
+        self.use_process_pool = _no_pool
+        try:
+            return plain(self, kernel_name, source_code, device_str)
+        finally:
+            del self.use_process_pool
+
+    return triton
+
+
+def _no_pool() -> bool:
+    return False

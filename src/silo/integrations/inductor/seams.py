@@ -1,0 +1,84 @@
+"""The places of Inductor where Silo takes hold, and whether this torch has them as Silo knows them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from silo.core.decisions import Rejected
+from silo.frozen import frozen
+
+__all__ = ["Place", "Seams", "find_seams"]
+
+_HEURISTICS = "torch._inductor.runtime.triton_heuristics"
+_COMPILING = "torch._inductor.async_compile"
+_CONFIG = "torch._inductor.config"
+
+
+@frozen
+class Place:
+    """One function that is replaced: the object that has it, its name, the parameters that Silo counts on."""
+
+    holder: str
+    name: str
+    parameters: tuple[str, ...]
+
+
+# The parameters in order; a torch that has more of them after these still fits.
+_PLACES = (
+    Place(
+        "", "cached_autotune", ("size_hints", "configs", "triton_meta", "heuristic_type", "filename", "inductor_meta")
+    ),
+    Place("TritonCompileResult", "make_launcher", ("self",)),
+    Place("AsyncCompile", "triton", ("self", "kernel_name", "source_code", "device_str")),
+)
+_USED = {
+    "TritonCompileResult": ("_gen_launcher_code", "_get_arg_lists"),
+    "AsyncCompile": ("use_process_pool",),
+}
+_NAMES = ("Config", "HeuristicType", "get_constexprs", "triton_helpers")
+
+
+@frozen
+class Seams:
+    """Inductor's modules, and the functions as torch wrote them, by place."""
+
+    heuristics: Any
+    config: Any
+    found: Mapping[Place, tuple[Any, Any]]  # the object that holds the function, the function
+
+
+def find_seams() -> Seams | Rejected:
+    """What there is to replace, or what is missing. Imports Inductor, which takes a second or two."""
+    heuristics: Any = import_module(_HEURISTICS)
+    compiling: Any = import_module(_COMPILING)
+    config: Any = import_module(_CONFIG)
+    if getattr(config, "cpu_backend", None) is None:
+        return Rejected("its Inductor has no setting cpu_backend")
+    holders: dict[str, Any] = {
+        "": heuristics,
+        "TritonCompileResult": getattr(heuristics, "TritonCompileResult", None),
+        "AsyncCompile": getattr(compiling, "AsyncCompile", None),
+    }
+    missing = [name for name in _NAMES if not hasattr(heuristics, name)]
+    missing += [f"{kind}.{name}" for kind, names in _USED.items() for name in names if not hasattr(holders[kind], name)]
+    found: dict[Place, tuple[Any, Any]] = {}
+    for place in _PLACES:
+        own: Mapping[str, Any] = getattr(holders[place.holder], "__dict__", {})
+        function = own.get(place.name)
+        if function is None or not _fits(place.parameters, function):
+            missing.append(".".join(filter(None, (place.holder, place.name))))
+        else:
+            found[place] = (holders[place.holder], function)
+    if missing:
+        return Rejected(f"its Inductor has no {', '.join(missing)} of the form that Silo knows")
+    return Seams(heuristics, config, found)
+
+
+def _fits(wanted: Sequence[str], function: Any) -> bool:  # noqa: ANN401
+    try:
+        return tuple(inspect.signature(function).parameters)[: len(wanted)] == tuple(wanted)
+    except (TypeError, ValueError):
+        return False

@@ -1,0 +1,191 @@
+"""Inductor's kernels for the CPU through Silo: the switch, its reasons, configs, launchers. Compiles take seconds."""
+# pyright: reportAttributeAccessIssue=false
+
+import importlib
+import logging
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from triton.backends import Backend, backends  # noqa: E402
+
+from silo.backends.cpu.triton_plugin.named_cpu.compiler import NamedCpuBackend  # noqa: E402
+from silo.backends.cpu.triton_plugin.named_cpu.driver import NamedCpuDriver  # noqa: E402
+from silo.core.decisions import Rejected  # noqa: E402
+from silo.integrations import inductor  # noqa: E402
+from silo.integrations.inductor import launchers, seams, switch  # noqa: E402
+from silo.launch.torch_versions import judge_inductor  # noqa: E402
+
+config = importlib.import_module("torch._inductor.config")
+heuristics = importlib.import_module("torch._inductor.runtime.triton_heuristics")
+compiling = importlib.import_module("torch._inductor.async_compile")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::UserWarning"),
+]
+
+_WITHOUT = (heuristics.cached_autotune, heuristics.TritonCompileResult.make_launcher, compiling.AsyncCompile.triton)
+
+
+@pytest.fixture(autouse=True)
+def _afresh(monkeypatch, tmp_path):
+    """An installation that is older than the name ``cpu`` has no entry point of it; nothing is taken from a cache."""
+    from torch.utils import _triton
+
+    monkeypatch.setitem(backends, "cpu", Backend(NamedCpuBackend, NamedCpuDriver))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
+    monkeypatch.setattr(switch._SWITCH, "_told", set())
+    monkeypatch.setattr(launchers, "_told", set())
+    _triton.has_triton.cache_clear()
+    if not _triton.has_triton():
+        pytest.skip("torch finds no Triton")
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+    _triton.has_triton.cache_clear()
+    assert _now() == _WITHOUT
+    assert config.cpu_backend == "cpp"
+
+
+def _now():
+    return heuristics.cached_autotune, heuristics.TritonCompileResult.make_launcher, compiling.AsyncCompile.triton
+
+
+def _kernels_of(function, *args):
+    """What a compiled function gives, and Inductor's objects for the kernels that were launched for it."""
+    ran = []
+    plain = heuristics.CachingAutotuner.run
+
+    def run(self, *arguments, **options):
+        ran.append(self)
+        return plain(self, *arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(heuristics.CachingAutotuner, "run", run)
+        return torch.compile(function)(*args), ran
+
+
+def test_it_compiles_and_launches_what_inductor_generates():
+    def model(x, y):
+        return torch.softmax(torch.sin(x) + y.t(), -1).sum(0)
+
+    x, y = torch.randn(100, 70, requires_grad=True), torch.randn(70, 100)
+    with inductor.enable() as enabled:
+        assert enabled
+        assert inductor.state()
+        assert "tested" in repr(enabled)
+        made, kernels = _kernels_of(model, x, y)
+        made.sum().backward()
+    torch.testing.assert_close(made, model(x, y))
+    assert kernels
+    for kernel in kernels:
+        (launcher,) = kernel.launchers
+        assert launcher.__globals__["runner"].__module__ == launchers.__name__
+        assert launcher.config is kernel.compile_results[0].config
+        assert launcher.cache_hash
+    grad = x.grad.clone()
+    x.grad = None
+    model(x, y).sum().backward()
+    torch.testing.assert_close(grad, x.grad)
+    assert not enabled
+    assert not inductor.state()
+    assert "switched off" in inductor.state().reason
+
+
+def test_shapes_may_change_and_be_nothing():
+    compiled = torch.compile(lambda x: (x * 2 + 1).cumsum(-1), dynamic=True)
+    with inductor.enable():
+        for rows, columns in ((3, 5), (17, 33), (2, 1000), (4, 0)):
+            x = torch.randn(rows, columns)
+            torch.testing.assert_close(compiled(x), (x * 2 + 1).cumsum(-1))
+
+
+def test_each_call_is_undone_by_itself():
+    first = inductor.enable()
+    second = inductor.enable()
+    first.stop()
+    first.stop()
+    assert config.cpu_backend == "triton"
+    assert inductor.state()
+    second.stop()
+    assert _now() == _WITHOUT
+
+
+def test_another_backend_may_be_chosen_meanwhile():
+    with inductor.enable():
+        config.cpu_backend = "cpp"
+        torch.testing.assert_close(torch.compile(torch.sin)(torch.ones(3)), torch.sin(torch.ones(3)))
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [("2.12.1", "older"), ("2.14.0a0+git123", "newer"), ("3.0.0", "newer"), ("2.2.0", "older")],
+)
+def test_a_version_that_is_not_tested_is_left_alone(version, words, monkeypatch, caplog):
+    monkeypatch.setattr(torch, "__version__", version)
+    monkeypatch.setattr(switch, "find_seams", lambda: pytest.fail("nothing of it is looked at"))
+    with caplog.at_level(logging.WARNING, "silo"):
+        assert not inductor.enable()
+        with inductor.enable() as enabled:
+            assert config.cpu_backend == "cpp"
+    assert words in enabled.decision.reason
+    assert "force=True" in enabled.decision.reason
+    assert len(caplog.records) == 1  # said once
+    assert "C++ backend" in caplog.text
+
+
+def test_such_a_version_can_be_tried(monkeypatch):
+    monkeypatch.setattr(torch, "__version__", "2.14.0")
+    assert not judge_inductor("2.14.0")
+    with inductor.enable(force=True) as enabled:
+        assert enabled
+        assert "not tested" in enabled.decision.reason
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_seam_that_changed_is_a_reason(force, monkeypatch, caplog):
+    monkeypatch.delattr(heuristics.TritonCompileResult, "make_launcher")
+    with caplog.at_level(logging.WARNING, "silo"):
+        enabled = inductor.enable(force=force)
+    assert not enabled
+    assert "TritonCompileResult.make_launcher" in enabled.decision.reason
+    assert "changed" in caplog.text
+    monkeypatch.undo()
+
+
+def test_each_seam_is_looked_at(monkeypatch):
+    assert not isinstance(seams.find_seams(), Rejected)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(heuristics, "cached_autotune", lambda configs, size_hints: None)
+        found = seams.find_seams()
+        assert isinstance(found, Rejected)
+        assert "cached_autotune" in found.reason
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delattr(compiling.AsyncCompile, "use_process_pool")
+        found = seams.find_seams()
+        assert isinstance(found, Rejected)
+        assert "AsyncCompile.use_process_pool" in found.reason
+
+
+def test_the_setting_that_switches_triton_off_is_a_reason(monkeypatch):
+    monkeypatch.setattr(switch, "triton_mode", lambda: "off")
+    enabled = inductor.enable()
+    assert not enabled
+    assert "SILO_TRITON" in enabled.decision.reason
+
+
+def test_a_hook_of_the_program_sees_every_launch(caplog):
+    knobs = importlib.import_module("triton.knobs")
+    seen = []
+    knobs.runtime.launch_enter_hook.add(seen.append)
+    try:
+        with inductor.enable(), caplog.at_level(logging.WARNING, "silo"):
+            made, _ = _kernels_of(lambda x: torch.cos(x) * 3, torch.ones(7))
+    finally:
+        knobs.runtime.launch_enter_hook.remove(seen.append)
+    torch.testing.assert_close(made, torch.cos(torch.ones(7)) * 3)
+    assert seen
+    assert "Triton's launcher" in caplog.text
