@@ -9,7 +9,22 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from silo.cli import build, cache, doctor, export, inspect, registry, report, run, selftest, sign, slices, trust, tune
+from silo.cli import (
+    agent,
+    build,
+    cache,
+    doctor,
+    export,
+    inspect,
+    registry,
+    report,
+    run,
+    selftest,
+    sign,
+    slices,
+    trust,
+    tune,
+)
 from silo.cli import exec as exec_
 from silo.cli.console import ExitCode, log_to_stderr, say_error, say_lines
 from silo.cli.shapes import EPILOG, Command, Group
@@ -30,6 +45,7 @@ app = typer.Typer(
 for _name, _command in {
     "build": build.command,
     "tune": tune.command,
+    "agent": agent.command,
     "run": run.command,
     "inspect": inspect.command,
     "report": report.command,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +16,9 @@ from silo.cli.sign import SigningKey, read_key
 from silo.errors import TuneError
 from silo.settings import override
 from silo.tune.progress import format_time
+
+if TYPE_CHECKING:
+    from silo.api.agents.fleet import Fleet
 
 __all__ = ["command"]
 
@@ -45,6 +49,12 @@ def _some(value: int | None) -> int | None:
     return value
 
 
+def _wait(value: float) -> float:
+    if not 0 < value < float("inf"):
+        raise typer.BadParameter(f"{value:g} seconds are no time to wait; give more than 0")
+    return value
+
+
 def command(
     path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=f"{PLACES} A bundle is refined in place.")],
     device: Device = None,
@@ -66,6 +76,18 @@ def command(
         ),
     ] = None,
     key: SigningKey = None,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--agent",
+            metavar="COMMAND",
+            help="Measure where this command starts an agent ('ssh gpu7 silo agent'); repeatable, one for each device.",
+        ),
+    ] = None,
+    agent_wait: Annotated[
+        float,
+        typer.Option("--agent-wait", metavar="SECONDS", callback=_wait, help="How long agents may take to begin."),
+    ] = 120.0,
     *,
     deterministic: Deterministic = False,
     explain: Annotated[
@@ -91,7 +113,11 @@ def command(
     ``--explain`` says why kept results do not count, and measures nothing.
     """
     changes = {"deterministic": True} if deterministic else {}
+    if agent and device is not None:
+        raise typer.BadParameter(f"agents say themselves which device they have: silo agent --device {device}")
     if explain:
+        if agent:
+            raise typer.BadParameter("--explain measures nothing, so it needs no agent")
         with override(**changes):
             _explain(path, device, kernel, lock, quiet=quiet, json=json)
         return
@@ -104,6 +130,7 @@ def command(
     with (
         override(**changes),
         event_lines(events) as lines,
+        _fleet(agent or [], agent_wait) as fleet,
         TuneProgress(enabled=not (quiet or json), lines=lines) as progress,
     ):
         rows = tune_path(
@@ -116,6 +143,7 @@ def command(
             trust=trust,
             lock=lock,
             key=signing,
+            fleet=fleet,
             progress=progress.update,
         )
     if json:
@@ -145,6 +173,15 @@ def command(
             say(f"{lock}: {row.kernel} {row.case}: {decided}")
     if failures := [row.failure for row in rows if row.failure]:
         raise TuneError("\n".join(failures))
+
+
+def _fleet(commands: list[str], wait_s: float) -> AbstractContextManager[Fleet | None]:
+    if not commands:
+        return nullcontext()
+    from silo.api.agents.fleet import Fleet  # noqa: PLC0415  # heavy, and few tunes have agents
+    from silo.api.agents.pipes import PipeSource  # noqa: PLC0415
+
+    return Fleet([PipeSource(command, wait_s) for command in commands])
 
 
 def _explain(

@@ -404,23 +404,15 @@ def record(
             seen.setdefault(id(value), name)
         else:
             arguments.append((name, ScalarRecipe(_scalar(name, value))))
-    references = case.references(names) if with_expected else {}
     grid = None if case.grid is None else trace_grid(case.grid, tuple(bound), config_names)
-    return CaseRecipe(
+    recipe = CaseRecipe(
         label=label,
         arguments=tuple(arguments),
-        expected=tuple(
-            (name, ExpectedRecipe.of(array, rtol=_float(case.rtol), atol=_float(case.atol)))
-            for name, array in references.items()
-        ),
         grid=grid,
         config=tuple((name, _scalar(name, value)) for name, value in case.options.items()),
         work=Work.of(case.bytes, case.flops),
     )
-
-
-def _float(value: float | None) -> float | None:
-    return None if value is None else float(value)
+    return recipe.expecting(case.references(names), case.rtol, case.atol) if with_expected else recipe
 
 
 def _scalar(name: str, value: object) -> Value:

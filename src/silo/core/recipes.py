@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from silo.core.descriptors import TensorDescriptor
@@ -488,6 +488,19 @@ class CaseRecipe:
         """The memory that making its arrays takes at most."""
         arrays = (one.array if isinstance(one, DescriptorRecipe) else one for _, one in self.arguments)
         return sum(one.bytes_to_make for one in arrays if isinstance(one, ArrayRecipe))
+
+    @property
+    def elements(self) -> int:
+        """The elements of the arrays that its arguments are, together: how large it is."""
+        own = dict(self.arguments)
+        given = (own[one.name] if isinstance(one, AliasRecipe) else one for _, one in self.arguments)
+        return sum(getattr(getattr(one, "array", one), "size", 0) for one in given)
+
+    def expecting(self, references: Mapping[str, NDArray[Any]], rtol: float | None, atol: float | None) -> CaseRecipe:
+        """This recipe with what is expected; None for the default tolerances of a dtype."""
+        rtol, atol = (None if one is None else float(one) for one in (rtol, atol))
+        made = ((name, ExpectedRecipe.of(array, rtol=rtol, atol=atol)) for name, array in references.items())
+        return replace(self, expected=tuple(made))
 
     def materialize(self, make: Callable[[ArrayRecipe], T]) -> dict[str, T | TensorDescriptor | Value]:
         """The arguments by name: arrays as ``make`` makes them, aliases as the same object, values as they are."""

@@ -357,6 +357,8 @@ def consent_to_compiled(code: HostCode, reason: str) -> Consent:
 def consent_to_confirmed(code: HostCode, digest: object, who: str) -> Consent:
     """For what the process that started this one vouched for, which it says by the digest of what it has consent to.
 
+    The parent of a measuring process, or the machine for which somebody started ``silo agent``.
+
     Raises:
         TrustError: what arrived is not that.
     """

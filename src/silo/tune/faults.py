@@ -42,6 +42,7 @@ _TOLD: tuple[tuple[str, str], ...] = (
     (r"worker process cannot be started|does not know its own executable", "no worker process can be started"),
     (r"(pool|executor) was closed", "the session ended while it was compiled"),
     (r"compile pool failed", "the compile pool failed"),
+    (r"its agents were lost", "its agents were lost"),  # a config that faults ends a process of the agent, not it
     (r"could not be run|\[Errno 2\]", "a program or a file that compiling needs is missing"),
     (r"\[Errno \d+\]", "the system refused a file or a process"),
     (

@@ -240,7 +240,7 @@ def test_the_command_names_every_library_of_arrays():
 
 
 @pytest.mark.parametrize(
-    "name", ["build", "tune", "run", "inspect", "report", "export", "doctor", "selftest", "cache", "trust"]
+    "name", ["build", "tune", "run", "inspect", "report", "export", "doctor", "selftest", "cache", "trust", "agent"]
 )
 def test_every_command_explains_itself(home, name):
     done = silo(home, name, "--help")

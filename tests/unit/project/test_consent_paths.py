@@ -74,7 +74,11 @@ CALLS = {
         "api/kernels/bundle.py": "what a bundle's kernel has consent to",
         "api/calls/resolver.py": "what the store has consent to",
     },
-    "VouchedCode": {"api/kernels/bundle.py": "with its consent", "api/code/loaded_kernels.py": "with its consent"},
+    "VouchedCode": {
+        "api/kernels/bundle.py": "with its consent",
+        "api/code/loaded_kernels.py": "with its consent",
+        "api/agents/agent.py": "with the consent that was received for it",
+    },
     # Text that is compiled and run although it came from a file.
     "check_text": {"api/kernels/checking_launchers.py": "with the consent that the bundle's kernel was given"},
     "compile_checked": {
@@ -89,7 +93,13 @@ CALLS = {
         "launch/cpu_objects.py": "code that was compiled a moment ago",
         "integrations/triton_programs/code.py": "what this program's Triton compiled, or kept, and has launched",
     },
-    "consent_to_confirmed": {"api/trials/measuring_worker.py": "what the process that asks has consent to"},
+    "consent_to_confirmed": {
+        "api/trials/sent_code.py": "received_consent: what the process has consent to that this one was started for"
+    },
+    "received_consent": {
+        "api/trials/measuring_worker.py": "code of the process that tunes",
+        "api/agents/agent.py": "code of whoever started the agent, for that",
+    },
     "vouch": {
         "api/kernels/bundle.py": "a bundle's code, as it has it called",
         "api/code/loaded_kernels.py": "the store's code",

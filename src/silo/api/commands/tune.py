@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from silo.api.agents.fleet import Fleet
 from silo.api.kernels.collection import collect_kernels
 from silo.api.machine.device_plugins import devices_named
 from silo.api.machine.user_files import PlaceKind, kind_of
@@ -13,7 +14,8 @@ from silo.api.trials.lock_files import LockRow, read_lock, update_lock
 from silo.api.tuning.bundle_tuning import tune_bundle
 from silo.api.tuning.case_tuning import Limits, case_studies, device_of, tune_case
 from silo.core.host_arrays import require_numpy
-from silo.errors import LockError, SignatureError
+from silo.core.protocols import Device
+from silo.errors import DeviceError, LockError, SignatureError
 from silo.store.signatures import SecretKey
 from silo.tune.failing import TunedCase, failure_of
 from silo.tune.outcome import Budget
@@ -90,6 +92,7 @@ def tune_path(
     trust: bool = False,
     lock: Path | None = None,
     key: SecretKey | None = None,
+    fleet: Fleet | None = None,
     progress: OnProgress | None = None,
 ) -> list[TuneRow]:
     """Measure the configs of every case of a Python file, or the variants of a bundle, which is refined in place.
@@ -99,6 +102,8 @@ def tune_path(
     memory, and the kernel's kind says where it runs. A bundle is signed with ``key``, and without one loses a signature
     that is false now. With ``lock`` the decisions for a Python file's studies are
     written there; what is deployed by it is tried first and stays unless something is faster beyond the noise.
+    The agents of a ``fleet`` measure instead of this machine; what they cannot have is measured here, which a remark
+    says.
 
     Raises:
         CaseError: there is no case, or one is wrong: nothing was compiled then.
@@ -107,9 +112,15 @@ def tune_path(
         SignatureError: there is a key, and the path is no bundle, or the bundle was replaced by another program.
         TuneInterrupted: Ctrl-C; every finished trial is kept, and the lock is as it was.
     """
-    limits = Limits(searcher, Budget(evaluations, budget_s), lock)
+    limits = Limits(searcher, Budget(evaluations, budget_s), lock, fleet=fleet)
     limits = replace(limits, devices=() if device is None else devices_named(device))
-    found = limits.devices[0] if limits.devices else None
+    found: Device | None = limits.devices[0] if limits.devices else None
+    if fleet is not None:
+        if device is not None:
+            raise DeviceError(
+                f"--device {device}: agents measure, each on its own device: silo agent --device {device}"
+            )
+        found = fleet.device
     report = progress or _silent
     require_numpy("tuning, which compares results,")
     if kind_of(path) is PlaceKind.BUNDLE:

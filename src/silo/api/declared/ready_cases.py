@@ -45,6 +45,7 @@ class PreparedCase:
     uninitialized: tuple[str, ...] = ()  # arguments made with make.empty
     work: Work | None = None
     prepare_checks: Callable[[], object] = lambda: None
+    record: Callable[[], CaseRecipe] | None = None  # its recipe, with what is expected computed
 
     def verify(self) -> None:
         """Compute what is expected, so that a case that is wrong is known before anything is compiled for it.
@@ -122,6 +123,7 @@ def prepare_recipe(recipe: CaseRecipe, materialize: Materialize) -> PreparedCase
         checks={name: _checker(expected) for name, expected in recipe.expected},
         uninitialized=_empty_arrays(recipe),
         work=recipe.work,
+        record=lambda: recipe,
     )
 
 
@@ -189,6 +191,9 @@ class CaseFunction:
         def checker(name: str) -> Callable[[Any], CheckResult]:
             return lambda actual: compare(actual, reference()[name], case.rtol, case.atol)
 
+        def recorded() -> CaseRecipe:
+            return recipe.expecting(reference(), case.rtol, case.atol)
+
         return PreparedCase(
             label=recipe.label,
             arguments=case.arguments(self.names),
@@ -198,6 +203,7 @@ class CaseFunction:
             uninitialized=_empty_arrays(recipe),
             work=recipe.work,
             prepare_checks=reference,
+            record=recorded,
         )
 
     def outline(self, values: Mapping[str, object], make: Make) -> CaseRecipe:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from silo.api.code.loaded_kernels import VouchedCode
 from silo.api.machine.array_copies import array_behind
 from silo.api.machine.shared_arguments import SharedArguments, SharedResults
+from silo.api.trials.sent_code import consent_to_json
 from silo.artifacts.artifact import Artifact
 from silo.compile.process import WorkerDiedError, WorkerHungError, WorkerProcess
 from silo.compile.wire import Message, encode
@@ -22,7 +23,7 @@ from silo.settings import settings
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ArgumentCopy", "Candidate", "MeasuringProcess"]
+__all__ = ["ArgumentCopy", "Candidate", "MeasuringProcess", "rebuilt"]
 
 _log = logging.getLogger("silo")
 
@@ -189,7 +190,7 @@ class MeasuringProcess:
             "launch": artifact.launch.to_json(),
             "kind": artifact.blob.kind,
             "grid": list(candidate.grid),
-            "consent": _consent_to_json(candidate.code),
+            "consent": consent_to_json(candidate.code),
         }
         request = encode(header, [candidate.code.blob])
         # Code that the driver refuses, for it needs more than the device has, leaves the process as it was.
@@ -257,7 +258,7 @@ class MeasuringProcess:
             # The device may refuse everything from now on, as CUDA's do after a fault.
             if fatal:
                 self._stop()
-            raise _rebuilt(str(reply["class"]), str(reply["message"]))
+            raise rebuilt(str(reply["class"]), str(reply["message"]))
         return reply
 
     def _stop(self, *, died: bool = False) -> str:
@@ -285,15 +286,7 @@ class MeasuringProcess:
         self.close()
 
 
-def _consent_to_json(code: VouchedCode) -> dict[str, object] | None:
-    """What tells the other process that there is consent, and to what: the digest, and what it does not know of it."""
-    consent = code.consent
-    if consent is None:
-        return None
-    return {"digest": consent.code.digest, "text": consent.code.text, "calls": consent.code.calls}
-
-
-def _rebuilt(name: str, message: str) -> SiloError:
+def rebuilt(name: str, message: str) -> SiloError:
     """The error of the other process; one that is not a launch's counts as one, for the config it concerns failed.
 
     But for missing consent, which is not a config's fault.

@@ -7,7 +7,6 @@ stopped, and the next one starts with the arguments as they were. It loads no fr
 from __future__ import annotations
 
 import gc
-import hashlib
 import mmap
 import sys
 import traceback
@@ -17,9 +16,9 @@ from typing import Any, cast
 
 from silo.api.machine.device_plugins import device_named
 from silo.api.machine.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors
+from silo.api.trials.sent_code import received_consent
 from silo.compile.serving import serve
 from silo.compile.wire import Message, encode, encode_error
-from silo.core.consent import Consent, HostCode
 from silo.core.decisions import Rejected
 from silo.core.descriptors import TensorDescriptor
 from silo.core.device import place_of
@@ -33,7 +32,6 @@ from silo.launch.array_libraries.pinned import pinned
 from silo.launch.binding import bind
 from silo.launch.buffers import Buffer
 from silo.launch.runtime import make_launcher
-from silo.store.trust import consent_to_confirmed
 from silo.tune.measure import Contender, MeasurePolicy, copy_fits, interleave, measure
 
 __all__ = ["main"]
@@ -133,8 +131,9 @@ class _Bench:
 
     def _do_load(self, header: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, object]:
         variant, launch = Variant.from_json(header["variant"]), LaunchInfo.from_json(header["launch"])
-        consent = _consent(header, variant, launch, blobs[0])
         kind = header["kind"]
+        asker = "the process that measures"
+        consent = received_consent(header["consent"], kind, variant, launch, blobs[0], asker)
         if loader_of(kind) is not None:
             raise DeviceError(
                 f"{variant.kernel}: its code, of kind {kind}, is run by a library, which gets a call's own objects; "
@@ -206,23 +205,6 @@ class _Bench:
         for number in self._dirty:
             self._arrays[number].restore()
         self._dirty.clear()
-
-
-def _consent(header: Mapping[str, Any], variant: Variant, launch: LaunchInfo, blob: bytes) -> Consent | None:
-    """The consent of the process that asks, if it is to what arrived. ``TrustError`` where it is to something else."""
-    given = header["consent"]
-    if given is None:
-        return None
-    code = HostCode(
-        blob=hashlib.sha256(blob).hexdigest(),
-        kind=header["kind"],
-        launch=launch,
-        signature=variant.signature,
-        specialization=variant.specialization,
-        text=given["text"],
-        calls=given["calls"],
-    )
-    return consent_to_confirmed(code, given["digest"], "the process that measures")
 
 
 def main(arguments: Sequence[str]) -> None:

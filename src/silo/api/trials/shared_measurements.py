@@ -48,6 +48,19 @@ class Findings:
             if found is not None:
                 return found
 
+    def hear(self, best_ns: int | None) -> None:
+        """A time that was measured elsewhere, which the best so far is not above."""
+        if best_ns is not None:
+            with self._lock:
+                self._best_ns = best_ns if self._best_ns is None else min(self._best_ns, best_ns)
+
+    def take(self, code: str, found: Measured) -> None:
+        """What was measured of ``code`` elsewhere; a measurement that was made here stays."""
+        with self._lock:
+            if code not in self._codes:
+                self._codes[code] = Future()
+                self._codes[code].set_result(found)
+
     def settle(self, code: str, found: Measured | None) -> None:
         """Say what came of a claim; None leaves it to the next."""
         with self._lock:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from silo.api.agents.fleet import Fleet
+from silo.api.agents.remote_evaluator import fleet_lanes, refused_case
+from silo.api.agents.sent_case import SentCase
 from silo.api.code.loaded_kernels import VouchedCode
 from silo.api.declared.ready_cases import PreparedCase, prepare_recipe
 from silo.api.kernels.bundle import BundledKernel, load
@@ -21,6 +25,7 @@ from silo.artifacts.artifact import Artifact
 from silo.bundle.contents import BundleRules, BundleVariant, RulesKey
 from silo.bundle.signing import Signing
 from silo.bundle.update import KernelUpdate, update_bundle
+from silo.core.cases import CaseRecipe
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
 from silo.core.dispatch import Bucket, bucket_of
@@ -44,6 +49,11 @@ from silo.tune.trial import Study
 from silo.tune.unseen import Sample, fitted_rules
 
 __all__ = ["tune_bundle"]
+
+_log = logging.getLogger("silo")
+
+# A case's label, bucket and signature, and what came of it.
+_Tuned = tuple[str, Bucket, Signature, TuneOutcome]
 
 
 def _benches(
@@ -109,12 +119,11 @@ def tune_bundle(
         signing = signing or Signing(kernel.bundle.signed_bytes, key)
         on = device or kernel.host_device()
         kernel.require_consent(on)
-        outcomes: list[tuple[str, Bucket, Signature, TuneOutcome]] = []
+        outcomes: list[_Tuned] = []
         for recipe in kernel.recipes():
-            case = prepare_recipe(recipe, materializer(None, on))
-            one = _tune_case(kernel, case, on, limits, partial(progress, f"{name} {case.label}"))
+            one = _tune_case(kernel, recipe, on, limits, partial(progress, f"{name} {recipe.label}"))
             outcomes.append(one)
-            found.append(TunedCase(name, case.label, case.elements, one[3]))
+            found.append(TunedCase(name, recipe.label, recipe.elements, one[3]))
         if not outcomes:
             raise CaseError(f"{path}: {name} has no cases, so there is nothing to tune it on")
         updated = update_bundle(path, {name: _update(kernel, outcomes)}, signing=signing)
@@ -122,9 +131,28 @@ def tune_bundle(
     return found, signature
 
 
+def _unsent(kernel: BundledKernel, sent: SentCase, kinds: AbstractSet[str], fleet: Fleet) -> str:
+    """Why no agent of the fleet can run a case; "" where one can."""
+    if any(loader_of(kind) is not None for kind in kinds):
+        return f"a library runs the code of {kernel.name}, over objects of this process"
+    return refused_case(fleet, sent)
+
+
+def _tuned_here(
+    kernel: BundledKernel, recipe: CaseRecipe, reason: str, limits: Limits, progress: Callable[[Progress], None]
+) -> _Tuned:
+    remark = f"measured on this machine and by no agent: {reason}"
+    _log.warning("%s %s is %s", kernel.name, recipe.label, remark)
+    device = kernel.host_device()
+    kernel.require_consent(device)
+    label, bucket, signature, outcome = _tune_case(kernel, recipe, device, replace(limits, fleet=None), progress)
+    return label, bucket, signature, replace(outcome, remarks=(remark, *outcome.remarks))
+
+
 def _tune_case(
-    kernel: BundledKernel, case: PreparedCase, device: Device, limits: Limits, progress: Callable[[Progress], None]
-) -> tuple[str, Bucket, Signature, TuneOutcome]:
+    kernel: BundledKernel, recipe: CaseRecipe, device: Device, limits: Limits, progress: Callable[[Progress], None]
+) -> _Tuned:
+    case = prepare_recipe(recipe, materializer(None, device))
     given = {**case.arguments, **case.options, **case.grid_argument(held=kernel.holds_grid)}
     call = inspect_call(kernel.launcher, kernel.contents.signature, **given)
     ranked = kernel.rank(call, device)
@@ -154,14 +182,20 @@ def _tune_case(
     configs = ConfigSet(one.artifact.variant.config for one in variants.values())
     records = session().store.records
     artifacts = KnownArtifacts({key: one.artifact for key, one in variants.items()})
-    benches = _benches(
-        kernel,
-        case,
-        {one.artifact.blob.kind for one in rivals},  # of other devices' variants a library may run the code
-        (device, *limits.devices),
-        lambda artifact: kernel.code(variants[artifact.variant.config.order_key]),
-    )
-    with evaluators(study, artifacts, benches, case.compare, configs.listed) as lanes:
+    kinds = {one.artifact.blob.kind for one in rivals}  # of other devices' variants a library may run the code
+
+    def code_of(artifact: Artifact) -> VouchedCode:
+        return kernel.code(variants[artifact.variant.config.order_key])
+
+    if limits.fleet is not None:
+        sent = SentCase(study, recipe, kernel.contents.grid, {}, tuple(case.arguments))
+        if reason := _unsent(kernel, sent, kinds, limits.fleet):
+            return _tuned_here(kernel, recipe, reason, limits, progress)
+        placed = fleet_lanes(limits.fleet, sent, artifacts, code_of)
+    else:
+        benches = _benches(kernel, case, kinds, (device, *limits.devices), code_of)
+        placed = evaluators(study, artifacts, benches, case.compare, configs.listed)
+    with placed as lanes:
         outcome = tune(
             study,
             configs,
@@ -191,7 +225,7 @@ def _unpacked(kernel: BundledKernel, study: Study) -> tuple[str, ...]:
     return ()
 
 
-def _update(kernel: BundledKernel, outcomes: Sequence[tuple[str, Bucket, Signature, TuneOutcome]]) -> KernelUpdate:
+def _update(kernel: BundledKernel, outcomes: Sequence[_Tuned]) -> KernelUpdate:
     """New trials, and rules in which measured winners replace what was there for their buckets."""
     trials: list[JSON] = []
     tables: dict[str, tuple[RulesKey, dict[Bucket, Config], Config, int]] = {}

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from silo.api.agents.fleet import Fleet
+from silo.api.agents.remote_evaluator import fleet_lanes, refused_case
+from silo.api.agents.sent_case import SentCase
 from silo.api.calls.determinism import deterministic_remark
 from silo.api.calls.guessed_space import check_grid
 from silo.api.code.compilation import Compilation
+from silo.api.code.loaded_kernels import stored_code
 from silo.api.declared.ready_cases import PreparedCase
 from silo.api.declared.situation import Situation
 from silo.api.kernels.kernel import Kernel
@@ -41,6 +46,7 @@ from silo.tune.progress import Progress
 from silo.tune.search.registry import DEFAULT_SEARCHER, check_searcher
 from silo.tune.session import tune
 from silo.tune.terms import Scope, Search, Watch
+from silo.tune.trial import Study
 
 __all__ = [
     "CaseStudy",
@@ -52,8 +58,11 @@ __all__ = [
     "launcher_of",
     "make_of",
     "materializer",
+    "sent_case",
     "tune_case",
 ]
+
+_log = logging.getLogger("silo")
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,7 @@ class Limits:
     """How far one case is tuned; ``lock`` is the file of what is deployed.
 
     ``devices`` are devices of the case's model, on which configs are measured at the same time; none: its own alone.
+    A ``fleet`` measures instead of this machine.
 
     Raises:
         TuneError: No searcher has this name.
@@ -70,6 +80,7 @@ class Limits:
     budget: Budget = Budget()  # noqa: RUF009  # frozen
     lock: Path | None = None
     devices: tuple[Device, ...] = ()
+    fleet: Fleet | None = None
 
     def __post_init__(self) -> None:
         check_searcher(self.searcher)
@@ -196,37 +207,81 @@ def _grid(study: CaseStudy, variant: Variant) -> tuple[int, ...]:
     return grid_at(case.grid or kernel.grid, None, call_arguments(kernel, case), values, situation.device.facts())
 
 
+def _passed(study: CaseStudy) -> dict[str, object]:
+    """What launches of a case are given: all but what is a constant of the code."""
+    named = call_arguments(study.kernel, study.case)
+    constants = set(study.situation.specialization.constant_values)
+    constants -= {name for name, value in named.items() if is_descriptor(value)}  # theirs is a block shape
+    return {name: value for name, value in named.items() if name not in constants and name not in study.case.options}
+
+
 def case_benches(study: CaseStudy, others: Sequence[Device] = ()) -> list[Bench]:
     """Where the case's configs run: on its device, and on each of ``others`` that is like it."""
     kernel, case = study.kernel, study.case
-    named = call_arguments(kernel, case)
-    constants = set(study.situation.specialization.constant_values)
-    constants -= {name for name, value in named.items() if is_descriptor(value)}  # theirs is a block shape
-    passed = {name: value for name, value in named.items() if name not in constants and name not in case.options}
     devices = (study.situation.device, *others)
     if reason := kernel.why_unmeasured(devices[0].target):
         raise TuneError(f"{kernel.name} is not measured on {devices[0].target}: {reason}")
     confined = benches_on(
         kernel.name,
         devices,
-        passed,
+        _passed(study),
         lambda _, artifact: _grid(study, artifact.variant),
         in_library=kernel.in_library,
     )
     return confined or [LocalBench(devices[0], case.arguments, launcher_of(study))]
 
 
+def sent_case(study: CaseStudy, made: Study) -> SentCase:
+    """A case as agents get it. ``CaseError`` where no recipe can make it again, or a library runs its code."""
+    kernel, case = study.kernel, study.case
+    if kernel.in_library:
+        raise CaseError(f"a library runs the code of {kernel.name}, over objects of this process")
+    if case.record is None:
+        raise CaseError(f"the case {case.label} of {kernel.name} has no recipe")
+    recipe = case.record()
+    named, own = call_arguments(kernel, case), dict(recipe.arguments)
+    values = {name: value for name, value in named.items() if name not in own}
+    try:
+        return SentCase(made, recipe, kernel.grid, cast("Any", values), tuple(_passed(study))).checked()
+    except (TypeError, ValueError) as error:
+        raise CaseError(f"the case {case.label} of {kernel.name} cannot be recorded: {error}") from error
+
+
+def _made_study(study: CaseStudy) -> Study:
+    return study.kernel.resolver.problem(study.situation).study(study.situation.specialization, study.bucket)
+
+
+def _placed(study: CaseStudy, fleet: Fleet | None) -> tuple[CaseStudy, SentCase | None, tuple[str, ...]]:
+    """A case, on this machine where the fleet cannot have it; what is sent otherwise; what is to be said of that."""
+    if fleet is None:
+        return study, None, ()
+    try:
+        sent = sent_case(study, _made_study(study))
+    except CaseError as error:
+        reason = str(error)
+    else:
+        reason = refused_case(fleet, sent)
+        if not reason:
+            return study, sent, ()
+    remark = f"measured on this machine and by no agent: {reason}"
+    _log.warning("%s %s is %s", study.kernel.name, study.case.label, remark)
+    here = case_studies(study.kernel, device_of(study.kernel, None))
+    return next(one for one in here if one.case.label == study.case.label), None, (remark,)
+
+
 def tune_case(
     study: CaseStudy, limits: Limits, progress: Callable[[Progress], None] | None = None
 ) -> tuple[TuneOutcome, Compilation]:
     """Measure the configs of one case and keep every trial."""
+    study, sent, remarks = _placed(study, limits.fleet)
     kernel, situation = study.kernel, study.situation
-    problem = kernel.resolver.problem(situation)
-    made = problem.study(situation.specialization, study.bucket)
+    made = _made_study(study)
     compilation, records = Compilation(session(), kernel.source, trials=True), session().store.records
     artifacts = CompiledArtifacts(compilation, lambda config: kernel.resolver.variant(situation, config))
-    with evaluators(
-        made, artifacts, case_benches(study, limits.devices), study.case.compare, situation.candidates
+    with (
+        evaluators(made, artifacts, case_benches(study, limits.devices), study.case.compare, situation.candidates)
+        if sent is None or limits.fleet is None
+        else fleet_lanes(limits.fleet, sent, artifacts, lambda artifact: stored_code(session().store, artifact))
     ) as lanes:
         outcome = tune(
             made,
@@ -243,5 +298,5 @@ def tune_case(
         )
     settle(made, records)
     if remark := deterministic_remark(situation):
-        outcome = replace(outcome, remarks=(remark, *outcome.remarks))
-    return outcome, compilation
+        remarks = (remark, *remarks)
+    return replace(outcome, remarks=(*remarks, *outcome.remarks)), compilation

@@ -1,0 +1,28 @@
+"""``silo agent``: measure on a device of this machine for a ``silo tune`` on another one."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from silo.cli.options import Device
+
+__all__ = ["command"]
+
+
+def command(device: Device = None) -> None:
+    """Measure on a device of this machine for a ``silo tune --agent 'ssh HOST silo agent'`` on another one.
+
+    It reads cases and code from standard input, and answers on standard output, until the input ends. Native code that
+    comes in is loaded without a further question: starting an agent is consent to what its input says.
+    """
+    if sys.stdin.isatty():
+        raise typer.BadParameter(
+            "an agent is started by silo tune --agent 'ssh HOST silo agent', which speaks to it; a terminal cannot"
+        )
+    from silo.api.agents.agent import Agent  # noqa: PLC0415  # heavy: only when the command runs
+    from silo.api.agents.serving import serve_agent  # noqa: PLC0415
+    from silo.api.machine.device_plugins import default_device, device_named  # noqa: PLC0415
+
+    raise typer.Exit(serve_agent(lambda: Agent(default_device() if device is None else device_named(device))))

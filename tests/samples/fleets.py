@@ -1,0 +1,85 @@
+"""What tests of agents share: a made-up study, its code, and sessions on fleets of made-up agents."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import sys
+
+import agent_program
+from silo.api.agents.fleet import Fleet
+from silo.api.agents.pipes import PipeSource
+from silo.api.agents.remote_evaluator import fleet_lanes
+from silo.api.agents.sent_case import SentCase
+from silo.api.code.loaded_kernels import VouchedCode
+from silo.api.trials.evaluators import KnownArtifacts
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.core.cases import CaseRecipe
+from silo.core.config import Config
+from silo.core.launch_info import LaunchInfo
+from silo.core.signature import Signature
+from silo.core.specialization import Specialization
+from silo.core.variant import Variant
+from silo.tune.trial import Status, Study
+
+FACTS = agent_program.FACTS
+STUDY = Study(
+    "landscape",
+    "0" * 64,
+    Signature(()),
+    Specialization(),
+    FACTS.target,
+    "made up",
+    (),
+    (),
+    FACTS.model,
+    "landscape/1",
+    FACTS.driver,
+)
+SENT = SentCase(STUDY, CaseRecipe("made", ()), None, {}, ())
+CONFIGS = [Config.of(x=x, y=y) for x in range(8) for y in range(8)]
+
+
+def command(way="", *more):
+    """The command of an agent that behaves in such a way."""
+    return shlex.join([sys.executable, agent_program.__file__, way, *map(str, more)])
+
+
+def fleet(*ways, pause_s=0.0, wait_s=30.0):
+    """A fleet with an agent of each way; a way may be a list with what it needs besides."""
+    words = [[way] if isinstance(way, str) else list(way) for way in ways]
+    return Fleet([PipeSource(command(way, pause_s, *more), wait_s) for way, *more in words])
+
+
+def artifact(config):
+    """Code of a config that no two configs share."""
+    blob = str(config).encode()
+    variant = Variant("landscape", "0" * 64, Signature(()), Specialization(), config, FACTS.target)
+    return Artifact(
+        variant, LaunchInfo("k", ()), BlobRef(hashlib.sha256(blob).hexdigest(), "fake", len(blob)), (), "c", "j"
+    )
+
+
+def lanes_of(made, configs=CONFIGS):
+    """The lanes of a fleet, for a session over some configs."""
+    known = KnownArtifacts({config.order_key: artifact(config) for config in configs})
+    return fleet_lanes(made, SENT, known, lambda one: VouchedCode(one, str(one.variant.config).encode()))
+
+
+class Here:
+    """Evaluates the same landscape in this process."""
+
+    def prepare(self, configs):
+        pass
+
+    def spills(self, config):
+        return None
+
+    def evaluate(self, config):
+        return STUDY.trial(config, Status.OK, (agent_program.time_of(config),) * 9)
+
+    def compare(self, configs):
+        return {config: (agent_program.time_of(config),) * 9 for config in configs}
+
+    def interrupt(self):
+        pass
