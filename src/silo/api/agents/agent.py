@@ -37,7 +37,7 @@ __all__ = ["Agent"]
 # Bytes of code and cases that are kept; what is dropped is asked for again.
 _MOST_KEPT = 2 << 30
 
-_ASKER = "whoever this agent was started for"
+_ASKER = "the machine that this agent was started for"
 
 
 class _MissingError(Exception):
@@ -196,7 +196,7 @@ class _OpenCase:
         return cls(evaluator, received, findings)
 
     def evaluate(self, code: VouchedCode, best_ns: int | None, known: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
-        """The trial of a config, as JSON; its samples are those of ``known`` where the same code was measured."""
+        """The trial of a config, as JSON; it has the samples of ``known`` where the same code was measured."""
         config = self._take(code)
         self.findings.hear(best_ns)
         if known is not None:

@@ -41,7 +41,7 @@ class AgentFacts:
         return cls(__version__, device.model, device.target, device.driver, device.timing, dict(device.facts()))
 
     def refusal(self, other: AgentFacts) -> str:
-        """Why trials of ``other`` would be those of another study than this agent's; "" where they would not."""
+        """Why trials of ``other`` belong to another study than this agent's trials; "" where they do not."""
         for name, ours, theirs in (
             ("version of Silo", self.silo, other.silo),
             ("device model", _described(self.model), _described(other.model)),

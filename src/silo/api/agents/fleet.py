@@ -76,7 +76,7 @@ class Fleet:
         sources: where they come from, one for each.
 
     Raises:
-        DeviceError: one of them cannot be started, or its trials would not be comparable with those of the others.
+        DeviceError: one of them cannot be started, or its trials would not be comparable with the others' trials.
     """
 
     def __init__(self, sources: Sequence[AgentSource]) -> None:

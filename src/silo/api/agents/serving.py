@@ -21,7 +21,7 @@ __all__ = ["BEAT_S", "START", "Answers", "serve_agent"]
 
 START = b"silo-agent/1\n"
 
-# Seconds between heartbeats; whoever listens gives an agent up that was not heard for many times as long.
+# Seconds between heartbeats. An agent that was not heard for many times as long is given up.
 BEAT_S = 3.0
 
 
@@ -100,5 +100,5 @@ def _watch(stream: BinaryIO, messages: queue.SimpleQueue[Message]) -> None:
     except (EOFError, OSError):
         os._exit(0)
     except SiloError as error:
-        print(f"silo agent: {error}", file=sys.stderr)  # to whoever started it
+        print(f"silo agent: {error}", file=sys.stderr)  # to the one who started it
         os._exit(3)
