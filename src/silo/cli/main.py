@@ -71,6 +71,7 @@ app.add_typer(cache.app, name="cache")
 _OPTIONAL = {
     "numpy": "'kernel-silo[numpy]'",
     "jinja2": "'kernel-silo[report]'",
+    "ray": "'kernel-silo[ray]'",
     "cryptography": "'kernel-silo[sign]'",
     "ml_dtypes": "ml_dtypes",
     "torch": "torch",

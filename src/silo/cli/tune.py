@@ -84,6 +84,18 @@ def command(
             help="Measure where this command starts an agent ('ssh gpu7 silo agent'); repeatable, one for each device.",
         ),
     ] = None,
+    ray: Annotated[
+        str | None,
+        typer.Option(
+            "--ray",
+            metavar="ADDRESS",
+            help="Measure in actors of a Ray cluster, a GPU each: HOST:PORT, auto, ray://HOST:PORT, or local.",
+        ),
+    ] = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option("--gpus", metavar="N", callback=_some, help="So many actors on Ray. Default: a GPU each, of all."),
+    ] = None,
     agent_wait: Annotated[
         float,
         typer.Option("--agent-wait", metavar="SECONDS", callback=_wait, help="How long agents may take to begin."),
@@ -113,11 +125,8 @@ def command(
     ``--explain`` says why kept results do not count, and measures nothing.
     """
     changes = {"deterministic": True} if deterministic else {}
-    if agent and device is not None:
-        raise typer.BadParameter(f"agents say themselves which device they have: silo agent --device {device}")
+    _check_fleet(agent, ray, gpus, device, explain=explain)
     if explain:
-        if agent:
-            raise typer.BadParameter("--explain measures nothing, so it needs no agent")
         with override(**changes):
             _explain(path, device, kernel, lock, quiet=quiet, json=json)
         return
@@ -130,12 +139,12 @@ def command(
     with (
         override(**changes),
         event_lines(events) as lines,
-        _fleet(agent or [], agent_wait) as fleet,
+        _fleet(agent or [], ray, gpus, device, agent_wait) as fleet,
         TuneProgress(enabled=not (quiet or json), lines=lines) as progress,
     ):
         rows = tune_path(
             path,
-            device=device,
+            device=None if ray is not None else device,  # which an actor has
             kernels=kernel or None,
             searcher=searcher,
             evaluations=evaluations,
@@ -175,7 +184,26 @@ def command(
         raise TuneError("\n".join(failures))
 
 
-def _fleet(commands: list[str], wait_s: float) -> AbstractContextManager[Fleet | None]:
+def _check_fleet(
+    agent: list[str] | None, ray: str | None, gpus: int | None, device: str | None, *, explain: bool
+) -> None:
+    if agent and device is not None:
+        raise typer.BadParameter(f"agents say themselves which device they have: silo agent --device {device}")
+    if agent and ray is not None:
+        raise typer.BadParameter("agents are started by commands or by Ray, not by both: --agent, or --ray")
+    if gpus is not None and ray is None:
+        raise typer.BadParameter("--gpus counts actors on Ray: name the cluster with --ray")
+    if explain and (agent or ray is not None):
+        raise typer.BadParameter("--explain measures nothing, so it needs no agent")
+
+
+def _fleet(
+    commands: list[str], ray: str | None, gpus: int | None, device: str | None, wait_s: float
+) -> AbstractContextManager[Fleet | None]:
+    if ray is not None:
+        from silo.api.agents.ray_agents import ray_fleet  # noqa: PLC0415  # heavy, and few tunes have agents
+
+        return ray_fleet(ray, gpus, device=device, wait_s=wait_s)
     if not commands:
         return nullcontext()
     from silo.api.agents.fleet import Fleet  # noqa: PLC0415  # heavy, and few tunes have agents

@@ -1,0 +1,88 @@
+"""One process with a Ray cluster of its own that pretends to have GPUs: does what its argument says, prints JSON."""
+
+# pyright: reportAttributeAccessIssue=false, reportMissingImports=false
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import fleets
+import kills
+from ray_landscape import LandscapeActor
+from silo.api.agents import fleet as agents
+from silo.api.agents.ray_agents import ray_fleet
+from silo.errors import DeviceError
+from silo.store.store import MemoryStore
+from tuning_samples import tune
+
+
+def found(fleet):
+    """What a session on the landscape comes to, and how long it takes."""
+    with fleets.lanes_of(fleet) as lanes:
+        begin = time.monotonic()
+        outcome = tune(fleets.STUDY, fleets.CONFIGS, lanes, MemoryStore().records, searcher="exhaustive")
+        seconds = time.monotonic() - begin
+    return {
+        "winner": str(outcome.winner.config),
+        "measured": outcome.measured,
+        "faults": len(outcome.faults),
+        "seconds": seconds,
+    }
+
+
+def main():
+    """``ray_program.py tune|kill|full|no-gpu|tuned ...``."""
+    import ray
+
+    what, *more = sys.argv[1:]
+    ray.init(num_gpus=0 if what == "no-gpu" else 4, num_cpus=4, log_to_driver=False, include_dashboard=False)
+    match what:
+        case "tune":
+            with ray_fleet("auto", int(more[0]), device="0.05", actor=LandscapeActor, wait_s=120) as fleet:
+                found(fleet)  # everything is imported and warm
+                told = found(fleet)
+        case "compare":
+            told = []
+            for _ in range(int(more[1])):
+                turn = {}
+                for name, count in (("one_s", 1), ("all_s", int(more[0]))):
+                    with ray_fleet("auto", count, device="0.05", actor=LandscapeActor, wait_s=120) as fleet:
+                        found(fleet)
+                        session = found(fleet)
+                    turn[name] = session["seconds"]
+                    turn.setdefault("winners", []).append(session["winner"])
+                told.append(turn)
+        case "kill":
+            agents._MOST_FRUITLESS = 1000  # or one that is hit three times in a row stays away
+            with ray_fleet("auto", 4, device="0.05", actor=LandscapeActor, wait_s=120) as fleet:
+                told = kills.sessions(fleet, int(more[0]), lambda seat: kills.kill_actor(ray, seat))
+        case "full":
+            told = {}
+            try:
+                with ray_fleet("auto", 5, device="0", actor=LandscapeActor, wait_s=15):
+                    pass
+            except DeviceError as error:
+                told = {"error": str(error)}
+        case "no-gpu":
+            told = {}
+            try:
+                with ray_fleet("auto"):
+                    pass
+            except DeviceError as error:
+                told = {"error": str(error)}
+        case _:
+            from silo.api.commands.tune import tune_path
+
+            try:
+                with ray_fleet("auto", 2, device=more[1] or None, wait_s=120) as fleet:
+                    rows = tune_path(Path(more[0]), fleet=fleet)
+                told = {"measured": [row.measured for row in rows], "failures": [dict(row.failures) for row in rows]}
+            except DeviceError as error:
+                told = {"error": str(error)}
+    print(json.dumps(told))
+    ray.shutdown()
+
+
+if __name__ == "__main__":
+    main()
