@@ -16,6 +16,8 @@ OLD_TRITON=3.6.0
 BETWEEN_TRITONS="3.7.1 3.8.0"
 KERNEL_LIBRARIES=(liger-kernel==0.8.5 conch-triton-kernels==1.3 fla-core==0.6.0 einops==0.8.2)
 cd "$ROOT"
+# Without bytecode every process that a test starts compiles all it imports.
+unset PYTHONDONTWRITEBYTECODE
 
 say() { printf '\033[1m%s\033[0m\n' "$*" >&2; }
 fail() { printf 'error: %s\n' "$*" >&2; exit 1; }
@@ -94,6 +96,8 @@ ensure_beside() { # FOLDER, FOLDER of the other, PACKAGE...
     rm -rf "$made"
     "$base/bin/python" -m venv --without-pip "$made"
     "$PY" -m pip install --quiet --disable-pip-version-check --no-deps --no-compile --target "$made/packages" "$@" || return 1
+    # pip compiles one file after the other.
+    "$base/bin/python" -m compileall -q -j 0 "$made/packages" >/dev/null || true # some files are for other Pythons
     # As folders of a site, whose .pth files are read; the first of two packages of one name is taken.
     printf 'import site; site.addsitedir("%s")\n' "$made/packages" "$(echo "$base"/lib/python3*/site-packages)" \
       > "$(echo "$made"/lib/python3*/site-packages)/silo.pth"
