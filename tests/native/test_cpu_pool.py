@@ -60,11 +60,12 @@ def test_a_thread_has_the_same_programs_in_each_launch(pool):
     launch, out = launcher("threads"), np.zeros(32, np.uint64)
     with override(pool=pool), threads(4):
         kept = []
-        for _ in range(4):
+        for _ in range(16):
             launch[(32,)](out)
             kept.append(out.copy())
     cpu_threads()
-    assert all(np.mean(before == after) > 0.6 for before, after in itertools.pairwise(kept[1:]))
+    # A thread that the system does not run at that moment loses its programs to others; by chance 0.25 are the same.
+    assert np.median([np.mean(before == after) for before, after in itertools.pairwise(kept[1:])]) > 0.6
 
 
 def test_a_launch_uses_all_threads_and_no_more():
