@@ -3,6 +3,7 @@
 
 import contextlib
 import importlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -10,6 +11,10 @@ import torch
 import triton
 
 KINDS = {}
+CONFIGS = 1
+"""How many configs of a library's tuner are left to it; set before :func:`load_kinds`."""
+MOVED = [0]
+"""By how many elements the arrays of a kind are moved away from where torch would put them."""
 
 MODULES = (
     "census_tutorials",
@@ -97,8 +102,24 @@ def launched_kernels():
 # -- comparing with an oracle ----------------------------------------------------------------------------------------
 
 
+def measure(call, quantiles):
+    """For tuners: one launch for the code, one by the clock."""
+    call()
+    begin = time.perf_counter()
+    call()
+    return [(time.perf_counter() - begin) * 1e3] * len(quantiles)
+
+
 def normal(*shape, dtype=torch.float32, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+    return moved(torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype))
+
+
+def moved(tensor):
+    """The same numbers, so many elements on in memory of their own."""
+    if not MOVED[0]:
+        return tensor
+    memory = torch.empty(tensor.numel() + MOVED[0], dtype=tensor.dtype)
+    return memory[MOVED[0] :].view(tensor.shape).copy_(tensor)
 
 
 def close(ours, expected, *, rtol=1e-4, atol=1e-5, what="the result"):
@@ -140,7 +161,7 @@ def _copy(value, dtype):
         return value
     if not value.is_floating_point():
         return value.clone()
-    copied = value.detach().clone() if dtype is None else value.detach().to(dtype)
+    copied = moved(value.detach().clone()) if dtype is None else value.detach().to(dtype)
     return copied.requires_grad_(not getattr(value, "is_constant", False))
 
 

@@ -12,7 +12,7 @@ import triton_on_stub
 
 HEAD = """
 from triton_on_stub import *
-import random, torch, triton, triton.language as tl
+import random, sys, torch, triton, triton.language as tl
 import silo
 from silo.integrations.triton_programs import TABLE
 install()
@@ -57,41 +57,100 @@ assert S.last("k").count == 3
 """)
 
 
-def test_random_launches_give_the_driver_the_bytes_of_tritons_own_path():
-    program("""
+RANDOM = """
+print("triton", triton.__version__)
 chance = random.Random(5)
 
-def call(launch):
-    arguments = [chance.choice([one, one.at(4), one.at(16), None])
-                 if chance.random() < 0.3 else one for one in (x, y)] + [z]
-    n = chance.choice([1, 16, 1000, 2**31, -3, True])
-    scale = chance.choice([1.5, 7, False])
-    block = 64
-    options = chance.choice([{}, {"num_warps": 8}])
+@triton.jit
+def wide(a, b, c, out, n, m, flag, scale, bias, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(out + i, mask=i < n).to(tl.float32) * scale + bias
+    if a is not None:
+        value += tl.load(a + i, mask=i < m).to(tl.float32)
+    if b is not None:
+        value += tl.load(b + i * (n - m), mask=i < n).to(tl.float32)
+    if flag:
+        value += n
+    if KIND == "c":
+        value += tl.load(c + i)
+    tl.store(out + i, value.to(out.dtype.element_ty))
+
+DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.int32, torch.int64, torch.bool]
+arrays = [array(dtype=dtype) for dtype in DTYPES]
+# Integers that are equal to Triton: 1, divisible by 16 or not, of 32, 64 bits or unsigned, booleans.
+INTEGERS = [[1], [0, 16, 1024, -16], [2, 17, 1000, -1, -3, 2**31 - 1], [2**31, 2**40, -2**31 - 16],
+            [2**31 + 1, -2**40 + 3], [2**63 + 1, 2**64 - 1], [True, False]]
+FLOATS = [1.5, 0.0, -0.0, -1e30, 1e-45, float("inf"), 3.25]
+
+def given(one):
+    kind, value = one
+    if kind == "pointer":
+        return arrays[value[1]].at(chance.choice([0, 16, 1024] if value[0] else [2, 4, 8, 24]))
+    return chance.choice(value)
+
+def kinds(count):
+    # What Triton tells apart in some calls: None or a pointer, its dtype and alignment, the kind of each number.
+    def one(of, none=0.2):
+        if chance.random() < none:
+            return "value", [None]
+        return "pointer", (chance.random() < 0.7, chance.randrange(of))
+    made = []
+    for _ in range(count):
+        c = one(1)
+        if chance.random() < 0.5:
+            arguments = [one(3), one(len(arrays)), c, one(4, 0), ("value", chance.choice(INTEGERS)),
+                         ("value", chance.choice(INTEGERS[:3])), ("value", [True, False]),
+                         ("value", chance.choice([FLOATS, [3], [5, 7]])), ("value", FLOATS)]
+            options = {"KIND": chance.choice(["", "c"]) if c[0] == "pointer" else ""}
+            made.append((wide, arguments, options))
+        else:
+            arguments = [one(1, 0.1), one(1, 0.1), one(2, 0), ("value", chance.choice(INTEGERS)),
+                         ("value", chance.choice([FLOATS, [7], [True, False]]))]
+            made.append((k, arguments, chance.choice([{}, {"num_warps": 8}])))
+    return made
+
+def call():
     grid = chance.choice([(4,), (1, 2), (3, 2, 2), (0,), lambda meta: (meta["BLOCK"] // 64, 1), [5]])
     stream, DRIVER[0].stream = DRIVER[0].stream, chance.choice([0, 64])
-    if chance.random() < 0.5:
-        way = lambda: k[grid](*arguments, n, scale, BLOCK=block, **options)
-    else:
-        way = lambda: k.run(*arguments, n, scale=scale, BLOCK=block, grid=grid, warmup=False, **options)
-    before = S.last("k").count
+    function, arguments, options = chance.choice(KINDS)
+    arguments = [given(one) for one in arguments]
+    if chance.random() < 0.3:  # the last ones by name
+        names = [one for one in function.arg_names if one not in ("KIND", "BLOCK")]
+        at = chance.randrange(len(names))
+        options = {**options, **dict(zip(names[at:], arguments[at:]))}
+        arguments = arguments[:at]
+    name = function.fn.__name__
+    before = S.last(name).count
     try:
-        way()
+        if chance.random() < 0.5:
+            function[grid](*arguments, BLOCK=64, **options)
+        else:
+            function.run(*arguments, BLOCK=64, grid=grid, warmup=False, **options)
     except Exception as error:
         return type(error).__name__
-    seen = S.last("k")
+    seen = S.last(name)
     if seen.count == before:
         return "nothing"
-    return seen.grid, seen.block, seen.attributes, seen.parameters, seen.stream, seen.shared
+    return name, seen.grid, seen.block, seen.attributes, seen.parameters, seen.stream, seen.shared
 
-own = [call(k) for _ in range(400)]
+COUNT = int(sys.argv[1])
+KINDS = kinds(max(24, COUNT // 80))
+chance.seed(5)
+own = [call() for _ in range(COUNT)]
 chance.seed(5)
 with silo.accelerate():
-    ours = [call(k) for _ in range(400)]
-    served = kernel().launches[0]
-assert own == ours, next((a, b) for a, b in zip(own, ours) if a != b)
-assert served > 60, served
-""")
+    ours = [call() for _ in range(COUNT)]
+    served = kernel().launches[0], kernel(wide).launches[0]
+assert own == ours, next((at, a, b) for at, (a, b) in enumerate(zip(own, ours)) if a != b)
+print(COUNT, "launches,", served, "by Silo,", len(set(map(str, own))), "different,", own.count("nothing"), "of nothing")
+assert min(served) > COUNT * 0.05, served
+"""
+LAUNCHES = os.environ.get("SILO_TEST_LAUNCHES", "600")
+"""How many random launches are compared; with 10000 it takes some minutes, for what Triton compiles."""
+
+
+def test_random_launches_give_the_driver_the_bytes_of_tritons_own_path():
+    print(triton_on_stub.run(HEAD + RANDOM, LAUNCHES, timeout=2000))
 
 
 def test_hooks_globals_knobs_and_streams_are_tritons():
@@ -404,9 +463,11 @@ def test_a_script_that_is_not_there():
 def test_other_tritons(folder):
     """``SILO_TEST_TRITONS`` names a folder with one folder for each Triton, and ``common`` with what they need."""
     paths = os.pathsep.join([str(folder), str(folder.parent / "common")])
-    code = HEAD + TUNED + VERSION_PROGRAM
-    out = triton_on_stub.run(code, PYTHONPATH=os.pathsep.join([paths, triton_on_stub.environment()["PYTHONPATH"]]))
-    assert f"triton {folder.name[6]}.{folder.name[7]}" in out
+    own = {"PYTHONPATH": os.pathsep.join([paths, triton_on_stub.environment()["PYTHONPATH"]])}
+    for code, arguments in ((TUNED + VERSION_PROGRAM, []), (RANDOM, [LAUNCHES])):
+        out = triton_on_stub.run(HEAD + code, *arguments, timeout=2000, **own)
+        assert f"triton {folder.name[6]}.{folder.name[7]}" in out
+        print(out)
 
 
 VERSION_PROGRAM = """
