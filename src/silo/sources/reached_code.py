@@ -206,14 +206,16 @@ class _Finder(ast.NodeVisitor):
         self.found: dict[str, Any] = {}
 
     def visit_Module(self, node: ast.Module) -> None:
-        inner = [child for child in ast.walk(node) if isinstance(child, ast.arg)]
-        self.local = {argument.arg for argument in inner}
-        self.local |= {
-            child.id for child in ast.walk(node) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store)
-        }
-        self.local |= {
-            child.name for child in ast.walk(node) if isinstance(child, ast.FunctionDef) and child not in node.body
-        }
+        # One walk, for a first launch waits for it.
+        local = self.local = set[str]()
+        for child in ast.walk(node):
+            if isinstance(child, ast.Name):
+                if isinstance(child.ctx, ast.Store):
+                    local.add(child.id)
+            elif isinstance(child, ast.arg):
+                local.add(child.arg)
+            elif isinstance(child, ast.FunctionDef) and child not in node.body:
+                local.add(child.name)
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:

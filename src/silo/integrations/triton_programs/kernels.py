@@ -138,7 +138,7 @@ class ProgramKernel:
     def __init__(self, function: Any) -> None:  # noqa: ANN401  # Triton's JITFunction
         self.name = str(getattr(function, "__qualname__", None) or function.fn.__qualname__)
         self.name = self.name.rpartition("<locals>.")[2]
-        self.location = adapter.location_of(function.fn)
+        self.location = adapter.location_of_kernel(function)
         self.variants: list[ProgramVariant] = []
         self.refusals: Counter[str] = Counter()
         self._function = weakref.ref(function)

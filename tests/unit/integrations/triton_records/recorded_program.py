@@ -112,6 +112,12 @@ def main():
         run_add(999, step=1, offset=1)
         run_add(17, step=3, offset=3)
         run_scale(777, offset=1)
+    for _ in range(int(options.get("again", 0))):
+        run_add(first)
+        assert [run_scale(n) for n in (512, 1000)] == winners
+        if "other" in options:
+            run_add(999, step=1, offset=1)
+            run_scale(777, offset=1)
     if "wait" in options:
         print("ready", flush=True)
         time.sleep(60)

@@ -106,6 +106,40 @@ def test_variables_do_the_same_for_programs_that_know_no_silo(world, tmp_path):
     assert "nothing is recorded" in log
 
 
+def test_accelerated_launches_are_recorded_and_served(tmp_path):
+    """``silo exec``: Silo launches what Triton compiled while it is recorded, and what lies in the bundle afterwards."""
+    tmp_path.chmod(0o700)
+    world = World(tmp_path)
+
+    def executed(*options, arguments=("again=5",)):
+        report = tmp_path / f"report-{world.caches}"
+        own = {"SILO_HOME": str(tmp_path / "home"), "TRITON_CACHE_DIR": str(tmp_path / f"cache-{world.caches}")}
+        world.caches += 1
+        command = ["-m", "silo", "exec", *options, "--report", report, PROGRAM, "plain", "-", *arguments]
+        done = subprocess.run(
+            [sys.executable, *map(str, command)],
+            env={**os.environ, **own, "SILO_TRITON": "cpu"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=280,
+        )
+        assert done.returncode == 0, done.stderr
+        (line,) = report.read_text().splitlines()
+        kernels = {one["kernel"]: one for one in json.loads(line)["kernels"]}
+        return json.loads(done.stdout.splitlines()[-1]), kernels
+
+    recorded, kernels = executed("--record", world.path)
+    assert recorded["compiles"] > 0
+    assert kernels["add"]["launches"] >= 5
+    assert kernels["scale"]["launches"] >= 10
+    served, kernels = executed("--bundle", world.path, "--frozen", arguments=("again=5", "other=1"))
+    assert served == {"winners": recorded["winners"], "compiles": 0}
+    assert kernels["add"]["launches"] >= 9
+    assert kernels["scale"]["launches"] >= 14
+    assert kernels["add"]["refusals"] == kernels["scale"]["refusals"] == {}
+
+
 def test_a_changed_kernel_is_an_error_that_says_so_and_without_frozen_a_line(world, tmp_path):
     changed = tmp_path / "program.py"
     changed.write_text(PROGRAM.read_text().replace("value += tl.load", "value += 0 + tl.load"))

@@ -125,7 +125,7 @@ def read_kernel(decorated: object) -> DecoratedKernel:
         )
     if getattr(current, "is_gluon", bool)():
         raise SourceError(f"{_name(decorated)} is a Gluon kernel; Silo reads kernels of the Triton language")
-    found = DecoratedKernel(current, parameters_of(current), _location_of(current), heuristics=heuristics)
+    found = DecoratedKernel(current, parameters_of(current), location_of_kernel(current), heuristics=heuristics)
     return found if tuner is None else _with_tuner(found, tuner)
 
 
@@ -227,7 +227,7 @@ def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
     return tuple(found)
 
 
-def _location_of(kernel: Any) -> str:  # noqa: ANN401
+def location_of_kernel(kernel: Any) -> str:  # noqa: ANN401
     """The same of a kernel. Triton has read its text already, and reading it anew takes longer than all the rest."""
     lines, start = getattr(kernel, "raw_src", None), getattr(kernel, "starting_line_number", None)
     if not isinstance(lines, list) or not isinstance(start, int):
