@@ -452,6 +452,50 @@ def test_silo_exec_runs_a_program_as_it_is(tmp_path):
     assert [line["kernels"][0]["launches"] for line in lines] == [4, 4]
 
 
+FORKING_PROGRAM = (
+    CPU_PROGRAM.partition("if __name__")[0]
+    + """
+import os
+
+def job(n):
+    work(n)
+    return os.getpid()
+
+if __name__ == "__main__":
+    work(1000)                       # 4 launches of the parent's that are Silo's
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        pids = set(pool.map(job, [700, 800, 900, 1000], chunksize=2))
+        pool.close()
+        pool.join()
+    child = os.fork()
+    if child == 0:
+        work(600)
+        sys.exit(0)
+    os.waitpid(child, 0)
+    idle = multiprocessing.get_context("fork").Process(target=len, args=("",))
+    idle.start()
+    idle.join()
+    print(len(pids), child)
+"""
+)
+
+
+def test_children_made_by_fork_report_what_they_did_themselves(tmp_path):
+    script, report = tmp_path / "program.py", tmp_path / "report.jsonl"
+    script.write_text(FORKING_PROGRAM)
+    command = [sys.executable, "-m", "silo", "exec", "--report", str(report), str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in report.read_text().splitlines()]
+    pool, forked = map(int, done.stdout.split())
+    by_process = {line["process"]: line["kernels"][0] for line in lines}
+    assert len(by_process) == len(lines) == pool + 2  # the one that launched nothing has nothing to say
+    counts = {process: one["launches"] + one["own_launches"] for process, one in by_process.items()}
+    assert counts.pop(forked) == 5
+    assert counts.pop(lines[-1]["process"]) == 5  # the parent, which ends last
+    assert sum(counts.values()) == 20
+
+
 def test_a_script_that_is_not_there():
     command = [sys.executable, "-m", "silo", "exec", "nowhere.py"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

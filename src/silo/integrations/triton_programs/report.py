@@ -18,6 +18,9 @@ from silo.sources.triton import adapter
 __all__ = ["KernelLine", "Report", "gather", "report_at_exit", "text_of", "write"]
 
 _asked: list[str] = []
+_written: set[int] = set()  # processes: one report each, whichever way it ends
+_inherited: dict[int, tuple[int, int, int]] = {}  # by a kernel's id, what this process's parent did before the fork
+_passed_before: dict[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +47,22 @@ class Report:
 
 
 def gather(passed: Mapping[str, int]) -> Report:
-    """What there is to say of this process now. ``passed`` is the report's."""
+    """What there is to say of this process now, and of no parent of it. ``passed`` is the report's."""
+    lines: list[KernelLine] = []
+    for one in TABLE:
+        seen = (*one.launches, len(one.variants))
+        launches, own, variants = (
+            now - before for now, before in zip(seen, _inherited.get(id(one), (0, 0, 0)), strict=True)
+        )
+        if id(one) not in _inherited or launches or own or variants:
+            lines.append(KernelLine(one.name, one.location, launches, own, variants, dict(one.refusals)))
+    left = {reason: count - _passed_before.get(reason, 0) for reason, count in passed.items()}
     return Report(
         os.getpid(),
         " ".join(sys.argv),
         adapter.triton_version(),
-        tuple(
-            KernelLine(one.name, one.location, *one.launches, len(one.variants), dict(one.refusals)) for one in TABLE
-        ),
-        dict(passed),
+        tuple(lines),
+        {reason: count for reason, count in left.items() if count},
     )
 
 
@@ -78,6 +88,9 @@ def text_of(report: Report) -> str:
 
 def write(where: str, passed: Callable[[], Mapping[str, int]]) -> None:
     """To standard error (``-``), or appended to a file as one line of JSON."""
+    if os.getpid() in _written:
+        return
+    _written.add(os.getpid())
     report = gather(passed())
     if not report.kernels and not report.passed:
         return
@@ -92,10 +105,32 @@ def write(where: str, passed: Callable[[], Mapping[str, int]]) -> None:
 
 
 def report_at_exit(passed: Callable[[], Mapping[str, int]]) -> None:
-    """Where ``SILO_ACCELERATE_REPORT`` asks for it: write at the end of this process, and keep kernels till then."""
+    """Where ``SILO_ACCELERATE_REPORT`` asks for it: write at the end of this process, and keep kernels till then.
+
+    Children made by fork report what they did themselves. Processes of ``multiprocessing`` end without Python's exit
+    functions; they run the functions of that package, where this one is entered, too. What ends by ``os._exit`` or a
+    signal reports nothing.
+    """
     where = settings().accelerate_report
     if where is None or _asked:
         return
     _asked.append(str(where))
     TABLE.keep()
     atexit.register(write, str(where), passed)
+    from multiprocessing import parent_process, util  # noqa: PLC0415  # for a report alone
+
+    def at_exit_of_child(_: object) -> None:
+        util.Finalize(None, write, (str(where), passed), exitpriority=0)
+
+    if parent_process() is not None:
+        at_exit_of_child(None)
+    util.register_after_fork(TABLE, at_exit_of_child)
+    os.register_at_fork(after_in_child=lambda: _inherit(passed))
+
+
+def _inherit(passed: Callable[[], Mapping[str, int]]) -> None:
+    """This process is a child: what was counted up to now is its parent's."""
+    _inherited.clear()
+    _inherited.update({id(one): (*one.launches, len(one.variants)) for one in TABLE})
+    _passed_before.clear()
+    _passed_before.update(passed())

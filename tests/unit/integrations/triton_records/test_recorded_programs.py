@@ -107,7 +107,7 @@ def test_variables_do_the_same_for_programs_that_know_no_silo(world, tmp_path):
 
 
 def test_accelerated_launches_are_recorded_and_served(tmp_path):
-    """``silo exec``: Silo launches what Triton compiled while it is recorded, and what lies in the bundle afterwards."""
+    """Silo launches what Triton compiles while it is recorded, and what lies in the bundle afterwards."""
     tmp_path.chmod(0o700)
     world = World(tmp_path)
 
