@@ -40,6 +40,7 @@ SUBJECTS: Mapping[str, tuple[str, ...]] = {
     "Configs and targets": ("Config", "Space", "Target"),
     "Grids and other traced functions": ("cdiv", "next_pow2", "minimum", "maximum", "select"),
     "Operators of torch": ("torch_op",),
+    "Programs of jax": ("jax_call",),
     "Devices and memory": ("device", "devices", "DeviceInfo", "Buffer", "TensorDescriptor", "set_allocator"),
     "Agreement of ranks": ("decisions", "same_decisions", "Decisions"),
     "Watching launches": ("on_launch", "launch_hook", "LaunchEvent", "nvtx_ranges", "torch_annotations"),

@@ -27,6 +27,7 @@
 #include "torch_shim.h"
 #include "triton_kernel.h"
 #include "triton_tuned.h"
+#include "xla_module.h"
 
 #include <errno.h>
 
@@ -416,6 +417,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         silo_buffer_init(module) != 0 || silo_launcher_init(module) != 0 ||
         silo_bound_init(module) != 0 || silo_triton_way_init(module) != 0 ||
         silo_triton_kernel_init(module) != 0 || silo_triton_tuned_init(module) != 0 ||
+        silo_xla_init(module) != 0 ||
         PyModule_AddIntConstant(module, "MAX_PARAMETERS", SILO_MAX_PARAMETERS) != 0 ||
         PyModule_AddIntConstant(module, "MAX_OPTIONS", SILO_MAX_OPTIONS) != 0) {
         Py_DECREF(module);

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from silo.core.target import Target
     from silo.core.trace import cdiv, maximum, minimum, next_pow2, select
     from silo.errors import SiloError
+    from silo.integrations.jax.call import jax_call
     from silo.integrations.metal.emulation import emulated_metal
     from silo.integrations.torch.operator import torch_op
     from silo.integrations.triton_programs.switch import Acceleration, accelerate
@@ -62,6 +63,7 @@ __all__ = [
     "device",
     "devices",
     "emulated_metal",
+    "jax_call",
     "kernel",
     "launch_hook",
     "load",
@@ -105,6 +107,7 @@ _HOMES = {
     "device": "silo.api.machine.device_info",
     "devices": "silo.api.machine.device_info",
     "emulated_metal": "silo.integrations.metal.emulation",
+    "jax_call": "silo.integrations.jax.call",
     "kernel": "silo.api.kernels.kernel",
     "launch_hook": "silo.launch.hooks",
     "load": "silo.api.kernels.bundle",

@@ -65,6 +65,9 @@ try:
         triton_serve,
         triton_situation,
         triton_tuners,
+        xla_connect,
+        xla_handlers,
+        xla_keep,
     )
     from silo._native import __file__ as _file
 except ImportError as error:
@@ -140,6 +143,9 @@ __all__ = [
     "triton_serve",
     "triton_situation",
     "triton_tuners",
+    "xla_connect",
+    "xla_handlers",
+    "xla_keep",
 ]
 
 

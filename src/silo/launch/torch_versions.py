@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import Any
 
-from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.decisions import Decision
 from silo.errors import PackageError
+from silo.launch.tested_releases import TestedReleases, release_of
 
 __all__ = [
     "inductor_versions",
@@ -18,23 +19,13 @@ __all__ = [
     "tested_versions",
 ]
 
-_TESTED = ("2.13",)
-_OLDEST = (2, 8)  # register_vmap, register_fake and Library.impl with a keyset in the forms that are used
+# The oldest has register_vmap, register_fake and Library.impl with a keyset in the forms that are used.
+_TORCH = TestedReleases("torch", ("2.13",), (2, 8), "whose operators Silo can define")
 
 
 def tested_versions() -> tuple[str, ...]:
     """Releases of torch that Silo's tests run with."""
-    return _TESTED
-
-
-def release_of(version: str) -> tuple[int, int]:
-    """Major and minor number of a version.
-
-    >>> release_of("2.13.0+cpu")
-    (2, 13)
-    """
-    major, minor, *_ = version.partition("+")[0].split(".")
-    return int(major), int("".join(digit for digit in minor if digit.isdecimal()) or 0)
+    return _TORCH.tested
 
 
 def judge_version(version: str) -> Decision:
@@ -43,17 +34,7 @@ def judge_version(version: str) -> Decision:
     >>> bool(judge_version("2.13.0")), bool(judge_version("2.1.0"))
     (True, False)
     """
-    release = release_of(version)
-    newest = max(map(release_of, _TESTED))
-    if release < _OLDEST:
-        return Rejected(
-            f"torch {version} is older than {_OLDEST[0]}.{_OLDEST[1]}, the oldest whose operators Silo can define: "
-            f"install torch {_TESTED[-1]}, which is tested"
-        )
-    if f"{release[0]}.{release[1]}" in _TESTED:
-        return Accepted(f"torch {version}, tested")
-    age = "newer" if release > newest else "older"
-    return Accepted(f"torch {version} is {age} than {', '.join(_TESTED)}, which is tested")
+    return _TORCH.judge(version)
 
 
 def inductor_versions() -> tuple[str, ...]:
@@ -97,7 +78,4 @@ def load_torch() -> Any:  # noqa: ANN401  # the module, whose stubs are partial
 
 def installed_version() -> str | None:
     """The version of torch that is installed, without importing it."""
-    try:
-        return metadata.version("torch")
-    except metadata.PackageNotFoundError:
-        return None
+    return _TORCH.installed()

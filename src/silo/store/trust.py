@@ -152,7 +152,7 @@ class TrustLedger:
     def note_built(self, *codes: HostCode | HostCases) -> None:
         """Vouch for native code that was compiled here, and for cases that were written down here.
 
-        Called by the compile path and by a build alone.
+        Called by the compile path, by a build, and for the launches that programs of jax name.
         """
         if not self._lists[BUILT].is_read:
             self._refresh(BUILT)

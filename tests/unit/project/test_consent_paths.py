@@ -73,6 +73,7 @@ CALLS = {
     "load_code": {
         "api/kernels/bundle.py": "what a bundle's kernel has consent to",
         "api/calls/resolver.py": "what the store has consent to",
+        "integrations/jax/records.py": "what the store has consent to, called as its record says, which is vouched for",
     },
     "VouchedCode": {
         "api/kernels/bundle.py": "with its consent",
@@ -103,12 +104,14 @@ CALLS = {
     "vouch": {
         "api/kernels/bundle.py": "a bundle's code, as it has it called",
         "api/code/loaded_kernels.py": "the store's code",
+        "integrations/jax/records.py": "the launch that a program of jax names, as its record has the code called",
     },
     # Who vouches.
     "note_built": {
         "store/artifacts.py": "what the compile path hands over",
         "store/trust.py": "note_variants, of those whose job ran here",
         "api/commands/build.py": "the cases of a bundle that is made here",
+        "integrations/jax/records.py": "how a call that this process traced has code called that the store vouches for",
         "integrations/triton_records/recorder.py": "what Triton compiled, or kept in its cache, and launches here",
     },
     "note_variants": {

@@ -115,6 +115,22 @@ class Resolver:
         variant = self.variant(situation, self.decide(situation, can_tune=False, mode=Mode.OFF).config)
         return variant, lowered(self._kernel.source, variant).facts
 
+    def lowered_on(self, call: Call, device: Device) -> tuple[Variant, CodeFacts]:
+        """What the front end makes of a call that nobody makes yet, on ``device``, and the facts of that code."""
+        situation = self.understand(call, device)
+        variant = self.variant(situation, self.decide(situation, can_tune=False, mode=Mode.OFF).config)
+        return variant, lowered(self._kernel.source, variant).facts
+
+    def compiled_on(self, call: Call, device: Device) -> Artifact:
+        """The code for a call that nobody makes yet, by the best config that is known; measures nothing.
+
+        Raises:
+            FrozenError: nothing may be used.
+        """
+        situation = self.understand(call, device)
+        with self._lock:
+            return self._compiled(self.variant(situation, self.chosen(situation).config))
+
     @cached_property
     def direct(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
         """What launches without a check."""

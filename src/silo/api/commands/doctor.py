@@ -38,6 +38,7 @@ def examine() -> list[Finding]:
         *(_library(name, why) for name, why in _LIBRARIES),
         *_operators(),
         *_inductor(),
+        *_programs_of_jax(),
         *(finding for kind in kinds().values() if isinstance(kind, NeedsCompilers) for finding in kind.findings()),
         _store(),
         *_remote(),
@@ -167,6 +168,18 @@ def _inductor() -> list[Finding]:
     if decision:
         return [Finding(part, "ok", f"{decision.reason}; off until silo.integrations.inductor.enable() is called")]
     return [Finding(part, "optional", decision.reason, "only for torch.compile of CPU tensors without C++")]
+
+
+def _programs_of_jax() -> list[Finding]:
+    """Whether programs of the jax that is installed can call kernels."""
+    from silo.launch.jax_versions import installed_version, judge_version  # noqa: PLC0415
+
+    version = installed_version()
+    if version is None:
+        return []
+    decision = judge_version(version)
+    why = "only for silo.jax_call"
+    return [Finding("calls from programs of jax", "ok" if decision else "optional", decision.reason, why)]
 
 
 def _store() -> Finding:

@@ -9,12 +9,11 @@ from silo.api.kernels.kernel import Kernel
 from silo.core.cases import Make
 from silo.core.recipes import ArrayRecipe, ScalarRecipe
 from silo.core.signature import Effect, NoDefault, ParameterKind
-from silo.errors import ArgumentError, SiloError, SourceError
+from silo.errors import ArgumentError, SiloError
 from silo.frozen import frozen
+from silo.integrations.call_effects import effects_of
 
 __all__ = ["CallFacts", "example_of", "facts_of_call"]
-
-_POINTING = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
 
 
 @frozen
@@ -101,31 +100,8 @@ def facts_of_call(kernel: Kernel, example: Mapping[str, object], mutates: Collec
     except SiloError as error:
         error.add_note(f"for an operator of torch {kernel.name} was read with the arguments {_shown(example)}")
         raise
-    signature = variant.signature
-    kinds = {name: signature[name].kind for name in example}
-    pointers = [name for name, kind in kinds.items() if kind in _POINTING]
-    if mutates is not None:
-        unknown = [name for name in mutates if name not in pointers]
-        if unknown:
-            raise ArgumentError(
-                f"{kernel.name}: mutates= names {', '.join(unknown)}, and its tensors are "
-                f"{', '.join(pointers) or 'none'}"
-            )
-        return CallFacts(kinds, {name: Effect.BOTH if name in mutates else Effect.READ for name in pointers})
-    found = {name: facts.effects.get(name, signature[name].effect) for name in pointers}
-    cure = f"say it with mutates=(...), the names of the tensors that it writes to among {', '.join(pointers)}"
-    unknown = [name for name in pointers if name not in facts.effects and signature[name].effect is Effect.BOTH]
-    if unknown:
-        raise SourceError(
-            f"{kernel.name} ({kernel.location}): nothing says what it does through {', '.join(unknown)}: {cure}"
-        )
-    shown = facts.shows_its_memory
-    if not shown:
-        raise SourceError(
-            f"{kernel.name} ({kernel.location}) may write to memory that lies behind none of its arguments "
-            f"({shown.reason}), so its effects are unknown: {cure}, if it writes to nothing else"
-        )
-    return CallFacts(kinds, found)
+    kinds = {name: variant.signature[name].kind for name in example}
+    return CallFacts(kinds, effects_of(kernel, variant.signature, facts, tuple(example), mutates))
 
 
 def _shown(example: Mapping[str, object]) -> str:

@@ -1,0 +1,379 @@
+#include "xla_call.h"
+
+#include "scratch.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int32_t silo_xla_minor;
+silo_xla_ask *silo_xla_resolver;
+
+/* ---- the table ---- */
+
+#define BUCKETS 4096
+
+/* Lists that only grow at their heads: read without a lock. */
+static struct silo_xla_call *buckets[BUCKETS];
+
+/* Digests are spread evenly. */
+static struct silo_xla_call **bucket_of(const char *digest) {
+    uint32_t number = 0;
+    memcpy(&number, digest, sizeof number);
+    return &buckets[(number ^ number >> 13 ^ number >> 21) % BUCKETS];
+}
+
+static const struct silo_xla_call *find_in(const struct silo_xla_call *call, const char *digest,
+                                           int32_t device) {
+    while (call != NULL &&
+           (call->device != device || memcmp(call->digest, digest, SILO_XLA_DIGEST) != 0))
+        call = call->next;
+    return call;
+}
+
+const struct silo_xla_call *silo_xla_find(const char *digest, int32_t device) {
+    return find_in(__atomic_load_n(bucket_of(digest), __ATOMIC_ACQUIRE), digest, device);
+}
+
+bool silo_xla_publish(struct silo_xla_call *call) {
+    struct silo_xla_call **head = bucket_of(call->digest);
+    call->next = __atomic_load_n(head, __ATOMIC_ACQUIRE);
+    do {
+        if (find_in(call->next, call->digest, call->device) != NULL)
+            return false;
+    } while (!__atomic_compare_exchange_n(head, &call->next, call, false, __ATOMIC_ACQ_REL,
+                                          __ATOMIC_ACQUIRE));
+    return true;
+}
+
+/* ---- errors ---- */
+
+/* An error that XLA raises in its caller; the text is cut where it is long. */
+__attribute__((format(printf, 3, 4))) static struct silo_xla_error *
+refuse(const struct silo_xla_frame *frame, int32_t code, const char *format, ...) {
+    char text[2048];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    struct silo_xla_error_create asked = {sizeof asked, NULL, text, code};
+    return frame->api->error_create(&asked);
+}
+
+/* "4 x 1000" */
+static const char *shape_text(char *buffer, size_t size, const int64_t *dims, int64_t rank) {
+    size_t used = 0;
+    snprintf(buffer, size, "()");
+    for (int64_t i = 0; i < rank && used < size; i++) {
+        const int written =
+            snprintf(buffer + used, size - used, "%s%lld", i > 0 ? " x " : "", (long long)dims[i]);
+        used += written < 0 ? size : (size_t)written;
+    }
+    return buffer;
+}
+
+static struct silo_xla_error *refuse_shape(const struct silo_xla_frame *frame,
+                                           const struct silo_xla_call *call,
+                                           const struct silo_xla_buffer *buffer,
+                                           const struct silo_xla_array *array) {
+    char wanted[256], given[256];
+    return refuse(frame, SILO_XLA_INVALID,
+                  "silo: %s: the program passes %s an array of XLA type %d and shape %s, and was "
+                  "made for type %d and shape %s (with axes of vmap before it): the program was "
+                  "changed after Silo made it",
+                  call->kernel, buffer->name, (int)array->dtype,
+                  shape_text(given, sizeof given, array->dims, array->rank), (int)buffer->dtype,
+                  shape_text(wanted, sizeof wanted, buffer->dims, buffer->rank));
+}
+
+/* ---- a call ---- */
+
+/* The axes that vmap put before those of every array, and how many examples there are. */
+struct batch {
+    int64_t rank, count;
+    int64_t dims[SILO_XLA_BATCH];
+};
+
+/* An array of a call: where its memory begins, and which examples it has. */
+struct source {
+    char *data;
+    const int64_t *dims; /* of the batch: as the batch has them, or 1 */
+};
+
+SILO_INLINE const struct silo_xla_array *array_at(const struct silo_xla_frame *frame,
+                                                  const struct silo_xla_call *call, int32_t index) {
+    return index < call->operands ? frame->args.values[index]
+                                  : frame->rets.values[index - call->operands];
+}
+
+/* Whether an array is what the call was made for. */
+SILO_INLINE bool fits(const struct silo_xla_buffer *buffer, const struct silo_xla_array *array,
+                      const struct batch *batch, bool result) {
+    if (SILO_UNLIKELY(array->dtype != buffer->dtype || array->rank != buffer->rank + batch->rank))
+        return false;
+    for (int32_t i = 0; i < buffer->rank; i++) {
+        if (SILO_UNLIKELY(array->dims[batch->rank + i] != buffer->dims[i]))
+            return false;
+    }
+    for (int64_t i = 0; i < batch->rank; i++) {
+        if (array->dims[i] != batch->dims[i] && (result || array->dims[i] != 1))
+            return false;
+    }
+    return true;
+}
+
+/* Every array has the batch's axes; a result has all examples. NULL: it is right. */
+static SILO_NOINLINE struct silo_xla_error *read_batch(const struct silo_xla_frame *frame,
+                                                       const struct silo_xla_call *call,
+                                                       struct batch *batch) {
+    const int32_t last = call->operands + call->results - 1; /* every call has a result */
+    const struct silo_xla_array *array = array_at(frame, call, last);
+    const struct silo_xla_buffer *buffer = &call->buffers[last];
+    batch->rank = array->rank - buffer->rank;
+    if (batch->rank < 0 || batch->rank > SILO_XLA_BATCH)
+        return refuse_shape(frame, call, buffer, array);
+    for (int64_t i = 0; i < batch->rank; i++) {
+        batch->dims[i] = array->dims[i];
+        if (__builtin_mul_overflow(batch->count, array->dims[i], &batch->count))
+            return refuse_shape(frame, call, buffer, array);
+    }
+    return NULL;
+}
+
+/* Bytes from the beginning of an array to its example of a number in the batch. */
+static uint64_t example_at(const struct batch *batch, const int64_t *dims, uint64_t bytes,
+                           int64_t number) {
+    uint64_t place = 0, stride = bytes;
+    for (int64_t axis = batch->rank; axis-- > 0;) {
+        const int64_t at = number % batch->dims[axis];
+        number /= batch->dims[axis];
+        if (dims[axis] != 1)
+            place += (uint64_t)at * stride;
+        stride *= (uint64_t)dims[axis];
+    }
+    return place;
+}
+
+/* Scratch memory of a GPU, taken for each launch in the order of its stream. */
+struct leases {
+    struct silo_lease lease[2];
+    int count;
+};
+
+static const struct silo_scratch_source of_driver;
+
+static int take_scratch(const struct silo_xla_call *call, void *stream, uint64_t scratch[2],
+                        struct leases *leases, silo_error *error) {
+    const struct silo_function *function = &call->binding->loaded->function;
+    const int64_t dims[3] = {call->grid[0], call->grid[1], call->grid[2]};
+    const uint64_t each[2] = {function->scratch_bytes, function->profile_bytes};
+    const uint32_t align[2] = {function->scratch_align, function->profile_align};
+    for (int i = 0; i < 2; i++) {
+        int64_t bytes = 0;
+        if (each[i] == 0)
+            continue;
+        struct silo_lease *lease = &leases->lease[leases->count];
+        if (silo_scratch_total(call->kernel, dims, each[i], &bytes, error) != 0 ||
+            silo_scratch_take(&of_driver, function->device, stream, call->kernel, bytes, align[i],
+                              lease, error) != 0)
+            return -1;
+        leases->count++;
+        scratch[i] = lease->address;
+    }
+    return 0;
+}
+
+/* The maps of descriptors need an object of the caller: xla_keep takes no code that has some. */
+static void *no_map(void *context, int32_t slot, const struct silo_map_form *form) {
+    (void)context, (void)slot, (void)form;
+    return NULL;
+}
+
+/* `slots` has the addresses; they are narrowed in place. */
+SILO_INLINE struct silo_xla_error *launch(const struct silo_xla_frame *frame,
+                                          const struct silo_xla_call *call, uint64_t *slots,
+                                          void *stream) {
+    const struct silo_packing *packing = &call->binding->packing;
+    struct silo_loaded *loaded = call->binding->loaded;
+    void *params[packing->room];
+    uint64_t scratch[2] = {0, 0};
+    struct leases leases = {.count = 0};
+    struct silo_xla_error *result = NULL;
+    silo_error error;
+    int code = 0;
+    if (loaded->function.device != NULL && packing->takes_scratch &&
+        take_scratch(call, stream, scratch, &leases, &error) != 0) {
+        result = refuse(frame, SILO_XLA_EXHAUSTED, "silo: %s", error.text);
+    } else {
+        const struct silo_values values = {slots, scratch, NULL, NULL};
+        silo_pack(packing, &values, params, no_map, NULL);
+        const struct silo_launch asked = {
+            .function = &loaded->function,
+            .grid = {call->grid[0], call->grid[1], call->grid[2]},
+            .params = params,
+            .stream = stream,
+        };
+        code = loaded->driver->launch(&asked);
+    }
+    if (SILO_UNLIKELY(code != 0))
+        result = refuse(frame, SILO_XLA_INTERNAL, "silo: %s: %s (code %d) on %s; grid=(%u, %u, %u)",
+                        call->kernel, loaded->driver->error_text(code), code, loaded->driver->name,
+                        (unsigned)call->grid[0], (unsigned)call->grid[1], (unsigned)call->grid[2]);
+    while (leases.count > 0)
+        silo_scratch_give(&of_driver, loaded->function.device, &leases.lease[--leases.count]);
+    return result;
+}
+
+SILO_INLINE struct silo_xla_error *run(const struct silo_xla_frame *frame,
+                                       const struct silo_xla_call *call, void *stream) {
+    const int32_t total = call->operands + call->results;
+    struct batch batch = {.rank = 0, .count = 1};
+    struct silo_xla_error *error = NULL;
+    if (SILO_UNLIKELY(frame->args.count != call->operands || frame->rets.count != call->results))
+        return refuse(frame, SILO_XLA_INVALID,
+                      "silo: %s: the program passes %lld arrays and takes %lld, and was made for "
+                      "%d and %d: it was changed after Silo made it",
+                      call->kernel, (long long)frame->args.count, (long long)frame->rets.count,
+                      (int)call->operands, (int)call->results);
+    if (SILO_UNLIKELY(array_at(frame, call, total - 1)->rank != call->buffers[total - 1].rank) &&
+        (error = read_batch(frame, call, &batch)) != NULL)
+        return error;
+    struct source sources[total];
+    const bool many = batch.count != 1;
+    for (int32_t i = 0; i < total; i++) {
+        const struct silo_xla_array *array = array_at(frame, call, i);
+        const struct silo_xla_buffer *buffer = &call->buffers[i];
+        if (SILO_UNLIKELY(!fits(buffer, array, &batch, i >= call->operands)))
+            return refuse_shape(frame, call, buffer, array);
+        sources[i] = (struct source){array->data, array->dims};
+        if (buffer->aligned && SILO_UNLIKELY(((uintptr_t)array->data & 15) != 0 ||
+                                             (many && (buffer->bytes & 15) != 0)))
+            return refuse(frame, SILO_XLA_PRECONDITION,
+                          "silo: %s: its code was made for arrays at multiples of 16 bytes, and "
+                          "XLA passes %s at %p: trace the program again and pass aligned arrays",
+                          call->kernel, buffer->name, array->data);
+        if (SILO_UNLIKELY(buffer->alias >= 0) && buffer->bytes != 0 && batch.count > 0 &&
+            sources[buffer->alias].data != sources[i].data)
+            return refuse(frame, SILO_XLA_INTERNAL,
+                          "silo: %s: XLA passes %s twice, at %p to be read and at %p to be "
+                          "written, although the program says that it is one array",
+                          call->kernel, buffer->name, (void *)sources[buffer->alias].data,
+                          (void *)sources[i].data);
+    }
+    if (SILO_UNLIKELY(call->empty))
+        return NULL;
+    if (stream != NULL)
+        silo_binary_launched_on(call->binding->loaded->binary, stream);
+    uint64_t words[call->count + 1];
+    for (int64_t number = 0; number < batch.count; number++) {
+        memcpy(words, call->slots + SILO_SLOT_NULL, sizeof words);
+        for (int32_t i = 0; i < total; i++) {
+            const struct silo_xla_buffer *buffer = &call->buffers[i];
+            uint64_t address = (uint64_t)(uintptr_t)sources[i].data;
+            if (SILO_UNLIKELY(many))
+                address += example_at(&batch, sources[i].dims, buffer->bytes, number);
+            if (buffer->slot != SILO_SLOT_NULL)
+                words[buffer->slot + 1] = address;
+        }
+        error = launch(frame, call, words + 1, stream);
+        if (SILO_UNLIKELY(error != NULL))
+            return error;
+    }
+    return NULL;
+}
+
+/* ---- the handlers ---- */
+
+/* The digest of the call, 64 characters; NULL: the program has none. */
+SILO_INLINE const char *read_digest(const struct silo_xla_attributes *attributes) {
+    for (int64_t i = 0; i < attributes->count; i++) {
+        const struct silo_xla_span *name = attributes->names[i];
+        if (attributes->types[i] != SILO_XLA_STRING || name->length != 6 ||
+            memcmp(name->text, "digest", 6) != 0)
+            continue;
+        const struct silo_xla_span *value = attributes->values[i];
+        return value->length == SILO_XLA_DIGEST ? value->text : NULL;
+    }
+    return NULL;
+}
+
+static void tell_metadata(const struct silo_xla_extension *extension, uint32_t traits) {
+    struct silo_xla_metadata *metadata =
+        ((const struct silo_xla_metadata_extension *)extension)->metadata;
+    metadata->version.major = SILO_XLA_MAJOR;
+    metadata->version.minor = silo_xla_minor;
+    metadata->traits = traits;
+}
+
+/* The call of a digest, which Python is asked for where it is not known. */
+static SILO_NOINLINE const struct silo_xla_call *asked_for(const struct silo_xla_frame *frame,
+                                                           const char *digest, const char *platform,
+                                                           int32_t device,
+                                                           struct silo_xla_error **error) {
+    char message[1600];
+    if (silo_xla_resolver(digest, platform, device, message, sizeof message) != 0) {
+        *error = refuse(frame, SILO_XLA_NOT_FOUND, "silo: %s", message);
+        return NULL;
+    }
+    const struct silo_xla_call *found = silo_xla_find(digest, device);
+    if (found == NULL)
+        *error = refuse(frame, SILO_XLA_INTERNAL, "silo: nobody keeps the call %.*s on %s:%d",
+                        SILO_XLA_DIGEST, digest, platform, (int)device);
+    return found;
+}
+
+/* The device and the stream of a program on GPUs. */
+static struct silo_xla_error *read_place(const struct silo_xla_frame *frame, int32_t *device,
+                                         void **stream) {
+    struct silo_xla_ordinal_get place = {sizeof place, NULL, frame->context, 0};
+    struct silo_xla_stream_get queue = {sizeof queue, NULL, frame->context, NULL};
+    struct silo_xla_error *error;
+    if (frame->api->size < sizeof *frame->api)
+        return refuse(frame, SILO_XLA_PRECONDITION,
+                      "silo: this jaxlib is too old for kernels on GPUs: it does not say on which "
+                      "device a program runs");
+    if ((error = frame->api->device_ordinal(&place)) != NULL)
+        return error;
+    *device = place.ordinal;
+    if (frame->stage == SILO_XLA_EXECUTE && (error = frame->api->stream_get(&queue)) != NULL)
+        return error;
+    *stream = queue.stream;
+    return NULL;
+}
+
+SILO_INLINE struct silo_xla_error *handle(struct silo_xla_frame *frame, const char *platform,
+                                          bool on_gpu) {
+    const struct silo_xla_extension *extension = frame->extension;
+    if (extension != NULL && extension->type == SILO_XLA_EXTENSION) {
+        tell_metadata(extension, on_gpu ? SILO_XLA_CAPTURES : 0);
+        return NULL;
+    }
+    /* A program is instantiated for no device: code for a GPU is loaded when it is initialized. */
+    const int32_t early = on_gpu ? SILO_XLA_INITIALIZE : SILO_XLA_INSTANTIATE;
+    if (frame->stage != SILO_XLA_EXECUTE && frame->stage != early)
+        return NULL;
+    const char *digest = read_digest(&frame->attributes);
+    if (SILO_UNLIKELY(digest == NULL))
+        return refuse(frame, SILO_XLA_INVALID,
+                      "silo: the program calls a kernel and names none: it has no attribute "
+                      "'digest' of %d characters",
+                      SILO_XLA_DIGEST);
+    struct silo_xla_error *error = NULL;
+    int32_t device = 0;
+    void *stream = NULL;
+    if (on_gpu && (error = read_place(frame, &device, &stream)) != NULL)
+        return error;
+    const struct silo_xla_call *call = silo_xla_find(digest, device);
+    if (SILO_UNLIKELY(call == NULL) &&
+        (call = asked_for(frame, digest, platform, device, &error)) == NULL)
+        return error;
+    return frame->stage == SILO_XLA_EXECUTE ? run(frame, call, stream) : NULL;
+}
+
+SILO_HOT struct silo_xla_error *silo_xla_on_cpu(struct silo_xla_frame *frame) {
+    return handle(frame, "cpu", false);
+}
+
+SILO_HOT struct silo_xla_error *silo_xla_on_cuda(struct silo_xla_frame *frame) {
+    return handle(frame, "cuda", true);
+}

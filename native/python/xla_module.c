@@ -1,0 +1,325 @@
+#include "xla_module.h"
+
+#include "argument_word.h"
+#include "errors.h"
+#include "grid.h"
+#include "xla_call.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static PyObject *resolver; /* owned; NULL: nobody connected */
+
+/* ---- making a call ---- */
+
+static void free_call(struct silo_xla_call *call) {
+    if (call == NULL)
+        return;
+    for (int32_t i = 0; call->buffers != NULL && i < call->operands + call->results; i++) {
+        free(call->buffers[i].dims);
+        free((void *)(uintptr_t)call->buffers[i].name);
+    }
+    free(call->buffers);
+    free(call->kernel);
+    if (call->slots != NULL)
+        free(call->slots + SILO_SLOT_NULL);
+    Py_XDECREF((PyObject *)call->binding);
+    free(call);
+}
+
+/* A copy that the caller frees; NULL with an exception set. */
+static char *copied_text(PyObject *text) {
+    const char *found = PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    char *copy = found ? strdup(found) : NULL;
+    if (copy == NULL && !PyErr_Occurred())
+        found ? (void)PyErr_NoMemory() : PyErr_SetString(PyExc_TypeError, "a name is a str");
+    return copy;
+}
+
+/* (kind, code, bits, value): what an argument is (enum silo_value_kind), and of a scalar its
+ * number. The slot gets the value, the word goes to `*word`. */
+static int read_parameter(PyObject *item, uint64_t *slot, uint64_t *word) {
+    int kind, code, bits;
+    PyObject *value;
+    if (!PyArg_ParseTuple(item, "iiiO", &kind, &code, &bits, &value))
+        return -1;
+    *slot = 0;
+    *word = SILO_CODE(kind & 0xff, code & 0xff, bits & 0xff, 0);
+    if (kind == SILO_VALUE_INT) {
+        *slot = (uint64_t)PyLong_AsUnsignedLongLongMask(value);
+    } else if (kind == SILO_VALUE_BOOL) {
+        *slot = PyObject_IsTrue(value) == 1;
+    } else if (kind == SILO_VALUE_FLOAT) {
+        const double number = PyFloat_AsDouble(value);
+        memcpy(slot, &number, sizeof *slot);
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* (name, parameter or -1, XLA's dtype, bytes of an element, shape, aligned, alias or -1) */
+static int read_buffer(PyObject *item, const struct silo_xla_call *call,
+                       struct silo_xla_buffer *buffer) {
+    int slot, dtype, element, aligned, alias;
+    PyObject *name, *shape;
+    if (!PyArg_ParseTuple(item, "UiiiO!pi", &name, &slot, &dtype, &element, &PyTuple_Type, &shape,
+                          &aligned, &alias))
+        return -1;
+    if (slot < -1 || slot >= call->count || alias < -1 || alias >= call->operands) {
+        PyErr_SetString(PyExc_ValueError, "an array of no parameter, or that is no operand's");
+        return -1;
+    }
+    buffer->slot = (int16_t)slot;
+    buffer->dtype = dtype;
+    buffer->aligned = aligned != 0;
+    buffer->alias = (int16_t)alias;
+    buffer->rank = (int32_t)PyTuple_Size(shape);
+    buffer->bytes = (uint64_t)element;
+    buffer->dims = calloc((size_t)buffer->rank + 1, sizeof *buffer->dims);
+    if (buffer->dims == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int32_t i = 0; i < buffer->rank; i++) {
+        buffer->dims[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+        if (PyErr_Occurred())
+            return -1;
+        if (buffer->dims[i] < 0 ||
+            __builtin_mul_overflow(buffer->bytes, (uint64_t)buffer->dims[i], &buffer->bytes)) {
+            PyErr_SetString(PyExc_ValueError, "the shape of an array that no memory holds");
+            return -1;
+        }
+    }
+    buffer->name = copied_text(name);
+    return buffer->name != NULL ? 0 : -1;
+}
+
+static int read_buffers(struct silo_xla_call *call, PyObject *operands, PyObject *results) {
+    const Py_ssize_t count = PyTuple_Size(operands), made = PyTuple_Size(results);
+    if (count > SILO_MAX_PARAMETERS || made > SILO_MAX_PARAMETERS || made == 0) {
+        PyErr_SetString(PyExc_ValueError, "too many arrays, or no result");
+        return -1;
+    }
+    call->operands = (int32_t)count;
+    call->results = (int32_t)made;
+    call->buffers = calloc((size_t)(count + made), sizeof *call->buffers);
+    if (call->buffers == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count + made; i++) {
+        PyObject *item =
+            i < count ? PyTuple_GetItem(operands, i) : PyTuple_GetItem(results, i - count);
+        if (read_buffer(item, call, &call->buffers[i]) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Whether the code takes such arguments, and can take them where nobody holds objects. */
+static int check_packing(const struct silo_xla_call *call, const uint64_t *words) {
+    const struct silo_packing *packing = &call->binding->packing;
+    char buffer[64];
+    const char *wanted;
+    int32_t index = -1;
+    for (uint32_t i = 0; i < packing->count; i++) {
+        const uint8_t pack = packing->packed[i].pack;
+        if (pack == SILO_PACK_DESCRIPTOR || pack == SILO_PACK_STRUCT ||
+            pack == SILO_PACK_ARRAY_MAP) {
+            PyErr_Format(silo_argument_error,
+                         "%s takes tensor descriptors or layouts of arrays, which XLA's programs "
+                         "do not pass: call the kernel itself",
+                         call->kernel);
+            return -1;
+        }
+    }
+    if (silo_packing_check(packing, words, call->count, buffer, sizeof buffer, &index, &wanted) ==
+        0)
+        return 0;
+    PyErr_Format(silo_argument_error, "%s: its code needs %s as parameter number %d", call->kernel,
+                 wanted != NULL ? wanted : "another parameter", (int)index + 1);
+    return -1;
+}
+
+static int read_parameters(struct silo_xla_call *call, PyObject *parameters) {
+    const Py_ssize_t count = PyTuple_Size(parameters);
+    if (count > SILO_MAX_PARAMETERS) {
+        PyErr_SetString(PyExc_ValueError, "too many parameters");
+        return -1;
+    }
+    uint64_t words[SILO_MAX_PARAMETERS];
+    uint64_t *slots = calloc((size_t)count + 1, sizeof *slots);
+    if (slots == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    call->count = (int32_t)count;
+    call->slots = slots - SILO_SLOT_NULL;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (read_parameter(PyTuple_GetItem(parameters, i), &call->slots[i], &words[i]) != 0)
+            return -1;
+    }
+    return check_packing(call, words);
+}
+
+static int read_grid(struct silo_xla_call *call, PyObject *grid) {
+    const struct silo_function *function = &call->binding->loaded->function;
+    int64_t dims[3];
+    silo_error error;
+    long long given[3];
+    if (!PyArg_ParseTuple(grid, "LLL", &given[0], &given[1], &given[2]))
+        return -1;
+    for (int axis = 0; axis < 3; axis++) {
+        dims[axis] = given[axis];
+        if (dims[axis] < 0) {
+            PyErr_Format(silo_argument_error, "%s: axis %d of the grid is %lld, which is negative",
+                         call->kernel, axis, given[axis]);
+            return -1;
+        }
+    }
+    const enum silo_grid_state state = silo_grid_check(function, dims);
+    if (state == SILO_GRID_REFUSED) {
+        const struct silo_grid_fault fault = silo_grid_limits(function, dims);
+        silo_grid_refuse(&fault, call->kernel, dims, NULL, &error);
+        return silo_raise(&error);
+    }
+    call->empty = state == SILO_GRID_EMPTY;
+    for (int axis = 0; axis < 3; axis++)
+        call->grid[axis] = (uint32_t)dims[axis];
+    return 0;
+}
+
+static PyObject *py_keep(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *digest;
+    Py_ssize_t length;
+    int device;
+    PyObject *binding, *parameters, *operands, *results, *grid;
+    if (!PyArg_ParseTuple(args, "s#iO!O!O!O!O!", &digest, &length, &device, silo_binding_type,
+                          &binding, &PyTuple_Type, &parameters, &PyTuple_Type, &operands,
+                          &PyTuple_Type, &results, &PyTuple_Type, &grid))
+        return NULL;
+    if (length != SILO_XLA_DIGEST)
+        return PyErr_Format(PyExc_ValueError, "a digest has %d characters", SILO_XLA_DIGEST);
+    struct silo_xla_call *call = calloc(1, sizeof *call);
+    if (call == NULL)
+        return PyErr_NoMemory();
+    memcpy(call->digest, digest, SILO_XLA_DIGEST);
+    call->device = device;
+    Py_INCREF(binding);
+    call->binding = (struct silo_binding *)binding;
+    call->kernel = copied_text(call->binding->loaded->name);
+    if (call->kernel != NULL && call->binding->loaded->function.handle == NULL)
+        PyErr_Format(silo_argument_error,
+                     "%s is run by a library and not by a driver, so XLA's programs cannot call it",
+                     call->kernel);
+    if (PyErr_Occurred() || read_parameters(call, parameters) != 0 ||
+        read_buffers(call, operands, results) != 0 || read_grid(call, grid) != 0) {
+        free_call(call);
+        return NULL;
+    }
+    if (!silo_xla_publish(call))
+        free_call(call);
+    Py_RETURN_NONE;
+}
+
+/* ---- asking for a call ---- */
+
+/* The exception now set, in words; it is cleared. */
+static void say_exception(char *message, size_t size) {
+    PyObject *exception = silo_take_exception();
+    PyObject *kind = exception ? PyType_GetName(Py_TYPE(exception)) : NULL;
+    PyObject *text = exception ? PyObject_Str(exception) : NULL;
+    const char *name = kind ? PyUnicode_AsUTF8AndSize(kind, NULL) : NULL;
+    const char *words = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+    snprintf(message, size, "%s: %s", name ? name : "an exception", words ? words : "");
+    PyErr_Clear();
+    Py_XDECREF(kind);
+    Py_XDECREF(text);
+    Py_XDECREF(exception);
+}
+
+static int resolve(const char *digest, const char *platform, int32_t device, char *message,
+                   size_t size) {
+    if (!Py_IsInitialized()) {
+        snprintf(message, size, "Python has ended, which would find the kernel of a program");
+        return -1;
+    }
+    const PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *call = resolver, *done = NULL;
+    if (call == NULL) {
+        PyErr_SetString(silo_device_error, "nothing here finds kernels of programs: call "
+                                           "silo.integrations.jax.connect()");
+    } else {
+        Py_INCREF(call);
+        done = PyObject_CallFunction(call, "s#si", digest, (Py_ssize_t)SILO_XLA_DIGEST, platform,
+                                     (int)device);
+        Py_DECREF(call);
+    }
+    if (done == NULL)
+        say_exception(message, size);
+    Py_XDECREF(done);
+    PyGILState_Release(state);
+    return done != NULL ? 0 : -1;
+}
+
+static PyObject *py_connect(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *given;
+    int minor;
+    if (!PyArg_ParseTuple(args, "Oi", &given, &minor))
+        return NULL;
+    if (!PyCallable_Check(given))
+        return PyErr_Format(PyExc_TypeError, "a resolver is a callable");
+    PyObject *old = resolver;
+    Py_INCREF(given);
+    resolver = given;
+    silo_xla_minor = minor;
+    Py_XDECREF(old);
+    Py_RETURN_NONE;
+}
+
+/* ---- the handlers ---- */
+
+typedef struct silo_xla_error *handler(struct silo_xla_frame *frame);
+
+static PyObject *capsule_of(handler *function) {
+    void *address;
+    memcpy(&address, &function, sizeof address);
+    return PyCapsule_New(address, NULL, NULL); /* jaxlib takes one without a name */
+}
+
+static PyObject *py_handlers(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *platform;
+    if (!PyArg_ParseTuple(args, "s", &platform))
+        return NULL;
+    const bool on_gpu = strcmp(platform, "cuda") == 0;
+    if (!on_gpu && strcmp(platform, "cpu") != 0)
+        return PyErr_Format(PyExc_ValueError, "a handler is for cpu or cuda, not %s", platform);
+    handler *const function = on_gpu ? silo_xla_on_cuda : silo_xla_on_cpu;
+    PyObject *execute = capsule_of(function), *early = capsule_of(function), *result = NULL;
+    if (execute != NULL && early != NULL)
+        result = Py_BuildValue("{sOsO}", "execute", execute, on_gpu ? "initialize" : "instantiate",
+                               early);
+    Py_XDECREF(execute);
+    Py_XDECREF(early);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"xla_keep", py_keep, METH_VARARGS,
+     "xla_keep(digest, device, binding, parameters, operands, results, grid)\n\nLaunch this where "
+     "a "
+     "program of XLA names the digest on that device. It is kept as long as the process lives."},
+    {"xla_connect", py_connect, METH_VARARGS,
+     "xla_connect(resolver, minor)\n\nresolver(digest, platform, device) keeps the call of a "
+     "digest, or raises; minor is the version of XLA's interface."},
+    {"xla_handlers", py_handlers, METH_VARARGS,
+     "xla_handlers(platform) -> dict\n\nWhat XLA calls on 'cpu' or 'cuda': a capsule a stage."},
+    {NULL, NULL, 0, NULL},
+};
+
+int silo_xla_init(PyObject *module) {
+    silo_xla_resolver = resolve;
+    return PyModule_AddFunctions(module, methods);
+}

@@ -1,0 +1,53 @@
+"""What a kernel does to the arguments of one form of call: read from its lowered code, or said by its author."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from silo.core.signature import Effect, ParameterKind, Signature
+from silo.errors import ArgumentError, SourceError
+
+if TYPE_CHECKING:
+    from silo.api.kernels.kernel import Kernel
+    from silo.core.code_facts import CodeFacts
+
+__all__ = ["POINTING", "effects_of"]
+
+POINTING = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
+
+
+def effects_of(
+    kernel: Kernel, signature: Signature, facts: CodeFacts, names: Sequence[str], mutates: Collection[str] | None
+) -> dict[str, Effect]:
+    """The effect on each array among the arguments ``names``; ``mutates`` are those written to, where the caller says.
+
+    ``signature`` and ``facts`` are those of the code for such a call.
+
+    Raises:
+        ArgumentError: ``mutates`` names what is no array.
+        SourceError: the code does not say what it does, and neither does the caller.
+    """
+    pointers = [name for name in names if signature[name].kind in POINTING]
+    if mutates is not None:
+        unknown = [name for name in mutates if name not in pointers]
+        if unknown:
+            raise ArgumentError(
+                f"{kernel.name}: mutates= names {', '.join(unknown)}, and its tensors are "
+                f"{', '.join(pointers) or 'none'}"
+            )
+        return {name: Effect.BOTH if name in mutates else Effect.READ for name in pointers}
+    found = {name: facts.effects.get(name, signature[name].effect) for name in pointers}
+    cure = f"say it with mutates=(...), the names of the tensors that it writes to among {', '.join(pointers)}"
+    unknown = [name for name in pointers if name not in facts.effects and signature[name].effect is Effect.BOTH]
+    if unknown:
+        raise SourceError(
+            f"{kernel.name} ({kernel.location}): nothing says what it does through {', '.join(unknown)}: {cure}"
+        )
+    shown = facts.shows_its_memory
+    if not shown:
+        raise SourceError(
+            f"{kernel.name} ({kernel.location}) may write to memory that lies behind none of its arguments "
+            f"({shown.reason}), so its effects are unknown: {cure}, if it writes to nothing else"
+        )
+    return found

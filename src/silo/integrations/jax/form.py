@@ -1,0 +1,196 @@
+"""The form of one call from a program of jax: all that decides its code and its launch, as a value. No arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from silo.core.device import HOST_MEMORY
+from silo.core.dtypes import DType, dtype
+from silo.core.signature import NoDefault, Parameter, ParameterKind
+from silo.errors import ArgumentError
+from silo.frozen import frozen, replace
+from silo.launch.arguments import Argument, Call, ValueKind
+
+if TYPE_CHECKING:
+    from silo.api.kernels.kernel import Kernel
+    from silo.core.protocols import Device
+
+__all__ = ["ArrayForm", "CallForm", "Scalar", "contiguous_strides", "element_of"]
+
+_CUDA_MEMORY = 2  # DLPack's device type
+
+
+@frozen
+class ArrayForm:
+    """An array of one example: the parameter that takes it, and what it is.
+
+    ``alias`` is of a result: the number of the operand whose memory it is; -1: memory of its own.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    alias: int = -1
+
+    @property
+    def bytes(self) -> int:
+        """Of one example."""
+        return prod(self.shape) * dtype(self.dtype).itemsize
+
+
+@frozen
+class Scalar:
+    """A value that a call gives by itself, told apart by its type too: 1, 1.0 and True are three forms.
+
+    ``key`` is the value in a form that equals itself (a float's hexadecimal digits: NaN, -0.0).
+    """
+
+    kind: str
+    key: object
+    value: object
+
+    @classmethod
+    def of(cls, value: object) -> Scalar:
+        """Of a value of the caller's."""
+        return cls(type(value).__qualname__, value.hex() if isinstance(value, float) else value, value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scalar) and (self.kind, self.key) == (other.kind, other.key)
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.key))
+
+
+@frozen
+class CallForm:
+    """What a call is, but for the values in its arrays.
+
+    ``scalars`` and ``options`` are by name; ``grid`` is what the call gives, None: the declared one. ``batch`` has the
+    extents of the axes that ``vmap`` put before those of every array.
+    """
+
+    kernel: Kernel
+    operands: tuple[ArrayForm, ...]
+    results: tuple[ArrayForm, ...]
+    scalars: tuple[tuple[str, Scalar], ...]
+    options: tuple[tuple[str, Scalar], ...]
+    grid: object
+    vmap_method: str | None
+    mutates: tuple[str, ...] | None = None
+    batch: tuple[int, ...] = ()
+
+    def batched(self, size: int) -> CallForm:
+        """The same for so many examples."""
+        return replace(self, batch=(size, *self.batch))
+
+    @property
+    def arrays(self) -> dict[str, ArrayForm]:
+        """Every array by its parameter; one that is updated in place once."""
+        return {one.name: one for one in (*self.operands, *self.results)}
+
+    @property
+    def aliased(self) -> dict[int, int]:
+        """The operands that are updated in place, and the results that they become."""
+        return {one.alias: number for number, one in enumerate(self.results) if one.alias >= 0}
+
+    def is_aligned(self, array: ArrayForm) -> bool:
+        """Whether its memory begins at a multiple of 16 bytes: XLA's does, and each example of a batch if it fits."""
+        return not self.batch or array.bytes % 16 == 0
+
+    def call(self, device: Device) -> Call:
+        """What the launcher's guard would say of it on a device.
+
+        Raises:
+            ArgumentError: an argument is missing.
+        """
+        place = (HOST_MEMORY, 0) if device.memory.is_host else (_CUDA_MEMORY, device.index)
+        arrays, scalars = self.arrays, dict(self.scalars)
+        arguments = tuple(
+            self._array(arrays[one.name]) if one.name in arrays else self._scalar(one, scalars.get(one.name))
+            for one in self.kernel.source.signature.parameters
+        )
+        options = {name: scalar.value for name, scalar in self.options}
+        return Call(self.kernel.name, arguments, options, place, None if callable(self.grid) else self.grid)
+
+    def _array(self, array: ArrayForm) -> Argument:
+        return Argument(
+            array.name,
+            ValueKind.POINTER,
+            array,
+            dtype(array.dtype),
+            aligned16=self.is_aligned(array),
+            ndim=len(array.shape),
+            shape=array.shape,
+            strides=contiguous_strides(array.shape),
+        )
+
+    def _scalar(self, parameter: Parameter, scalar: Scalar | None) -> Argument:
+        name = parameter.name
+        if parameter.kind is ParameterKind.CONSTEXPR:
+            return Argument(name, ValueKind.ABSENT if scalar is None else ValueKind.CONSTANT, scalar and scalar.value)
+        if scalar is None:
+            if isinstance(parameter.default, NoDefault):
+                raise ArgumentError(f"{self.kernel.name}: the call leaves out {name}")
+            scalar = Scalar.of(parameter.default)
+        value = scalar.value
+        if value is None:
+            return Argument(name, ValueKind.NONE, None)
+        if parameter.kind is ParameterKind.FLOAT and isinstance(value, int | float):
+            return Argument(name, ValueKind.FLOAT, float(value), parameter.dtype)
+        if isinstance(value, bool):
+            return Argument(name, ValueKind.BOOL, value, dtype("bool"))
+        if isinstance(value, int):
+            element = parameter.dtype or dtype("int64")
+            return Argument(name, ValueKind.INT, value, element, divisible16=value % 16 == 0, equal1=value == 1)
+        if isinstance(value, float):
+            return Argument(name, ValueKind.FLOAT, value, parameter.dtype or dtype("float32"))
+        raise ArgumentError(
+            f"{self.kernel.name}: the argument {name} is {value!r}, a {type(value).__name__}: a kernel takes arrays, "
+            f"numbers, bools and None; annotate {name} as tl.constexpr to pass anything else"
+        )
+
+
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides in elements of an array whose last axis is the innermost.
+
+    >>> contiguous_strides((2, 3, 4))
+    (12, 4, 1)
+    """
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def element_of(kernel: str, name: str, given: Any) -> DType:  # noqa: ANN401  # a dtype of jax
+    """The dtype of an array of jax.
+
+    Raises:
+        ArgumentError: no kernel knows it.
+    """
+    try:
+        return dtype(str(given))
+    except KeyError:
+        raise ArgumentError(
+            f"{kernel}: {name} has elements of {given}, which no kernel knows: convert it, for example to float32 "
+            "(complex numbers to two arrays, keys of jax.random to their data)"
+        ) from None
+
+
+def named(kernel: Kernel, args: Sequence[object], kwargs: Mapping[str, object], made: Sequence[str]) -> dict[str, Any]:
+    """The arguments of a call by name: those in order are the kernel's arguments without the outputs that are made.
+
+    Raises:
+        ArgumentError: too many, one twice, or one that nothing takes.
+    """
+    names = [name for name in kernel.argument_names if name not in made]
+    if len(args) > len(names):
+        raise ArgumentError(
+            f"{kernel.name} was given {len(args)} arguments, and takes {len(names)} here: {', '.join(names)}"
+        )
+    given: dict[str, Any] = dict(zip(names, args, strict=False))
+    for name, value in kwargs.items():
+        if name in given or name in made:
+            what = "is an output that the call makes" if name in made else "was given twice"
+            raise ArgumentError(f"{kernel.name}: {name} {what}")
+        given[name] = value
+    return given

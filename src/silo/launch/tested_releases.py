@@ -1,0 +1,54 @@
+"""Releases of a library that the seams were tested with, and what is done about another one."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.frozen import frozen
+
+__all__ = ["TestedReleases", "release_of"]
+
+
+def release_of(version: str) -> tuple[int, int]:
+    """Major and minor number of a version.
+
+    >>> release_of("2.13.0+cpu")
+    (2, 13)
+    """
+    major, minor, *_ = version.partition("+")[0].split(".")
+    return int(major), int("".join(digit for digit in minor if digit.isdecimal()) or 0)
+
+
+@frozen
+class TestedReleases:
+    """What Silo knows of a library's releases: those that its tests run with, and the oldest that can serve.
+
+    ``serves`` ends the sentence "... is older than 2.8, the oldest ...".
+    """
+
+    package: str
+    tested: tuple[str, ...]
+    oldest: tuple[int, int]
+    serves: str
+
+    def judge(self, version: str) -> Decision:
+        """Whether a version can serve; a reason that names the range where it was not tested."""
+        release = release_of(version)
+        newest = max(map(release_of, self.tested))
+        if release < self.oldest:
+            return Rejected(
+                f"{self.package} {version} is older than {self.oldest[0]}.{self.oldest[1]}, the oldest {self.serves}: "
+                f"install {self.package} {self.tested[-1]}, which is tested"
+            )
+        if f"{release[0]}.{release[1]}" in self.tested:
+            return Accepted(f"{self.package} {version}, tested")
+        age = "newer" if release > newest else "older"
+        return Accepted(f"{self.package} {version} is {age} than {', '.join(self.tested)}, which is tested")
+
+    def installed(self) -> str | None:
+        """The version that is installed, without importing it."""
+        try:
+            return metadata.version(self.package)
+        except metadata.PackageNotFoundError:
+            return None
