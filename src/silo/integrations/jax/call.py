@@ -248,7 +248,7 @@ def _like(jax: Any, kernel: Kernel, name: str, spec: Any, given: Mapping[str, An
 
 
 def _hashable(kernel: Kernel, name: str, value: object) -> Scalar:
-    scalar = Scalar.of(tuple(value) if isinstance(value, list) else value)  # pyright: ignore[reportUnknownArgumentType]
+    scalar = Scalar.of(value)
     try:
         hash(scalar)
     except TypeError:
