@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from silo.core.decisions import Decision
+from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import PackageError
 from silo.launch.tested_releases import TestedReleases, release_of
 
@@ -39,7 +39,7 @@ def judge_version(version: str) -> Decision:
 
 def inductor_versions() -> tuple[str, ...]:
     """Releases of torch whose Inductor Silo serves on the CPU."""
-    return _TESTED
+    return _TORCH.tested
 
 
 def judge_inductor(version: str) -> Decision:
@@ -51,11 +51,11 @@ def judge_inductor(version: str) -> Decision:
     (True, False)
     """
     major, minor = release_of(version)
-    if f"{major}.{minor}" in _TESTED:
+    if f"{major}.{minor}" in _TORCH.tested:
         return Accepted(f"torch {version}, tested")
-    age = "newer" if (major, minor) > max(map(release_of, _TESTED)) else "older"
+    age = "newer" if (major, minor) > max(map(release_of, _TORCH.tested)) else "older"
     return Rejected(
-        f"torch {version} is {age} than {', '.join(_TESTED)}, whose Inductor Silo is tested with: install that, or "
+        f"torch {version} is {age} than {', '.join(_TORCH.tested)}, whose Inductor Silo is tested with: install that, or "
         "try this one with silo.integrations.inductor.enable(force=True)"
     )
 
