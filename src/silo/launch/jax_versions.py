@@ -10,13 +10,13 @@ from typing import Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import PackageError
-from silo.launch.tested_releases import TestedReleases
+from silo.launch.tested_releases import Releases
 
 __all__ = ["ffi_version", "installed_version", "judge_ffi", "judge_version", "load_jax", "tested_versions"]
 
 _log = logging.getLogger("silo")
 # The oldest has jax.ffi and jax.extend.core in the forms that are used.
-_JAX = TestedReleases("jax", ("0.10",), (0, 6), "in whose programs Silo can put kernels")
+_JAX = Releases("jax", ("0.10",), (0, 6), "in whose programs Silo can put kernels")
 _FFI = (0, 3)  # what native/python/xla_abi.h was declared from
 _told: set[str] = set()
 

@@ -7,7 +7,7 @@ from importlib import metadata
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.frozen import frozen
 
-__all__ = ["TestedReleases", "release_of"]
+__all__ = ["Releases", "release_of"]
 
 
 def release_of(version: str) -> tuple[int, int]:
@@ -21,7 +21,7 @@ def release_of(version: str) -> tuple[int, int]:
 
 
 @frozen
-class TestedReleases:
+class Releases:
     """What Silo knows of a library's releases: those that its tests run with, and the oldest that can serve.
 
     ``serves`` ends the sentence "... is older than 2.8, the oldest ...".

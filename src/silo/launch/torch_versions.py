@@ -7,7 +7,7 @@ from typing import Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import PackageError
-from silo.launch.tested_releases import TestedReleases, release_of
+from silo.launch.tested_releases import Releases, release_of
 
 __all__ = [
     "inductor_versions",
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 # The oldest has register_vmap, register_fake and Library.impl with a keyset in the forms that are used.
-_TORCH = TestedReleases("torch", ("2.13",), (2, 8), "whose operators Silo can define")
+_TORCH = Releases("torch", ("2.13",), (2, 8), "whose operators Silo can define")
 
 
 def tested_versions() -> tuple[str, ...]:
@@ -55,8 +55,8 @@ def judge_inductor(version: str) -> Decision:
         return Accepted(f"torch {version}, tested")
     age = "newer" if (major, minor) > max(map(release_of, _TORCH.tested)) else "older"
     return Rejected(
-        f"torch {version} is {age} than {', '.join(_TORCH.tested)}, whose Inductor Silo is tested with: install that, or "
-        "try this one with silo.integrations.inductor.enable(force=True)"
+        f"torch {version} is {age} than {', '.join(_TORCH.tested)}, whose Inductor Silo is tested with: install that, "
+        "or try this one with silo.integrations.inductor.enable(force=True)"
     )
 
 
