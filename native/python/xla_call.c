@@ -88,7 +88,7 @@ static struct silo_xla_error *refuse_shape(const struct silo_xla_frame *frame,
 
 /* ---- a call ---- */
 
-/* The axes that vmap put before those of every array, and how many examples there are. */
+/* The axes that vmap put before an array's own, and how many examples there are. */
 struct batch {
     int64_t rank, count;
     int64_t dims[SILO_XLA_BATCH];

@@ -13,7 +13,7 @@
 
 /* Of a digest in hex, as a program has it. */
 #define SILO_XLA_DIGEST 64
-/* Axes that vmap may put before those of an array. */
+/* Axes that vmap may put before an array's own. */
 #define SILO_XLA_BATCH 8
 
 /* One array that XLA passes: what its memory has to be. */

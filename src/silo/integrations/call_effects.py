@@ -22,10 +22,10 @@ def effects_of(
 ) -> dict[str, Effect]:
     """The effect on each array among the arguments ``names``; ``mutates`` are those written to, where the caller says.
 
-    ``signature`` and ``facts`` are those of the code for such a call.
+    ``signature`` and ``facts`` belong to the code for such a call.
 
     Raises:
-        ArgumentError: ``mutates`` names what is no array.
+        ArgumentError: ``mutates`` names something other than arrays.
         SourceError: the code does not say what it does, and neither does the caller.
     """
     pointers = [name for name in names if signature[name].kind in POINTING]

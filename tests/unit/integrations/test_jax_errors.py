@@ -33,7 +33,11 @@ def test_calls_that_do_not_fit():
         (lambda: call(add, x, out=like), ArgumentError, r"takes a kernel that silo\.kernel made"),
         (lambda: call(kernel, x, x, 16), ArgumentError, r"name what the kernel makes in out="),
         (lambda: call(kernel, x, x, 16, out={"none": "x"}), ArgumentError, r"out= names none, and its parameters"),
-        (lambda: call(kernel, x, x, 16, out={"out": "z"}), ArgumentError, r"like 'z', which is no array of the call"),
+        (
+            lambda: call(kernel, x, x, 16, out={"out": "z"}),
+            ArgumentError,
+            r"like 'z', and the arrays of the call are x, y",
+        ),
         (lambda: call(kernel, x, x, 16, out={"out": 3}), ArgumentError, r"out= says of out 3: give the name"),
         (
             lambda: call(kernel, x, x, 16, 1, out=like),
@@ -43,7 +47,11 @@ def test_calls_that_do_not_fit():
         (lambda: call(kernel, x, x, out=like), ArgumentError, r"leaves out n|argument n is missing"),
         (lambda: call(kernel, x, x, 16, out=like, x=x), ArgumentError, r"x was given twice"),
         (lambda: call(kernel, x, x, 16, out=like, odd=1), ArgumentError, r"add_kernel takes no odd"),
-        (lambda: call(kernel, x, x, 16, out=like, aliases=("out",)), ArgumentError, r"aliases= names out, which is no"),
+        (
+            lambda: call(kernel, x, x, 16, out=like, aliases=("out",)),
+            ArgumentError,
+            r"aliases= names out, and the arrays that the call",
+        ),
         (lambda: call(kernel, x, x, 16, out=like, vmap_method="x"), ArgumentError, r"vmap_method='x': it is one of"),
         (lambda: call(kernel, x, x, 16, out=like, grid=()), ArgumentError, r"a grid has 1 to 3 axes"),
         (lambda: call(kernel, x, x, 16, out=like, grid=(0,)), ArgumentError, r"so that nothing runs, and out has"),

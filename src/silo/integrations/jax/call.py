@@ -98,7 +98,7 @@ def _sorted_out(
     kernel: Kernel,
     given: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Arrays (as those of jax, in the kernel's order), other values, and options."""
+    """Arrays (made arrays of jax, in the kernel's order), other values, and options."""
     signature = kernel.source.signature
     arrays: dict[str, Any] = {}
     scalars: dict[str, Any] = {}
@@ -137,7 +137,7 @@ def _sorted_out(
 
 
 def _is_number(value: Any) -> bool:  # noqa: ANN401
-    """Whether it is a number of numpy, which is no array."""
+    """Whether it is a number of numpy, and has no axes of its own."""
     return type(value).__module__ == "numpy" and not hasattr(value, "__array_finalize__") and hasattr(value, "item")
 
 
@@ -186,7 +186,7 @@ def _results(
         if name not in places:
             have = ", ".join(places) or "none"
             raise ArgumentError(
-                f"{kernel.name}: aliases= names {name}, which is no array that the call gives (it gives {have}): "
+                f"{kernel.name}: aliases= names {name}, and the arrays that the call gives are {have}: "
                 "pass the array that is updated, or name it in out="
             )
     if not made and not aliases:
@@ -213,7 +213,7 @@ def _made(
     if type(spec) is str:
         if spec not in operands:
             raise ArgumentError(
-                f"{kernel.name}: out= makes {name} like {spec!r}, which is no array of the call; there are "
+                f"{kernel.name}: out= makes {name} like {spec!r}, and the arrays of the call are "
                 f"{', '.join(operands) or 'none'}"
             )
         return ArrayForm(name, operands[spec].dtype, operands[spec].shape)
@@ -323,7 +323,9 @@ def require_results(form: CallForm, effects: Mapping[str, Effect]) -> None:
     for name, one in results.items():
         effect = effects.get(name)
         if effect is None:
-            raise SourceError(f"{where}: {name} is no array to the kernel, so the call cannot return it")
+            raise SourceError(
+                f"{where}: the kernel takes {name} as a value and not as an array, so the call cannot return it"
+            )
         if not effect.writes:
             raise SourceError(
                 f"{where} does not write to {name}, which the call returns: take it out of out= or aliases="

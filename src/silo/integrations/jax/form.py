@@ -68,7 +68,7 @@ class CallForm:
     """What a call is, but for the values in its arrays.
 
     ``scalars`` and ``options`` are by name; ``grid`` is what the call gives, None: the declared one. ``batch`` has the
-    extents of the axes that ``vmap`` put before those of every array.
+    extents of the axes that ``vmap`` put before each array's own.
     """
 
     kernel: Kernel
