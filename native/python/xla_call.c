@@ -132,6 +132,10 @@ static SILO_NOINLINE struct silo_xla_error *read_batch(const struct silo_xla_fra
     batch->rank = array->rank - buffer->rank;
     if (batch->rank < 0 || batch->rank > SILO_XLA_BATCH)
         return refuse_shape(frame, call, buffer, array);
+    for (int32_t i = 0; i < buffer->rank; i++) {
+        if (array->dims[batch->rank + i] != buffer->dims[i])
+            return refuse_shape(frame, call, buffer, array);
+    }
     for (int64_t i = 0; i < batch->rank; i++) {
         batch->dims[i] = array->dims[i];
         if (__builtin_mul_overflow(batch->count, array->dims[i], &batch->count))

@@ -78,6 +78,7 @@ def test_native_tests_pass_under_the_sanitizers(sanitized):
         "grid",
         "launcher",
         "library_code",
+        "xla_call",
         "cpu_pool",
         "buffer",
         "hostile_arguments",

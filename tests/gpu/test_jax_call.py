@@ -1,0 +1,117 @@
+"""``silo.jax_call`` on an NVIDIA GPU: right inside ``jit``, ``vmap`` and ``grad``, on XLA's stream, in CUDA graphs.
+
+Not run on hardware yet. jax takes most of a GPU's memory when it starts, unless XLA_PYTHON_CLIENT_PREALLOCATE=false.
+"""
+# pyright: reportMissingImports=false, reportCallIssue=false
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+
+jax = pytest.importorskip("jax", reason="jax is not installed here")
+
+import jax.numpy as jnp  # noqa: E402
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "samples"))
+import silo  # noqa: E402
+from jax_kernels import add, added, axpy_kernel, layer_norm, layer_norm_of_jax, softmax  # noqa: E402
+
+pytestmark = pytest.mark.usefixtures("store")
+CLOSE = {"rtol": 2e-4, "atol": 2e-4}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def jax_on_a_gpu():
+    try:
+        jax.devices("cuda")
+    except RuntimeError as error:
+        pytest.skip(f"jax has no GPU: {error}")
+
+
+def normal(*shape):
+    return jnp.asarray(np.random.default_rng(1).standard_normal(shape), "float32")
+
+
+def examples():
+    x = normal(64, 1000)
+    return {
+        "add": (added, jnp.add, (x, x + 1)),
+        "softmax": (softmax, jax.nn.softmax, (x,)),
+        "layer_norm": (layer_norm, layer_norm_of_jax, (x, normal(1000), normal(1000))),
+    }
+
+
+@pytest.mark.parametrize("name", ["add", "softmax", "layer_norm"])
+def test_jit_vmap_and_grad(name):
+    ours, wanted, args = examples()[name]
+    np.testing.assert_allclose(jax.jit(ours)(*args), wanted(*args), **CLOSE)
+    batch = tuple(jnp.stack([one, one + 1, 2 * one]) for one in args)
+    np.testing.assert_allclose(jax.jit(jax.vmap(ours))(*batch), jax.vmap(wanted)(*batch), **CLOSE)
+    gradient = jax.jit(jax.grad(lambda *a: (ours(*a) ** 2).sum()))(*args)
+    np.testing.assert_allclose(gradient, jax.grad(lambda *a: (wanted(*a) ** 2).sum())(*args), **CLOSE)
+
+
+def test_updates_in_donated_memory():
+    x, y = normal(4096), normal(4096)
+    wanted = np.asarray(y) + 0.5 * np.asarray(x)
+    step = jax.jit(lambda x, y: silo.jax_call(axpy_kernel, x, y, y.size, 0.5, aliases=("y",)), donate_argnums=1)
+    np.testing.assert_allclose(step(x, y), wanted, **CLOSE)
+
+
+def test_order_with_xlas_own_code():
+    x = normal(1 << 22)
+
+    @jax.jit
+    def chain(x):
+        for _ in range(20):
+            x = add(jnp.sin(x), jnp.cos(x))
+        return x
+
+    wanted = x
+    for _ in range(20):
+        wanted = jnp.sin(wanted) + jnp.cos(wanted)
+    for _ in range(5):
+        np.testing.assert_allclose(chain(x), wanted, **CLOSE)
+
+
+def test_every_gpu():
+    for device in jax.devices("cuda"):
+        x = jax.device_put(normal(1000), device)
+        made = jax.jit(add)(x, x)
+        assert made.devices() == {device}
+        np.testing.assert_array_equal(made, 2 * x)
+
+
+def test_programs_that_xla_captures_into_graphs():
+    code = """
+import jax, numpy as np, jax.numpy as jnp
+from jax_kernels import add, softmax
+x = jnp.arange(64 * 128, dtype="float32").reshape(64, 128) / 1000
+function = jax.jit(lambda x: softmax(add(softmax(x), x)))
+wanted = jax.nn.softmax(jax.nn.softmax(x) + x)
+for _ in range(10):
+    np.testing.assert_allclose(function(x), wanted, rtol=1e-4)
+"""
+    flags = "--xla_gpu_enable_command_buffer=FUSION,CUSTOM_CALL --xla_gpu_graph_min_graph_size=1"
+    samples = str(Path(__file__).parents[1] / "samples")
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": os.pathsep.join([samples, *sys.path])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_an_exported_program_runs_again():
+    x = normal(1000)
+    allowed = [jax.export.DisabledSafetyCheck.custom_call("silo_launch")]
+    kept = jax.export.export(jax.jit(add), platforms=["cuda"], disabled_checks=allowed)(x, x).serialize()
+    np.testing.assert_array_equal(jax.export.deserialize(kept).call(x, x), 2 * x)
