@@ -25,6 +25,7 @@ from bench.paired import differences, median_interval
 BAR_US = 1.5
 JAX_BAR_US = 0.5
 _CALLS = 200  # of a burst
+_LIBRARY = torch.library.Library("bench", "FRAGMENT")
 
 
 @silo.kernel(space={"BLOCK": [1024]}, grid=lambda a: (silo.cdiv(a.n, a.BLOCK),), tune="off")
@@ -44,7 +45,6 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
 def rows(size: int, device: str) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
     """By name: the call, and the direct call of the same kernel."""
     real = torch.float32
-    library = torch.library.Library("bench", "FRAGMENT")
     in_place = silo.torch_op(axpy, "bench::axpy", example=(real, real, size, 1.0))
     made = silo.torch_op(add, "bench::add", example=(real, real, real, size), out={"out": "x"})
     x, y = torch.randn(size, device=device), torch.randn(size, device=device)
@@ -53,8 +53,8 @@ def rows(size: int, device: str) -> dict[str, tuple[Callable[[], Any], Callable[
     def custom(x: torch.Tensor, y: torch.Tensor, n: int, alpha: float) -> None:
         axpy(x, y, n, alpha)
 
-    library.define("plain_axpy(Tensor x, Tensor(a!) y, int n, float alpha) -> ()")
-    library.impl("plain_axpy", axpy.kernel.launcher, "CompositeExplicitAutograd")
+    _LIBRARY.define("plain_axpy(Tensor x, Tensor(a!) y, int n, float alpha) -> ()")
+    _LIBRARY.impl("plain_axpy", axpy.kernel.launcher, "CompositeExplicitAutograd")
     plain = torch.ops.bench.plain_axpy.default
 
     def direct_add() -> torch.Tensor:
