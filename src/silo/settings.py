@@ -350,13 +350,18 @@ def _tell(current: Settings) -> None:
 
 
 def records_wanted() -> bool:
-    """Whether this program's Triton kernels are to be recorded or served; read as :func:`triton_mode` is."""
+    """Whether this program's Triton kernels are to be recorded, served or decided; read as :func:`triton_mode` is.
+
+    A lock decides for the tuners of a program that is accelerated: others may name it for kernels of Silo's alone.
+    """
     with _lock:
         current = _current
     if current is not None:
-        return current.record is not None or current.bundle is not None
+        named = current.record is not None or current.bundle is not None
+        return named or (current.lock is not None and accelerate_wanted())
     given = _given(os.environ)
-    return bool(given.get("SILO_RECORD") or given.get("SILO_BUNDLE"))
+    named = bool(given.get("SILO_RECORD") or given.get("SILO_BUNDLE"))
+    return named or (bool(given.get("SILO_LOCK")) and accelerate_wanted())
 
 
 def triton_mode() -> str:

@@ -180,3 +180,18 @@ def to_triton(
     say(f"{folder}: {files} files, {format_bytes(size)}")
     if left_out:
         say(f"left out, for they hold native code of the host or are named as no cache of Triton's is: {left_out}")
+
+
+@app.command("to-lock", cls=Command)
+def to_lock(
+    path: Annotated[Path, typer.Argument(metavar="K.silo", help="A bundle that was recorded.")],
+    lock: Annotated[Path, typer.Argument(metavar="FILE", help="The lock file, which is made or added to.")],
+) -> None:
+    """Write what tuners decided while a program was recorded into a lock file, which ranks read (`silo exec --lock`).
+
+    What the file decides already stays.
+    """
+    from silo.api.commands.cache import lock_frameworks_decisions  # noqa: PLC0415
+
+    added, stayed = lock_frameworks_decisions("triton", path, lock)
+    say(f"{lock}: {added} decisions added, {stayed} were there")

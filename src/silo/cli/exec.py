@@ -42,6 +42,10 @@ def command(
         bool,
         typer.Option("--frozen", help="With --bundle: what it does not hold is an error, never compiled or measured."),
     ] = False,
+    lock: Annotated[
+        Path | None,
+        typer.Option("--lock", metavar="FILE", help="A lock file (silo cache to-lock) that decides for tuners."),
+    ] = None,
 ) -> None:
     """Run a program, and the ones that it starts, with its Triton kernels launched by Silo.
 
@@ -73,6 +77,11 @@ def command(
         if bundle.exists():  # a journal that is to be folded into it may be all there is
             open_bundle(bundle).close()  # what is wrong with it is said before the program runs
         changes |= {"SILO_BUNDLE": str(bundle.absolute()), "SILO_FROZEN": "1" if frozen else "0"}
+    if lock is not None:
+        from silo.api.trials.lock_files import read_lock  # noqa: PLC0415
+
+        read_lock(lock)
+        changes["SILO_LOCK"] = str(lock.absolute())
     if report is not None:
         changes["SILO_ACCELERATE_REPORT"] = report if report == "-" else str(Path(report).absolute())
     arguments = [sys.executable, *(["-m"] if module else []), *program]

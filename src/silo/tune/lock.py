@@ -7,6 +7,9 @@ as no other one is faster beyond the noise, so what is deployed changes only whe
     {"entries":[
     {"config":{...},"interval_ns":[9901,9950],"median_ns":9920,"reason":"...","samples":60,"study":{...}}
     ],"schema":"silo-lock/1"}
+
+What tuners of programs decided (Triton's, in programs that Silo serves) stands in a list before it, ``decisions``,
+where there is any.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from silo.core.config import Config
 from silo.core.dispatch import Bucket, DispatchRules
 from silo.core.reading import read_integers, read_list, read_natural, read_object, read_text
 from silo.core.values import JSON, canonical_json, parse_json
+from silo.tune.decided import Winner
 from silo.tune.nearness import Difference, Neighbour, differences, nearest
 from silo.tune.reach import Reach
 from silo.tune.statistics import Estimate, indistinguishable
@@ -158,8 +162,14 @@ class Lock:
     """Decisions by slot, in order of kernel and slot. ``ValueError`` where two entries are about the same thing."""
 
     entries: tuple[LockEntry, ...] = ()
+    decisions: tuple[Winner, ...] = ()
 
     def __post_init__(self) -> None:
+        decided = tuple(sorted(self.decisions, key=lambda winner: (winner.kernel, winner.slot)))
+        for one, other in pairwise(decided):
+            if one.slot == other.slot:
+                raise ValueError(f"two decisions about {one.kernel} for {list(one.key)} on {one.target}; keep one")
+        object.__setattr__(self, "decisions", decided)
         ordered = tuple(sorted(self.entries, key=lambda entry: (entry.study.kernel, entry.slot)))
         for before, after in pairwise(ordered):
             if before.slot == after.slot:
@@ -174,7 +184,12 @@ class Lock:
     def updated(self, entries: Iterable[LockEntry]) -> Lock:
         """The lock with these decisions, which replace the entries of their slots."""
         slots = {entry.slot: entry for entry in self.entries} | {entry.slot: entry for entry in entries}
-        return Lock(tuple(slots.values()))
+        return replace(self, entries=tuple(slots.values()))
+
+    def decided(self, winners: Iterable[Winner]) -> Lock:
+        """The lock with these decisions of programs' tuners, where it has none for their slots: what is there stays."""
+        slots = {winner.slot: winner for winner in winners} | {winner.slot: winner for winner in self.decisions}
+        return replace(self, decisions=tuple(slots.values()))
 
     def advise(self, study: Study, reach: Reach) -> Advice:
         """What to use of a space and its refined forms for a study. Pure.
@@ -207,7 +222,9 @@ class Lock:
     def encode(self) -> bytes:
         """The bytes of the file: equal locks, equal bytes."""
         lines = b",\n".join(canonical_json(entry.to_json()) for entry in self.entries)
-        return b'{"entries":[\n' + lines + b'\n],"schema":' + canonical_json(LOCK_SCHEMA) + b"}\n"
+        decided = b",\n".join(canonical_json(winner.to_json()) for winner in self.decisions)
+        before = b'"decisions":[\n' + decided + b"\n]," if decided else b""
+        return b"{" + before + b'"entries":[\n' + lines + b'\n],"schema":' + canonical_json(LOCK_SCHEMA) + b"}\n"
 
     @classmethod
     def decode(cls, data: bytes) -> Lock:
@@ -220,14 +237,21 @@ class Lock:
             raise ValueError("not a lock: a JSON object with the members entries and schema")
         if document["schema"] != LOCK_SCHEMA:
             raise ValueError(f"a lock of schema {document['schema']!r}; this Silo reads {LOCK_SCHEMA}")
-        members = read_object(document, ("entries", "schema"), "a lock")
+        known = ("decisions", "entries", "schema") if "decisions" in document else ("entries", "schema")
+        members = read_object(document, known, "a lock")
         entries: list[LockEntry] = []
         for number, item in enumerate(read_list(members["entries"], "the entries of a lock"), start=1):
             try:
                 entries.append(LockEntry.from_json(item))
             except ValueError as error:
                 raise ValueError(f"entry {number}: {error}") from None
-        return cls(tuple(entries))
+        decisions: list[Winner] = []
+        for number, item in enumerate(read_list(members.get("decisions", []), "the decisions of a lock"), start=1):
+            try:
+                decisions.append(Winner.from_json(item))
+            except ValueError as error:
+                raise ValueError(f"decision {number}: {error}") from None
+        return cls(tuple(entries), tuple(decisions))
 
 
 def _allowed(config: Config, reach: Reach, *, exact: bool, reason: str) -> Advice:

@@ -13,8 +13,10 @@ from silo.api.trials.lock_files import read_lock, update_lock
 from silo.core.config import Config
 from silo.core.extents import Extents
 from silo.core.specialization import Fact, Specialization
+from silo.core.target import Target
 from silo.errors import LockError
 from silo.store.store import MemoryStore
+from silo.tune.decided import Winner
 from silo.tune.lock import Lock, LockEntry, choose, slot_of
 from silo.tune.outcome import Budget
 from silo.tune.reach import Reach
@@ -337,3 +339,21 @@ def test_other_sizes_and_alignments_get_the_nearest_entry():
     refused = lock.advise(shaped, Reach(space_of(SPACE)))
     assert refused.config is None
     assert "x: (64, 64) here, any there" in refused.reason
+
+
+def test_decisions_of_programs_stand_beside_the_entries():
+    def winner(number, block):
+        return Winner(
+            "k", "0" * 64, Target.parse("cuda:sm_90a"), ("n",), (number, "torch.float32"), Config.of({"B": block})
+        )
+
+    lock = Lock().decided([winner(2, 64), winner(1, 32)])
+    assert [one.key[0] for one in lock.decisions] == [1, 2]
+    assert Lock.decode(lock.encode()) == lock
+    assert lock.decided([winner(1, 16), winner(3, 8)]).decisions == (winner(1, 32), winner(2, 64), winner(3, 8))
+    assert b"decisions" not in Lock().encode()
+    assert lock.updated(()) == lock
+    with pytest.raises(ValueError, match="two decisions about k"):
+        Lock((), (winner(1, 16), winner(1, 32)))
+    with pytest.raises(ValueError, match="decision 1: "):
+        Lock.decode(lock.encode().replace(b'"names":["n"]', b'"names":[1]', 1))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_remote_store",
     "clear_store",
+    "lock_frameworks_decisions",
     "prune_store",
     "pull_store",
     "push_store",
@@ -28,8 +29,9 @@ __all__ = [
     "write_frameworks_cache",
 ]
 
-# What a kind of sources calls its own cache, and what writes files of a bundle there.
+# Of a kind of sources, what writes files of a bundle into its own cache, and its tuners' decisions into a lock.
 _WRITERS = {"triton": "silo.integrations.triton_records.cache_files:write_cache"}
+_LOCKERS = {"triton": "silo.integrations.triton_records.locked:write_lock"}
 
 
 def _own_folder() -> Path:
@@ -116,3 +118,14 @@ def write_frameworks_cache(framework: str, path: Path, folder: Path) -> tuple[in
     """
     write = cast("Callable[[Path, Path], tuple[int, int, int]]", load_place(_WRITERS[framework]))
     return write(path, folder)
+
+
+def lock_frameworks_decisions(framework: str, path: Path, lock: Path) -> tuple[int, int]:
+    """Add what a recording's tuners decided to a lock file: how many decisions were added, and how many were there.
+
+    Raises:
+        BundleError: the recording cannot be read.
+        LockError: it holds none, or the lock file cannot be read or written.
+    """
+    write = cast("Callable[[Path, Path], tuple[int, int]]", load_place(_LOCKERS[framework]))
+    return write(path, lock)

@@ -15,6 +15,7 @@ from silo.errors import LockError
 from silo.forks import Mutex
 from silo.settings import settings
 from silo.store.files import AtomicFile, file_lock, sweep_abandoned
+from silo.tune.decided import Winner
 from silo.tune.lock import Lock, LockEntry, choose
 from silo.tune.outcome import TuneOutcome
 from silo.tune.trial import Study
@@ -22,7 +23,7 @@ from silo.tune.trial import Study
 if TYPE_CHECKING:
     from silo.api.declared.declaration import DeclaredKernel
 
-__all__ = ["LockRow", "deployed_config", "lock_of", "read_lock", "update_lock"]
+__all__ = ["LockRow", "add_decisions", "deployed_config", "lock_of", "read_lock", "update_lock"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,29 @@ def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
             f"the lock file {path} cannot be written: {error.strerror or error}; what was there before is untouched"
         ) from error
     return rows
+
+
+def add_decisions(path: Path, winners: Sequence[Winner]) -> tuple[int, int]:
+    """Add what programs' tuners decided to the lock file, which is made where it is missing: added, there before.
+
+    A decision that is there stays, for it may be deployed.
+
+    Raises:
+        LockError: the file is there and is not a lock, or cannot be written; what was there before is untouched.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        with _alone(target.parent):
+            before = read_lock(target) if target.exists() else Lock()
+            after = before.decided(winners)
+            if after != before or not target.exists():
+                _write(target, after.encode())
+    except OSError as error:
+        raise LockError(
+            f"the lock file {path} cannot be written: {error.strerror or error}; what was there before is untouched"
+        ) from error
+    added = len(after.decisions) - len(before.decisions)
+    return added, len(winners) - added
 
 
 def _write(path: Path, data: bytes) -> None:

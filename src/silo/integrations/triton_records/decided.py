@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from silo.core.config import Config
@@ -15,7 +16,16 @@ from silo.sources.triton.adapter import TunerKey, active_target, config_members
 from silo.sources.triton.compiled_for import target_from
 from silo.sources.triton.source import TritonSource
 
-__all__ = ["config_for", "current_target", "nearest_winner", "winner_of"]
+__all__ = [
+    "Found",
+    "config_for",
+    "current_target",
+    "described_key",
+    "find_decision",
+    "nearest_winner",
+    "winner_of",
+    "words_of_nearest",
+]
 
 
 def current_target() -> Target:
@@ -58,6 +68,42 @@ def _same(members: dict[str, object], known: dict[str, Value]) -> bool:
     return members.keys() == known.keys() and all(
         type(members[name]) is type(value) and members[name] == value for name, value in known.items()
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What decisions that were made say of a tuner's question.
+
+    ``near`` is the decision for another key that was taken; ``allowed`` what the author's pruning leaves, where it was
+    asked.
+    """
+
+    config: Any
+    near: Winner | None = None
+    allowed: Sequence[Any] = ()
+
+
+def find_decision(tuner: Any, winners: Iterable[Winner], wanted: Winner, configs: Callable[[], Sequence[Any]]) -> Found:  # noqa: ANN401
+    """The config that was decided for this key, else for the nearest one, of those that pruning leaves."""
+    there = [winner for winner in winners if winner.target == wanted.target]
+    exact = next((winner for winner in there if winner.slot == wanted.slot), None)
+    if exact is not None and (config := config_for(tuner.configs, exact.config)) is not None:
+        return Found(config)
+    allowed = configs()
+    usable = [winner for winner in there if config_for(allowed, winner.config) is not None]
+    near = nearest_winner(usable, wanted)
+    return Found(None if near is None else config_for(allowed, near.config), near, allowed)
+
+
+def described_key(winner: Winner) -> str:
+    """A key in words: ``n=512, float32``."""
+    named = [f"{name}={value}" for name, value in zip(winner.names, winner.key, strict=False)]
+    return ", ".join([*named, *(str(value) for value in winner.key[len(winner.names) :])]) or "its only key"
+
+
+def words_of_nearest(near: Winner, wanted: Winner) -> str:
+    """Why a decision for another key is used."""
+    return f"{near.config}, which was decided for {described_key(near)}, as nothing was for {described_key(wanted)}"
 
 
 def nearest_winner(winners: Sequence[Winner], wanted: Winner) -> Winner | None:

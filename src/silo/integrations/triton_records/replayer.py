@@ -19,7 +19,7 @@ from silo.errors import BundleError, FrozenError, NoVariantError, SiloError
 from silo.forks import Mutex
 from silo.frozen import replace
 from silo.integrations.triton_records.choosing import best_variant, describe_wanted, nearest
-from silo.integrations.triton_records.decided import config_for, nearest_winner, winner_of
+from silo.integrations.triton_records.decided import described_key, find_decision, winner_of, words_of_nearest
 from silo.integrations.triton_records.recorded import Winner, cache_place
 from silo.integrations.triton_records.recorder import Sources
 from silo.integrations.triton_records.recording import read_winners
@@ -217,32 +217,27 @@ class Replayer:
         try:
             source = self._sources.of(kernel_of_tuner(tuner))
             wanted = winner_of(source, tuner, key, None)
-            there = [winner for winner in self._winners.get(source.fingerprint, ()) if winner.target == wanted.target]
-            exact = next((winner for winner in there if winner.slot == wanted.slot), None)
-            if exact is not None and (found := config_for(tuner.configs, exact.config)) is not None:
-                return found
-            allowed = configs()
-            usable = [winner for winner in there if config_for(allowed, winner.config) is not None]
-            near = nearest_winner(usable, wanted)
+            winners = self._winners.get(source.fingerprint, ())
+            found = find_decision(tuner, winners, wanted, configs)
         except SiloError as error:
             if self.frozen:
                 raise
             self._tell(f"{name} is tuned by Triton", str(error))
             return None
-        if near is not None:
-            said = f"{near.config}, which was decided for {_keyed(near)}, as nothing was for {_keyed(wanted)}"
-            self._tell(f"{name} uses", said)
-            return config_for(allowed, near.config)
-        if len(allowed) == 1:
-            return allowed[0]
+        if found.near is not None:
+            self._tell(f"{name} uses", words_of_nearest(found.near, wanted))
+        if found.config is not None:
+            return found.config
+        if len(found.allowed) == 1:
+            return found.allowed[0]
         if not self.frozen:
-            self._tell(f"{name} is tuned by Triton", f"{self.bundle.name} says nothing of {_keyed(wanted)}")
+            self._tell(f"{name} is tuned by Triton", f"{self.bundle.name} says nothing of {described_key(wanted)}")
             return None
-        rows = "".join(f"\n  - {_keyed(winner)}: {winner.config}" for winner in there[:4])
+        rows = "".join(f"\n  - {described_key(winner)}: {winner.config}" for winner in winners[:4])
         raise FrozenError(
-            f"{name}: a decision of its tuner is asked for {_keyed(wanted)} on {wanted.target}, and {self.bundle.name} "
-            f"holds none that its {len(allowed)} configs allow; record this call too (silo exec --record)"
-            + (f"; it holds{rows}" if rows else "")
+            f"{name}: a decision of its tuner is asked for {described_key(wanted)} on {wanted.target}, and "
+            f"{self.bundle.name} holds none that its {len(found.allowed)} configs allow; record this call too "
+            "(silo exec --record)" + (f"; it holds{rows}" if rows else "")
         )
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
@@ -260,8 +255,3 @@ def _key_of(one: BundleVariant) -> str:
 def _short(variant: Variant) -> str:
     assumed = ", ".join(variant.specialization.assumptions) or "generic"
     return f"{variant.kernel} ({assumed}; {variant.config}) for {variant.target}"
-
-
-def _keyed(winner: Winner) -> str:
-    named = [f"{name}={value}" for name, value in zip(winner.names, winner.key, strict=False)]
-    return ", ".join([*named, *(str(value) for value in winner.key[len(winner.names) :])]) or "its only key"

@@ -12,8 +12,9 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
-from silo.errors import BundleError, SiloError
+from silo.errors import BundleError, LockError, SiloError
 from silo.integrations.triton_records.folding import fold, open_folded
+from silo.integrations.triton_records.locked import LockedDecisions
 from silo.integrations.triton_records.recorder import Recorder
 from silo.integrations.triton_records.recording import Recording
 from silo.integrations.triton_records.replayer import Replayer
@@ -25,17 +26,19 @@ __all__ = ["begin_by_settings", "record", "recording", "replay", "replaying"]
 _log = logging.getLogger("silo")
 
 
-def record(path: str | os.PathLike[str]) -> Callable[[], None]:
+def record(path: str | os.PathLike[str], *, lock: str | os.PathLike[str] | None = None) -> Callable[[], None]:
     """Record what Triton compiles for this process from now on, and what its tuners decide; what ends it.
 
-    At the end of the process everything is folded into the bundle at ``path``, which is made or added to.
+    At the end of the process everything is folded into the bundle at ``path``, which is made or added to. What
+    the lock file decides is not measured.
 
     Raises:
+        LockError: the lock is none.
         BundleError: it cannot be written there, or what is there is no bundle.
     """
     kept = Recording(path)
     recorder = Recorder(kept)
-    undo = _both(recorder)
+    undo = _both(recorder, lock)
     done = False
 
     def end() -> None:
@@ -51,17 +54,24 @@ def record(path: str | os.PathLike[str]) -> Callable[[], None]:
     return end
 
 
-def replay(path: str | os.PathLike[str], *, frozen: bool = False, trust: bool = False) -> Callable[[], None]:
+def replay(
+    path: str | os.PathLike[str],
+    *,
+    frozen: bool = False,
+    trust: bool = False,
+    lock: str | os.PathLike[str] | None = None,
+) -> Callable[[], None]:
     """Serve what Triton would compile or measure from the bundle at ``path``, from now on; what ends it.
 
     Raises:
         BundleError: it cannot be read.
+        LockError: the lock is none.
     """
-    return _both(Replayer(open_folded(Path(path)), frozen=frozen, trust=trust))
+    return _both(Replayer(open_folded(Path(path)), frozen=frozen, trust=trust), lock)
 
 
 def begin_by_settings() -> None:
-    """What ``SILO_RECORD``, ``SILO_BUNDLE`` and ``SILO_FROZEN`` ask for: at the end of Triton's import, or now."""
+    """What ``SILO_RECORD``, ``SILO_BUNDLE`` and ``SILO_LOCK`` ask for: at the end of Triton's import, or now."""
     if adapter_is_ready():
         _begin()
     else:
@@ -77,12 +87,17 @@ def _begin() -> None:
     current = settings()
     try:
         if current.bundle is not None:
-            replay(current.bundle, frozen=current.frozen)
+            replay(current.bundle, frozen=current.frozen, lock=current.lock)
         elif current.record is not None:
-            record(current.record)
+            record(current.record, lock=current.lock)
+        elif current.lock is not None:
+            watch_autotuners(LockedDecisions(Path(current.lock), None))
     except SiloError as error:
-        if current.frozen:
+        if current.frozen or current.tune == "frozen":
             raise
+        if isinstance(error, LockError):
+            _log.warning("tuners decide themselves, and nothing is recorded or served: %s", error)
+            return
         what = "nothing is recorded" if current.bundle is None else "Triton compiles and tunes itself"
         _log.warning("%s: %s", what, error)
     if current.bundle is not None and current.record is not None:
@@ -106,8 +121,9 @@ class _Finder:
         return None
 
 
-def _both(asked: Recorder | Replayer) -> Callable[[], None]:
-    compiles, tuners = intercept_compiles(asked.compile), watch_autotuners(asked)
+def _both(asked: Recorder | Replayer, lock: str | os.PathLike[str] | None) -> Callable[[], None]:
+    decisions = asked if lock is None else LockedDecisions(Path(lock), asked)
+    compiles, tuners = intercept_compiles(asked.compile), watch_autotuners(decisions)
 
     def undo() -> None:
         tuners()

@@ -11,10 +11,15 @@ from typing import Any
 
 import pytest
 
+import triton_entry
+from silo.api.trials.lock_files import read_lock
 from silo.bundle.reader import open_bundle
 from silo.bundle.verify import verify_bundle
+from silo.core.config import Config
+from silo.frozen import replace
 from silo.integrations.triton_records.folding import fold
 from silo.integrations.triton_records.journal import journal_of
+from silo.tune.lock import Lock
 
 pytest.importorskip("triton")
 PROGRAM = Path(__file__).with_name("recorded_program.py")
@@ -29,11 +34,14 @@ class World:
         self.caches = 0
         self.first_cache = "cache-first"
         self.recorded: Any = None  # what the run that recorded printed
+        places = (str(triton_entry.entry_folder(folder, triton_entry.SILO)), os.environ.get("PYTHONPATH", ""))
+        self.import_path = os.pathsep.join(filter(None, places))
 
     def start(self, mode, *options, program=PROGRAM, cache=None, path=None, **more):
         self.caches += 1
         folder = self.folder / (cache or f"cache-{self.caches}")
         own = {"TRITON_CACHE_DIR": str(folder), "SILO_HOME": str(self.folder / "home"), "SILO_LOG": "info"}
+        own["PYTHONPATH"] = self.import_path
         command = [sys.executable, str(program), mode, str(path or self.path), *options]
         return subprocess.Popen(
             command,
@@ -49,6 +57,23 @@ class World:
         out, err = process.communicate(timeout=200)
         assert (process.returncode != 0) == fails, out + err
         return err if fails else (json.loads(out.splitlines()[-1]), err)
+
+    def execute(self, *words, code=0, cache=None, **more):
+        """A command of Silo's."""
+        self.caches += 1
+        folder = self.folder / (cache or f"cache-{self.caches}")
+        own = {"TRITON_CACHE_DIR": str(folder), "SILO_HOME": str(self.folder / "home"), "SILO_TRITON": "cpu"}
+        done = subprocess.run(
+            [sys.executable, "-m", "silo", *map(str, words)],
+            env={**os.environ, **own, "PYTHONPATH": self.import_path, **more},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=280,
+            cwd=self.folder,
+        )
+        assert (done.returncode == 0) == (code == 0), done.stderr
+        return done
 
 
 @pytest.fixture(name="world", scope="module")
@@ -113,18 +138,7 @@ def test_accelerated_launches_are_recorded_and_served(tmp_path):
 
     def executed(*options, arguments=("again=5",)):
         report = tmp_path / f"report-{world.caches}"
-        own = {"SILO_HOME": str(tmp_path / "home"), "TRITON_CACHE_DIR": str(tmp_path / f"cache-{world.caches}")}
-        world.caches += 1
-        command = ["-m", "silo", "exec", *options, "--report", report, PROGRAM, "plain", "-", *arguments]
-        done = subprocess.run(
-            [sys.executable, *map(str, command)],
-            env={**os.environ, **own, "SILO_TRITON": "cpu"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=280,
-        )
-        assert done.returncode == 0, done.stderr
+        done = world.execute("exec", *options, "--report", report, PROGRAM, "plain", "-", *arguments)
         (line,) = report.read_text().splitlines()
         kernels = {one["kernel"]: one for one in json.loads(line)["kernels"]}
         return json.loads(done.stdout.splitlines()[-1]), kernels
@@ -138,6 +152,49 @@ def test_accelerated_launches_are_recorded_and_served(tmp_path):
     assert kernels["add"]["launches"] >= 9
     assert kernels["scale"]["launches"] >= 14
     assert kernels["add"]["refusals"] == kernels["scale"]["refusals"] == {}
+
+
+def test_ranks_read_one_lock_file(world, tmp_path):
+    """Whatever a rank would prefer: what the lock decides is not measured, and for another key the nearest decision."""
+    lock, other = tmp_path / "silo.lock.json", tmp_path / "other.silo"
+    assert "2 decisions added, 0 were there" in world.execute("cache", "to-lock", world.path, lock).stdout
+    before = lock.read_bytes()
+    assert "0 decisions added, 2 were there" in world.execute("cache", "to-lock", world.path, lock).stdout
+    assert lock.read_bytes() == before
+    decided = {one.key[0]: one.config.as_dict()["BLOCK"] for one in read_lock(lock).decisions}
+    assert [decided[512], decided[1000]] == world.recorded["winners"]
+
+    wanted = [64, 128] if world.recorded["winners"] != [64, 128] else [128, 64]
+    entries = [
+        replace(one, config=Config.of({**one.config.as_dict(), "BLOCK": block}))
+        for one in read_lock(lock).decisions
+        for number, block in zip((512, 1000), wanted, strict=True)
+        if one.key[0] == number
+    ]
+    lock.write_bytes(Lock((), tuple(entries)).encode())
+
+    def winners(*options, prefers, **more):
+        arguments = (PROGRAM, "plain", "-", "again=2", f"prefers={prefers}")
+        done = world.execute("exec", *options, *arguments, cache="warm", **more)
+        return json.loads(done.stdout.splitlines()[-1])["winners"]
+
+    # Alone each rank takes what it prefers, the same for both keys.
+    assert winners("--lock", lock, prefers=-1) == wanted
+    assert winners("--lock", lock, "--record", other, prefers=1, SILO_TUNE="frozen") == wanted
+
+
+def test_a_lock_that_says_nothing_or_is_none(world, tmp_path):
+    lock = tmp_path / "silo.lock.json"
+    world.execute("cache", "to-lock", world.path, lock)
+    changed = tmp_path / "program.py"
+    changed.write_text(PROGRAM.read_text().replace("* factor", "* (factor + 0)"))
+    said = world.execute("exec", "--lock", lock, changed, "plain", "-", code=1, SILO_TUNE="frozen")
+    assert "FrozenError: scale: tuning is frozen (SILO_TUNE=frozen)" in said.stderr
+    assert "no lock file" in world.execute("exec", "--lock", tmp_path / "missing", changed, code=1).stderr
+    lock.write_text("{}")
+    assert "is not a lock" in world.execute("cache", "to-lock", world.path, lock, code=1).stderr
+    done = world.execute("exec", PROGRAM, "plain", "-", cache=world.first_cache, SILO_LOCK=str(lock))
+    assert "tuners decide themselves" in done.stderr
 
 
 def test_a_changed_kernel_is_an_error_that_says_so_and_without_frozen_a_line(world, tmp_path):
