@@ -246,7 +246,22 @@ def _divided(m: Maker, shape: tuple[int, ...]) -> Place:
     element, last = f"(pid * {m.scalar(count)} + {text})", m.programs * count - 1
     divisor = m.rng.choice([1, 5, 16, 17, 24, 32, 50, 64, 100])
     by = m.scalar(divisor)
-    match m.rng.choice(["remainder", "quotient", "both"]):
+    match m.rng.choice(["remainder", "quotient", "both", "rows", "rows"]):
+        case "rows":  # a row for each quotient, looked up in a table, which the kernel may write
+            table, storage = _pointer(m, written=m.chance(0.3), kind=m.rng.choice(["i32", "i64"]))
+            rows_, mask = m.rng.choice([3, 7, 15]), ""
+            reached = last // divisor
+            if m.chance(0.4):
+                bound = m.rng.choice([0, 1, last // 2, last, last + 1, last + 50])
+                mask = f", mask={element} < {m.scalar(bound)}, other={m.rng.choice([0, 1, 5])}"
+                reached = min(reached, max(bound - 1, 0) // divisor)
+            _checked(m, table, storage, Place("", None, 0, reached))
+            row = f"(tl.load({table.name} + {element} // {by}{mask}) & {rows_})"
+            if m.chance(0.3):
+                row = f"tl.where({row} > 1, {row} - 1, {row})"
+            step = m.rng.choice([divisor, divisor, 1, divisor + 3])
+            place = m.rng.choice([f"{element} % {by}", f"{element} % {by}", "0"])
+            return Place(f"{row} * {m.scalar(step)} + {place}", None, 0, rows_ * step + divisor - 1)
         case "remainder":
             return Place(f"{element} % {by}", None, 0, divisor - 1)
         case "quotient":

@@ -27,7 +27,7 @@ TRITON = {
         "Triton programs, launched by Silo",
     ),
     **dict.fromkeys(
-        (f"integrations/inductor/{name}.py" for name in ("__init__", "launchers", "programs", "seams", "switch")),
+        (f"integrations/inductor/{name}.py" for name in ("launchers", "programs", "seams", "switch")),
         "the kernels that Inductor generates, which are of that kind",
     ),
     "__init__.py": "the module of silo.accelerate",

@@ -13,6 +13,7 @@ import triton.language as tl  # noqa: E402
 from cpu_samples import MODES, module_of, needs_compiler, run  # noqa: E402
 from silo.backends.cpu.emit.kernel import emit_c  # noqa: E402
 from silo.backends.cpu.options import CpuOptions  # noqa: E402
+from silo.errors import LaunchError  # noqa: E402
 
 pytestmark = needs_compiler
 RNG = np.random.default_rng(6)
@@ -24,6 +25,46 @@ def add_rows(x, bias, scale, out, n, d, BLOCK: tl.constexpr):
     inside = i < n
     values = tl.load(x + i, mask=inside) + tl.load(bias + i % d, mask=inside)
     tl.store(out + i, values * tl.load(scale + i // d, mask=inside), mask=inside)
+
+
+@triton.jit
+def rows_of_a_table(table, rows, out, n, d, count, least, BLOCK: tl.constexpr):
+    """A lookup: one row for each quotient, by an index in memory that counts from the end where it is negative."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK) + least
+    row = tl.load(rows + i // d, mask=i < n, other=0)
+    row = tl.where(row < 0, row + count, row)
+    tl.device_assert((row >= 0) & (row < count), "no such row")
+    tl.store(out + i, tl.load(table + row * d + i % d, mask=i < n) + row, mask=i < n)
+
+
+@triton.jit
+def rows_in_place(rows, d, BLOCK: tl.constexpr):
+    """The index is overwritten by what it leads to."""
+    i = tl.arange(0, BLOCK)
+    row = tl.load(rows + i // d)
+    tl.store(rows + i, row * 2 + i % d)
+
+
+@triton.jit
+def rows_that_change(rows, x, out, D: tl.constexpr, BLOCK: tl.constexpr):
+    """What was read before the store is used before it and after it."""
+    i = tl.arange(0, BLOCK)
+    row = tl.load(rows + i // D)
+    tl.store(out + i, row + tl.sum(tl.load(x + i), axis=0))
+    tl.store(rows + i, i + 100)
+    tl.store(out + BLOCK + i, row * 2 + tl.max(tl.load(x + i), axis=0))
+
+
+debugged_rows = triton.jit(rows_of_a_table.fn, debug=True)
+
+
+@triton.jit(debug=True)
+def rows_of_a_length(table, rows, out, n, D: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.load(rows + i // D, mask=i < n, other=0)
+    tl.device_assert((row >= 0) & (row < 10), "no such row")
+    tl.store(out + i, tl.load(table + row * D + i % D, mask=i < n) * 2, mask=i < n)
+    tl.store(rows + i // D, row, mask=i < 0)  # never, but memory that may be written is not read again
 
 
 @triton.jit
@@ -129,6 +170,75 @@ def test_addresses_of_quotients_have_no_division_an_element():
     assert "nest_quotient" in text
     assert "silo_remsi_i32" not in text
     assert "silo_divsi_i32" not in text
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kernel", [rows_of_a_table, debugged_rows])
+@pytest.mark.parametrize(("n", "d", "least"), [(2048, 64, 0), (2000, 48, 0), (1000, 16, 5), (700, 7, 0), (256, 300, 0)])
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_a_row_of_a_table_for_each_quotient(mode, kernel, n, d, least, kind):
+    table = floats(10, d)
+    rows = RNG.integers(-10, 10, n // d + 2).astype(kind)
+    out = np.full(n, np.nan, np.float32)
+    grid = (-(-n // 256),)
+    run(kernel, grid, mode, table=table, rows=rows, out=out, n=n, d=d, count=10, least=least, BLOCK=256)
+    i = np.arange(least, n)
+    np.testing.assert_array_equal(out[least:], table[rows[i // d], i % d] + (rows[i // d] % 10).astype(np.float32))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("wrong", [0, 16, 700, 1999])
+def test_a_row_that_the_table_has_not_is_found(mode, wrong):
+    d, n = 16, 2000
+    rows = RNG.integers(-10, 10, n // d + 2).astype(np.int64)
+    rows[wrong // d] = -11
+    table, out = floats(10, d), np.zeros(n, np.float32)
+    with pytest.raises(LaunchError) as raised:
+        run(debugged_rows, (8,), mode, table=table, rows=rows, out=out, n=n, d=d, count=10, least=0, BLOCK=256)
+    first = wrong // d * d
+    assert f"no such row; program ({first // 256}, 0, 0), index ({first % 256})" in str(raised.value)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("d", [16, 15, 64, 100])
+def test_rows_of_a_length_that_the_compiler_knows(mode, d):
+    table, rows = floats(10, d), RNG.integers(0, 10, 1000 // d + 1).astype(np.int64)
+    out, i = np.zeros(1000, np.float32), np.arange(1000)
+    run(rows_of_a_length, (4,), mode, table=table, rows=rows, out=out, n=1000, D=d, BLOCK=256)
+    np.testing.assert_array_equal(out, table[rows[i // d], i % d] * 2)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("shared", [False, True])
+def test_rows_that_change_between_two_uses_are_read_once(mode, shared):
+    memory = np.concatenate([RNG.integers(0, 50, 512), np.zeros(1024)]).astype(np.int32)
+    rows, x, out = memory[:512], np.arange(512, dtype=np.int32), memory[512:]
+    if not shared:
+        rows, out = rows.copy(), out.copy()
+    before, i = rows.copy(), np.arange(512)
+    run(rows_that_change, (1,), mode, rows=rows, x=x, out=out, D=32, BLOCK=512)
+    np.testing.assert_array_equal(out[:512], before[i // 32] + x.sum())
+    np.testing.assert_array_equal(out[512:], before[i // 32] * 2 + x.max())
+    np.testing.assert_array_equal(rows, i + 100)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rows_that_are_overwritten_are_read_before(mode):
+    rows = RNG.integers(0, 100, 512).astype(np.int32)
+    before = rows.copy()
+    run(rows_in_place, (1,), mode, rows=rows, d=32, BLOCK=512)
+    i = np.arange(512)
+    np.testing.assert_array_equal(rows, before[i // 32] * 2 + i % 32)
+
+
+def test_a_row_of_a_table_is_looked_up_once_and_read_in_order():
+    x, rows = floats(4096), np.zeros(64, np.int64)
+    text = text_of(debugged_rows, table=x, rows=rows, out=x, n=2048, d=64, count=10, least=0, BLOCK=256)
+    runs = text.split("nest_quotient(")[1:]
+    assert len(runs) >= 2
+    for run_ in runs:
+        inner = run_.split("#pragma omp simd")[1].split("}")[0]
+        assert "a1" not in inner  # the index is not read for each element
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -79,6 +79,9 @@ class Nest:
         self._tail_limits: set[str] = set()  # of comparisons that are false from there on
         self._adopted: list[str] = []  # limits of the tails that values read here have
         self._depends: dict[tuple[Value, Index], bool] = {}
+        self._same_in_run: dict[tuple[Value, Index], bool] = {}
+        if self.runs is not None:
+            self.level_of[self.runs.first] = self.depth - 1
         self._outer_memo: dict[tuple[Value, Index], str] = {}
         self._inner_memo: dict[tuple[Value, Index], str] = {}
 
@@ -138,6 +141,8 @@ class Nest:
         for memo in (self._outer_memo, self._inner_memo):
             if key in memo:
                 return memo[key]
+        if self.runs is not None and self.fast and self.depends(value, index) and self._is_same_in_run(value, index):
+            return self.value(value, self._at_first(index))
         name = self._evaluate(value, index)
         memo = self._inner_memo if self.level(name) == self.depth else self._outer_memo
         memo[key] = name
@@ -174,6 +179,8 @@ class Nest:
             return self.load(operation, index)
         if self.tail and operation.name == arith.CMPI and self._limit_of(operation, index) == self.tail:
             return "0"
+        if (quotient := self._quotient_of_run(operation, index)) is not None:
+            return quotient
         names = [self.value(operand, index) for operand in operation.operands]
         if operation.name in CHECKS:  # never out of a loop: each element is looked at
             text = checked_expression(scope, operation, names, linear_index(index, value.type.shape), index)
@@ -445,6 +452,8 @@ class Nest:
         if not self.depends(value, index):
             return f"{wide}{self.value(value, index)}", "0"
         if self.scope.buffer(value) is not None and not (value in self.computed and index == self.index):
+            if self.runs is not None and self.fast and self._is_same_in_run(value, index):
+                return f"{wide}{self.value(value, index)}", "0"
             return None
         if value in self.scope.offsets:
             start, offset = self.scope.offsets[value]
@@ -454,6 +463,8 @@ class Nest:
         if operation is None:
             return None
         name = operation.name
+        if self.runs is not None and self.fast and self._is_same_in_run(value, index):
+            return f"{wide}{self.value(value, index)}", "0"
         if name == tt.MAKE_RANGE:
             return (f"(int64_t){operation.attributes['start']}", "1") if index[0] == self.inner else None
         if name in VIEWS:
@@ -469,6 +480,53 @@ class Nest:
             if left is not None and right is not None:
                 return _combine(name, left, right)
         return None
+
+    # ---- what is one value within a run
+
+    def _at_first(self, index: Index) -> Index:
+        assert self.runs is not None
+        return tuple(self.runs.first if name == self.inner else name for name in index)
+
+    def _quotient_of_run(self, operation: Operation, index: Index) -> str | None:
+        """The quotient where a run begins, which is known already."""
+        if self.runs is None or not self.fast or operation.name != arith.DIVSI or self.runs.first not in index:
+            return None
+        form = self._divided_form(operation, tuple(self.inner if n == self.runs.first else n for n in index))
+        if form is None:
+            return None
+        ctype = ops.c_type(operation.result.type)
+        return self.put(ctype, f"({ctype}){form[0]}", self.depth - 1)
+
+    def _is_same_in_run(self, value: Value, index: Index) -> bool:
+        """Whether all elements of a run have one ``value``: it is made of quotients, and of what is loaded by them."""
+        value = self.scope.resolve(value)
+        if not self.depends(value, index):
+            return True
+        key = (value, index)
+        known = self._same_in_run.get(key)
+        if known is None:
+            self._same_in_run[key] = False  # while it is looked for
+            known = self._same_in_run[key] = self._find_sameness(value, index)
+        return known
+
+    def _find_sameness(self, value: Value, index: Index) -> bool:
+        operation = value.owner
+        if operation is None or value in self.computed or value in self.scope.offsets or not operation.operands:
+            return False
+        name = operation.name
+        if name in VIEWS:
+            if name == tt.RESHAPE and not is_unit_reshape(operation):
+                return False
+            return self._is_same_in_run(operation.operands[0], remap(operation, index))
+        if name == arith.DIVSI and self._divided_form(operation, index) is not None:
+            return True
+        if name == tt.LOAD:
+            pointer, mask, _ = load_parts(operation)
+            if not self._is_same_in_run(pointer, index):
+                return False
+            return mask is None or self._is_same_in_run(mask, index) or self.mask(mask, index) == ""
+        plain = name.startswith(("arith.", "math.")) or name == tt.ADDPTR
+        return plain and all(self._is_same_in_run(operand, index) for operand in operation.operands)
 
     def _divided_form(self, operation: Operation, index: Index) -> tuple[str, str] | None:
         """Within a run the quotient of consecutive numbers is one number, and the remainder goes up by one."""

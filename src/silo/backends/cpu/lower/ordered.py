@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.values import load_parts
 from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
@@ -30,6 +32,8 @@ def lower_ordered(scope: Scope, group: Group) -> None:
         _scan(scope, nest, operation)
     elif operation.name == tt.REDUCE:
         _reduce(scope, nest, operation)
+    elif operation.name == tt.ASSERT and not scope.reference and math.prod(group.shape) >= _LANES:
+        _assertion(scope, group.shape, operation)
     elif operation.name in MESSAGES:
         _message(scope, nest, operation)
     elif operation.name in ATOMICS:
@@ -231,6 +235,45 @@ def _message(scope: Scope, nest: Nest, operation: Operation) -> None:
     _emit(scope, nest.loops([*nest.levels[nest.depth], *body]))
     if operation.name == tt.PRINT:
         scope.emit(flush_statement())
+
+
+def _assertion(scope: Scope, shape: tuple[int, ...], operation: Operation) -> None:
+    """Whether it holds for all elements, which vectors tell; where it does not, one after the other is asked."""
+    failed, limit = scope.name("failed"), scope.name("limit")
+    (condition,) = operation.operands
+
+    def body(nest: Nest, *, fast: bool) -> list[Statement]:
+        nest.begin_body(fast=fast)
+        element = nest.value(condition, nest.index)
+        return [*nest.levels[nest.depth], Assign(failed, f"{failed} | !{element}")]
+
+    nest = Nest(scope, shape)
+    fast = body(nest, fast=True)
+    if nest.wants_runs:
+        nest = Nest(scope, shape, in_runs=True)
+        fast = body(nest, fast=True)
+    limits, extent = nest.limit_statements()
+    slow = body(nest, fast=False) if limits else []
+    marks = (("|", failed),)
+    inner: list[Statement] = [Define("int64_t", limit, str(extent), mutable=True)]
+    inner += [Assign(limit, text.replace("limit", limit)) for text in limits]
+
+    def loop(first: str, last: str, statements: list[Statement]) -> For:
+        return For(nest.inner, first, last, statements, simd=True, reductions=marks)
+
+    if nest.runs is not None:
+        inner += nest.runs.loop(limit, nest.levels[nest.depth - 1], lambda first, last: loop(first, last, fast))
+    else:
+        inner.append(loop("0", limit, fast))
+    if slow:
+        inner.append(loop(limit, str(extent), slow))
+    scope.emit(Define("int32_t", failed, "0", mutable=True))
+    _emit(scope, nest.outer_loops(inner))
+    with scope.collecting() as one_by_one:
+        asking = Nest(scope, shape)
+        asking.begin_body(fast=False)
+        _message(scope, asking, operation)
+    scope.emit(If(failed, one_by_one))
 
 
 def _unsplat(scope: Scope, nest: Nest, operation: Operation) -> None:

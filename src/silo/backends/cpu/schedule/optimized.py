@@ -418,7 +418,11 @@ class _Planner:
         if len(demands) > 1 and arithmetic_cost(cost) > limit:  # it would be computed at several indices
             lone_nest = False
         stored = any(demand.stored for demand in demands)
-        if barrier is None and not stored and (lone_nest or cost <= limit):
+        again = cost <= limit
+        if again and is_load and len(places) > 1:  # it is read in several steps: nothing may be written up to the last
+            last = max(order[demand.step] for demand in demands)
+            again = self._store_before(operation, order, last) is None
+        if barrier is None and not stored and (lone_nest or again):
             self._pass_on(operation, demands)
             return
         fill = Fill(value, value)
