@@ -30,9 +30,12 @@ def environment():
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
+LIMIT_S = 280 + EACH
+
+
 def run(*arguments):
     command = [sys.executable, remote_trials.__file__, *map(str, arguments)]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout)
 

@@ -366,3 +366,32 @@ def test_a_key_that_others_may_read_signs_nothing(here, made):
     build = command(here, "build", made / "k.py", "-o", "new.silo", "--tune", "off", "--key", "open.key")
     assert build.returncode == 3
     assert not (here / "new.silo").exists(), "a key that cannot be used is an error before anything is compiled"
+
+
+def test_inspect_shows_the_signature_and_notes_nothing(here, monkeypatch):
+    said = command(here, "inspect", "one.silo")
+    assert "signature: it says that the key" in said.stdout
+    assert "not trusted here" in said.stdout
+    trust_key(str(here / "team.pub"))
+    before = sorted((here / "store" / "trust").iterdir()), (here / "store" / "trust" / "keys.jsonl").read_bytes()
+    found = json.loads(command(here, "inspect", "one.silo", "--json").stdout)["signature"]
+    number = (here / "team.pub").read_text().split()[-2]
+    assert (found["signed"], found["id"]) == (True, number)
+    assert "one.silo" in found["comment"]
+    assert f"signed by {number}" in command(here, "inspect", "one.silo").stdout
+    assert (
+        sorted((here / "store" / "trust").iterdir()),
+        (here / "store" / "trust" / "keys.jsonl").read_bytes(),
+    ) == before
+    shutil.copy(here / "two.silo.minisig", here / "one.silo.minisig")
+    wrong = json.loads(command(here, "inspect", "one.silo", "--json").stdout)["signature"]
+    assert (wrong["signed"], wrong["comment"]) == (False, "")
+    (here / "one.silo.minisig").unlink()
+    assert "signature: there is no signature beside it" in command(here, "inspect", "one.silo").stdout
+    shutil.copy(here / "two.silo.minisig", here / "one.silo.minisig")
+    without_cryptography(monkeypatch)
+    from silo.api.commands.description import describe_bundle
+
+    told = describe_bundle(here / "two.silo").signature
+    assert (told.signed, told.id) == (False, number)
+    assert "pip install 'kernel-silo[sign]'" in told.reason

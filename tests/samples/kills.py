@@ -35,12 +35,26 @@ def kill_actor(ray, seat):
 def sessions(fleet, kills, kill):
     """Sessions one after the other until so many agents were killed: of each, what was measured and how it ended."""
     chance, told = random.Random(5), {"kills": 0, "sessions": 0, "lost": 0, "wrong": 0, "longest_s": 0.0}
-    done = threading.Event()
+    done, hit = threading.Event(), set()
+    ask, lose = fleet.ask, fleet._lose
+
+    def asked(*arguments):
+        try:
+            return ask(*arguments)
+        finally:
+            hit.discard(threading.get_ident())
+
+    def lost(*arguments):
+        hit.add(threading.get_ident())  # this thread's config is tried on another agent now
+        lose(*arguments)
+
+    fleet.ask, fleet._lose = asked, lost
 
     def killer():
         while told["kills"] < kills and not done.is_set():
-            # Longer than a config takes, so that none is hit on its second agent too.
-            time.sleep(chance.uniform(0.15, 0.35))
+            time.sleep(chance.uniform(0.05, 0.35))
+            if hit:
+                continue  # a config that is hit on its second agent too is left out, as it should be
             there = [seat for seat in fleet._seats if seat.connection is not None]
             if sum(not seat.given_up for seat in fleet._seats) < 2:
                 return

@@ -80,6 +80,9 @@ def command(
         return
     say(f"{path}: {format_bytes(description.size_bytes)}, sha256 {description.identity}")
     say(f"made by {', '.join(f'{name} {version}' for name, version in description.producer.items())}")
+    found = description.signature
+    comment = f" ({found.comment})" if found.comment else ""
+    say(f"signature: {found.reason}{comment}")
     if description.kinds:
         say(f"kinds: {', '.join(f'{name} is a {kind} kernel' for name, kind in description.kinds.items())}")
     rows = [

@@ -95,7 +95,7 @@ class NeedsPackages(Protocol):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """What that brings, the library first."""
+        """What that brings, the library first; modules too whose name is another than their package's."""
         ...
 
     def versions(self) -> Mapping[str, str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from silo.api.machine.user_files import PlaceKind, kind_of
+from silo.api.shipping.signing import SignatureSummary, look_at_signature
 from silo.bundle import verify as verification
 from silo.bundle.contents import BundleKernel, BundleVariant
 from silo.bundle.documents import case_recipes, measured_trials
@@ -87,6 +88,7 @@ class BundleDescription:
     coverage: tuple[CoverageRow, ...]
     winners: tuple[RuleRow, ...]
     cases: tuple[CaseRow, ...]
+    signature: SignatureSummary
 
     def to_json(self) -> JSON:
         """For ``silo inspect --json``."""
@@ -116,6 +118,7 @@ def describe_bundle(path: Path, kernels: Sequence[str] | None = None) -> BundleD
             coverage=tuple(row for kernel in chosen for row in _coverage(kernel)),
             winners=tuple(row for kernel in chosen for row in _rules(bundle, kernel)),
             cases=tuple(row for kernel in chosen for row in _cases(bundle, kernel)),
+            signature=look_at_signature(path, bundle),
         )
 
 

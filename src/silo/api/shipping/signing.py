@@ -12,11 +12,20 @@ from silo.bundle.signing import sign_header, signature_of
 from silo.bundle.verify import verify_open
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.minisign import PublicKey, Signature
-from silo.errors import BundleFormatError, SignatureError
+from silo.errors import BundleFormatError, PackageError, SignatureError
 from silo.store.key_files import make_key_files
 from silo.store.signatures import SecretKey, check_signature, signer_among
 
-__all__ = ["KeySummary", "SignSummary", "VerifySummary", "make_keys", "sign_bundle", "verify_bundle_signature"]
+__all__ = [
+    "KeySummary",
+    "SignSummary",
+    "SignatureSummary",
+    "VerifySummary",
+    "look_at_signature",
+    "make_keys",
+    "sign_bundle",
+    "verify_bundle_signature",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,16 @@ class SignSummary:
     identity: str
     id: str
     signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureSummary:
+    """Whether a key that counts signed a bundle, and why or why not; see :class:`VerifySummary`."""
+
+    reason: str
+    signed: bool = False
+    id: str = ""
+    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +123,29 @@ def verify_bundle_signature(path: Path, key: PublicKey | None = None) -> VerifyS
     """
     with open_bundle(path) as bundle:
         problems = tuple(str(problem) for problem in verify_open(bundle))
-        try:
-            signature, reason = signature_of(path), "there is no signature beside it"
-        except SignatureError as error:
-            signature, reason = None, str(error)
-        if signature is None:
-            return VerifySummary(str(path), bundle.identity, problems, reason)
-        decision = _decided(signature, bundle, key)
-        comment = signature.comment_text if decision else ""
-        return VerifySummary(
-            str(path), bundle.identity, problems, decision.reason, bool(decision), signature.id, comment
-        )
+        found = _looked_at(path, bundle, key)
+        return VerifySummary(str(path), bundle.identity, problems, found.reason, found.signed, found.id, found.comment)
+
+
+def look_at_signature(path: Path, bundle: Bundle) -> SignatureSummary:
+    """What is known of the signature beside a bundle that is open; notes nothing in the trust ledger."""
+    try:
+        return _looked_at(path, bundle, None)
+    except PackageError as error:
+        signature = signature_of(path)
+        return SignatureSummary(f"it is not checked: {error}", id="" if signature is None else signature.id)
+
+
+def _looked_at(path: Path, bundle: Bundle, key: PublicKey | None) -> SignatureSummary:
+    try:
+        signature, reason = signature_of(path), "there is no signature beside it"
+    except SignatureError as error:
+        signature, reason = None, str(error)
+    if signature is None:
+        return SignatureSummary(reason)
+    decision = _decided(signature, bundle, key)
+    comment = signature.comment_text if decision else ""
+    return SignatureSummary(decision.reason, bool(decision), signature.id, comment)
 
 
 def _decided(signature: Signature, bundle: Bundle, key: PublicKey | None) -> Decision:

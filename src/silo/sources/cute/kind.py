@@ -22,7 +22,7 @@ class Kind:
 
     advice = "make one of a @cute.kernel or a @cute.jit function with silo.cute(...)"
     requirement = "kernel-silo[cute]"
-    packages = (installation.PACKAGE, installation.FFI_PACKAGE)
+    packages = (installation.PACKAGE, installation.FFI_PACKAGE, "cutlass", "tvm_ffi")
     example_targets = ("cuda:sm_90a",)
 
     @property

@@ -1,0 +1,138 @@
+"""Runs of eight processes that need one decision and measure with noise of their own; prints what each run came to.
+
+``leader_program.py RUNS FOLDER``. The processes are forked from this one, which has imported everything. Each has a
+store of its own, with the code of every config in it, and times that are nothing but noise.
+"""
+
+# pyright: reportAttributeAccessIssue=false, reportPrivateUsage=false
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import triton
+import triton.language as tl
+
+import silo
+from silo.api.trials import benches
+from silo.settings import override
+
+RANKS = 8
+
+
+@triton.jit
+def scale(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) * 2.0, mask=i < n)
+
+
+class Noise(benches.LocalBench):
+    """Runs and checks configs here, and makes their times up."""
+
+    on_measure = staticmethod(lambda: None)
+
+    def measure(self, config, artifact, best_ns):
+        Noise.on_measure()
+        middle = random.uniform(900, 1100)
+        return tuple(int(random.gauss(middle, 5)) for _ in range(9))
+
+    def compare(self, artifacts):
+        return {config: self.measure(config, artifact, None) for config, artifact in artifacts.items()}
+
+
+def call(mode, home, lock):
+    """The config that a first call leads to, as the process's decisions have it."""
+    with override(tune=mode, home=home, lock=lock, jobs=1, tune_budget_s=30.0):
+        kernel = silo.kernel(space={"BLOCK": [64, 128, 256, 512]}, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
+        x = np.arange(5000, dtype=np.float32)
+        out = np.empty_like(x)
+        kernel(scale)(x, out, x.size)
+        assert (out == 2 * x).all()
+        return silo.decisions().digest.hex()
+
+
+def forked(step):
+    """Run ``step(write)`` in a child; its process and the end of a pipe with what it writes."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.close(ours)
+            step(lambda text: os.write(theirs, f"{text}\n".encode()))
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(theirs)
+    return child, os.fdopen(ours)
+
+
+def run(number, folder, mode, *, killing):
+    """One run: the digests of the processes that lived, and whether the one that measured was killed."""
+    place = folder / f"run-{number}-{mode}"
+    lock = None if mode == "auto" else place / "lock.json"
+    place.mkdir()
+
+    def rank(own):
+        shutil.copytree(folder / "code", place / f"store-{own}")
+
+        def step(write):
+            random.seed(1000 * number + own)
+            if killing:
+                Noise.on_measure = staticmethod(lambda: (write("measures"), time.sleep(0.05)))
+            write(call(mode, place / f"store-{own}", lock))
+
+        return forked(step)
+
+    ranks = [rank(own) for own in range(RANKS)]
+    killed = None
+    if killing:
+        while killed is None:
+            for child, pipe in ranks:
+                os.set_blocking(pipe.fileno(), False)
+                if pipe.readline() == "measures\n":
+                    os.kill(child, signal.SIGKILL)
+                    killed = child
+                    break
+            time.sleep(0.002)
+    digests = []
+    for child, pipe in ranks:
+        os.set_blocking(pipe.fileno(), True)
+        lines = pipe.read().splitlines()
+        _, status = os.waitpid(child, 0)
+        if child != killed:
+            assert status == 0, f"a process ended with {status}"
+            digests.append(next(line for line in lines if line != "measures"))
+    shutil.rmtree(place)
+    return digests
+
+
+def main():
+    runs, folder = int(sys.argv[1]), Path(sys.argv[2])
+    benches.confines = lambda *_, **__: False
+    benches.LocalBench = Noise
+    from silo.api.calls import first_call
+
+    if hasattr(first_call, "LocalBench"):
+        first_call.LocalBench = Noise
+    child, pipe = forked(lambda write: write(call("auto", folder / "code", None)))
+    pipe.read()
+    assert os.waitpid(child, 0)[1] == 0
+    shutil.rmtree(folder / "code" / "records", ignore_errors=True)
+    told = {"runs": runs, "alone": 0, "agreed": 0, "agreed_killed": 0}
+    for number in range(runs):
+        told["alone"] += len(set(run(number, folder, "auto", killing=False))) > 1 if number < 5 else 0
+        told["agreed"] += len(set(run(number, folder, "leader", killing=False))) == 1
+        digests = run(runs + number, folder, "leader", killing=True)
+        told["agreed_killed"] += len(digests) == RANKS - 1 and len(set(digests)) == 1
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
