@@ -29,6 +29,7 @@ struct silo_adapter {
     /* owned callable: array -> what its library says of one without an address, or None */
     PyObject *reader;
     enum silo_adapter_kind kind;
+    bool negates;              /* an array with a method is_neg (torch), which may say true */
     bool rounds;               /* a descriptor with an attribute round_f32_to_tf32 */
     struct silo_adapter *next; /* of those that are about to be freed */
 };

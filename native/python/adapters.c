@@ -11,7 +11,7 @@
 struct silo_adapter_table *silo_adapters;
 static silo_lock writing; /* held to change the table */
 
-static PyObject *s_exchange, *s_dlpack, *s_data_ptr, *s_cuda_dict;
+static PyObject *s_exchange, *s_dlpack, *s_data_ptr, *s_cuda_dict, *s_is_neg;
 static PyObject *type_hook; /* owned; NULL: none */
 
 /* A table with room for mask + 1 types. */
@@ -29,6 +29,7 @@ int silo_adapters_init(void) {
         {&s_dlpack, "__dlpack__"},
         {&s_data_ptr, "data_ptr"},
         {&s_cuda_dict, "__cuda_array_interface__"},
+        {&s_is_neg, "is_neg"},
     };
     if (silo_intern(names, sizeof names / sizeof *names) != 0)
         return -1;
@@ -281,12 +282,15 @@ const struct silo_adapter *silo_adapter_add(PyTypeObject *type) {
     entry.exchange = exchange_of(type);
     if (entry.exchange == NULL)
         entry.kind = classify(type);
+    entry.negates = has(type, s_is_neg);
     return insert(&entry);
 }
 
 int silo_adapt_torch(PyTypeObject *type) {
-    const struct silo_adapter entry = {
-        .type = type, .exchange = exchange_of(type), .kind = SILO_ADAPT_TORCH};
+    const struct silo_adapter entry = {.type = type,
+                                       .exchange = exchange_of(type),
+                                       .kind = SILO_ADAPT_TORCH,
+                                       .negates = has(type, s_is_neg)};
     if (insert(&entry) == NULL)
         return -1;
     /* The first type given is torch.Tensor itself. */

@@ -9,10 +9,10 @@
 #include "names.h"
 #include "stack.h"
 
-static PyObject *s_data_ptr;
+static PyObject *s_data_ptr, *s_is_neg;
 
 int silo_arguments_init(void) {
-    static const struct silo_name names[] = {{&s_data_ptr, "data_ptr"}};
+    static const struct silo_name names[] = {{&s_data_ptr, "data_ptr"}, {&s_is_neg, "is_neg"}};
     return silo_intern(names, sizeof names / sizeof *names);
 }
 
@@ -136,6 +136,15 @@ static bool runs_python(const struct silo_adapter *adapter) {
            (adapter->kind == SILO_ADAPT_BUFFER && adapter->weak != NULL);
 }
 
+/* Whether it is a view whose memory holds its values with the other sign. */
+static bool is_negated(PyObject *object) {
+    PyObject *answer = PyObject_CallMethodObjArgs(object, s_is_neg, NULL);
+    if (answer == NULL)
+        silo_forget_error();
+    Py_XDECREF(answer);
+    return answer == Py_True;
+}
+
 int silo_view_slow(PyObject *object, const struct silo_adapter *adapter, struct silo_view *view,
                    struct silo_holds *holds) {
     if (runs_python(adapter) && silo_stack_check() != 0)
@@ -144,6 +153,10 @@ int silo_view_slow(PyObject *object, const struct silo_adapter *adapter, struct 
         const int found = view_of_reader(object, adapter, view);
         if (found != 0)
             return found < 0 ? -1 : 0;
+    }
+    if (adapter->negates && is_negated(object)) {
+        PyErr_SetString(PyExc_ValueError, "its memory does not hold its values");
+        return -1;
     }
     switch (adapter->kind) {
     case SILO_ADAPT_EXCHANGE: {

@@ -39,7 +39,9 @@ SILO_INLINE int silo_view_read(PyObject *object, const struct silo_adapter *adap
         int32_t scalar_type, device_type, device_id;
         if (SILO_UNLIKELY(silo_torch_read(handle, &data, &scalar_type, &device_type, &device_id) !=
                           0)) {
-            PyErr_SetString(PyExc_ValueError, "torch has no data pointer for this tensor");
+            PyErr_SetString(PyExc_ValueError, silo_torch_holds_others(handle)
+                                                  ? "its memory does not hold its values"
+                                                  : "torch has no data pointer for this tensor");
             return -1;
         }
         view->address = (uint64_t)(uintptr_t)data;

@@ -139,6 +139,30 @@ static PyObject *py_torch_probe(PyObject *module, PyObject *tensors) {
                          (Py_ssize_t)silo_torch.device_offset, (Py_ssize_t)silo_torch.rank_offset);
 }
 
+static PyObject *py_torch_probe_keys(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *pairs, *found[64]; /* borrowed from the tuples */
+    unsigned long long other_values;
+    uint64_t keys[64];
+    if (!PyArg_ParseTuple(args, "O!K", &PyTuple_Type, &pairs, &other_values))
+        return NULL;
+    const Py_ssize_t count = PyTuple_Size(pairs);
+    if (count > 64)
+        return PyErr_Format(PyExc_TypeError, "up to 64 tensors");
+    for (Py_ssize_t i = 0; i < count; i++) {
+        unsigned long long word;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(pairs, i), "OK", &found[i], &word))
+            return NULL;
+        const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(found[i]));
+        if (adapter == NULL || adapter->kind != SILO_ADAPT_TORCH)
+            return PyErr_Format(PyExc_TypeError, "no tensor that is read through torch: %R",
+                                found[i]);
+        keys[i] = word;
+    }
+    silo_torch_probe_keys(found, keys, count, other_values);
+    return PyLong_FromSsize_t((Py_ssize_t)silo_torch.keys_offset);
+}
+
 static PyObject *py_torch_open_stream(PyObject *module, PyObject *library) {
     (void)module;
     const char *path = PyUnicode_AsUTF8AndSize(library, NULL);
@@ -284,6 +308,10 @@ static PyMethodDef methods[] = {
     {"torch_probe", py_torch_probe, METH_O,
      "torch_probe(tensors) -> (int, int)\n\nFind where tensors keep dtype and device; 0: not "
      "found."},
+    {"torch_probe_keys", py_torch_probe_keys, METH_VARARGS,
+     "torch_probe_keys(((tensor, keys), ...), other_values) -> int\n\nFind where tensors keep "
+     "their "
+     "dispatch keys, and refuse those with one of other_values; 0: not found."},
     {"torch_open_stream", py_torch_open_stream, METH_O,
      "torch_open_stream(library) -> bool\n\nAsk torch for its current stream through this "
      "library."},

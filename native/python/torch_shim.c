@@ -192,6 +192,26 @@ void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count) {
     find_extents(tensors, count);
 }
 
+void silo_torch_probe_keys(PyObject *const *tensors, const uint64_t *keys, Py_ssize_t count,
+                           uint64_t other_values) {
+    ptrdiff_t found = 0;
+    for (ptrdiff_t at = 8; silo_torch.offset != 0 && at + 8 <= SEARCHED; at += 8) {
+        Py_ssize_t i = 0;
+        for (; i < count; i++) {
+            const char *implementation;
+            memcpy(&implementation, silo_torch_handle(tensors[i]), sizeof implementation);
+            if (memcmp(implementation + at, &keys[i], sizeof keys[i]) != 0)
+                break;
+        }
+        if (i == count && found != 0)
+            return;
+        if (i == count)
+            found = at;
+    }
+    silo_torch.keys_offset = found;
+    silo_torch.other_values = found != 0 ? other_values : 0;
+}
+
 int32_t silo_torch_other_device(int32_t device_type) {
     static const int32_t types[] = {
         [SILO_TORCH_OPENCL] = SILO_DEVICE_OPENCL, [SILO_TORCH_HIP] = SILO_DEVICE_ROCM,
@@ -211,7 +231,8 @@ bool silo_torch_open_stream(const char *library) {
 
 void silo_torch_close(void) {
     silo_torch.offset = silo_torch.dtype_offset = silo_torch.device_offset = 0;
-    silo_torch.rank_offset = 0;
+    silo_torch.rank_offset = silo_torch.keys_offset = 0;
+    silo_torch.other_values = 0;
     silo_torch.current_stream = NULL;
     silo_torch.tensor = NULL;
 }

@@ -41,6 +41,10 @@ struct silo_torch {
      * them, extents and strides; 0: not found. Other classes (nested, sparse, wrapped tensors) have
      * functions of their own for these, and no such memory or another meaning for it. */
     ptrdiff_t rank_offset, sizes_offset, strides_offset;
+    /* The tensor's dispatch keys (64 bits) in the TensorImpl, and the keys of views whose memory
+     * holds other values: negated, conjugated. 0, 0: not found, so that nothing is refused. */
+    ptrdiff_t keys_offset;
+    uint64_t other_values;
     const void *plain; /* the first word of a TensorImpl of that class: its table of functions */
 };
 
@@ -73,6 +77,11 @@ ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, b
  * what torch's functions say of them; each is used only if one place fits all. */
 void silo_torch_probe(PyObject *const *tensors, Py_ssize_t count);
 
+/* Find where tensors keep their dispatch keys, which `keys` has of each; `other_values` are the
+ * keys of views whose memory holds other values. */
+void silo_torch_probe_keys(PyObject *const *tensors, const uint64_t *keys, Py_ssize_t count,
+                           uint64_t other_values);
+
 /* Ask torch for its current stream through the library with its GPU part; false where that is not
  * loaded or has no such function. */
 bool silo_torch_open_stream(const char *library);
@@ -84,12 +93,22 @@ SILO_INLINE void *silo_torch_handle(PyObject *tensor) {
     return (char *)tensor + silo_torch.offset;
 }
 
+/* Whether the memory of a tensor holds other values than the tensor has: it is a view that negates
+ * or conjugates. */
+SILO_INLINE bool silo_torch_holds_others(void *handle) {
+    const char *implementation;
+    uint64_t keys;
+    memcpy(&implementation, handle, sizeof implementation);
+    memcpy(&keys, implementation + silo_torch.keys_offset, sizeof keys);
+    return (keys & silo_torch.other_values) != 0;
+}
+
 /* What torch says of a tensor; nonzero where it has no answer. */
 SILO_INLINE int32_t silo_torch_read(void *handle, void **data, int32_t *scalar_type,
                                     int32_t *device_type, int32_t *device_id) {
     const char *implementation;
     memcpy(&implementation, handle, sizeof implementation);
-    int32_t failed = silo_torch.data_ptr(handle, data);
+    int32_t failed = silo_torch.data_ptr(handle, data) | silo_torch_holds_others(handle);
     if (SILO_LIKELY(silo_torch.dtype_offset != 0)) {
         uint16_t type;
         memcpy(&type, implementation + silo_torch.dtype_offset, sizeof type);

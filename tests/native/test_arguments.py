@@ -79,6 +79,34 @@ def test_the_shim_is_switched_off_by_the_setting():
         assert not frameworks.connect_torch()
 
 
+@pytest.mark.parametrize("shim", [True, False])
+def test_torch_views_whose_memory_holds_other_values_are_refused(shim):
+    from silo.launch import frameworks
+
+    torch = pytest.importorskip("torch")
+
+    class Mine(torch.Tensor):
+        pass
+
+    real = torch.arange(8.0)
+    views = [torch._neg_view(real), torch.complex(real, real).conj().imag, torch._neg_view(real)[2:].as_subclass(Mine)]
+    try:
+        frameworks.connect_torch() if shim else frameworks.disconnect_torch()
+        launch, _ = kernels.nothing("x")
+        for view in views:
+            assert view.is_neg()
+            with pytest.raises(
+                ArgumentError, match=r"holds its values with the other sign .*: pass t\.resolve_neg\(\)"
+            ):
+                launch[1](view)
+            launch[1](view.resolve_neg())
+        if shim:
+            with pytest.raises(ArgumentError, match=r"is a conjugated view, .*: pass t\.resolve_conj\(\)"):
+                launch[1](torch.complex(real, real).conj())
+    finally:
+        frameworks.connect_torch()
+
+
 def test_a_torch_subclass_is_not_read_by_the_shim():
     torch = pytest.importorskip("torch")
 

@@ -129,6 +129,8 @@ def connect_torch() -> bool:
         aoti.alloc_tensor_by_stealing_from_void_ptr(handle)  # gives the handle back
     if offset:
         native.torch_probe(probes(torch))
+        if not _refuse_other_values(torch):
+            log.debug("torch %s: a kernel reads the memory of negated views as it is", torch.__version__)
     if offset and torch.cuda.is_available():
         gpu_library = Path(torch.__file__).parent / "lib" / ("libtorch_hip.so" if rocm else "libtorch_cuda.so")
         if not native.torch_open_stream(str(gpu_library)):
@@ -145,6 +147,23 @@ def probes(torch: Any) -> tuple[object, ...]:  # noqa: ANN401  # the module
     meta = [torch.empty(3, 5, dtype=getattr(torch, name), device="meta") for name in names[:4]]
     shaped = [torch.empty(tuple(range(2, 2 + rank))).permute(tuple(reversed(range(rank)))) for rank in range(7)]
     return (*here, *meta, *shaped)
+
+
+def _refuse_other_values(torch: Any) -> bool:  # noqa: ANN401  # the module
+    """Have tensors refused whose memory holds other values than they have (``z.conj().imag``), where it can be told."""
+    native_torch: Any = torch._C  # noqa: SLF001  # what a view does to values is nowhere else
+    try:
+        keys = native_torch._dispatch_keys  # noqa: SLF001
+        plain = torch.empty(2)
+        complex_ = torch.empty(2, dtype=torch.complex64)
+        tensors = [plain, torch._neg_view(plain), complex_, complex_.conj(), *probes(torch)]  # noqa: SLF001
+        words = [keys(one).raw_repr() for one in tensors]
+        other_values = (words[0] ^ words[1]) | (words[2] ^ words[3])
+    except (AttributeError, TypeError, RuntimeError):
+        return False
+    if other_values.bit_count() != 2:
+        return False
+    return bool(native.torch_probe_keys(tuple(zip(tensors, words, strict=True)), other_values))
 
 
 def disconnect_torch() -> None:

@@ -36,6 +36,12 @@ _UNSTRIDED = (
     "it is not laid out by strides (sparse, or of a library): pass its parts (t.values(), t.indices()), or t.to_dense()"
 )
 _WRAPPER = "it is of a class that wraps other tensors and has no memory of its own: pass the tensors inside"
+_NEGATED = (
+    "it is a view whose memory holds its values with the other sign (the imaginary part of a conjugate): pass "
+    "t.resolve_neg(), and where the kernel writes to it copy the result back; an operator (silo.torch_op) does so by "
+    "itself"
+)
+_CONJUGATED = "it is a conjugated view, whose memory holds other values: pass t.resolve_conj()"
 _FREED = "its memory was freed (untyped_storage().resize_(0)): fill it again first"
 
 
@@ -80,6 +86,8 @@ _KINDS: tuple[tuple[Callable[[Any, Any], bool], str], ...] = (
     (lambda _torch, tensor: tensor.is_meta, _META),
     (lambda _torch, tensor: tensor.is_quantized, _QUANTIZED),
     (lambda torch, tensor: tensor.layout is not torch.strided, _UNSTRIDED),
+    (lambda _torch, tensor: tensor.is_neg(), _NEGATED),
+    (lambda _torch, tensor: tensor.is_conj(), _CONJUGATED),
     (_wraps_others, _WRAPPER),
     (lambda _torch, tensor: tensor.untyped_storage().nbytes() == 0 and tensor.numel() > 0, _FREED),
 )
