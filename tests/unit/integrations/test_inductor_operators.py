@@ -29,6 +29,7 @@ SAMPLE = {
     "argmax": "bfloat16",
     "transpose": "float32",
     "floor_divide": "int64",
+    "fmod": "float32",  # tensors without dimensions, written in place
 }
 
 

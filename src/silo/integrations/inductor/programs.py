@@ -9,7 +9,7 @@ from typing import Any
 
 from silo.integrations.inductor.blocks import GeneratedKernel, blocks_for
 
-__all__ = ["chosen_configs", "in_process"]
+__all__ = ["chosen_configs", "in_process", "never_unwrapped"]
 
 _log = logging.getLogger("silo")
 
@@ -60,6 +60,19 @@ def in_process(plain: Callable[..., Any]) -> Callable[..., Any]:
             del self.use_process_pool
 
     return triton
+
+
+def never_unwrapped(plain: Callable[[Any, str], bool]) -> Callable[[Any, str], bool]:
+    """``GraphLowering.is_unspec_arg``: whether a tensor without dimensions is passed to a kernel as a number.
+
+    A GPU cannot read it where it lies. A kernel for the CPU can; and where it may write its result there, it has to.
+    """
+
+    @wraps(plain)
+    def is_unspec_arg(self: Any, name: str) -> bool:  # noqa: ANN401
+        return plain(self, name) and self.get_current_device_or_throw().type != "cpu"
+
+    return is_unspec_arg
 
 
 def _no_pool() -> bool:

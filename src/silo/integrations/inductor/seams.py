@@ -15,6 +15,7 @@ __all__ = ["Place", "Seams", "find_seams"]
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
 _COMPILING = "torch._inductor.async_compile"
 _CONFIG = "torch._inductor.config"
+_GRAPH = "torch._inductor.graph"
 
 
 @frozen
@@ -33,10 +34,12 @@ _PLACES = (
     ),
     Place("TritonCompileResult", "make_launcher", ("self",)),
     Place("AsyncCompile", "triton", ("self", "kernel_name", "source_code", "device_str")),
+    Place("GraphLowering", "is_unspec_arg", ("self", "name")),
 )
 _USED = {
     "TritonCompileResult": ("_gen_launcher_code", "_get_arg_lists"),
     "AsyncCompile": ("use_process_pool",),
+    "GraphLowering": ("get_current_device_or_throw",),
 }
 _NAMES = ("Config", "HeuristicType", "get_constexprs", "triton_helpers")
 
@@ -61,6 +64,7 @@ def find_seams() -> Seams | Rejected:
         "": heuristics,
         "TritonCompileResult": getattr(heuristics, "TritonCompileResult", None),
         "AsyncCompile": getattr(compiling, "AsyncCompile", None),
+        "GraphLowering": getattr(import_module(_GRAPH), "GraphLowering", None),
     }
     missing = [name for name in _NAMES if not hasattr(heuristics, name)]
     missing += [f"{kind}.{name}" for kind, names in _USED.items() for name in names if not hasattr(holders[kind], name)]

@@ -15,7 +15,7 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import PackageError, SiloError
 from silo.forks import Mutex
 from silo.integrations.inductor.launchers import served_launcher
-from silo.integrations.inductor.programs import chosen_configs, in_process
+from silo.integrations.inductor.programs import chosen_configs, in_process, never_unwrapped
 from silo.integrations.inductor.seams import Seams, find_seams
 from silo.launch.torch_versions import judge_inductor
 from silo.settings import settings, triton_mode
@@ -169,6 +169,7 @@ class _Switch:
             "cached_autotune": partial(chosen_configs, seams.heuristics),
             "make_launcher": partial(served_launcher, seams.heuristics),
             "triton": in_process,
+            "is_unspec_arg": never_unwrapped,
         }
         for place, (holder, plain) in seams.found.items():
             ours = made[place.name](plain)
