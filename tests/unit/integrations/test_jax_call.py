@@ -501,6 +501,27 @@ def test_inside_control_flow_and_other_transforms():
     assert jax.eval_shape(softmax, x).shape == (4, 20)
 
 
+def test_without_jit():
+    x = normal(20)
+    with jax.disable_jit():
+        np.testing.assert_array_equal(add(x, x), 2 * x)
+        np.testing.assert_array_equal(jax.jit(add)(x, x), 2 * x)
+        np.testing.assert_array_equal(jax.vmap(add)(x[None], x[None]), 2 * x[None])
+
+
+def test_heuristics_of_the_authors():
+    @silo.kernel(grid=(1,), tune="off")
+    @triton.heuristics({"BLOCK": lambda a: int(str(a["n"]))})  # no expression: it runs in Python
+    @triton.jit
+    def doubled(x, out, n, BLOCK: tl.constexpr):
+        i = tl.arange(0, BLOCK)
+        tl.store(out + i, 2 * tl.load(x + i))
+
+    x = normal(64)
+    np.testing.assert_array_equal(silo.jax_call(doubled, x, 64, out={"out": "x"}), 2 * x)
+    np.testing.assert_array_equal(silo.jax_call(doubled, x[:32], 32, out={"out": "x"}), 2 * x[:32])
+
+
 def test_one_program_for_calls_alike(caplog):
     x = normal(50)
     function = jax.jit(lambda x: add(x, x))

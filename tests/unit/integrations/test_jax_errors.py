@@ -32,6 +32,11 @@ def test_calls_that_do_not_fit():
     for wrong, error, said in (
         (lambda: call(add, x, out=like), ArgumentError, r"takes a kernel that silo\.kernel made"),
         (lambda: call(kernel, x, x, 16), ArgumentError, r"name what the kernel makes in out="),
+        (
+            lambda: call(kernel, x, x, 16, out=["out"]),
+            ArgumentError,
+            r"out= says of each parameter that the call makes what",
+        ),
         (lambda: call(kernel, x, x, 16, out={"none": "x"}), ArgumentError, r"out= names none, and its parameters"),
         (
             lambda: call(kernel, x, x, 16, out={"out": "z"}),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
+from silo.api.code.loaded_kernels import HeuristicLauncher
 from silo.api.kernels.kernel import Kernel, kernel_of
 from silo.core.plugins import is_option, option_names
 from silo.core.signature import Effect, ParameterKind
@@ -70,8 +71,17 @@ def jax_call(
         )
     if vmap_method not in _METHODS:
         raise ArgumentError(f"{known.name}: vmap_method={vmap_method!r}: it is one of {', '.join(_METHODS)}")
+    asked: object = out
+    if not isinstance(asked, Mapping | None):
+        raise ArgumentError(
+            f"{known.name}: out= says of each parameter that the call makes what it is like, {{'out': 'x'}}, and not "
+            f"{asked!r}"
+        )
     made = dict(out or {})
     given = named(known, args, kwargs, tuple(made))
+    launcher = known.resolver.direct
+    if isinstance(launcher, HeuristicLauncher):  # functions of the author's, which run at each call
+        given = launcher.complete((), given)
     arrays, scalars, options = _sorted_out(jax, known, given)
     aliases = (aliases,) if isinstance(aliases, str) else tuple(aliases)
     operands = tuple(_described(jax, known, name, value) for name, value in arrays.items())

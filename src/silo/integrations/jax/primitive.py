@@ -51,7 +51,8 @@ def _program(form: CallForm) -> Callable[..., Any]:
 
 def _run(*arrays: Any, form: CallForm) -> Any:  # noqa: ANN401
     """A call outside of every transformation: a program of its own."""
-    return _program(form)(*arrays)
+    with connected().disable_jit(disable=False):  # else the program would be this call again
+        return _program(form)(*arrays)
 
 
 def _types(*operands: Any, form: CallForm) -> list[Any]:  # noqa: ANN401
