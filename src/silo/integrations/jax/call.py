@@ -71,7 +71,7 @@ def jax_call(
         )
     if vmap_method not in _METHODS:
         raise ArgumentError(f"{known.name}: vmap_method={vmap_method!r}: it is one of {', '.join(_METHODS)}")
-    asked: object = out
+    asked: Any = out
     if not isinstance(asked, Mapping | None):
         raise ArgumentError(
             f"{known.name}: out= says of each parameter that the call makes what it is like, {{'out': 'x'}}, and not "
