@@ -78,6 +78,18 @@ def test_an_actor_measures_real_kernels_and_never_a_cpu_that_nobody_asked_for(on
         assert "Silo finds none there" in on_ray("tuned", path, "")["error"]
 
 
+@needs_ray
+def test_a_cluster_that_is_not_there_is_named_in_time(tmp_path):
+    (tmp_path / "kernels.py").write_text("import silo\n")
+    command = [sys.executable, "-m", "silo", "tune", "kernels.py", "--ray", "127.0.0.1:1", "--agent-wait", "5"]
+    environment = {**os.environ, "HOME": str(tmp_path), "RAY_AUTH_MODE": "disabled"}
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=200, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 3
+    assert "the Ray cluster at 127.0.0.1:1 is not reached" in done.stderr
+
+
 KERNELS = """
 import silo
 import triton
@@ -111,7 +123,7 @@ def test_without_ray_the_command_says_what_to_install(tmp_path):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
     assert done.returncode == 3

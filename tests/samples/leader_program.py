@@ -131,6 +131,7 @@ def main():
         told["agreed"] += len(set(run(number, folder, "leader", killing=False))) == 1
         digests = run(runs + number, folder, "leader", killing=True)
         told["agreed_killed"] += len(digests) == RANKS - 1 and len(set(digests)) == 1
+        print(f"after {number + 1} runs: {told}", file=sys.stderr, flush=True)
     print(json.dumps(told))
 
 

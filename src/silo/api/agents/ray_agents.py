@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as WaitedTooLong
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from threading import Thread
 from typing import Any
 
 from silo.api.agents.agent import Agent
@@ -210,14 +209,21 @@ def _connect(ray: Any, address: str, wait_s: float) -> None:  # noqa: ANN401
 
 
 def _within(limit_s: float, step: Callable[[], None]) -> str:
-    """What went wrong with a step, or that it took too long; "" where it is done."""
-    pool = ThreadPoolExecutor(1, "silo-ray")
-    try:
-        pool.submit(step).result(limit_s)
-    except WaitedTooLong:
-        return f"it did not answer within {limit_s:g} s"
-    except (OSError, RuntimeError, ValueError, AssertionError) as error:
-        return f"{type(error).__name__}: {one_line(str(error).strip())[:300]}"
-    finally:
-        pool.shutdown(wait=False)
-    return ""
+    """What went wrong with a step, or that it took too long; "" where it is done.
+
+    A step that takes too long goes on in a thread that the end of this process does not wait for.
+    """
+    said: list[str] = []
+
+    def run() -> None:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001  # Ray raises bare ones too
+            said.append(f"{type(error).__name__}: {one_line(str(error).strip())[:300]}")
+        else:
+            said.append("")
+
+    thread = Thread(target=run, name="silo-ray", daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    return said[0] if said else f"it did not answer within {limit_s:g} s"
