@@ -77,7 +77,7 @@ def rows(size: int, device: str) -> dict[str, tuple[Callable[[], Any], Callable[
 
 def jax_rows(size: int) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
     """By name: a call of a jitted function, and of one that takes the same arrays and returns one of them."""
-    import jax
+    import jax  # pyright: ignore[reportMissingImports]  # has an environment of its own
 
     x, y = jax.numpy.ones(size), jax.numpy.ones(size)
     empty = jax.jit(lambda x, y: x)  # noqa: ARG005  # both are taken

@@ -34,9 +34,9 @@ def make_backend(target):
     return made
 
 
-def bench(tuner, *args, **kwargs):
+def bench(self, *args, config, **kwargs):
     COUNTS["measured"] += 1
-    return _bench(tuner, *args, **kwargs)
+    return _bench(self, *args, config=config, **kwargs)
 
 
 def main(words):
