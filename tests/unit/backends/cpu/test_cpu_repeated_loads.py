@@ -38,7 +38,7 @@ def after_a_loop(rows, out, times, D: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.load(rows + i // D)
     for k in range(times):
         tl.store(rows + i, i + k)
-    for k in tl.static_range(3):
+    for k in range(3):
         tl.store(out + k * BLOCK + i, row + k)
 
 
