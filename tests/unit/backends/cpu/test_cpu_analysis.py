@@ -15,7 +15,7 @@ from silo.backends.cpu.analysis.values import (
     scalar_source,
 )
 from silo.backends.cpu.loop_ir import Buffer
-from silo.backends.cpu.lower.nest import linear_index, remap
+from silo.backends.cpu.lower.index import linear_index, remap
 from silo.backends.cpu.lower.reduction import accumulation
 from silo.backends.cpu.schedule.scratch import Lifetimes
 from silo.errors import UnsupportedError

@@ -12,7 +12,8 @@ from silo.backends.cpu.loop_ir import Assign, Break, Buffer, Call, Define, For, 
 from silo.backends.cpu.lower.dot_scaled import is_pair_along_depth, scaled_operand
 from silo.backends.cpu.lower.forms import AffineForms, view_axes
 from silo.backends.cpu.lower.group import lower_group
-from silo.backends.cpu.lower.nest import Nest, linear_index
+from silo.backends.cpu.lower.index import linear_index
+from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.operations import tt
 from silo.backends.cpu.ops_types import C_TYPES, HALVES

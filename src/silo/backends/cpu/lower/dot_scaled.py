@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from silo.backends.cpu.loop_ir import Assign, Buffer, Define, For, Statement
-from silo.backends.cpu.lower.nest import linear_index
+from silo.backends.cpu.lower.index import linear_index
 from silo.backends.cpu.lower.scope import Scope
 from silo.sources.triton.ssa import Operation, Type, Value
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from silo.backends.cpu.analysis.values import scalar_source
-from silo.backends.cpu.lower.nest import Nest, remap
+from silo.backends.cpu.lower.index import remap
+from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.operations import arith, tt
 from silo.backends.cpu.operations.table import VIEWS

@@ -7,7 +7,8 @@ from silo.backends.cpu.analysis.combining import combining_operation
 from silo.backends.cpu.analysis.values import store_parts
 from silo.backends.cpu.loop_ir import Assign, Buffer, Define, For, If, Statement
 from silo.backends.cpu.lower.flat import flat_cut
-from silo.backends.cpu.lower.nest import Nest, linear_index
+from silo.backends.cpu.lower.index import linear_index
+from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.ordered import lower_ordered
 from silo.backends.cpu.lower.overlap import safe_to_fuse
 from silo.backends.cpu.lower.reduction import Accumulation, accumulation

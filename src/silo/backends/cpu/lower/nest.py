@@ -17,16 +17,16 @@ from silo.backends.cpu.analysis.values import is_unit_reshape, load_parts, scala
 from silo.backends.cpu.loop_ir import Define, For, Statement
 from silo.backends.cpu.lower.checked import checked_expression
 from silo.backends.cpu.lower.flat import FlatLoops
+from silo.backends.cpu.lower.index import Index, linear_index, remap
 from silo.backends.cpu.lower.runs import Runs
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.operations import arith, tt
 from silo.backends.cpu.operations.own import MIRROR
 from silo.backends.cpu.operations.table import CHECKS, SHUFFLES, VIEWS
-from silo.sources.triton.ssa import Operation, Type, Value
+from silo.sources.triton.ssa import Operation, Value
 
-__all__ = ["Index", "Nest", "linear_index", "remap"]
+__all__ = ["Nest"]
 
-Index = tuple[str, ...]
 _RANGE_START = re.compile(r"\(int64_t\)[0-9]+")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _BY_RECIPROCAL: Mapping[str, str] = {arith.DIVSI: "silo_divsi_by_i32", arith.REMSI: "silo_remsi_by_i32"}
@@ -566,48 +566,6 @@ class Nest:
             if times % 2:
                 exchanged.append(axis)
         return self.flat.linear(exchanged)
-
-
-def linear_index(index: Index, shape: tuple[int, ...]) -> str:
-    """The row-major place of ``index`` in a buffer of ``shape``."""
-    text = "0"
-    for name, extent in zip(index, shape, strict=True):
-        if text == "0":
-            text = name
-        elif name == "0":
-            text = f"({text}) * {extent}"
-        else:
-            text = f"({text}) * {extent} + {name}"
-    return text
-
-
-def remap(operation: Operation, index: Index) -> Index:
-    """The index into a view's operand that shows at ``index`` of its result."""
-    source: Type = operation.operands[0].type
-    shape = operation.result.type.shape
-    match operation.name:
-        case tt.SPLAT:
-            return ("0",) * len(source.shape)
-        case tt.EXPAND_DIMS:
-            axis = operation.attributes["axis"]
-            assert isinstance(axis, int)
-            return index[:axis] + index[axis + 1 :]
-        case tt.BROADCAST:
-            return tuple(
-                name if extent == before else "0"
-                for name, extent, before in zip(index, shape, source.shape, strict=True)
-            )
-        case tt.TRANS:
-            order = operation.attributes["order"]
-            assert isinstance(order, tuple)
-            result = [""] * len(index)
-            for name, axis in zip(index, order, strict=True):
-                assert isinstance(axis, int)
-                result[axis] = name
-            return tuple(result)
-        case _:
-            names = iter([name for name, extent in zip(index, shape, strict=True) if extent != 1])
-            return tuple(next(names) if extent != 1 else "0" for extent in source.shape)
 
 
 def _words(text: str) -> list[str]:

@@ -8,8 +8,9 @@ from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.values import load_parts
 from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
 from silo.backends.cpu.lower.atomic import atomic_call, atomic_mask, combined, volatile_load
+from silo.backends.cpu.lower.index import linear_index
 from silo.backends.cpu.lower.messages import flush_statement, message_statements
-from silo.backends.cpu.lower.nest import Nest, linear_index
+from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.operations import tt
 from silo.backends.cpu.operations.own import VOLATILE_LOAD
