@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from silo.compile.wire import Message, encode, read_message
 
-__all__ = ["serve"]
+__all__ = ["pass_on", "serve"]
 
 _PR_SET_PDEATHSIG = 1
 
@@ -53,8 +53,8 @@ def _stop_group() -> None:
     os._exit(1)
 
 
-def _watch(stream: BinaryIO, messages: queue.SimpleQueue[Message]) -> None:
-    """Pass messages on; the end of the stream means that the parent is gone."""
+def pass_on(stream: BinaryIO, messages: queue.SimpleQueue[Message]) -> None:
+    """Put every message of ``stream`` into ``messages``. Raises EOFError or OSError at its end."""
 
     def take(count: int) -> bytes:
         data = stream.read(count)
@@ -62,8 +62,13 @@ def _watch(stream: BinaryIO, messages: queue.SimpleQueue[Message]) -> None:
             raise EOFError
         return data
 
+    while True:
+        messages.put(read_message(take))
+
+
+def _watch(stream: BinaryIO, messages: queue.SimpleQueue[Message]) -> None:
+    """Pass messages on; the end of the stream means that the parent is gone."""
     try:
-        while True:
-            messages.put(read_message(take))
+        pass_on(stream, messages)
     except (EOFError, OSError):
         _stop_group()

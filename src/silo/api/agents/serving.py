@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import BinaryIO, Protocol
 
 from silo.api.agents.facts import AgentFacts
-from silo.compile.wire import Message, encode, encode_error, read_message
+from silo.compile.serving import pass_on
+from silo.compile.wire import Message, encode, encode_error
 from silo.errors import SiloError
 
 __all__ = ["BEAT_S", "START", "Answers", "serve_agent"]
@@ -87,16 +88,8 @@ def _beat(out: _Out) -> None:
 
 def _watch(stream: BinaryIO, messages: queue.SimpleQueue[Message]) -> None:
     """Pass messages on; the end of the stream means that nobody wants this agent any more."""
-
-    def take(count: int) -> bytes:
-        data = stream.read(count)
-        if len(data) < count:
-            raise EOFError
-        return data
-
     try:
-        while True:
-            messages.put(read_message(take))
+        pass_on(stream, messages)
     except (EOFError, OSError):
         os._exit(0)
     except SiloError as error:

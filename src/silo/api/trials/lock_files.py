@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,28 +97,21 @@ def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
     Raises:
         LockError: the file is there and is not a lock, or cannot be written; what was there before is untouched.
     """
-    target = Path(os.path.realpath(path))
-    try:
-        sweep_abandoned(target.parent)
-        with _alone(target.parent):
-            before = read_lock(target) if target.exists() else Lock()
-            rows: list[LockRow] = []
-            entries: list[LockEntry] = []
-            for outcome in outcomes:
-                study, deployed = outcome.study, before.deployed(outcome.study)
-                choice = choose(outcome.trials, deployed, outcome.comparison)
-                if choice is None:
-                    rows.append(LockRow(study, None, deployed, "no config can be used"))
-                    continue
-                rows.append(LockRow(study, choice.config, deployed, choice.reason))
-                entries.append(LockEntry(study, choice.config, choice.time, choice.reason))
-            after = before.updated(entries)
-            if after != before or not target.exists():
-                _write(target, after.encode())
-    except OSError as error:
-        raise LockError(
-            f"the lock file {path} cannot be written: {error.strerror or error}; what was there before is untouched"
-        ) from error
+    rows: list[LockRow] = []
+
+    def with_outcomes(before: Lock) -> Lock:
+        entries: list[LockEntry] = []
+        for outcome in outcomes:
+            study, deployed = outcome.study, before.deployed(outcome.study)
+            choice = choose(outcome.trials, deployed, outcome.comparison)
+            if choice is None:
+                rows.append(LockRow(study, None, deployed, "no config can be used"))
+                continue
+            rows.append(LockRow(study, choice.config, deployed, choice.reason))
+            entries.append(LockEntry(study, choice.config, choice.time, choice.reason))
+        return before.updated(entries)
+
+    _rewrite(path, with_outcomes)
     return rows
 
 
@@ -130,19 +123,26 @@ def add_decisions(path: Path, winners: Sequence[Winner]) -> tuple[int, int]:
     Raises:
         LockError: the file is there and is not a lock, or cannot be written; what was there before is untouched.
     """
+    before, after = _rewrite(path, lambda before: before.decided(winners))
+    added = len(after.decisions) - len(before.decisions)
+    return added, len(winners) - added
+
+
+def _rewrite(path: Path, change: Callable[[Lock], Lock]) -> tuple[Lock, Lock]:
+    """Put what ``change`` makes of the lock file in its place, alone: the lock before and after. Raises LockError."""
     target = Path(os.path.realpath(path))
     try:
+        sweep_abandoned(target.parent)
         with _alone(target.parent):
             before = read_lock(target) if target.exists() else Lock()
-            after = before.decided(winners)
+            after = change(before)
             if after != before or not target.exists():
                 _write(target, after.encode())
     except OSError as error:
         raise LockError(
             f"the lock file {path} cannot be written: {error.strerror or error}; what was there before is untouched"
         ) from error
-    added = len(after.decisions) - len(before.decisions)
-    return added, len(winners) - added
+    return before, after
 
 
 def _write(path: Path, data: bytes) -> None:

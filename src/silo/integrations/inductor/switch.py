@@ -7,8 +7,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from silo.compile.c_compiler import find_compiler
 from silo.core.decisions import Accepted, Decision, Rejected
@@ -17,6 +16,7 @@ from silo.forks import Mutex
 from silo.integrations.inductor.launchers import served_launcher
 from silo.integrations.inductor.programs import chosen_configs, in_process, never_unwrapped
 from silo.integrations.inductor.seams import Seams, find_seams
+from silo.integrations.switched_on import SwitchedOn
 from silo.launch.torch_versions import judge_inductor
 from silo.settings import settings, triton_mode
 from silo.sources.triton.adapter import plugin_driver, require_triton
@@ -26,35 +26,15 @@ __all__ = ["Enabled", "enable", "state"]
 _log = logging.getLogger("silo")
 
 
-class Enabled:
+class Enabled(SwitchedOn):
     """``torch.compile`` of this thread goes through Triton and Silo on the CPU, until :meth:`stop` or the block's end.
 
     False where Silo leaves this torch alone; ``decision`` has the reason. What was compiled meanwhile stays as it is.
     """
 
     def __init__(self, decision: Decision, undo: Callable[[], None] | None) -> None:
+        super().__init__(undo)
         self.decision = decision
-        self._undo = undo
-
-    def stop(self) -> None:
-        """Undo :func:`enable`; with the last one, Inductor's functions are as they were."""
-        undo, self._undo = self._undo, None
-        if undo is not None:
-            undo()
-
-    def __enter__(self) -> Self:
-        """Itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self.stop()
-
-    def __bool__(self) -> bool:
-        """Whether it is on."""
-        return self._undo is not None
 
     def __repr__(self) -> str:
         return f"<Inductor on the CPU through Silo: {'on' if self else 'off'}, {self.decision.reason}>"

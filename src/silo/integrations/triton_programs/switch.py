@@ -6,12 +6,13 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
-from types import ModuleType, TracebackType
-from typing import Any, Self
+from types import ModuleType
+from typing import Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import ToolchainError
 from silo.forks import Mutex
+from silo.integrations.switched_on import SwitchedOn
 from silo.launch import native
 from silo.launch.native import TritonKernel
 from silo.settings import settings
@@ -20,31 +21,12 @@ from silo.sources.triton import adapter
 __all__ = ["Acceleration", "accelerate", "accelerate_once", "accelerate_when_imported", "served_run", "state"]
 
 
-class Acceleration:
+class Acceleration(SwitchedOn):
     """Launches of Triton programs go through Silo until :meth:`stop`, or the end of the ``with`` block."""
-
-    def __init__(self) -> None:
-        self._on = True
-
-    def stop(self) -> None:
-        """Undo :func:`accelerate`; with the last one, Triton's classes and functions are as they were."""
-        if self._on:
-            self._on = False
-            _SWITCH.less()
-
-    def __enter__(self) -> Self:
-        """Itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop."""
-        self.stop()
 
     def __bool__(self) -> bool:
         """Whether launches go through Silo, or will once Triton is imported."""
-        return self._on and bool(state())
+        return super().__bool__() and bool(state())
 
 
 def accelerate() -> Acceleration:
@@ -63,7 +45,7 @@ def accelerate() -> Acceleration:
     if not decision:
         raise ToolchainError(f"{decision.reason}, so its launches cannot go through Silo")
     _SWITCH.more()
-    return Acceleration()
+    return Acceleration(_SWITCH.less)
 
 
 def accelerate_once() -> None:

@@ -1,0 +1,36 @@
+"""What a program has switched on, and may switch off again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+__all__ = ["SwitchedOn"]
+
+
+class SwitchedOn:
+    """Something that is on until :meth:`stop`, or the block's end; ``undo`` is None where it never was."""
+
+    def __init__(self, undo: Callable[[], None] | None) -> None:
+        self._undo = undo
+
+    def stop(self) -> None:
+        """Undo it, once; with the last one that asked for it, all is as it was."""
+        undo, self._undo = self._undo, None
+        if undo is not None:
+            undo()
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self.stop()
+
+    def __bool__(self) -> bool:
+        """Whether it is on."""
+        return self._undo is not None
