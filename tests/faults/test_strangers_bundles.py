@@ -191,7 +191,8 @@ def test_there_is_no_command_that_was_forgotten():
         "keygen",
         "pull",
         "exec",
-    }  # the last four take no bundle
+        "agent",
+    }  # the last five take no bundle
     asked = {one.name for one in app.registered_commands} | {one.name or "cache" for one in app.registered_groups}
     assert asked == known
 

@@ -17,6 +17,7 @@ from silo.api.agents.facts import AgentFacts
 from silo.compile.serving import pass_on
 from silo.compile.wire import Message, encode, encode_error
 from silo.errors import SiloError
+from silo.forks import Mutex
 
 __all__ = ["BEAT_S", "START", "Answers", "serve_agent"]
 
@@ -68,7 +69,7 @@ class _Out:
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
-        self._lock = threading.Lock()
+        self._lock = Mutex()
 
     def write(self, data: bytes) -> None:
         """Write and flush; the end of this process where nobody reads any more."""

@@ -118,7 +118,7 @@ class CallRecord:
     @property
     def digest(self) -> str:
         """What a program names it by, in hex."""
-        return digest(_SCHEMA, self.to_json())
+        return digest("jax-call/1", self.to_json())
 
     @classmethod
     def from_json(cls, data: JSON) -> CallRecord:
