@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+if "SILO_HOME" not in os.environ:
+    # A store of this run alone, before any test imports silo: what an earlier run kept decides nothing. The processes
+    # that share the tests inherit it from the first, which removes it.
+    os.environ["SILO_HOME"] = tempfile.mkdtemp(prefix="silo-tests-")
+    atexit.register(shutil.rmtree, os.environ["SILO_HOME"], ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ import pytest
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.consent import HostCode
 from silo.core.launch_info import LaunchInfo
-from silo.store.notices import Notices
+from silo.core.notices import Notices
 from silo.store.records import DiskRecords
 from silo.store.store import Store
 

@@ -14,12 +14,12 @@ from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.consent import HostCode
 from silo.core.decisions import Decision
 from silo.core.launch_info import LaunchInfo
+from silo.core.notices import Notices
 from silo.core.plugins import is_host_code
 from silo.core.values import JSON
 from silo.errors import SiloError
 from silo.frozen import frozen
 from silo.store.entries import Entries
-from silo.store.notices import Notices
 
 __all__ = ["Artifacts", "Blobs", "BuiltLedger", "FromAfar", "Outcome"]
 

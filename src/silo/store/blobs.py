@@ -9,9 +9,9 @@ import os
 import re
 from pathlib import Path
 
+from silo.core.notices import Notices
 from silo.errors import StoreError
 from silo.store.files import publish
-from silo.store.notices import Notices
 from silo.store.privacy import NotPrivateError, open_private, private_size, read_private
 
 __all__ = ["DiskBlobs", "MemoryBlobs", "check_sha256"]

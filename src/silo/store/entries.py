@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
+from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.store.blobs import check_sha256, set_aside
 from silo.store.files import publish
 from silo.store.framing import decode_line, encode_line
-from silo.store.notices import Notices
 from silo.store.privacy import read_private
 
 __all__ = ["DiskEntries", "Entries", "MemoryEntries"]

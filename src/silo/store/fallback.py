@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
+from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json
 from silo.store.blobs import DiskBlobs, MemoryBlobs
 from silo.store.entries import DiskEntries, MemoryEntries
-from silo.store.notices import Notices
 from silo.store.records import DiskRecords, MemoryRecords
 
 __all__ = ["DiskGate", "FallbackBlobs", "FallbackEntries", "FallbackRecords"]

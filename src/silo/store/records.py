@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
 from silo.forks import Mutex
 from silo.store.files import file_lock, make_directory, sync_directory, write_all
 from silo.store.framing import decode_line, encode_line
-from silo.store.notices import Notices
 from silo.store.privacy import open_private
 
 __all__ = ["DiskRecords", "MemoryRecords", "check_key"]

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from silo.core.decisions import Decision, Rejected
+from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
 from silo.forks import Mutex
@@ -30,7 +31,6 @@ from silo.store.blobs import DiskBlobs, MemoryBlobs
 from silo.store.entries import DiskEntries, Entries, MemoryEntries
 from silo.store.fallback import DiskGate, FallbackBlobs, FallbackEntries, FallbackRecords
 from silo.store.files import make_directory, publish
-from silo.store.notices import Notices
 from silo.store.privacy import NotPrivateError, examine, read_private
 from silo.store.records import DiskRecords, MemoryRecords
 from silo.store.trust import TrustLedger
@@ -46,7 +46,7 @@ _SCHEMA_FILE = "silo-store.json"
 _NAMES = (_SCHEMA_FILE, "blobs", "artifacts", "jobs", "records", "trust", "damaged")
 
 # Of all stores of the process: each set of settings opens one, and what is wrong with a directory is said once.
-_refused = Notices()
+_refused = Notices("silo.store")
 
 
 def privacy_of(root: Path) -> Decision:
@@ -116,7 +116,7 @@ class MemoryStore(StoreBase):
     root: Path | None = None
 
     def __init__(self) -> None:
-        self._keep_in_memory(Notices())
+        self._keep_in_memory(Notices("silo.store"))
 
 
 class Store(StoreBase):
@@ -134,7 +134,7 @@ class Store(StoreBase):
         self._directory = root.absolute()
         self._lock = Mutex()
         self._prepared = False
-        notices = Notices()
+        notices = Notices("silo.store")
         private = privacy_of(self._directory)
         if isinstance(private, Rejected):
             _refused.once(

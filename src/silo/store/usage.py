@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from silo.core.notices import Notices
 from silo.core.values import JSON
 from silo.store.entries import DiskEntries
 from silo.store.files import TEMPORARY_PREFIX, sweep_abandoned
-from silo.store.notices import Notices
 
 __all__ = ["PARTS", "Pruned", "Usage", "clear", "prune", "usage"]
 
@@ -136,7 +136,7 @@ def _unlink(file: _File) -> int:
 
 
 def _entries(root: Path) -> Iterator[tuple[_File, frozenset[str]]]:
-    notices = Notices()
+    notices = Notices("silo.store")
     for part in ("artifacts", "jobs"):
         entries = DiskEntries(root, part, notices)
         for file in _files(root / part):

@@ -4,9 +4,9 @@ import os
 
 import pytest
 
+from silo.core.notices import Notices
 from silo.errors import StoreError
 from silo.store.blobs import DiskBlobs, MemoryBlobs
-from silo.store.notices import Notices
 
 
 @pytest.fixture(params=["disk", "memory"])

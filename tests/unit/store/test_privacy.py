@@ -11,12 +11,12 @@ from silo.api.commands import doctor
 from silo.api.commands.cache import clear_store, prune_store, store_usage
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
+from silo.core.notices import Notices
 from silo.errors import StoreError
 from silo.settings import override
 from silo.store import privacy
 from silo.store.blobs import DiskBlobs
 from silo.store.entries import DiskEntries
-from silo.store.notices import Notices
 from silo.store.privacy import Node, NotPrivateError, is_safe_on_the_way, open_private, read_private
 from silo.store.records import DiskRecords
 from silo.store.store import Store, privacy_of

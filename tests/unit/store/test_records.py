@@ -2,9 +2,9 @@ import logging
 
 import pytest
 
+from silo.core.notices import Notices
 from silo.errors import StoreError
 from silo.store.framing import decode_line, encode_line
-from silo.store.notices import Notices
 from silo.store.records import DiskRecords, MemoryRecords
 
 RECORDS = [{"n": 1}, {"text": "line\nbreak and ünïcode"}, [1, [2, None, True]], "x", 7, {"n": 1}]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from silo.api.calls.determinism import only_reason
 from silo.api.trials.lock_files import lock_of
 from silo.core.config import Config
 from silo.core.decisions import Decision
+from silo.core.notices import Notices
 from silo.errors import FrozenError
 from silo.settings import settings
 from silo.tune.effort import Unfinished, read_effort
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decide_call", "frozen_error", "lock_advice", "mode_of", "tuning_allowance_s", "unfinished"]
 
-_log = logging.getLogger("silo")
-_told: set[str] = set()  # locks that were found not to fit, each said once
+_notices = Notices()  # locks that were found not to fit
 
 
 def mode_of(kernel: DeclaredKernel) -> Mode:
@@ -125,9 +124,7 @@ def lock_advice(kernel: DeclaredKernel, problem: Problem, situation: Situation) 
 
 def _tell(kernel: str, path: Path, advice: Advice) -> None:
     text = f"{kernel}: the lock {path} is not used: {advice.reason}"
-    if text not in _told:
-        _told.add(text)
-        _log.warning("%s", text)
+    _notices.once(text, text)
 
 
 def frozen_error(kernel: DeclaredKernel, problem: Problem, situation: Situation) -> FrozenError:

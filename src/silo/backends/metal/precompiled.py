@@ -18,6 +18,10 @@ from silo.store.privacy import private_size
 
 __all__ = ["precompiled_header"]
 
+# Clang knows a header that was read already by its size and its time; copies of one text, as each installation
+# makes them, have other times. Without times, "#pragma once" holds in them too (clang's HeaderFileInfoTrait).
+_NO_TIMES = ("-Xclang", "-fno-pch-timestamp")
+
 _log = logging.getLogger("silo")
 _lock = Mutex()
 
@@ -53,13 +57,14 @@ def precompiled_header(clang: CCompiler, flags: tuple[str, ...], folders: tuple[
     """
     parts = [clang.version, [*flags], [[str(one), _content(one)] for one in folders]]
     folder = settings().store_folder / "headers"
-    path = folder / f"{digest('metal-header/1', parts)}.pch"
+    path = folder / f"{digest('metal-header/2', parts)}.pch"
     with _lock:
         if private_size(path) is not None:
             return path
         with own_folder("silo-pch-") as made:
             output = Path(made, "header.pch")
-            command = [*clang.command, *flags, "-x", "c++-header", str(FOLDER / "metal_stdlib"), "-o", str(output)]
+            command = [*clang.command, *flags, *_NO_TIMES, "-x", "c++-header", str(FOLDER / "metal_stdlib")]
+            command += ["-o", str(output)]
             done = subprocess.run(
                 command, capture_output=True, check=False, env=child_environment(LC_ALL="C", TMPDIR=made)
             )

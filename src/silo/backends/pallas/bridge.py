@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from silo.backends.pallas.call_plan import PlannedArray
-from silo.backends.pallas.notices import Notices
 from silo.core.dtypes import dtype
 from silo.core.extents import shape_text
+from silo.core.notices import Notices
 from silo.errors import ArgumentError
 from silo.launch.array_libraries.table import library_of
 from silo.launch.extents import extent_of

@@ -16,7 +16,6 @@ from silo.backends.pallas.job import PallasJob
 from silo.backends.pallas.libtpu import LIBTPU, accept, libtpu_version
 from silo.backends.pallas.memory_estimate import estimate, require_memory
 from silo.backends.pallas.mosaic_program import make_mosaic_program
-from silo.backends.pallas.notices import Notices
 from silo.backends.pallas.program import Program, make_program
 from silo.backends.pallas.tpu_rules import blocks_for_tpus
 from silo.compile.identity import code_digest
@@ -24,6 +23,7 @@ from silo.core.code_facts import CodeFacts, Lowered
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.decisions import Decision, Rejected
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.notices import Notices
 from silo.core.protocols import Source
 from silo.core.signature import Effect
 from silo.core.target import CPU_LEVELS, Target

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 from silo.api.kernels.kernel import kernel as make_kernel
+from silo.core.notices import Notices
 from silo.errors import PackageError, UnsupportedError
 from silo.forks import Mutex
 from silo.integrations.helion.launch_call import axes, name_of
@@ -15,7 +15,6 @@ from silo.integrations.triton_programs.switch import served_run
 
 __all__ = ["default_launcher", "launcher"]
 
-_log = logging.getLogger("silo")
 _KEPT = 512  # a program that tunes Helion kernels makes thousands, each used for a moment
 
 # What Helion's launcher does besides launching: memory that other processes see, and state between launches. Each is
@@ -37,7 +36,7 @@ _HOST_WORK = (
 _SHAPES = "Cannot make_shape_compatible: incompatible dimensions"
 
 _run: list[Any] = []  # Triton's run by Silo, once it was asked for
-_told: set[str] = set()
+_notices = Notices()
 _made: dict[int, tuple[object, Any]] = {}  # by id, with the kernel itself: no other object gets its id
 _lock = Mutex()
 
@@ -112,9 +111,7 @@ def _helions(name: str, asked: list[str]) -> Any:  # noqa: ANN401  # a function
             f"{name}: {', '.join(asked)} is work of Helion's own launcher, and Helion is not installed: "
             "pip install helion"
         ) from error
-    if name not in _told:
-        _told.add(name)
-        _log.warning("%s: %s is work that Helion's own launcher does, so it launches", name, ", ".join(asked))
+    _notices.once(name, f"{name}: {', '.join(asked)} is work that Helion's own launcher does, so it launches")
     return own
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 from silo.api.machine.device_plugins import devices_of_kind
+from silo.core.notices import Notices
 from silo.core.specialization import Specialization
 from silo.errors import SiloError, UnsupportedError
 from silo.integrations.triton_programs.code import consent_to, read_launch
@@ -18,8 +18,7 @@ from silo.sources.triton import adapter
 
 __all__ = ["served_launcher"]
 
-_log = logging.getLogger("silo")
-_told: set[str] = set()
+_notices = Notices()
 
 
 def served_launcher(heuristics: Any, plain: Callable[[Any], Any]) -> Callable[[Any], Any]:  # noqa: ANN401
@@ -80,6 +79,5 @@ def _generated(heuristics: Any, result: Any, native: Launcher) -> Any:  # noqa: 
 
 
 def _tell(kernel: str, reason: str) -> None:
-    if (text := f"{kernel}: {reason}") not in _told:
-        _told.add(text)
-        _log.warning("%s is launched by Triton's launcher, at its cost (about a microsecond): %s", kernel, reason)
+    told = f"{kernel} is launched by Triton's launcher, at its cost (about a microsecond): {reason}"
+    _notices.once(told, told)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
@@ -11,6 +10,7 @@ from typing import Any
 
 from silo.compile.c_compiler import find_compiler
 from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.notices import Notices
 from silo.errors import PackageError, SiloError
 from silo.forks import Mutex
 from silo.integrations.inductor.launchers import served_launcher
@@ -22,8 +22,6 @@ from silo.settings import settings, triton_mode
 from silo.sources.triton.adapter import plugin_driver, require_triton
 
 __all__ = ["Enabled", "enable", "state"]
-
-_log = logging.getLogger("silo")
 
 
 class Enabled(SwitchedOn):
@@ -100,19 +98,17 @@ class _Switch:
         self._lock = Mutex()
         self._wanted = 0
         self._before: list[tuple[Any, str, Any, Any]] = []  # holder, name, what it had, ours
-        self._told: set[str] = set()
+        self._notices = Notices()
 
     def refuse(self, decision: Decision) -> None:
         """Say once why it stays off."""
         with self._lock:
             if self._wanted == 0:
                 self.decision = decision
-            if decision.reason in self._told:
-                return
-            self._told.add(decision.reason)
-        _log.warning(
-            "torch.compile keeps its C++ backend for CPU tensors, and Silo serves none of its kernels: %s",
+        self._notices.once(
             decision.reason,
+            "torch.compile keeps its C++ backend for CPU tensors, and Silo serves none of its kernels: "
+            f"{decision.reason}",
         )
 
     def more(self, seams: Seams, decision: Decision) -> Callable[[], None]:

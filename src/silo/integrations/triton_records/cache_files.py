@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import atexit
 import json
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from silo.bundle.reader import Bundle, open_bundle
+from silo.core.notices import Notices
 from silo.errors import BundleError, SiloError
 from silo.forks import Mutex
 from silo.integrations.triton_records.folding import fold, open_folded
@@ -23,7 +23,6 @@ from silo.store.files import AtomicFile, make_directory
 
 __all__ = ["CacheFiles", "cache_of_settings", "host_code_in", "write_cache"]
 
-_log = logging.getLogger("silo")
 _GROUP = "__grp__"  # the file that lists the others
 _ELF = b"\x7fELF"
 _DEVICE_CODE = (".cubin", ".hsaco")  # ELF, too
@@ -51,7 +50,7 @@ class CacheFiles:
         self._place = JournalPlace()
         self._recording: Recording | None = None
         self._native: set[str] = set()
-        self._told: set[str] = set()
+        self._notices = Notices()
         self.hits = self.misses = 0
 
     # -- as Triton asks ------------------------------------------------------------------------------------------------
@@ -151,9 +150,7 @@ class CacheFiles:
                 self._tell("what was kept stays in the journal beside", error)
 
     def _tell(self, what: str, error: Exception) -> None:
-        if what not in self._told:
-            self._told.add(what)
-            _log.warning("Triton's remote cache: %s %s: %s", what, self._path, error)
+        self._notices.once(what, f"Triton's remote cache: {what} {self._path}: {error}")
 
 
 _made: CacheFiles | None = None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from silo.api.trials.lock_files import add_decisions, read_lock
+from silo.core.notices import Notices
 from silo.errors import FrozenError, LockError, SiloError
-from silo.forks import Mutex
 from silo.integrations.triton_records.decided import described_key, find_decision, winner_of, words_of_nearest
 from silo.integrations.triton_records.folding import open_folded
 from silo.integrations.triton_records.recorder import Sources
@@ -19,8 +18,6 @@ from silo.sources.triton.adapter import Decisions, TunerKey, kernel_of_tuner
 from silo.tune.decided import Winner
 
 __all__ = ["LockedDecisions", "write_lock"]
-
-_log = logging.getLogger("silo")
 
 
 class LockedDecisions:
@@ -36,8 +33,7 @@ class LockedDecisions:
         self.path = path
         self._others = others
         self._sources = Sources()
-        self._lock = Mutex()
-        self._told: set[str] = set()
+        self._notices = Notices()
         self._winners: dict[str, list[Winner]] = {}
         for winner in read_lock(path).decisions:
             self._winners.setdefault(winner.source, []).append(winner)
@@ -77,11 +73,7 @@ class LockedDecisions:
         return config if self._others is None else self._others.decided(tuner, key, config)
 
     def _tell(self, what: str, why: str) -> None:
-        with self._lock:
-            if what in self._told:
-                return
-            self._told.add(what)
-        _log.warning("%s: %s", what, why)
+        self._notices.once(what, f"{what}: {why}")
 
 
 def write_lock(path: Path, lock: Path) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -13,6 +12,7 @@ from silo.artifacts.artifact import Artifact, BlobRef
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
 from silo.core.launch_info import LaunchInfo
+from silo.core.notices import Notices
 from silo.core.plugins import is_host_code
 from silo.core.protocols import ReadsBinaries
 from silo.core.signature import Effect, Signature
@@ -41,8 +41,6 @@ from silo.sources.triton.facts import TtirFacts
 from silo.sources.triton.source import TritonSource
 
 __all__ = ["Recorder", "Sources"]
-
-_log = logging.getLogger("silo")
 
 
 class Sources:
@@ -74,7 +72,7 @@ class Recorder:
             weakref.WeakKeyDictionary()
         )
         self._generic: set[bytes] = set()
-        self._told: set[str] = set()
+        self._notices = Notices()
 
     # -- compiles ------------------------------------------------------------------------------------------------------
 
@@ -159,11 +157,7 @@ class Recorder:
         """What is not recorded, once for each kernel and reason: the program goes on as without a recording."""
         name = str(call.function.__name__)
         subject = f"{name} {type(error).__name__} {error if isinstance(error, BundleError) else ''}"
-        with self._lock:
-            if subject in self._told:
-                return
-            self._told.add(subject)
-        _log.warning("%s: not recorded: %s", name, error)
+        self._notices.once(subject, f"{name}: not recorded: {error}")
 
     # -- tuners --------------------------------------------------------------------------------------------------------
 
@@ -198,11 +192,7 @@ class Recorder:
 
     def _tell_tuner(self, tuner: Any, error: Exception) -> None:  # noqa: ANN401
         name = str(kernel_of_tuner(tuner).__name__)
-        with self._lock:
-            if f"tuner {name}" in self._told:
-                return
-            self._told.add(f"tuner {name}")
-        _log.warning("%s: what its tuner decides is not recorded: %s", name, error)
+        self._notices.once(f"tuner {name}", f"{name}: what its tuner decides is not recorded: {error}")
 
 
 _Compile = Callable[[CompileCall], Any]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -13,6 +12,7 @@ from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleVariant, calls_of, host_code
 from silo.bundle.reader import Bundle
 from silo.core.decisions import Rejected
+from silo.core.notices import Notices
 from silo.core.plugins import is_host_code
 from silo.core.variant import Variant
 from silo.errors import BundleError, FrozenError, NoVariantError, SiloError
@@ -36,8 +36,6 @@ from silo.sources.triton.compiled_for import config_of, relaxed, target_of, type
 
 __all__ = ["Replayer"]
 
-_log = logging.getLogger("silo")
-
 
 class Replayer:
     """Serves from one bundle. ``frozen``: what it does not hold is an error, never compiled, never measured.
@@ -52,7 +50,7 @@ class Replayer:
         self._sources = Sources()
         self._lock = Mutex()
         self._made: dict[tuple[int, str], Any] = {}
-        self._told: set[str] = set()
+        self._notices = Notices()
         self.served: int = 0
         self.missed: int = 0
 
@@ -199,11 +197,7 @@ class Replayer:
 
     def _tell(self, what: str, why: str) -> None:
         """A fallback, once for each kernel."""
-        with self._lock:
-            if what in self._told:
-                return
-            self._told.add(what)
-        _log.warning("%s: %s", what, why)
+        self._notices.once(what, f"{what}: {why}")
 
     # -- tuners --------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from silo.artifacts.artifact import Artifact
+from silo.core.notices import Notices
 from silo.core.values import JSON
 from silo.errors import RemoteError, SiloError
 from silo.frozen import frozen
@@ -16,7 +17,6 @@ from silo.store.artifacts import Artifacts, Outcome
 from silo.store.blobs import DiskBlobs
 from silo.store.entries import DiskEntries
 from silo.store.framing import decode_line, encode_line
-from silo.store.notices import Notices
 from silo.store.records import DiskRecords
 from silo.store.remote.link import Link
 from silo.store.remote.objects import MOST_BLOB_BYTES, MOST_LINE_BYTES, blob_name, entry_name, record_name
@@ -110,7 +110,7 @@ def _pull_records(kept: SharedRecords, link: Link) -> Copied:
 def _pull_entries(root: Path, artifacts: Artifacts, link: Link, part: str) -> Copied:
     keys = sorted(name.rpartition("/")[2].removesuffix(".json") for name in _names(link, part))
     keys = [key for key in keys if len(key) == 64]
-    own = DiskEntries(root, part, Notices())
+    own = DiskEntries(root, part, Notices("silo.store"))
     copied = known = left = 0
     for batch in _batches(iter(keys), _SMALL):
         new = [key for key in batch if own.get(key) is None]
@@ -168,7 +168,7 @@ def _problem(part: str, name: str, data: bytes) -> str:
 
 def _own_objects(root: Path, part: str) -> Iterator[tuple[str, bytes | None]]:
     """The objects of a part of the store at ``root``; no bytes where they stay here."""
-    notices = Notices()
+    notices = Notices("silo.store")
     if part == "blobs":
         blobs = DiskBlobs(root, notices)
         for sha256 in _stems(root / part, ""):

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+from silo.core.notices import Notices
 from silo.errors import RemoteError, SiloError
 from silo.forks import Mutex, in_child
-from silo.store.notices import Notices
 from silo.store.remote.crew import Crew
 from silo.store.remote.objects import LIMIT_S, MOST_NAMES, Objects, limit_s
 from silo.store.remote.outbox import Outbox
@@ -61,7 +61,7 @@ class Link:
     ) -> None:
         self.place = place
         self._sealer = sealer
-        self._notices = notices or Notices()
+        self._notices = notices or Notices("silo.store")
         self._lock = Mutex()
         self._wants_writes = writes
         self._off = ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 
@@ -11,9 +13,11 @@ import pytest
 import silo
 from emulator_jobs import require_clang
 from silo.backends.cpu.levels import host_target
-from silo.backends.metal.clang import choose_clang, find_clang, major_version
+from silo.backends.metal.checking.code import CHECKED_FLAGS
+from silo.backends.metal.clang import choose_clang, code_flags, find_clang, major_version
 from silo.backends.metal.compiler import EmulatorCompiler
 from silo.backends.metal.precompiled import precompiled_header
+from silo.backends.metal.runtime import FOLDER
 from silo.core.decisions import Rejected
 from silo.core.target import Target
 from silo.errors import CompilerMissingError
@@ -152,3 +156,21 @@ def test_headers_are_compiled_once_and_kept_in_the_store(tmp_path, caplog):
         made.parent.chmod(0o777)
         assert precompiled_header(clang, flags) is None
     assert "cannot be kept compiled" in caplog.text
+
+
+@pytest.mark.parametrize("hooks", [False, True], ids=["alone", "beside another folder of headers"])
+def test_headers_kept_by_another_installation_serve_this_one(hooks, tmp_path, monkeypatch):
+    """The same text at the same place, written at another time: as after installing the package again."""
+    runtime = tmp_path / "runtime"
+    shutil.copytree(FOLDER, runtime)
+    monkeypatch.setattr("silo.backends.metal.precompiled.FOLDER", runtime)
+    clang, flags = find_clang(), (*code_flags(host_target())[:-1], str(runtime), *(CHECKED_FLAGS if hooks else ()))
+    with override(home=tmp_path / "store"):
+        header = precompiled_header(clang, flags, (runtime,))
+    assert header is not None
+    for number, path in enumerate(sorted(runtime.rglob("*"))):
+        os.utime(path, (number, number))
+    use = ("-include-pch", str(header), "-Xclang", "-fno-validate-pch", "-fsyntax-only", "-x", "c++", "-")
+    text = b"#include <metal_stdlib>\n#include <metal_array>\nmetal::array<half, 2> one;\n"
+    done = subprocess.run([*clang.command, *flags, *use], input=text, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()

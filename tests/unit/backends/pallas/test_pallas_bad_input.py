@@ -19,7 +19,7 @@ from silo.backends.pallas import compiler as compiling  # noqa: E402
 from silo.backends.pallas.chips import CHIPS  # noqa: E402
 from silo.backends.pallas.compiler import PallasCompiler  # noqa: E402
 from silo.backends.pallas.loader import load_jaxexp  # noqa: E402
-from silo.backends.pallas.notices import Notices  # noqa: E402
+from silo.core.notices import Notices  # noqa: E402
 from silo.core.target import Target  # noqa: E402
 from silo.errors import ArgumentError, CompileError, DeviceError, SiloError, SourceError, TraceError  # noqa: E402
 

@@ -15,7 +15,7 @@ import silo  # noqa: E402
 from silo import ArgSpec  # noqa: E402
 from silo.backends.pallas import bridge  # noqa: E402
 from silo.backends.pallas.gpu_call import donated_results  # noqa: E402
-from silo.backends.pallas.notices import Notices  # noqa: E402
+from silo.core.notices import Notices  # noqa: E402
 from silo.errors import ArgumentError, SiloError  # noqa: E402
 
 ROWS, OUT = bodies.rows(), bodies.rows(role="out")

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import logging
-
 from silo.forks import Mutex
 
 __all__ = ["Notices"]
 
 
 class Notices:
-    """Warnings on the ``silo`` logger, each subject at most once."""
+    """Warnings on one logger, each subject at most once."""
 
-    def __init__(self) -> None:
+    def __init__(self, logger: str = "silo") -> None:
+        self._logger = logger
         self._lock = Mutex()
         self._told: set[str] = set()
 
@@ -22,4 +21,6 @@ class Notices:
             if subject in self._told:
                 return
             self._told.add(subject)
-        logging.getLogger("silo").warning("%s", message)
+        import logging  # noqa: PLC0415  # takes milliseconds, and all is well as a rule
+
+        logging.getLogger(self._logger).warning("%s", message)
