@@ -13,7 +13,7 @@ from triton.backends import Backend, backends  # noqa: E402
 from silo.backends.cpu.triton_plugin.named_cpu.compiler import NamedCpuBackend  # noqa: E402
 from silo.backends.cpu.triton_plugin.named_cpu.driver import NamedCpuDriver  # noqa: E402
 from silo.core.decisions import Rejected  # noqa: E402
-from silo.core.notices import Notices
+from silo.core.notices import Notices  # noqa: E402
 from silo.integrations import inductor  # noqa: E402
 from silo.integrations.inductor import launchers, seams, switch  # noqa: E402
 from silo.launch.torch_versions import judge_inductor  # noqa: E402
@@ -39,7 +39,7 @@ def _afresh(monkeypatch, tmp_path):
     monkeypatch.setitem(backends, "cpu", Backend(NamedCpuBackend, NamedCpuDriver))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
     monkeypatch.setattr(switch._SWITCH, "_notices", Notices())
-    monkeypatch.setattr(launchers, "_told", set())
+    monkeypatch.setattr(launchers, "_notices", Notices())
     _triton.has_triton.cache_clear()
     if not _triton.has_triton():
         pytest.skip("torch finds no Triton")
