@@ -12,6 +12,7 @@ from silo.api.calls.decision import lock_advice
 from silo.api.calls.pruning import allowed_configs
 from silo.api.code.compilation import compiler_identity
 from silo.api.code.packed_code import PackedCode, compile_plans
+from silo.api.commands.early_worker import start_early_worker
 from silo.api.declared.derived_constexprs import derive
 from silo.api.kernels.collection import collect_kernels
 from silo.api.kernels.kernel import Kernel
@@ -163,8 +164,10 @@ def build_bundle(
         )
     if not output.parent.is_dir():
         raise BundleError(f"{output.parent} is not a folder; make it first")
-    found = collect_kernels(files, kernels)
     given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
+    shared = session()
+    start_early_worker(shared, files, given or (resolve_target("cpu"),), output)
+    found = collect_kernels(files, kernels)
     brought = {one.name: _given_variants(one.source, given) for one in found if isinstance(one.source, BringsCode)}
     concrete = given or _usual_targets([one.source for one in found if one.name not in brought])
     # Refuses before anything is compiled. Code that was brought goes where it is for, unless targets are named.
@@ -173,7 +176,6 @@ def build_bundle(
     mode = tune or settings().tune
     here = _devices_for(concrete)
     report, report_tuning = progress or _silent_stage, tuning or _silent_tuning
-    shared = session()
     limits = Limits(budget=Budget(seconds=budget_s))
     planned = [
         _Planned(kernel, (), (), {}, brought[kernel.name])

@@ -10,7 +10,7 @@ from silo.backends.cute.launch_call import LaunchCall
 from silo.backends.cute.toolchain import Bindings, diagnosis
 from silo.errors import CompileError
 
-__all__ = ["back_end", "device_code", "device_codes", "read_module"]
+__all__ = ["back_end", "device_code", "device_codes", "read_artifact", "read_module"]
 
 _HOST = "func.func"
 _CONTAINER_MAGIC = 0xBA55ED50
@@ -18,16 +18,23 @@ _KIND_ELF = 2
 _FLAG_COMPRESSED = 0x2000
 
 
-def back_end(artifact: bytes, arch: str, modules: Bindings) -> Any:  # noqa: ANN401  # the DSL's compiled artifact
-    """Compile an artifact's bytes for an arch. Raises CompileError with the DSL's diagnosis."""
+def read_artifact(data: bytes, modules: Bindings) -> Any:  # noqa: ANN401  # the DSL's precompiled artifact
+    """The artifact that the front end made, from its bytes. Raises CompileError: it is none."""
+    try:
+        return modules.compiler.deserialize_compilation_artifact(data)
+    except (RuntimeError, ValueError, TypeError, MemoryError) as error:
+        raise CompileError(diagnosis(error)) from error
+
+
+def back_end(artifact: Any, arch: str, modules: Bindings) -> Any:  # noqa: ANN401  # artifacts of the DSL
+    """Compile an artifact for an arch. Raises CompileError with the DSL's diagnosis."""
     compiler = modules.compiler.CuteCompiler()
     try:
         compiler.set_device_target(arch)
     except (RuntimeError, ValueError, TypeError) as error:
         raise CompileError(f"{diagnosis(error)}; name an arch such as sm_80, sm_90a, sm_100a or sm_120a") from error
     try:
-        given = modules.compiler.deserialize_compilation_artifact(artifact)
-        return compiler.compile_to(given, modules.compiler.ArtifactType.CompiledMlir)
+        return compiler.compile_to(artifact, modules.compiler.ArtifactType.CompiledMlir)
     except (RuntimeError, ValueError, TypeError, MemoryError) as error:
         raise CompileError(diagnosis(error)) from error
 

@@ -6,7 +6,7 @@ from typing import Protocol, cast
 
 from silo.artifacts.inspect import inspect_binary
 from silo.artifacts.runs_on import capability, specific_form
-from silo.backends.cute.compiled_module import back_end, read_module
+from silo.backends.cute.compiled_module import back_end, read_artifact, read_module
 from silo.backends.cute.declaration import CUTE
 from silo.backends.cute.host_link import linker
 from silo.backends.cute.host_object import host_object
@@ -139,8 +139,10 @@ class CuteCompiler:
         try:
             if cute.host == "dsl":
                 return host_object(cute, job.target, modules)
-            call, cubin = read_module(back_end(cute.artifact, job.target.arch, modules), modules)
-            maps = read_maps(cute.artifact, call, modules)
+            artifact = read_artifact(cute.artifact, modules)
+            bitcode = artifact.get_bitcode()  # the back end changes the artifact
+            call, cubin = read_module(back_end(artifact, job.target.arch, modules), modules)
+            maps = read_maps(bitcode, call, modules)
             launch = launch_info(call, cute, inspect_binary(cubin, "cubin"), job.target, maps)
         except CompileError as error:
             raise type(error)(f"{job.kernel} for {job.target}: {error}") from error

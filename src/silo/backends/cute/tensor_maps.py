@@ -77,11 +77,11 @@ def is_map(size: int, leaves: int) -> bool:
     return size == MAP_BYTES and leaves == MAP_BYTES // 8
 
 
-def read_maps(artifact: bytes, call: LaunchCall, modules: Bindings) -> Mapping[int, ArrayMap]:
+def read_maps(bitcode: bytes, call: LaunchCall, modules: Bindings) -> Mapping[int, ArrayMap]:
     """The maps among the kernel's parameters, by the parameter's index; none where no parameter may be one.
 
     Args:
-        artifact: the DSL's precompiled artifact, serialized.
+        bitcode: of the DSL's precompiled artifact.
         call: the launch that the compiled host function makes.
         modules: the DSL's bindings.
 
@@ -93,10 +93,9 @@ def read_maps(artifact: bytes, call: LaunchCall, modules: Bindings) -> Mapping[i
     if not places:
         return NO_MAPS
     ir = modules.ir
-    given = modules.compiler.deserialize_compilation_artifact(artifact)
     # A module of our own: the DSL's classes of values add operations to it when they are looked at.
     with ir.Context(), ir.Location.unknown():
-        module = ir.Module.parse(given.get_bitcode())
+        module = ir.Module.parse(bitcode)
         found = _maps_of_module(module, ir)
     if len(found) != len(places):
         raise UnsupportedError(

@@ -17,7 +17,7 @@ from cutlass.cute.nvgpu.warpgroup import SmemLayoutAtomKind as Kind
 from cutlass.cute.runtime import make_fake_compact_tensor, make_ptr
 
 import cute_tma
-from silo.backends.cute.compiled_module import back_end, read_module
+from silo.backends.cute.compiled_module import back_end, read_artifact, read_module
 from silo.backends.cute.tensor_maps import ArrayMap, read_maps
 from silo.backends.cute.toolchain import bindings
 from silo.bundle.reader import Bundle
@@ -34,8 +34,10 @@ def maps_of(function, *arguments):
     with FRONT_END:
         traced = cute.compile.to_precompiled_mlir(function, *arguments, options="--gpu-arch sm_90a")
         artifact = cutlass.compiler.serialize_compilation_artifact(traced)
-    call, _ = read_module(back_end(artifact, "sm_90a", modules), modules)
-    return dict(read_maps(artifact, call, modules))
+    given = read_artifact(artifact, modules)
+    bitcode = given.get_bitcode()
+    call, _ = read_module(back_end(given, "sm_90a", modules), modules)
+    return dict(read_maps(bitcode, call, modules))
 
 
 def pointer(element=cutlass.BFloat16):
