@@ -14,7 +14,7 @@ import pytest
 import launch_kernels
 from silo.errors import ArgumentError
 from silo.launch import native
-from xla_frames import EXECUTE, FLOAT32, INITIALIZE, INSTANTIATE, Xla
+from xla_frames import EXECUTE, FLOAT32, INITIALIZE, INSTANTIATE, Xla, resolver
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYOUT = ((0, "ptr", False), (1, "ptr", False), (2, "ptr", True), (3, "i32", False))
@@ -55,14 +55,14 @@ def test_a_launch(xla):
 
 
 def test_what_the_handler_says_of_itself(xla):
-    native.xla_connect(lambda *_: None, 3)
-    found = xla.metadata()
-    assert (found.version.major, found.version.minor, found.traits) == (0, 3, 0)
-    assert Xla("cuda").metadata().traits == 1  # calls may be captured
-    assert set(xla.stages) == {"execute", "instantiate"}
-    assert set(Xla("cuda").stages) == {"execute", "initialize"}
-    with pytest.raises(ValueError, match="a handler is for cpu or cuda, not tpu"):
-        native.xla_handlers("tpu")
+    with resolver():
+        found = xla.metadata()
+        assert (found.version.major, found.version.minor, found.traits) == (0, 3, 0)
+        assert Xla("cuda").metadata().traits == 1  # calls may be captured
+        assert set(xla.stages) == {"execute", "instantiate"}
+        assert set(Xla("cuda").stages) == {"execute", "initialize"}
+        with pytest.raises(ValueError, match="a handler is for cpu or cuda, not tpu"):
+            native.xla_handlers("tpu")
 
 
 def test_batches(xla):
@@ -134,19 +134,19 @@ def test_names(xla):
         elif digest.endswith("b"):
             raise ArgumentError("not that one")
 
-    native.xla_connect(resolve, 3)
-    out = np.zeros(64, "float32")
-    assert "has no attribute 'digest' of 64 characters" in xla.call(None, (x, x), (out,))
-    assert "has no attribute 'digest'" in xla.call("a" * 63, (x, x), (out,))
-    assert xla.call("0" * 63 + "a", (), (), stage=INSTANTIATE) == ""
-    assert xla.call("0" * 63 + "a", (x, x), (out,)) == ""
-    np.testing.assert_array_equal(out, 2 * x)
-    assert asked == [("cpu", 0)]
-    assert xla.call("0" * 63 + "b", (), (), stage=INSTANTIATE) == "silo: ArgumentError: not that one"
-    assert "nobody keeps the call 00" in xla.call("0" * 63 + "c", (x, x), (out,))
-    for stage in (1, INITIALIZE, 7):
-        assert xla.call("0" * 63 + "d", (), (), stage=stage) == ""
-    assert len(asked) == 3
+    with resolver(resolve):
+        out = np.zeros(64, "float32")
+        assert "has no attribute 'digest' of 64 characters" in xla.call(None, (x, x), (out,))
+        assert "has no attribute 'digest'" in xla.call("a" * 63, (x, x), (out,))
+        assert xla.call("0" * 63 + "a", (), (), stage=INSTANTIATE) == ""
+        assert xla.call("0" * 63 + "a", (x, x), (out,)) == ""
+        np.testing.assert_array_equal(out, 2 * x)
+        assert asked == [("cpu", 0)]
+        assert xla.call("0" * 63 + "b", (), (), stage=INSTANTIATE) == "silo: ArgumentError: not that one"
+        assert "nobody keeps the call 00" in xla.call("0" * 63 + "c", (x, x), (out,))
+        for stage in (1, INITIALIZE, 7):
+            assert xla.call("0" * 63 + "d", (), (), stage=stage) == ""
+        assert len(asked) == 3
 
 
 def test_an_empty_grid_runs_nothing(xla):

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_size_t, c_void_p, cast
 from typing import Any
 
+from silo.integrations.jax import programs
 from silo.launch import native
+from silo.launch.jax_versions import load_jax
 
 INSTANTIATE, INITIALIZE, EXECUTE = 0, 2, 3
 FLOAT32 = 11
+
+
+@contextmanager
+def resolver(resolve: Callable[[str, str, int], None] = lambda *_: None) -> Iterator[None]:
+    """Handlers ask this one within the block; afterwards jax's programs of this process are served as before."""
+    native.xla_connect(resolve, 3)
+    try:
+        yield
+    finally:
+        if programs.connected.cache_info().currsize:
+            native.xla_connect(programs._resolve, load_jax()[1])
 
 
 class Version(Structure):

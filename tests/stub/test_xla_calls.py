@@ -7,7 +7,7 @@ import pytest
 from gpu_launchers import aligned, binding
 
 from silo.launch import native
-from xla_frames import EXECUTE, FLOAT32, INITIALIZE, INSTANTIATE, Xla
+from xla_frames import EXECUTE, FLOAT32, INITIALIZE, INSTANTIATE, Xla, resolver
 
 POINTER, INT = 1, 4
 
@@ -40,15 +40,15 @@ def test_each_device_has_its_own_code(stub):
         asked.append((platform, device))
         keep(f"xla_on_{device}", ("ptr", "ptr", "i32"), digest=digest, device=device)
 
-    native.xla_connect(resolve, 3)
-    x, out = aligned(16, "f4"), aligned(16, "f4")
-    for device in (1, 0):
-        xla = Xla("cuda", device=device, stream=0x10)
-        assert xla.call("2" * 64, (), (), stage=INSTANTIATE) == ""  # of no device
-        assert xla.call("2" * 64, (), (), stage=INITIALIZE) == ""
-        assert xla.call("2" * 64, (x,), (out,), stage=EXECUTE) == ""
-        assert stub.last(f"xla_on_{device}").device == device
-    assert asked == [("cuda", 1), ("cuda", 0)]
+    with resolver(resolve):
+        x, out = aligned(16, "f4"), aligned(16, "f4")
+        for device in (1, 0):
+            xla = Xla("cuda", device=device, stream=0x10)
+            assert xla.call("2" * 64, (), (), stage=INSTANTIATE) == ""  # of no device
+            assert xla.call("2" * 64, (), (), stage=INITIALIZE) == ""
+            assert xla.call("2" * 64, (x,), (out,), stage=EXECUTE) == ""
+            assert stub.last(f"xla_on_{device}").device == device
+        assert asked == [("cuda", 1), ("cuda", 0)]
 
 
 def test_scratch_memory_is_taken_for_each_launch(stub):
@@ -98,6 +98,6 @@ def test_an_xla_that_does_not_say_the_device():
 
 @pytest.mark.parametrize("device", [0, 1])
 def test_calls_of_other_devices_are_unknown(device):
-    native.xla_connect(lambda *_: None, 3)
-    said = Xla("cuda", device=device).call("7" * 64, (), ())
-    assert f"nobody keeps the call {'7' * 64} on cuda:{device}" in said
+    with resolver():
+        said = Xla("cuda", device=device).call("7" * 64, (), ())
+        assert f"nobody keeps the call {'7' * 64} on cuda:{device}" in said

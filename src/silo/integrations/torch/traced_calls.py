@@ -24,8 +24,8 @@ def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, obje
     torch: Any = import_module("torch")
     if not isinstance(kernel, Kernel) or not any(_stands_for_another(torch, one) for one in arguments):
         return False
-    if _mixed(torch, arguments):
-        return False  # the launcher's own error names the tensor that has no memory
+    if kernel.extents is not None or _mixed(torch, arguments):
+        return False  # operators know no shapes; the launcher's own error names the tensor that has no memory
     native = torch._C._functorch  # noqa: SLF001  # torch.func has no public question for it
     wrapped = [one for one in arguments if isinstance(one, torch.Tensor) and native.is_functorch_wrapped_tensor(one)]
     if any(tracks_gradient(torch, one) or torch._is_functional_tensor(one) for one in wrapped):  # noqa: SLF001  # as above

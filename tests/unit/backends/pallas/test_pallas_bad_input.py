@@ -22,6 +22,7 @@ from silo.backends.pallas.loader import load_jaxexp  # noqa: E402
 from silo.core.notices import Notices  # noqa: E402
 from silo.core.target import Target  # noqa: E402
 from silo.errors import ArgumentError, CompileError, DeviceError, SiloError, SourceError, TraceError  # noqa: E402
+from silo.integrations.torch.arrival import watch  # noqa: E402
 
 ROWS, OUT = bodies.rows(), bodies.rows(role="out")
 
@@ -119,6 +120,7 @@ def test_a_grid_that_depends_on_data(grid):
 
 def test_arrays_of_several_devices():
     torch = pytest.importorskip("torch")
+    watch()  # as a program does that has kernels of Triton too
     kernel = silo.pallas(bodies.copy_body, args=[ROWS, OUT], grid=(2,))
     with pytest.raises(SiloError, match="meta tensor, which has a shape and no memory"):
         kernel(torch.ones(16, 128, device="meta"), torch.ones(16, 128))
