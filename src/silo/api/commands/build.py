@@ -11,8 +11,8 @@ from pathlib import Path
 from silo.api.calls.decision import lock_advice
 from silo.api.calls.pruning import allowed_configs
 from silo.api.code.compilation import compiler_identity
+from silo.api.code.early_worker import start_early_worker
 from silo.api.code.packed_code import PackedCode, compile_plans
-from silo.api.commands.early_worker import start_early_worker
 from silo.api.declared.derived_constexprs import derive
 from silo.api.kernels.collection import collect_kernels
 from silo.api.kernels.kernel import Kernel
