@@ -7,6 +7,7 @@ want of memory or time must be asked again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Protocol, TypeVar, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef, text_of
@@ -67,6 +68,19 @@ class FromAfar(Protocol):
 
     def expect(self, keys: Sequence[str]) -> None:
         """Artifacts of these keys will be asked for: begin, and return at once."""
+        ...
+
+    @property
+    def asks(self) -> bool:
+        """Whether it can be asked."""
+        ...
+
+    def has_come(self, key: str) -> bool:
+        """Whether something has come already that was expected under an artifact key. Waits for nothing."""
+        ...
+
+    def aside(self, step: Callable[[], T]) -> Future[T]:
+        """What a step comes to that asks it, on another thread."""
         ...
 
     def artifact(self, key: str) -> Artifact | None:
@@ -173,10 +187,31 @@ class Artifacts:
 
     def get(self, key: str) -> Artifact | None:
         """The artifact of an artifact key, or None."""
-        artifact = self._usable_artifact(self._read(self._artifacts, "artifact", key, Artifact.from_json))
+        artifact = self.here(key)
         if artifact is None and self._afar is not None:
             artifact = self._usable_artifact(self._afar.artifact(key))
         return artifact
+
+    def here(self, key: str) -> Artifact | None:
+        """The artifact of an artifact key, or None; a remote store is asked at most for its code."""
+        return self._usable_artifact(self._read(self._artifacts, "artifact", key, Artifact.from_json))
+
+    @property
+    def asks(self) -> bool:
+        """Whether a remote store is asked, which takes a while: then :meth:`aside` is the way to ask it."""
+        return self._afar is not None and self._afar.asks
+
+    def has_come(self, key: str) -> bool:
+        """Whether the remote store has something under an artifact key, as far as its answer is here."""
+        return self._afar is not None and self._afar.has_come(key)
+
+    def aside(self, step: Callable[[], T]) -> Future[T]:
+        """What a step comes to, such as :meth:`get`: on another thread where a remote store is asked."""
+        if self._afar is not None:
+            return self._afar.aside(step)
+        future: Future[T] = Future()
+        future.set_result(step())
+        return future
 
     def _usable_artifact(self, artifact: Artifact | None) -> Artifact | None:
         if artifact is None or not self._all_here((artifact.blob, *artifact.sidecars)):
@@ -200,10 +235,14 @@ class Artifacts:
 
     def outcome(self, job_key: str) -> Outcome | None:
         """The outcome of a compile job, its blobs not read; None when it or a blob of it is not here."""
-        outcome = self._usable_outcome(self._read(self._jobs, "job", job_key, Outcome.from_json))
+        outcome = self.outcome_here(job_key)
         if outcome is None and self._afar is not None:
             outcome = self._usable_outcome(self._afar.outcome(job_key))
         return outcome
+
+    def outcome_here(self, job_key: str) -> Outcome | None:
+        """The outcome of a compile job, or None; a remote store is asked at most for its code."""
+        return self._usable_outcome(self._read(self._jobs, "job", job_key, Outcome.from_json))
 
     def _usable_outcome(self, outcome: Outcome | None) -> Outcome | None:
         if outcome is None or not self._all_here(outcome.refs):

@@ -20,10 +20,10 @@ from silo.core.launch_info import LaunchInfo
 from silo.errors import RemoteError, SettingsError
 from silo.settings import Settings
 from silo.store.remote import copying
+from silo.store.remote.lines import digest_of, line_of
 from silo.store.remote.link import Link
 from silo.store.remote.objects import MOST_LINE_BYTES, blob_name, entry_name, record_name
 from silo.store.remote.place import Place
-from silo.store.remote.shared_records import digest_of, line_of
 from silo.store.store import Store
 from web_double import web_double
 

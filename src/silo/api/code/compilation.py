@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from silo.api.machine.array_copies import array_behind
 from silo.api.machine.session import Session
@@ -73,6 +74,15 @@ def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, ob
         return Accepted()  # the config's own failure, which its trial tells
 
 
+def _pass_on(made: Future[Compiled | Outcome], compiled: Future[Compiled]) -> None:
+    if compiled.cancelled():
+        made.set_exception(CompileError("the compile pool was closed"))
+    elif error := compiled.exception():
+        made.set_exception(error)
+    else:
+        made.set_result(compiled.result())
+
+
 def _may_be_addresses(value: object) -> bool:
     array = array_behind(value)
     if array is not None:
@@ -82,7 +92,12 @@ def _may_be_addresses(value: object) -> bool:
 
 @dataclass(slots=True)
 class Pending:
-    """An artifact that is there, or is being compiled. ``asked`` makes its key; ``variant`` has effects besides."""
+    """An artifact that is there, is looked for, or is being compiled.
+
+    ``asked`` makes its key; ``variant`` has effects besides. ``sought`` is the artifact that a remote store is known to
+    have, ``future`` what compiling comes to, or the outcome of the same job from there. ``fresh`` says, once it is
+    finished, whether it was compiled for this.
+    """
 
     asked: Variant
     variant: Variant
@@ -90,7 +105,15 @@ class Pending:
     artifact: Artifact | None = None
     job: str = ""
     outcome: Outcome | None = None
-    future: Future[Compiled] | None = None
+    sought: Future[Artifact | None] | None = None
+    future: Future[Compiled] | Future[Compiled | Outcome] | None = None
+    fresh: bool = False
+
+    def wait(self) -> None:
+        """Wait for what others do, and take no part in it."""
+        under_way: Future[Any] | None = self.sought or self.future
+        if under_way is not None:
+            wait([under_way])
 
 
 @dataclass(slots=True)
@@ -105,7 +128,9 @@ class Compilation:
     trials: bool = False
     compiled: int = 0
     reused: int = 0
-    _futures: dict[str, Future[Compiled]] = field(default_factory=dict[str, "Future[Compiled]"])
+    _futures: dict[str, Future[Compiled] | Future[Compiled | Outcome]] = field(
+        default_factory=dict[str, "Future[Compiled] | Future[Compiled | Outcome]"]
+    )
     _outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
 
     def expect(self, variants: Sequence[Variant]) -> None:
@@ -125,41 +150,84 @@ class Compilation:
     def start(self, variant: Variant) -> Pending:
         """Look in the store; lower in this process and hand the job to a worker if it is not there.
 
+        A remote store is asked on other threads, so this takes no longer with one.
+
         Raises SourceError and CompileError of the front end.
         """
         compiler = select_compiler(self.source.kind, variant.target)
         identity = compiler.identity(variant.target)
         artifacts = self.session.store.artifacts
-        known = artifacts.get(variant.artifact_key(identity))
+        artifact_key = variant.artifact_key(identity)
+        known = artifacts.here(artifact_key)
         if known is not None:
             self.reused += 1
             return Pending(variant, known.variant, identity, artifact=known)
+        if artifacts.has_come(artifact_key):
+            return Pending(variant, variant, identity, sought=artifacts.aside(lambda: artifacts.get(artifact_key)))
+        return self._lowered(compiler, identity, variant)
+
+    def _lowered(self, compiler: Compiler, identity: str, variant: Variant) -> Pending:
+        artifacts = self.session.store.artifacts
         made = lowered(self.source, variant)
         job = made.job
         # Effects belong to the artifact, not to its key: they follow from the source and need the lowered text.
         typed = replace(variant, signature=variant.signature.with_effects(dict(made.facts.effects)))
         key = job.key(identity)
-        outcome = self._outcomes.get(key) or artifacts.outcome(key)
+        outcome = self._outcomes.get(key) or artifacts.outcome_here(key)
         if outcome is not None:
             self.reused += 1
             return Pending(variant, typed, identity, job=key, outcome=outcome)
         future = self._futures.get(key)
         if future is None:
-            future = self._futures[key] = self._submit(compiler, job)
+            future = self._futures[key] = self._sought(compiler, job, key, variant.artifact_key(identity))
         return Pending(variant, typed, identity, job=key, future=future)
+
+    def _sought(
+        self, compiler: Compiler, job: CompileJob, key: str, artifact_key: str
+    ) -> Future[Compiled] | Future[Compiled | Outcome]:
+        """The outcome of a job from the remote store, where one has it; else what compiling it comes to."""
+        artifacts = self.session.store.artifacts
+        if compiler.declaration.in_process or not artifacts.asks:  # compiling in process is faster than asking
+            return self._submit(compiler, job)
+        made: Future[Compiled | Outcome] = Future()
+        made.set_running_or_notify_cancel()
+
+        def seek() -> Outcome | None:
+            artifact = artifacts.get(artifact_key)
+            if artifact is None:
+                return artifacts.outcome(key)
+            return Outcome(artifact.launch, artifact.blob, artifact.sidecars)
+
+        def answered(asked: Future[Outcome | None]) -> None:
+            try:
+                outcome = asked.result()
+                if outcome is None:
+                    self._submit(compiler, job).add_done_callback(partial(_pass_on, made))
+                    return
+            except BaseException as error:  # noqa: BLE001  # whoever waits for the artifact gets it
+                made.set_exception(error)
+            else:
+                made.set_result(outcome)
+
+        artifacts.aside(seek).add_done_callback(answered)
+        return made
 
     def finish(self, pending: Pending) -> Artifact:
         """Await the artifact and keep it. Raises CompileError."""
         if pending.artifact is not None:
             return pending.artifact
+        if pending.sought is not None:
+            pending.artifact = pending.sought.result()
+            if pending.artifact is not None:
+                self.reused += 1
+                return pending.artifact
+            compiler = select_compiler(self.source.kind, pending.asked.target)  # what had come was of no use
+            made = self._lowered(compiler, pending.compiler, pending.asked)
+            pending.variant, pending.job = made.variant, made.job
+            pending.sought, pending.outcome, pending.future = None, made.outcome, made.future
         outcome = pending.outcome or self._outcomes.get(pending.job)
         if outcome is None:
-            assert pending.future is not None
-            compiled = pending.future.result()
-            outcome = self._outcomes.get(pending.job)
-            if outcome is None:
-                outcome = self._outcomes[pending.job] = self.session.store.artifacts.put_compiled(pending.job, compiled)
-                self.compiled += 1
+            outcome = self._kept(pending)
         artifact = Artifact(
             variant=pending.variant,
             launch=outcome.launch,
@@ -171,6 +239,21 @@ class Compilation:
         self.session.store.artifacts.put(pending.asked.artifact_key(pending.compiler), artifact)
         pending.artifact = artifact
         return artifact
+
+    def _kept(self, pending: Pending) -> Outcome:
+        assert pending.future is not None
+        made = pending.future.result()
+        pending.fresh = isinstance(made, Compiled)
+        outcome = self._outcomes.get(pending.job)
+        if outcome is None:
+            if isinstance(made, Compiled):
+                outcome = self.session.store.artifacts.put_compiled(pending.job, made)
+                self.compiled += 1
+            else:
+                outcome = made
+                self.reused += 1
+            self._outcomes[pending.job] = outcome
+        return outcome
 
     def forget(self, pending: Pending) -> None:
         """Its blob is lost, so what is known of its job leads nowhere: the next one to ask has it compiled again."""

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import wait
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
@@ -107,12 +106,10 @@ class CompiledArtifacts:
             pending = self._start(config)
         if isinstance(pending, SiloError):
             raise pending
-        was_there = pending.future is None
-        if pending.future is not None:
-            wait([pending.future])  # not under the lock: others have theirs to wait for
+        pending.wait()  # not under the lock: others have theirs to wait for
         with self._lock:
             artifact = self.compilation.finish(pending)
-        compile_ns = 0 if was_there else time.monotonic_ns() - begin
+        compile_ns = time.monotonic_ns() - begin if pending.fresh else 0
         found = Compiled(artifact, pending.asked.artifact_key(pending.compiler), compile_ns)
         self._found[config.order_key] = found
         return found

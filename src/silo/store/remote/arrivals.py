@@ -9,6 +9,7 @@ what is called, and how, is decided here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef
@@ -65,6 +66,19 @@ class Arrivals:
         if not self._link.off:
             names = (entry_name("artifacts", key) for key in keys if self._entries["artifacts"].get(key) is None)
             self._link.expect([name for name in names if name not in self._absent], MOST_LINE_BYTES)
+
+    @property
+    def asks(self) -> bool:
+        """Whether the remote store is asked."""
+        return not self._link.off
+
+    def has_come(self, key: str) -> bool:
+        """Whether something is here already that was expected under a key; nobody has looked at it yet."""
+        return self._link.has_come(entry_name("artifacts", key))
+
+    def aside(self, step: Callable[[], T]) -> Future[T]:
+        """See :meth:`silo.store.artifacts.FromAfar.aside`."""
+        return self._link.aside(step)
 
     def artifact(self, key: str) -> Artifact | None:
         """The artifact of a key, kept here; None where there is none, or none that may be used."""

@@ -18,13 +18,15 @@ from silo.store.blobs import DiskBlobs
 from silo.store.entries import DiskEntries
 from silo.store.framing import decode_line, encode_line
 from silo.store.records import DiskRecords
+from silo.store.remote.lines import MOST_FOLDED, digest_of, fold_of, is_fold, line_of, verified_fold, verified_line
 from silo.store.remote.link import Link
-from silo.store.remote.objects import MOST_BLOB_BYTES, MOST_LINE_BYTES, blob_name, entry_name, record_name
-from silo.store.remote.shared_records import SharedRecords, digest_of, line_of, verified_line
+from silo.store.remote.objects import MOST_BLOB_BYTES, MOST_LINE_BYTES, blob_name, entry_name, record_name, records_of
+from silo.store.remote.shared_records import SharedRecords
 
 __all__ = ["Checked", "Copied", "check_remote", "pull", "push"]
 
 _SMALL, _LARGE = 256, 16  # objects at one time, by what they may hold
+_RECORDS = 1024  # and of one list: each batch looks through what is here
 
 T = TypeVar("T")
 
@@ -51,7 +53,9 @@ class Checked:
 
 def push(root: Path, link: Link) -> list[Copied]:
     """Send what lies in the store at ``root`` and not in the remote one. ``RemoteError`` where it takes nothing."""
-    return [_push_part(root, link, part) for part in _parts_of(link)]
+    return [
+        _push_records(root, link) if part == "records" else _push_part(root, link, part) for part in _parts_of(link)
+    ]
 
 
 def _push_part(root: Path, link: Link, part: str) -> Copied:
@@ -62,14 +66,68 @@ def _push_part(root: Path, link: Link, part: str) -> Copied:
         new = [(name, data) for name, data in batch if data is not None and name not in there]
         left += sum(data is None for _, data in batch)
         known += len(batch) - len(new) - sum(data is None for _, data in batch)
-        if not link.sends:
-            raise RemoteError(link.off or f"the remote store {link.place.name} takes nothing", kind="refused")
-        taken = link.put_each(new)
-        if taken < len(new):
-            reason = link.off or "it refuses to take them, or took too long"
-            raise RemoteError(f"{copied + taken} objects of {part} were sent, and no more: {reason}", kind="fault")
-        copied += taken
+        _send(link, part, new, copied)
+        copied += len(new)
     return Copied(part, copied, known, left)
+
+
+def _send(link: Link, part: str, new: Sequence[tuple[str, bytes]], before: int) -> None:
+    if not link.sends:
+        raise RemoteError(link.off or f"the remote store {link.place.name} takes nothing", kind="refused")
+    taken = link.put_each(new)
+    if taken < len(new):
+        reason = link.off or "it refuses to take them, or took too long"
+        raise RemoteError(f"{before + taken} objects of {part} were sent, and no more: {reason}", kind="fault")
+
+
+def _push_records(root: Path, link: Link) -> Copied:
+    """Records travel folded, however they came here; what lies there already is not sent again."""
+    own, there = DiskRecords(root / "records", Notices()), _records_there(link)
+    copied = known = left = 0
+    for key in own.keys():  # noqa: SIM118  # it is no mapping
+        lines = {digest_of(line): line for record in own.read(key) for line in (line_of(key, record),)}
+        kept = _lines_there(link, key, there.get(key, ())) & lines.keys()
+        new = [line for digest, line in lines.items() if digest not in kept and len(line) <= MOST_LINE_BYTES]
+        for batch in _batches(_folded(key, new), _SMALL):
+            _send(link, "records", batch, copied)
+        copied, known, left = copied + len(new), known + len(kept), left + len(lines) - len(kept) - len(new)
+    return Copied("records", copied, known, left)
+
+
+def _records_there(link: Link) -> dict[str, list[str]]:
+    """The last parts of the names of what lies there, by the key of its list."""
+    found: dict[str, list[str]] = {}
+    for name in _names(link, "records"):
+        if name.count("/") == 2:
+            _, key, last = name.split("/")
+            found.setdefault(key, []).append(last)
+    return found
+
+
+def _lines_there(link: Link, key: str, names: Sequence[str]) -> set[str]:
+    """Which lines of a list lie there, alone or in a fold; folds are read for that, and lines alone are not."""
+    found = {name for name in names if len(name) == 64}
+    for batch in _batches((f"{records_of(key)}/{name}" for name in names if is_fold(name)), _SMALL):
+        for name, data in link.get_each(batch, MOST_FOLDED).items():
+            try:
+                found.update(verified_fold(key, name.rpartition("/")[2], data))
+            except ValueError as error:
+                link.lie(name, str(error))
+        _still_there(link)
+    return found
+
+
+def _folded(key: str, lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
+    """Lines of one list as objects: as many in each as it may hold."""
+    rest = list(reversed(lines))
+    while rest:
+        one = [rest.pop()]
+        size = len(one[0])
+        while rest and size + len(rest[-1]) <= MOST_FOLDED:
+            one.append(rest.pop())
+            size += len(one[-1])
+        last, data = fold_of(one)
+        yield (f"{records_of(key)}/{last}", data) if len(one) > 1 else (record_name(key, digest_of(data)), data)
 
 
 def pull(root: Path, artifacts: Artifacts, records: SharedRecords, link: Link) -> list[Copied]:
@@ -84,27 +142,19 @@ def pull(root: Path, artifacts: Artifacts, records: SharedRecords, link: Link) -
 
 
 def _pull_records(kept: SharedRecords, link: Link) -> Copied:
-    keys: dict[str, list[str]] = {}
-    for name in _names(link, "records"):
-        _, key, digest = name.split("/", 2) if name.count("/") == 2 else ("", "", "")
-        if key:
-            keys.setdefault(key, []).append(digest)
-    copied = known = 0
-    for key, digests in sorted(keys.items()):
-        here = {digest_of(line_of(key, record)) for record in kept.read(key)}
-        missing = [record_name(key, digest) for digest in sorted(set(digests) - here) if len(digest) == 64]
-        known += len(digests) - len(missing)
-        for names in _batches(iter(missing), _SMALL):
-            records: list[JSON] = []
-            for name, line in link.get_each(names, MOST_LINE_BYTES).items():
-                try:
-                    records.append(verified_line(key, name.rpartition("/")[2], line))
-                except ValueError as error:
-                    link.lie(name, str(error))
-            kept.extend(key, records)
-            copied += len(records)
+    copied = known = left = 0
+    for key, names in sorted(_records_there(link).items()):
+        before = len({digest_of(line_of(key, record)) for record in kept.read(key)})
+        lines: set[str] = set()
+        for batch in _batches(sorted(names, key=lambda name: (not is_fold(name), name)), _RECORDS):
+            added, there = kept.take_in(key, batch)
+            copied += added
+            lines |= there or set()
             _still_there(link)
-    return Copied("records", copied, known, sum(map(len, keys.values())) - copied - known)
+        here = {digest_of(line_of(key, record)) for record in kept.read(key)}
+        known += len(lines & here) - (len(here) - before)
+        left += len(lines - here)
+    return Copied("records", copied, known, left)
 
 
 def _pull_entries(root: Path, artifacts: Artifacts, link: Link, part: str) -> Copied:
@@ -153,6 +203,9 @@ def _problem(part: str, name: str, data: bytes) -> str:
             return "" if right else "its sha256 differs"
         if part == "records":
             key = name.split("/")[1]
+            if is_fold(last):
+                verified_fold(key, last, data)
+                return "" if f"{records_of(key)}/{last}" == name else "its name is not that of folded records"
             verified_line(key, last, data)
             return "" if record_name(key, last) == name else "its name is not a record's"
         key = last.removesuffix(".json")
@@ -174,12 +227,6 @@ def _own_objects(root: Path, part: str) -> Iterator[tuple[str, bytes | None]]:
         for sha256 in _stems(root / part, ""):
             data = blobs.get(sha256)
             yield blob_name(sha256), data if data is not None and len(data) <= MOST_BLOB_BYTES else None
-    elif part == "records":
-        records = DiskRecords(root / part, notices)
-        for key in records.keys():  # noqa: SIM118  # it is no mapping
-            for record in records.read(key):
-                line = line_of(key, record)
-                yield record_name(key, digest_of(line)), line if len(line) <= MOST_LINE_BYTES else None
     else:
         entries = DiskEntries(root, part, notices)
         for key in _stems(root / part, ".json"):

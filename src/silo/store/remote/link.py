@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import TypeVar
 
 from silo.core.notices import Notices
@@ -73,6 +74,7 @@ class Link:
     def _renew(self) -> None:
         self._objects: Objects | None = None
         self._crew = Crew(_THREADS)
+        self._askers = Crew(_THREADS)  # who wait for the crew, so that they are others
         self._expected: dict[str, _Slot] = {}
         self._outbox = Outbox(self._deliver, self._not_sent)
 
@@ -114,6 +116,25 @@ class Link:
         with self._lock:
             new = [(name, _getting(name, most)) for name in names if name not in self._expected]
             self._expected.update(self._begin(new, time.monotonic() + _WHOLE_S))
+
+    def has_come(self, name: str) -> bool:
+        """Whether an object that was expected is here already. Asks nothing, and waits for nothing."""
+        slot = self._expected.get(name)
+        return slot is not None and slot.done.is_set() and slot.data is not None
+
+    def aside(self, step: Callable[[], T]) -> Future[T]:
+        """What a step comes to that asks this link, on another thread; a few run at a time, in order."""
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
+
+        def work() -> None:
+            try:
+                future.set_result(step())
+            except BaseException as error:  # noqa: BLE001  # whoever waits for it gets it
+                future.set_exception(error)
+
+        self._askers.start(work)
+        return future
 
     def _begin(self, actions: Sequence[tuple[str, _Action]], end: float, *, writing: bool = False) -> dict[str, _Slot]:
         """Do all of this on the crew's threads, in order; what is not begun at ``end`` is left out."""

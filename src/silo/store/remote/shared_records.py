@@ -6,19 +6,17 @@ call of which nothing is known, and a tuning session.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from silo.core.values import JSON
-from silo.errors import StoreError
 from silo.forks import Mutex
-from silo.store.framing import decode_line, encode_line
+from silo.store.remote.lines import MOST_FOLDED, digest_of, is_fold, line_of, verified_fold, verified_line
 from silo.store.remote.link import Link
 from silo.store.remote.objects import MOST_LINE_BYTES, is_record_digest, record_name, records_of
 
-__all__ = ["LocalRecords", "SharedRecords", "line_of", "verified_line"]
+__all__ = ["LocalRecords", "SharedRecords"]
 
 _EVERY_S = 3.0  # how often a session looks again, at most
 _SHARE = 40  # and that takes this part of its time at most
@@ -55,11 +53,12 @@ class SharedRecords:
         self._followed: set[str] = set()
         self._due_s = 0.0
         self._lines: dict[str, dict[str, None]] = {}  # digests of the lines that lie here, in order, by key
+        self._folds: dict[str, dict[str, frozenset[str]]] = {}  # the lines of each fold that was read, by key and name
 
     def append(self, key: str, record: JSON) -> None:
         """Add one record here, and send it."""
         self._local.append(key, record)
-        self._send(key, encode_line(f"record/{key}", record))
+        self._send(key, line_of(key, record))
 
     def extend(self, key: str, records: Sequence[JSON]) -> None:
         """Add those records that the list does not hold yet, here alone."""
@@ -96,28 +95,52 @@ class SharedRecords:
         if self._link.off or "records" not in self._link.parts:
             return False
         found = self._link.list_each([records_of(key) for key in keys])
-        added = False
+        added = 0
         for key in keys:
             listing = found[records_of(key)]
-            here = self._digests(key)
-            there = {name for name in listing.names if is_record_digest(name)}
-            if listing.whole:
-                self._send_missing(key, here.keys() - there)
-            fetched = self._link.get_each(
-                [record_name(key, name) for name in sorted(there - here.keys())], MOST_LINE_BYTES
-            )
-            records: list[JSON] = []
-            for name, line in fetched.items():
-                try:
-                    records.append(verified_line(key, name.rpartition("/")[2], line))
-                except ValueError as error:
-                    self._link.lie(name, str(error))
-                else:
-                    self._link.knows(name)
-            if records:
-                self._local.extend(key, records)
-                added = True
-        return added
+            taken, there = self.take_in(key, listing.names)
+            added += taken
+            if listing.whole and there is not None:
+                self._send_missing(key, self._digests(key).keys() - there)
+        return added > 0
+
+    def take_in(self, key: str, names: Sequence[str]) -> tuple[int, set[str] | None]:
+        """Keep what a listing of a key names and is not here: how many records were new, and which lines are there.
+
+        These are not known (None) where one of the folds could not be read in time.
+        """
+        here = self._digests(key).keys()  # before what is known of folds: it forgets them where the list was emptied
+        folds = self._folds.setdefault(key, {})
+        folded = [name for name in names if is_fold(name)]
+        records: dict[str, JSON] = {}
+        for name, data in self._fetched(
+            key, [name for name in folded if name not in folds or not folds[name] <= here], MOST_FOLDED
+        ):
+            try:
+                lines = verified_fold(key, name, data)
+            except ValueError as error:
+                self._link.lie(f"{records_of(key)}/{name}", str(error))
+                lines = {}
+            folds[name] = frozenset(lines)
+            records.update(lines)
+        alone = {name for name in names if is_record_digest(name)}
+        for name, data in self._fetched(key, sorted(alone - here - records.keys()), MOST_LINE_BYTES):
+            try:
+                records[name] = verified_line(key, name, data)
+            except ValueError as error:
+                self._link.lie(record_name(key, name), str(error))
+            else:
+                self._link.knows(record_name(key, name))
+        new = [record for digest, record in records.items() if digest not in here]
+        if new:
+            self._local.extend(key, new)
+        there = alone.union(*(folds[name] for name in folded if name in folds))
+        return len(new), there if all(name in folds for name in folded) else None
+
+    def _fetched(self, key: str, names: Sequence[str], most: int) -> Iterator[tuple[str, bytes]]:
+        """Objects of a list by the last parts of their names, as far as they come in time."""
+        found = self._link.get_each([f"{records_of(key)}/{name}" for name in names], most)
+        return ((name.rpartition("/")[2], data) for name, data in found.items())
 
     def _digests(self, key: str) -> dict[str, None]:
         """The digests of the lines that lie here; what was read before is not read again."""
@@ -125,6 +148,7 @@ class SharedRecords:
         records = list(self._local.read(key))
         if len(records) < len(known):  # emptied meanwhile
             known.clear()
+            self._folds.pop(key, None)
         fresh = {digest_of(line_of(key, record)): None for record in records[len(known) :]}
         known.update(fresh)
         if len(known) != len(records):  # somebody else's copies: begin anew
@@ -142,29 +166,3 @@ class SharedRecords:
     def _send(self, key: str, line: bytes) -> None:
         if self._link.sends and len(line) <= MOST_LINE_BYTES:
             self._link.send(record_name(key, digest_of(line)), line)
-
-
-def line_of(key: str, record: JSON) -> bytes:
-    """The line of a record, as it is kept and sent."""
-    return encode_line(f"record/{key}", record)
-
-
-def digest_of(line: bytes) -> str:
-    """The name of a line."""
-    return hashlib.sha256(line).hexdigest()
-
-
-def verified_line(key: str, digest: str, line: bytes) -> JSON:
-    """The record on a line that somebody sent; ``ValueError`` where it is torn, of another key or of another name."""
-    if digest_of(line) != digest:
-        raise ValueError("its sha256 differs")
-    if not line.endswith(b"\n"):
-        raise ValueError("it is torn")
-    record = decode_line(f"record/{key}", line[:-1])
-    try:
-        same = line_of(key, record) == line
-    except (StoreError, TypeError) as error:
-        raise ValueError(str(error)) from error
-    if not same:
-        raise ValueError("it is not in canonical form")
-    return record
