@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import ray_program
+from scale_file import write_scale
 
 KILLS = int(os.environ.get("SILO_TEST_KILLS", "3"))
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'kernel-silo[ray]'")
@@ -71,8 +72,7 @@ def test_a_cluster_without_gpus_says_so(on_ray):
 @needs_ray
 def test_an_actor_measures_real_kernels_and_never_a_cpu_that_nobody_asked_for(on_ray, tmp_path):
     pytest.importorskip("triton", reason="this test compiles Triton kernels")
-    path = tmp_path / "kernels.py"
-    path.write_text(KERNELS)
+    path = write_scale(tmp_path)
     assert on_ray("tuned", path, "cpu") == {"measured": [3], "failures": [{}]}
     if not Path("/proc/driver/nvidia").exists():
         assert "Silo finds none there" in on_ray("tuned", path, "")["error"]
@@ -88,28 +88,6 @@ def test_a_cluster_that_is_not_there_is_named_in_time(tmp_path):
     )
     assert done.returncode == 3
     assert "the Ray cluster at 127.0.0.1:1 is not reached" in done.stderr
-
-
-KERNELS = """
-import silo
-import triton
-import triton.language as tl
-
-
-@silo.kernel(
-    space={"BLOCK": [128, 256, 512], "num_warps": [4]}, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),)
-)
-@triton.jit
-def scale(x, out, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + i, tl.load(x + i, mask=i < n) * 2.0, mask=i < n)
-
-
-@scale.cases(n=[5000])
-def _(n, make):
-    x, out = make.normal(n), make.empty(n)
-    return silo.Case(args=(x, out, n), expected={"out": lambda: x.host * 2})
-"""
 
 
 def test_without_ray_the_command_says_what_to_install(tmp_path):

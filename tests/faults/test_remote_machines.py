@@ -11,28 +11,7 @@ pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
 import remote_program
 import remote_servers
-
-KERNELS = """
-import numpy as np
-import silo
-import triton
-import triton.language as tl
-
-
-@silo.kernel(
-    space={"BLOCK": [128, 256, 512], "num_warps": [4]}, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),)
-)
-@triton.jit
-def scale(x, out, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + i, tl.load(x + i, mask=i < n) * 2.0, mask=i < n)
-
-
-@scale.cases(n=[5000])
-def _(n, make):
-    x, out = make.normal(n), make.empty(n)
-    return silo.Case(args=(x, out, n), expected={"out": lambda: x.host * 2})
-"""
+from scale_file import write_scale
 
 
 @pytest.fixture(params=remote_servers.SERVERS)
@@ -44,10 +23,8 @@ def remote(request, tmp_path):
 
 def machine(tmp_path, name, remote, *options, **environment):
     """What tuning took on a machine that has nothing but the remote store; and what it complained of."""
-    path = tmp_path / "kernels.py"
-    path.write_text(KERNELS)
     done = subprocess.run(
-        [sys.executable, remote_program.__file__, str(path), *options],
+        [sys.executable, remote_program.__file__, str(write_scale(tmp_path)), *options],
         env={**os.environ, "SILO_HOME": str(tmp_path / name), "SILO_REMOTE": remote, **environment},
         capture_output=True,
         text=True,

@@ -17,6 +17,7 @@ import time
 import pytest
 
 import fleets
+from scale_file import write_scale
 from silo.api.agents import fleet as fleet_module
 from silo.api.agents import pipes
 from silo.api.agents.connection import AgentLostError, exchange
@@ -219,26 +220,6 @@ def test_a_terminal_is_told_what_an_agent_is_for():
 
 # The agent itself, on this machine's CPU.
 
-KERNELS = """
-import silo
-import triton
-import triton.language as tl
-
-
-@silo.kernel(
-    space={"BLOCK": [128, 256, 512], "num_warps": [4]}, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),)
-)
-@triton.jit
-def scale(x, out, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + i, tl.load(x + i, mask=i < n) * 2.0, mask=i < n)
-
-
-@scale.cases(n=[5000])
-def _(n, make):
-    x, out = make.normal(n), make.empty(n)
-    return silo.Case(args=(x, out, n), expected={"out": lambda: x.host * FACTOR})
-"""
 AGENT = shlex.join([sys.executable, "-m", "silo", "agent", "--device", "cpu"])
 compiles = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 
@@ -246,9 +227,7 @@ compiles = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C comp
 @pytest.fixture
 def kernels(tmp_path):
     pytest.importorskip("triton", reason="this test compiles Triton kernels")
-    path = tmp_path / "kernels.py"
-    path.write_text(KERNELS.replace("FACTOR", "2"))
-    return path
+    return write_scale(tmp_path)
 
 
 def silo(home, *arguments):
@@ -287,7 +266,7 @@ def test_a_bundle_is_tuned_by_agents(tmp_path, kernels):
 
 @compiles
 def test_an_agent_checks_what_it_measures(tmp_path, kernels):
-    kernels.write_text(KERNELS.replace("FACTOR", "3"))
+    write_scale(tmp_path, expected=3)
     code, _, err = silo(tmp_path / "home", "tune", kernels, "--agent", AGENT)
     assert code == 3
     assert "wrong" in err

@@ -44,7 +44,12 @@ def made(monkeypatch, held=()):
 
     pool = Pool()
     session = SimpleNamespace(
-        store=SimpleNamespace(artifacts=SimpleNamespace(get=get, expect=lambda keys: None)), pool=pool
+        store=SimpleNamespace(
+            artifacts=SimpleNamespace(
+                get=get, here=lambda key: None, has_come=lambda key: False, expect=lambda keys: None
+            )
+        ),
+        pool=pool,
     )
     return Compilation(session, SimpleNamespace(kind="fake", name="k")), asked, pool
 

@@ -204,7 +204,7 @@ class Compilation:
                 if outcome is None:
                     self._submit(compiler, job).add_done_callback(partial(_pass_on, made))
                     return
-            except BaseException as error:  # noqa: BLE001  # whoever waits for the artifact gets it
+            except BaseException as error:  # noqa: BLE001  # it is raised where the artifact is waited for
                 made.set_exception(error)
             else:
                 made.set_result(outcome)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import netrc
+import socket
 import ssl
 import threading
 import time
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from urllib.parse import SplitResult, quote, unquote
 
 from silo.errors import RemoteError
-from silo.store.remote.objects import LIMIT_S, seconds_left
+from silo.store.remote.objects import LIMIT_S
 
 __all__ = ["Http", "Reply"]
 
@@ -84,10 +85,16 @@ class Http:
         deadline: float,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        patience_s: float = LIMIT_S,
     ) -> Generator[Reply]:
-        """Send a request for a path below the base, and give the answer, of which the rest is thrown away."""
+        """Send a request for a path below the base, and give the answer, of which the rest is thrown away.
+
+        ``patience_s`` is how long the next bytes may take.
+        """
         try:
-            reply = self._asked(method, f"{self.base}/{path}", deadline, body, headers or {})
+            limit_s = min(patience_s, max(deadline - time.monotonic(), 0.01))
+            reply = self._asked(method, f"{self.base}/{path}", deadline, limit_s, body, headers or {})
             yield reply
             # A connection is used again where little is left to read.
             left = reply.length
@@ -99,21 +106,23 @@ class Http:
                 reply.end()
         except (http.client.HTTPException, OSError) as error:
             self._close()
-            raise RemoteError(_told(error), kind="fault") from error
+            raise RemoteError(_told(error, patience_s), kind="fault") from error
         except BaseException:
             self._close()
             raise
 
-    def _asked(self, method: str, path: str, deadline: float, body: bytes | None, headers: Mapping[str, str]) -> Reply:
+    def _asked(
+        self, method: str, path: str, deadline: float, limit_s: float, body: bytes | None, headers: Mapping[str, str]
+    ) -> Reply:
         all_headers = {"Accept-Encoding": "identity", **self._authorization, **headers}
         kept: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
         if kept is not None:
             try:
-                return self._sent(kept, method, path, deadline, body, all_headers)
+                return self._sent(kept, method, path, deadline, limit_s, body, all_headers)
             except (http.client.RemoteDisconnected, ConnectionError, http.client.CannotSendRequest):
                 self._close()  # the server ended it meanwhile
         fresh = self._own.connection = self._made()
-        return self._sent(fresh, method, path, deadline, body, all_headers)
+        return self._sent(fresh, method, path, deadline, limit_s, body, all_headers)
 
     def _sent(
         self,
@@ -121,13 +130,14 @@ class Http:
         method: str,
         path: str,
         deadline: float,
+        limit_s: float,
         body: bytes | None,
         headers: Mapping[str, str],
     ) -> Reply:
-        connection.timeout = seconds_left(deadline)
-        if connection.sock is not None:  # pyright: ignore[reportUnnecessaryComparison]  # it is None before the first
-            connection.sock.settimeout(seconds_left(deadline))
+        connection.timeout = min(LIMIT_S, limit_s)
+        _wait_at_most(connection, connection.timeout)
         connection.request(method, path, body=body, headers=dict(headers))
+        _wait_at_most(connection, limit_s)
         return Reply(connection.getresponse(), deadline)
 
     def _made(self) -> http.client.HTTPConnection:
@@ -140,6 +150,12 @@ class Http:
         self._own.connection = None
         if kept is not None:
             kept.close()
+
+
+def _wait_at_most(connection: http.client.HTTPConnection, seconds: float) -> None:
+    connected: socket.socket | None = connection.sock
+    if connected is not None:
+        connected.settimeout(seconds)
 
 
 def _authorization(split: SplitResult) -> dict[str, str]:
@@ -156,7 +172,7 @@ def _authorization(split: SplitResult) -> dict[str, str]:
     return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
 
 
-def _told(error: Exception) -> str:
+def _told(error: Exception, patience_s: float) -> str:
     if isinstance(error, TimeoutError):
-        return f"it does not answer within {LIMIT_S:g} s"
+        return f"it does not answer within {patience_s:g} s"
     return str(error) or type(error).__name__

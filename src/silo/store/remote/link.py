@@ -18,7 +18,7 @@ from silo.core.notices import Notices
 from silo.errors import RemoteError, SiloError
 from silo.forks import Mutex, in_child
 from silo.store.remote.crew import Crew
-from silo.store.remote.objects import LIMIT_S, MOST_NAMES, Objects, limit_s
+from silo.store.remote.objects import LIMIT_S, LISTING_S, MOST_NAMES, Objects, limit_s
 from silo.store.remote.outbox import Outbox
 from silo.store.remote.place import Place
 from silo.store.remote.seals import Sealer
@@ -73,6 +73,7 @@ class Link:
 
     def _renew(self) -> None:
         self._objects: Objects | None = None
+        self._answered = False
         self._crew = Crew(_THREADS)
         self._askers = Crew(_THREADS)  # who wait for the crew, so that they are others
         self._expected: dict[str, _Slot] = {}
@@ -130,7 +131,7 @@ class Link:
         def work() -> None:
             try:
                 future.set_result(step())
-            except BaseException as error:  # noqa: BLE001  # whoever waits for it gets it
+            except BaseException as error:  # noqa: BLE001  # it is raised where the step is waited for
                 future.set_exception(error)
 
         self._askers.start(work)
@@ -188,10 +189,11 @@ class Link:
             self._crew.start(lambda folder=folder: self._list_to(folder, end, pages))
         open_ones = set(folders)
         while open_ones and not self._off:
+            limit_s = LISTING_S if self._answered else LIMIT_S
             try:
-                folder, page = pages.get(timeout=LIMIT_S + _SLACK_S)
+                folder, page = pages.get(timeout=limit_s + _SLACK_S)
             except queue.Empty:
-                self._turn_off(f"the listing of {min(open_ones)} did not come within {LIMIT_S:g} s")
+                self._turn_off(f"the listing of {min(open_ones)} did not come within {limit_s:g} s")
                 break
             listing = found[folder]
             if page is None:
@@ -277,13 +279,16 @@ class Link:
     def _tried(self, action: Callable[[Objects], T], *, writing: bool = False) -> T | None:
         """What ``action`` gives; None where it failed, which is dealt with. On threads of the link."""
         try:
-            return action(self._opened())
+            done = action(self._opened())
         except RemoteError as error:
             self._failed(error, writing=writing)
         except SiloError as error:
             self._turn_off(str(error))
         except BaseException as error:  # noqa: BLE001  # clients of others raise what they like, on a thread of ours
             self._turn_off(f"{type(error).__name__}: {error}")
+        else:
+            self._answered = True
+            return done
         return None
 
     def _failed(self, error: RemoteError, *, writing: bool) -> None:

@@ -16,6 +16,7 @@ from silo.store.records import check_key
 
 __all__ = [
     "LIMIT_S",
+    "LISTING_S",
     "MOST_BLOB_BYTES",
     "MOST_LINE_BYTES",
     "MOST_NAMES",
@@ -32,6 +33,8 @@ __all__ = [
 
 # The longest a connection may take, or wait for the next bytes.
 LIMIT_S = 2.0
+# The same for a page of a listing, where the service has answered before: a long one takes it a while.
+LISTING_S = 5.0
 _BYTES_A_SECOND = 1 << 20  # a service that brings less is taken for broken
 MOST_LINE_BYTES = 256 << 10
 MOST_BLOB_BYTES = 64 << 20

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from silo.core.values import JSON
-from silo.forks import Mutex
+from silo.errors import SiloError
+from silo.forks import Mutex, in_child
 from silo.store.remote.lines import MOST_FOLDED, digest_of, is_fold, line_of, verified_fold, verified_line
 from silo.store.remote.link import Link
 from silo.store.remote.objects import MOST_LINE_BYTES, is_record_digest, record_name, records_of
@@ -19,7 +20,7 @@ from silo.store.remote.objects import MOST_LINE_BYTES, is_record_digest, record_
 __all__ = ["LocalRecords", "SharedRecords"]
 
 _EVERY_S = 3.0  # how often a session looks again, at most
-_SHARE = 40  # and that takes this part of its time at most
+_SHARE = 40  # and one look takes this part of the time at most
 
 
 class LocalRecords(Protocol):
@@ -51,9 +52,14 @@ class SharedRecords:
         self._lock = Mutex()
         self._asked: set[str] = set()
         self._followed: set[str] = set()
-        self._due_s = 0.0
+        self._due_s = 0.0  # infinite while somebody looks
+        in_child(self._in_child)
+        self._joining = Mutex()  # guards what follows
         self._lines: dict[str, dict[str, None]] = {}  # digests of the lines that lie here, in order, by key
         self._folds: dict[str, dict[str, frozenset[str]]] = {}  # the lines of each fold that was read, by key and name
+
+    def _in_child(self) -> None:
+        self._due_s = 0.0  # a look that was under way is the parent's
 
     def append(self, key: str, record: JSON) -> None:
         """Add one record here, and send it."""
@@ -65,13 +71,25 @@ class SharedRecords:
         self._local.extend(key, records)
 
     def read(self, key: str) -> Iterator[JSON]:
-        """Every whole record that lies here; of a key that is followed, other machines' too from time to time."""
-        if key in self._followed and time.monotonic() >= self._due_s:
-            begin = time.monotonic()
+        """Every whole record that lies here; other machines' of a key that is followed come in from time to time.
+
+        They are asked for beside the reader's work, and a later read finds them.
+        """
+        if key in self._followed and time.monotonic() >= self._due_s and not self._link.off:
+            self._due_s = float("inf")  # until this look has ended
+            self._link.aside(lambda: self._look_again(key))
+        return self._local.read(key)
+
+    def _look_again(self, key: str) -> None:
+        begin = time.monotonic()
+        try:
             self._join((key,))
+        except SiloError as error:
+            self._link.tell_once("look", f"is not looked at again in this process: {error}")
+            self._followed.discard(key)
+        finally:
             now = time.monotonic()
             self._due_s = now + max(_EVERY_S, _SHARE * (now - begin))
-        return self._local.read(key)
 
     def keys(self) -> tuple[str, ...]:
         """The keys that have records here, sorted."""
@@ -101,7 +119,7 @@ class SharedRecords:
             taken, there = self.take_in(key, listing.names)
             added += taken
             if listing.whole and there is not None:
-                self._send_missing(key, self._digests(key).keys() - there)
+                self._send_missing(key, there)
         return added > 0
 
     def take_in(self, key: str, names: Sequence[str]) -> tuple[int, set[str] | None]:
@@ -109,6 +127,10 @@ class SharedRecords:
 
         These are not known (None) where one of the folds could not be read in time.
         """
+        with self._joining:
+            return self._taken_in(key, names)
+
+    def _taken_in(self, key: str, names: Sequence[str]) -> tuple[int, set[str] | None]:
         here = self._digests(key).keys()  # before what is known of folds: it forgets them where the list was emptied
         folds = self._folds.setdefault(key, {})
         folded = [name for name in names if is_fold(name)]
@@ -155,12 +177,12 @@ class SharedRecords:
             known = self._lines[key] = {digest_of(line_of(key, record)): None for record in records}
         return known
 
-    def _send_missing(self, key: str, digests: set[str]) -> None:
-        if not digests or not self._link.sends:
-            return
-        for record in self._local.read(key):
+    def _send_missing(self, key: str, there: set[str]) -> None:
+        with self._joining:
+            missing = self._digests(key).keys() - there
+        for record in self._local.read(key) if missing and self._link.sends else ():
             line = line_of(key, record)
-            if digest_of(line) in digests:
+            if digest_of(line) in missing:
                 self._send(key, line)
 
     def _send(self, key: str, line: bytes) -> None:

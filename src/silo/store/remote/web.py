@@ -15,7 +15,7 @@ from silo.errors import RemoteError
 from silo.forks import Mutex
 from silo.store.files import TEMPORARY_PREFIX
 from silo.store.remote.http_connection import Http, Reply
-from silo.store.remote.objects import LIMIT_S, PARTS
+from silo.store.remote.objects import LIMIT_S, LISTING_S, PARTS
 
 __all__ = ["WebObjects"]
 
@@ -113,7 +113,8 @@ class WebObjects:
     def _listed(self, folder: str, deadline: float) -> tuple[list[str], list[str]]:
         """The names of the files and of the folders right in a folder."""
         headers = {"Depth": "1", "Content-Type": "application/xml"}
-        with self._http.request("PROPFIND", f"{folder}/", deadline, _ASK, headers) as reply:
+        # It has answered what it is (OPTIONS), so it is there.
+        with self._http.request("PROPFIND", f"{folder}/", deadline, _ASK, headers, patience_s=LISTING_S) as reply:
             if reply.status == 404:
                 return [], []
             if reply.status != 207:
