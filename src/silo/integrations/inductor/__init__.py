@@ -11,8 +11,9 @@ launches them without Triton's launcher.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from silo.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from silo.integrations.inductor.switch import Enabled, enable, state
@@ -20,17 +21,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Enabled", "enable", "state", "tested_versions"]
 
-_HOMES = {
-    "Enabled": f"{__name__}.switch",
-    "enable": f"{__name__}.switch",
-    "state": f"{__name__}.switch",
-    "tested_versions": "silo.launch.torch_versions",
-}
-_NAMES = {"tested_versions": "inductor_versions"}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), _NAMES.get(name, name))
-    return value
+__getattr__ = lazy_names(
+    globals(),
+    {
+        "Enabled": "silo.integrations.inductor.switch:Enabled",
+        "enable": "silo.integrations.inductor.switch:enable",
+        "state": "silo.integrations.inductor.switch:state",
+        "tested_versions": "silo.launch.torch_versions:inductor_versions",
+    },
+)

@@ -9,8 +9,9 @@ Names are resolved on first use; jax is imported when a kernel is first called s
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from silo.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from silo.integrations.jax.call import jax_call
@@ -19,15 +20,11 @@ if TYPE_CHECKING:
 
 __all__ = ["connect", "jax_call", "tested_versions"]
 
-_HOMES = {
-    "connect": f"{__name__}.programs",
-    "jax_call": f"{__name__}.call",
-    "tested_versions": "silo.launch.jax_versions",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-    return value
+__getattr__ = lazy_names(
+    globals(),
+    {
+        "connect": "silo.integrations.jax.programs:connect",
+        "jax_call": "silo.integrations.jax.call:jax_call",
+        "tested_versions": "silo.launch.jax_versions:tested_versions",
+    },
+)

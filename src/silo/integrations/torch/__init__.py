@@ -9,8 +9,9 @@ Names are resolved on first use: ``silo.kernel`` imports a part of this package,
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from silo.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from silo.integrations.torch.arrival import watch as connect
@@ -19,17 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["TorchOp", "connect", "tested_versions", "torch_op"]
 
-_HOMES = {
-    "TorchOp": f"{__name__}.operator",
-    "connect": f"{__name__}.arrival",
-    "tested_versions": "silo.launch.torch_versions",
-    "torch_op": f"{__name__}.operator",
-}
-_NAMES = {"connect": "watch"}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), _NAMES.get(name, name))
-    return value
+__getattr__ = lazy_names(
+    globals(),
+    {
+        "TorchOp": "silo.integrations.torch.operator:TorchOp",
+        "connect": "silo.integrations.torch.arrival:watch",
+        "tested_versions": "silo.launch.torch_versions:tested_versions",
+        "torch_op": "silo.integrations.torch.operator:torch_op",
+    },
+)

@@ -1,0 +1,31 @@
+"""Names of a package that are imported when they are first asked for (PEP 562)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+__all__ = ["lazy_names"]
+
+
+def lazy_names(package: dict[str, object], places: Mapping[str, str]) -> Callable[[str], object]:
+    """The ``__getattr__`` of a package whose names are elsewhere.
+
+    Args:
+        package: the package's ``globals()``, where a name stays once it was imported.
+        places: name to ``module:name``.
+
+    >>> package = {"__name__": "shapes"}
+    >>> lazy_names(package, {"turn": "math:pi"})("turn") == package["turn"]
+    True
+    """
+
+    def imported(name: str) -> object:
+        place = places.get(name)
+        if place is None:
+            raise AttributeError(f"module {package['__name__']!r} has no attribute {name!r}")
+        module, _, there = place.partition(":")
+        value = package[name] = getattr(import_module(module), there)
+        return value
+
+    return imported
