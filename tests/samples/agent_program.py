@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -86,6 +87,12 @@ class Landscape:
                 if config == Config.of(x=5, y=2) and not Path(self._mark).exists():
                     Path(self._mark).touch()
                     os.kill(os.getpid(), signal.SIGKILL)
+            case "dies twice":  # with one config, the first two times
+                if config == Config.of(x=5, y=2):
+                    for mark in (Path(f"{self._mark}-{number}") for number in range(2)):
+                        with contextlib.suppress(FileExistsError):
+                            mark.touch(exist_ok=False)
+                            os.kill(os.getpid(), signal.SIGKILL)
             case "dies of one":
                 if config == Config.of(x=5, y=2):
                     os.kill(os.getpid(), signal.SIGSEGV)

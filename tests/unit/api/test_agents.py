@@ -152,6 +152,14 @@ def test_a_config_whose_agent_is_lost_is_tried_elsewhere(tmp_path, caplog):
     assert "was ended by signal SIGKILL" in caplog.text
 
 
+def test_a_config_that_is_hit_twice_is_tried_on_a_third_agent(tmp_path, caplog):
+    mark = tmp_path / "died"
+    with caplog.at_level(logging.WARNING, "silo"):
+        outcome = session(*[["dies twice", mark]] * 3, pause_s=0.05)
+    assert caplog.text.count("was lost: ") == 2
+    assert (outcome.measured, outcome.faults, outcome.winner.config) == (64, (), Config.of(x=5, y=2))
+
+
 def test_a_config_that_costs_two_agents_is_left_out_and_not_blamed_for_ever():
     store = MemoryStore()
     outcome = session("dies of one", "dies of one", store=store)

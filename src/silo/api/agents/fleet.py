@@ -26,6 +26,9 @@ _log = logging.getLogger("silo")
 
 # Losses, or failures that are the machine's, in a row without an answer between: then an agent is given up.
 _MOST_FRUITLESS = 3
+# Agents that one config may cost, one after the other, where there are so many: what ends an agent is hardly ever the
+# config, which runs in a process of its own there. Of fewer agents it costs two, so that none is given up for it alone.
+_MOST_TRIES = 3
 _PAUSE_S = 0.5  # before an agent is started again, and twice as long each further time
 
 
@@ -134,14 +137,16 @@ class Fleet:
     def ask(self, turn: Turn, what: str, step: Callable[[Connection], T]) -> T:
         """What ``step`` makes of an agent: of one more where the first is lost, or its machine is at fault.
 
+        Where there are three agents, a third is asked after two that were lost.
+
         Raises:
-            LaunchError: two agents were lost, one after the other.
+            LaunchError: all of these were lost, one after the other.
             TuneError: no agent is left.
             SiloError: whatever else the agent said.
         """
-        avoid: _Seat | None = None
+        avoid: list[_Seat] = []
         said: list[str] = []
-        for attempt in range(2):
+        while len(avoid) < self._tries:
             with self._seat(turn, avoid) as seat:
                 assert seat.connection is not None
                 try:
@@ -154,18 +159,23 @@ class Fleet:
                         seat.fruitless = 0
                         raise
                     self._ail(seat, str(error))
-                    if attempt or turn.stopped:
+                    if avoid or turn.stopped:
                         raise
                 else:
                     seat.fruitless = 0
                     return answer
-            avoid = seat
+            avoid.append(seat)
             if turn.stopped:
                 break
         raise LaunchError(f"{what}: its agents were lost: {'; then '.join(said)}")
 
+    @property
+    def _tries(self) -> int:
+        left = sum(not seat.given_up for seat in self._seats)
+        return min(_MOST_TRIES, max(2, left))
+
     @contextlib.contextmanager
-    def _seat(self, turn: Turn, avoid: _Seat | None) -> Generator[_Seat]:
+    def _seat(self, turn: Turn, avoid: Sequence[_Seat]) -> Generator[_Seat]:
         seat = turn.seat = self._taken(turn, avoid)
         try:
             yield seat
@@ -179,8 +189,8 @@ class Fleet:
                 seat.busy = False
                 self._changed.notify_all()
 
-    def _taken(self, turn: Turn, avoid: _Seat | None) -> _Seat:
-        """An idle agent, another than ``avoid`` where there is one, when one is idle."""
+    def _taken(self, turn: Turn, avoid: Sequence[_Seat]) -> _Seat:
+        """An idle agent, none of ``avoid`` where there is another, when one is idle."""
         with self._changed:
             while True:
                 if turn.stopped or self._closed:
@@ -189,7 +199,7 @@ class Fleet:
                 if not left:
                     listing = "".join(f"\n  - {seat.name}: {seat.given_up}" for seat in self._seats)
                     raise TuneError(f"no agent is left; trials so far are kept, and the next run goes on:{listing}")
-                others = [seat for seat in left if seat is not avoid] or left
+                others = [seat for seat in left if seat not in avoid] or left
                 chosen = next((seat for seat in others if seat.idle), None)
                 if chosen is not None:
                     chosen.busy = True
