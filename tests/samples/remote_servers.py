@@ -62,6 +62,17 @@ def webdav(tmp_path):
         thread.join()
 
 
+def s3_environment(port):
+    """What clients of a made-up S3 on this machine need in their environment."""
+    return {
+        "AWS_ENDPOINT": f"http://127.0.0.1:{port}",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "made-up",
+        "AWS_SECRET_ACCESS_KEY": "made-up",
+        "AWS_REGION": "us-east-1",
+    }
+
+
 @contextmanager
 def s3(tmp_path):
     """moto's S3, with a client that finds its credentials as always."""
@@ -71,15 +82,8 @@ def s3(tmp_path):
     made.start()
     host, port = made.get_host_and_port()
     urllib.request.urlopen(urllib.request.Request(f"http://{host}:{port}/bucket", method="PUT"), timeout=20).close()
-    environment = {
-        "AWS_ENDPOINT": f"http://{host}:{port}",
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_ACCESS_KEY_ID": "made-up",
-        "AWS_SECRET_ACCESS_KEY": "made-up",
-        "AWS_REGION": "us-east-1",
-    }
     try:
-        with mock.patch.dict(os.environ, environment):
+        with mock.patch.dict(os.environ, s3_environment(port)):
             yield "s3://bucket/team/silo"
     finally:
         made.stop()

@@ -1,14 +1,16 @@
 """Processes that keep trials of one study, each with a store of its own and one remote store behind all.
 
-``many DIR ADDRESS COUNT EACH``: COUNT processes keep EACH trials at once. ``acknowledge DIR ADDRESS``: one keeps trials
-for ever and says after each that the remote store has it. ``read DIR ADDRESS``: what one that knows nothing finds.
-Prints JSON.
+``many DIR ADDRESS COUNT EACH``: COUNT processes keep EACH trials at once. ``read DIR ADDRESS``: what one that knows
+nothing finds. Both print JSON. ``writers ADDRESS``: for each line ``DIR FILE COUNT`` on standard input a process begins
+that keeps trials for ever, COUNT at a time, and writes into FILE which of them the remote store has; its number is
+printed, so that a test can kill it.
 """
 
 # pyright: reportOperatorIssue=false
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -81,15 +83,34 @@ def many(folder, address, count, each):
     return {"codes": codes, "looks": [*looks, read(f"{folder}/fresh", address)]}
 
 
-def acknowledge(home, address):
+def acknowledge(home, address, out, each):
     store = machine(home, address)
     ledger = Ledger(STUDY, store.records)
     first = int.from_bytes(os.urandom(4), "little") << 16
-    for number in range(first, first + 65536):
-        ledger.keep([trial(number)])
+    for number in range(first, first + 65536, each):
+        some = range(number, number + each)
+        for one in some:
+            ledger.keep([trial(one)])
         if store.link.flush(WAIT_S) or store.link.off:
             return
-        os.write(1, b"%d\n" % number)
+        os.write(out, b"".join(b"%d\n" % one for one in some))
+
+
+def writers(address):
+    """Each begins with all that was imported here, so that a hundred of them take seconds."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    for line in sys.stdin:
+        home, path, each = line.split()
+        out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        child = os.fork()
+        if child == 0:
+            try:
+                acknowledge(home, address, out, int(each))
+                os.write(out, b"end\n")
+            finally:
+                os._exit(0)
+        os.close(out)
+        print(child, flush=True)
 
 
 if __name__ == "__main__":
@@ -100,4 +121,4 @@ if __name__ == "__main__":
     elif mode == "read":
         print(json.dumps(read(*arguments)))
     else:
-        acknowledge(*arguments)
+        writers(*arguments)
