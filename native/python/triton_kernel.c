@@ -57,6 +57,18 @@ SILO_INLINE bool is_served(const struct silo_triton_kernel *kernel) {
            SILO_LIKELY(PyDict_Size(kernel->globals) == 0 || silo_triton_globals_hold(kernel));
 }
 
+/* Whether a launch that is not served goes Triton's way. Of code that Triton did not compile, its
+ * run does not know which globals it was made with: an exception is set where one has changed. */
+static SILO_NOINLINE bool may_go(const struct silo_triton_kernel *kernel) {
+    if (kernel->changed == NULL || silo_triton_globals_hold(kernel))
+        return true;
+    PyObject *changed = Py_NewRef(kernel->changed);
+    PyObject *said = PyObject_CallNoArgs(changed);
+    Py_DECREF(changed);
+    Py_XDECREF(said);
+    return said != NULL;
+}
+
 /* The program emptied Triton's caches: it is compiled again, as there. */
 static SILO_NOINLINE void forget(struct silo_triton_kernel *kernel) {
     kernel->device_count = PyDict_Size(kernel->devices);
@@ -143,8 +155,10 @@ SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, 
     if (SILO_UNLIKELY(now->blocked))
         now->passed++;
     if (SILO_UNLIKELY(kernel == NULL || !is_served(kernel))) {
-        if (!PyErr_Occurred())
+        Py_XINCREF((PyObject *)kernel); /* as below */
+        if (!PyErr_Occurred() && (kernel == NULL || may_go(kernel)))
             result = silo_triton_own_way(call);
+        Py_XDECREF((PyObject *)kernel);
     } else {
         Py_INCREF((PyObject *)kernel); /* a program may empty the function's dictionary meanwhile */
         call->kernel = kernel;
@@ -310,9 +324,9 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywor
 
 static PyObject *kernel_learned(PyObject *object, PyObject *args) {
     struct silo_triton_kernel *self = (struct silo_triton_kernel *)object;
-    PyObject *hooks, *devices, *caches, *globals;
-    if (!PyArg_ParseTuple(args, "O!O!O!O!", &PyList_Type, &hooks, &PyDict_Type, &devices,
-                          &PyDict_Type, &caches, &PyDict_Type, &globals))
+    PyObject *hooks, *devices, *caches, *globals, *changed = NULL;
+    if (!PyArg_ParseTuple(args, "O!O!O!O!|O", &PyList_Type, &hooks, &PyDict_Type, &devices,
+                          &PyDict_Type, &caches, &PyDict_Type, &globals, &changed))
         return NULL;
     const Py_ssize_t count = PyDict_Size(globals);
     PyObject *seen = PyList_New(count);
@@ -320,7 +334,9 @@ static PyObject *kernel_learned(PyObject *object, PyObject *args) {
         return NULL;
     for (Py_ssize_t i = 0; i < count; i++) /* none is known yet */
         PyList_SetItem(seen, i, Py_NewRef(silo_absent));
-    PyObject *old[] = {self->seen, self->hooks, self->devices, self->caches, self->globals};
+    PyObject *old[] = {self->seen,   self->hooks,   self->devices,
+                       self->caches, self->globals, self->changed};
+    self->changed = Py_XNewRef(changed);
     self->hooks = Py_NewRef(hooks);
     self->devices = Py_NewRef(devices);
     self->caches = Py_NewRef(caches);
@@ -348,6 +364,7 @@ static int kernel_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->caches);
     Py_VISIT(self->globals);
     Py_VISIT(self->seen);
+    Py_VISIT(self->changed);
     return 0;
 }
 
@@ -359,6 +376,7 @@ static int kernel_clear(PyObject *object) {
     Py_CLEAR(self->caches);
     Py_CLEAR(self->globals);
     Py_CLEAR(self->seen);
+    Py_CLEAR(self->changed);
     return 0;
 }
 
@@ -412,7 +430,8 @@ int silo_triton_kernel_init(PyObject *module) {
     };
     static PyMethodDef kernel_methods[] = {
         {"learned", kernel_learned, METH_VARARGS,
-         "learned(hooks, devices, caches, globals, /)\n\nWhat a launch looks at before the guard "
+         "learned(hooks, devices, caches, globals, changed=..., /)\n\nWhat a launch looks at "
+         "before the guard "
          "is asked."},
         {"__reduce_ex__", kernel_reduce, METH_O, "None: a copy of a function has none."},
         {NULL, NULL, 0, NULL},

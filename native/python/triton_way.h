@@ -43,6 +43,8 @@ struct silo_triton_kernel {
                                          that were compiled for the last one */
     PyObject *globals;                /* owned dict, of (value, dictionary) by (name, id) */
     PyObject *seen;                   /* owned list: the values that were found unchanged */
+    PyObject *changed;                /* owned: called where a global has changed; NULL: Triton's
+                                         own run says it */
     Py_ssize_t device_count, cached;  /* members of the two when the guard last learned */
     uint64_t launches;                /* that the guard served */
     uint64_t own_launches;            /* that went Triton's own way */

@@ -201,6 +201,7 @@ class TritonKernel:
         devices: dict[Any, Any],
         caches: dict[Any, Any],
         globals: dict[Any, Any],  # noqa: A002
+        changed: Callable[[], object] = ...,
         /,
     ) -> None: ...
 

@@ -173,7 +173,12 @@ def canonical_json(data: JSON) -> bytes:
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
+_PLAIN = frozenset([str, int, bool, type(None)])
+
+
 def _refuse_floats(data: object) -> None:
+    if type(data) in _PLAIN:  # most of it, and first launches wait for this
+        return
     if isinstance(data, float):
         raise TypeError(f"canonical JSON holds no floats: {data!r}; encode it with value_to_json")
     if isinstance(data, Mapping):

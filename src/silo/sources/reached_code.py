@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import ast
 import builtins
+import hashlib
 import inspect
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from types import BuiltinFunctionType, FunctionType, ModuleType
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, TypeAlias, cast
 
 from silo.core.values import JSON, canonical_json
 from silo.errors import SourceError
 
-__all__ = ["ReachedCode", "definition_of"]
+__all__ = ["Names", "ReachedCode", "definition_of", "names_in", "text_key"]
 
 _MISSING = object()
 _DEFINITION = re.compile(r"^(?:async )?(?:def|class)\s+\w+", re.MULTILINE)
 _MAX_DEPTH = 32
+
+Names: TypeAlias = tuple[tuple[str, ...], ...]
+"""What a text refers to: each chain ``a.b.c`` of names that begins with one that is not local, in order."""
 
 
 class ReachedCode:
@@ -36,8 +40,11 @@ class ReachedCode:
     libraries: ClassVar[tuple[str, ...]] = ("builtins", "math", "typing", "copy")
     """Packages whose code is known by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: Mapping[str, Names] | None = None) -> None:
+        """``known`` are the names in texts, by :func:`text_key`; of any other text they are found by parsing it."""
         self.parts: list[JSON] = []
+        self.names: dict[str, Names] = {}  # in every text that was reached, by its key
+        self._known: Mapping[str, Names] = {} if known is None else known
         self._numbers: dict[int, int] = {}
         self._alive: list[object] = []  # ids stay unique only while the objects live
 
@@ -115,13 +122,12 @@ class ReachedCode:
         source = definition_of(self.own_text(target) or _source_of(plain))
         keyword_only: dict[str, Any] = plain.__kwdefaults__ or {}
         defaults: list[Any] = [*(plain.__defaults__ or ()), *(keyword_only[name] for name in sorted(keyword_only))]
-        scope = _scope_of(plain)
         return [
             "function",
             source,
             list(self.flags(target)),
             [self.encode(value, plain.__name__) for value in defaults],
-            [[name, self.encode(value, name)] for name, value in self._free_values(source, scope)],
+            [[name, self.encode(value, name)] for name, value in self._free_values(source, plain)],
         ]
 
     def encode(self, value: Any, name: str, depth: int = 0) -> JSON:  # noqa: ANN401
@@ -159,15 +165,53 @@ class ReachedCode:
         except TypeError:
             return self.describe_object(value, name, depth)
 
-    def _free_values(self, source: str, scope: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    def _free_values(self, source: str, plain: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         """What the names that are not local mean, in order of first use; ``a.b.c`` as far as modules and objects go."""
-        try:
-            tree = ast.parse(source)
-        except SyntaxError:  # a lambda in the middle of an expression: its text alone stands for it
-            return []
-        finder = _Finder(self, scope)
-        finder.visit(tree)
-        return list(finder.found.items())
+        key, scope = text_key(source), _scope_of(plain)
+        names = self._known.get(key)
+        self.names[key] = names = names_in(source) if names is None else names
+        found: dict[str, Any] = {}
+        for chain in names:
+            value, dotted = scope.get(chain[0], _MISSING), chain[0]
+            if value is _MISSING:
+                continue
+            for name in chain[1:]:
+                if self._is_whole(value):
+                    break
+                reached = getattr(value, name, _MISSING)
+                if reached is _MISSING:
+                    break
+                value, dotted = reached, f"{dotted}.{name}"
+            self.meet(plain, chain[0])
+            found.setdefault(dotted, value)
+        return list(found.items())
+
+    def meet(self, function: Any, name: str) -> None:  # noqa: ANN401
+        """The text of a Python function has a name that is not local, and means something."""
+
+    def _is_whole(self, value: object) -> bool:
+        """Whether an attribute of it is part of what it is."""
+        return (
+            self.is_constant(value)
+            or self.is_function(value)
+            or isinstance(value, int | float | str | bool | tuple | list | dict)
+        )
+
+
+def text_key(source: str) -> str:
+    """What a text is known by: its sha256 in hex."""
+    return hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
+
+
+def names_in(source: str) -> Names:
+    """The names in a function's text. Depends on nothing else."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # a lambda in the middle of an expression: its text alone stands for it
+        return ()
+    finder = _Finder()
+    finder.visit(tree)
+    return tuple(finder.found)
 
 
 def definition_of(source: str) -> str:
@@ -199,11 +243,9 @@ def _scope_of(plain: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 class _Finder(ast.NodeVisitor):
-    def __init__(self, code: ReachedCode, scope: Mapping[str, Any]) -> None:
-        self.code = code
-        self.scope = scope
+    def __init__(self) -> None:
         self.local: set[str] = set()
-        self.found: dict[str, Any] = {}
+        self.found: dict[tuple[str, ...], None] = {}
 
     def visit_Module(self, node: ast.Module) -> None:
         # One walk, for a first launch waits for it.
@@ -219,7 +261,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
-        self._record(node.id, node.id, self._lookup(node.id))
+        self._record((node.id,))
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         names: list[str] = []
@@ -230,27 +272,8 @@ class _Finder(ast.NodeVisitor):
         if not isinstance(current, ast.Name):
             self.generic_visit(node)
             return
-        value, dotted = self._lookup(current.id), current.id
-        for name in reversed(names):
-            if value is _MISSING or self._is_whole(value):
-                break
-            reached = getattr(value, name, _MISSING)
-            if reached is _MISSING:
-                break
-            value, dotted = reached, f"{dotted}.{name}"
-        self._record(current.id, dotted, value)
+        self._record((current.id, *reversed(names)))
 
-    def _is_whole(self, value: object) -> bool:
-        """Whether an attribute of it is part of what it is."""
-        return (
-            self.code.is_constant(value)
-            or self.code.is_function(value)
-            or isinstance(value, int | float | str | bool | tuple | list | dict)
-        )
-
-    def _lookup(self, name: str) -> Any:  # noqa: ANN401
-        return _MISSING if name in self.local else self.scope.get(name, _MISSING)
-
-    def _record(self, root: str, dotted: str, value: Any) -> None:  # noqa: ANN401
-        if root not in self.local and value is not _MISSING:
-            self.found.setdefault(dotted, value)
+    def _record(self, chain: tuple[str, ...]) -> None:
+        if chain[0] not in self.local:
+            self.found.setdefault(chain)

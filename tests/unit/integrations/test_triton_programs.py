@@ -195,6 +195,24 @@ with silo.accelerate():
 """)
 
 
+def test_debug_that_is_set_late_is_part_of_tritons_key():
+    program("""
+with silo.accelerate():
+    def launch():
+        return k[(4,)](x, y, z, 1000, 2.0, BLOCK=256)
+    plain = launch()
+    assert launch() is plain and kernel().launches[0] == 1
+    k.debug = True
+    checked = launch()
+    assert checked is not plain and checked.metadata.debug and len(k.device_caches[0][0]) == 2
+    assert launch() is checked
+    k.debug = False
+    assert launch() is plain and launch() is plain
+    assert sum(one.launches[0] for one in TABLE if one.function is k) >= 2
+assert k.debug is False and "debug" not in vars(type(k))
+""")
+
+
 def test_a_changed_global_raises_as_in_triton():
     program("""
 FACTOR = tl.constexpr(3)

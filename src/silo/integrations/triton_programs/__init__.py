@@ -17,7 +17,14 @@ The seam for other parts of Silo:
 
 from __future__ import annotations
 
-from silo.integrations.triton_programs.kernels import TABLE, ProgramKernel, ProgramVariant, Refusal, VariantProvider
+from silo.integrations.triton_programs.kernels import (
+    TABLE,
+    ProgramKernel,
+    ProgramVariant,
+    Provided,
+    Refusal,
+    VariantProvider,
+)
 from silo.integrations.triton_programs.switch import Acceleration, accelerate
 
 __all__ = [
@@ -25,6 +32,7 @@ __all__ = [
     "Acceleration",
     "ProgramKernel",
     "ProgramVariant",
+    "Provided",
     "Refusal",
     "VariantProvider",
     "accelerate",

@@ -20,6 +20,7 @@ from silo.errors import SiloError
 from silo.forks import Mutex
 from silo.frozen import replace
 from silo.integrations.triton_programs.code import consent_to, device_at, read_launch, target_of
+from silo.integrations.triton_programs.providers import PROVIDERS
 from silo.launch import native
 from silo.launch.arguments import Call, ValueKind
 from silo.launch.binding import bind
@@ -29,7 +30,7 @@ from silo.sources.triton import adapter
 from silo.sources.triton.adapter import CompiledProgram
 from silo.sources.triton.source import TritonSource
 
-__all__ = ["TABLE", "ProgramKernel", "ProgramVariant", "Refusal", "Table", "VariantProvider"]
+__all__ = ["TABLE", "ProgramKernel", "ProgramVariant", "Provided", "Refusal", "Table", "VariantProvider"]
 
 _log = logging.getLogger("silo")
 
@@ -60,13 +61,25 @@ class ProgramVariant:
     specialization: Specialization | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Provided:
+    """Code that a provider brings.
+
+    The binding's ``tag`` is what the launch returns. Where one of ``globals`` (values and their dictionaries, by name
+    and the dictionary's id) has changed, a later launch raises.
+    """
+
+    binding: Binding
+    globals: Mapping[tuple[str, int], tuple[object, dict[str, Any]]]
+
+
 class VariantProvider(Protocol):
     """Another source of compiled variants than Triton, asked before it: a bundle."""
 
-    def provide(self, kernel: ProgramKernel, call: Call) -> Binding | None:
+    def provide(self, kernel: ProgramKernel, call: Call) -> Provided | None:
         """What serves calls like this one; None: this provider has nothing, and the next is asked, at last Triton.
 
-        May raise: the caller of the kernel gets that. The binding's ``tag`` is what the launch returns.
+        Not asked where a hook of the program would see the compile. May raise: the caller of the kernel gets that.
         """
         ...
 
@@ -83,7 +96,7 @@ class Table:
         self._kept: list[ProgramKernel] | None = None
         self._refused: dict[str, str] = {}
         self._lock = Mutex()
-        self.providers: list[VariantProvider] = []
+        self.providers = PROVIDERS
 
     def keep(self) -> None:
         """Keep every kernel to the end of the process, for a report or a record."""
@@ -141,6 +154,7 @@ class ProgramKernel:
         self.location = adapter.location_of_kernel(function)
         self.variants: list[ProgramVariant] = []
         self.refusals: Counter[str] = Counter()
+        self._served: list[Provided] = []
         self._function = weakref.ref(function)
         self._lock = Mutex()
         self.native = TritonKernel(function, self._launcher(function))
@@ -169,6 +183,11 @@ class ProgramKernel:
         return self.source.fingerprint
 
     @property
+    def variant_count(self) -> int:
+        """How many variants its launches used, of Triton's and of providers."""
+        return len(self.variants) + len(self._served)
+
+    @property
     def launches(self) -> tuple[int, int]:
         """Launches that Silo served, and those that went Triton's own way after the guard was asked."""
         return self.native.launches, self.native.own_launches
@@ -178,6 +197,7 @@ class ProgramKernel:
         function = self.function
         if function is not None and _slot_of(function) is self.native:
             del vars(function)[_SLOT]
+            adapter.forget_served(function)
 
     def refuse(self, reason: str) -> Refusal:
         """Note and tell why some launches go Triton's way."""
@@ -196,7 +216,7 @@ class ProgramKernel:
             parameters = self.source.signature.parameters
             guarded = Signature(tuple(replace(one, specialize=True, align=True) for one in parameters))
             defaults = {one.name: one.default for one in adapter.parameters_of(function) if one.has_default}
-            options = adapter.option_names_of(function)
+            options = adapter.option_names_of()
             return make_triton_launcher(self.name, guarded, on_miss=self.on_miss, options=options, defaults=defaults)
         except SiloError as error:
             self.refuse(str(error))
@@ -207,16 +227,14 @@ class ProgramKernel:
 
         Gives what serves such calls, and what the launch gave where it was launched here.
         """
-        for provider in TABLE.providers:
-            binding = provider.provide(self, call)
-            if binding is not None:
-                return binding, native.ABSENT
+        unsettled = next((name for name, value in _constants(call) if not _is_settled(value)), None)
+        provided = self._provided(call) if TABLE.providers and unsettled is None else None
+        if provided is not None:
+            return provided.binding, native.ABSENT
         result = own_way()
         if result is None:
             return native.ABSENT, None  # a hook of the program stopped the compiler
-        function = self.function
-        self.native.learned(*adapter.launch_state(function))
-        unsettled = next((name for name, value in _constants(call) if not _is_settled(value)), None)
+        self.native.learned(*adapter.launch_state(self.function))
         if unsettled is not None:
             return self.refuse(f"the constexpr {unsettled} is an object whose value may change"), result
         try:
@@ -229,6 +247,32 @@ class ProgramKernel:
         for provider in TABLE.providers:
             provider.compiled(variant)
         return binding, result
+
+    def _provided(self, call: Call) -> Provided | None:
+        """What a provider has for a call."""
+        function = self.function
+        if adapter.notices_compiles(function) or adapter.changed_global(function.used_global_vals):
+            return None
+        asked = (provider.provide(self, call) for provider in TABLE.providers)
+        found = next((one for one in asked if one is not None), None)
+        if found is None:
+            return None
+        then = {**found.globals, **function.used_global_vals}
+
+        def changed() -> None:
+            said = adapter.changed_global(then)
+            if said:
+                raise RuntimeError(said)
+
+        def learn() -> None:
+            hooks, devices, caches, _ = adapter.launch_state(function)
+            self.native.learned(hooks, devices, caches, then, changed)
+
+        adapter.note_served(function, found.binding.tag, learn)
+        learn()
+        with self._lock:
+            self._served.append(found)
+        return found
 
     def _variant(self, call: Call, program: CompiledProgram) -> ProgramVariant:
         launch = read_launch(program)

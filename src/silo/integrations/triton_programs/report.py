@@ -50,7 +50,7 @@ def gather(passed: Mapping[str, int]) -> Report:
     """What there is to say of this process now, and of no parent of it. ``passed`` is the report's."""
     lines: list[KernelLine] = []
     for one in TABLE:
-        seen = (*one.launches, len(one.variants))
+        seen = (*one.launches, one.variant_count)
         launches, own, variants = (
             now - before for now, before in zip(seen, _inherited.get(id(one), (0, 0, 0)), strict=True)
         )
@@ -131,6 +131,6 @@ def report_at_exit(passed: Callable[[], Mapping[str, int]]) -> None:
 def _inherit(passed: Callable[[], Mapping[str, int]]) -> None:
     """This process is a child: what was counted up to now is its parent's."""
     _inherited.clear()
-    _inherited.update({id(one): (*one.launches, len(one.variants)) for one in TABLE})
+    _inherited.update({id(one): (*one.launches, one.variant_count) for one in TABLE})
     _passed_before.clear()
     _passed_before.update(passed())

@@ -151,6 +151,7 @@ class _Switch:
         run, getitem = self._methods or self._serve(found)
         self._replace(found.functions, "run", run)
         self._replace(found.functions, "__getitem__", getitem)
+        self._replace(found.functions, "debug", adapter.watched_debug(_forget))
         if found.tuned_run is not None and found.heuristic_run is not None:
             methods = native.triton_tuners(
                 found.autotuners, found.tuned_run, found.heuristics, found.heuristic_run, found.config_members
@@ -203,6 +204,14 @@ def _first_use(function: Any) -> TritonKernel:  # noqa: ANN401
 
 
 _first = Mutex()
+
+
+def _forget(function: Any) -> None:  # noqa: ANN401
+    """What a guard knows of a function holds no more: its next launch begins anew."""
+    from silo.integrations.triton_programs.kernels import TABLE  # noqa: PLC0415  # there may be none yet
+
+    for kernel in TABLE.of(function):
+        kernel.detach()
 
 
 class _Finder:

@@ -16,7 +16,14 @@ from silo.errors import BundleError, SiloError
 from silo.forks import Mutex
 from silo.integrations.triton_records.folding import fold, open_folded
 from silo.integrations.triton_records.journal import Journal, JournalPlace, journal_of
-from silo.integrations.triton_records.recorded import CacheFile, Winner, cache_place, entry_from_json, file_ref
+from silo.integrations.triton_records.recorded import (
+    CacheFile,
+    TextNames,
+    Winner,
+    cache_place,
+    entry_from_json,
+    file_ref,
+)
 from silo.integrations.triton_records.recording import Recording, blobs_of
 from silo.settings import settings
 from silo.store.files import AtomicFile, make_directory
@@ -127,7 +134,7 @@ class CacheFiles:
                 blobs = blobs_of(entry, record.data)
             except ValueError:
                 continue
-            if isinstance(entry, Winner):
+            if isinstance(entry, Winner | TextNames):
                 continue
             files = [(entry.name, entry.ref)] if isinstance(entry, CacheFile) else entry.files
             known = self._files.setdefault(entry.key, {})

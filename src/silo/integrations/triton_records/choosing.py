@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from silo.artifacts.runs_on import runs_on
-from silo.bundle.contents import BundleVariant
+from silo.bundle.contents import BundleVariant, VariantGroup
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.dtypes import DTypeKind
 from silo.core.signature import Parameter, ParameterKind
-from silo.core.specialization import Fact
+from silo.core.specialization import Fact, Specialization
 from silo.core.values import Value, value_sort_key
 from silo.core.variant import Variant
 
-__all__ = ["best_variant", "describe_wanted", "fits", "nearest"]
+__all__ = ["best_variant", "describe_wanted", "fits", "may_fit", "nearest"]
 
 
 def constants_of(variant: Variant) -> dict[str, Value]:
@@ -30,6 +30,16 @@ def fits(variant: Variant, blob_kind: str, wanted: Variant) -> Decision:
     return Accepted(f"assumes {assumed}" if assumed else "assumes nothing of the arguments")
 
 
+def may_fit(group: VariantGroup, wanted: Variant) -> bool:
+    """Whether variants of a group may serve a call: each that :func:`fits` is in such a group."""
+    if group.signature.names != wanted.signature.names or not runs_on(group.target, wanted.target, group.blob_kind):
+        return False
+    known = constants_of(wanted)
+    return all(name in known and _same(value, known[name]) for name, value in group.specialization.constants) and all(
+        _parameter_problem(one, group.specialization, wanted) is None for one in group.signature.parameters
+    )
+
+
 def _problems(variant: Variant, blob_kind: str, wanted: Variant) -> Iterable[str]:
     runs = runs_on(variant.target, wanted.target, blob_kind)
     if not runs:
@@ -43,14 +53,14 @@ def _problems(variant: Variant, blob_kind: str, wanted: Variant) -> Iterable[str
         if not _same(options.get(name), asked.get(name)):
             yield f"it was compiled with {name}={options.get(name)}, and {name}={asked.get(name)} is asked for"
     for parameter in variant.signature.parameters:
-        problem = _parameter_problem(parameter, variant, wanted)
+        problem = _parameter_problem(parameter, variant.specialization, wanted)
         if problem is not None:
             yield f"{parameter.name} {problem}"
 
 
-def _parameter_problem(parameter: Parameter, variant: Variant, wanted: Variant) -> str | None:
+def _parameter_problem(parameter: Parameter, specialization: Specialization, wanted: Variant) -> str | None:
     asked = wanted.signature[parameter.name]
-    facts, given = variant.specialization.facts_of(parameter.name), wanted.specialization.facts_of(parameter.name)
+    facts, given = specialization.facts_of(parameter.name), wanted.specialization.facts_of(parameter.name)
     if (Fact.NONE in facts) != (Fact.NONE in given):
         return "is None" if Fact.NONE in given else "is given, and the code is for None"
     if parameter.kind is not asked.kind:

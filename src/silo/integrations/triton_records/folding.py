@@ -30,15 +30,17 @@ from silo.core.variant import Variant
 from silo.frozen import replace
 from silo.integrations.triton_records.journal import Journal, journal_of
 from silo.integrations.triton_records.recorded import (
+    NAMES,
     WINNERS,
     CacheFile,
     RecordedVariant,
+    TextNames,
     Winner,
     attachment_name,
     entry_from_json,
     file_ref,
 )
-from silo.integrations.triton_records.recording import blobs_of, read_winners
+from silo.integrations.triton_records.recording import blobs_of, read_names, read_winners
 from silo.version import __version__
 
 _log = logging.getLogger("silo")
@@ -55,6 +57,7 @@ class _Gathered:
 
     variants: dict[str, list[RecordedVariant]] = field(default_factory=dict[str, list[RecordedVariant]])
     winners: dict[tuple[str, str, str], Winner] = field(default_factory=dict[tuple[str, str, str], Winner])
+    names: dict[str, TextNames] = field(default_factory=dict[str, TextNames])
     attachments: dict[str, BlobRef] = field(default_factory=dict[str, BlobRef])
     blobs: dict[str, bytes] = field(default_factory=dict[str, bytes])
 
@@ -90,6 +93,8 @@ def fold(path: Path) -> Written | None:
             gathered.blobs |= blobs
             if isinstance(entry, Winner):
                 gathered.winners.setdefault(entry.slot, entry)
+            elif isinstance(entry, TextNames):
+                gathered.names.setdefault(entry.text, entry)
             elif isinstance(entry, CacheFile):
                 gathered.attachments[attachment_name(entry.key, entry.name)] = entry.ref
             else:
@@ -108,6 +113,7 @@ def _write(target: Path, gathered: _Gathered) -> Written:
     with locked_bundle(target), open_bundle(target) as bundle:
         winners = {winner.slot: winner for winner in read_winners(bundle)}
         gathered.winners = {**gathered.winners, **winners}
+        gathered.names |= {text: TextNames(text, names) for text, names in read_names(bundle).items()}
         contents = merged(bundle.contents(), gathered.variants, gathered.winners.values())
         entries = {(entry.sha256, entry.kind): entry for entry in bundle.blobs}
 
@@ -128,10 +134,16 @@ def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:
     """With the files that travel beside the kernels."""
     attachments = {**dict(contents.attachments), **gathered.attachments}
     attachments.pop(WINNERS, None)
-    if gathered.winners:
-        texts = encode_documents(winner.to_json() for _, winner in sorted(gathered.winners.items()))
-        attachments[WINNERS] = ref = file_ref(texts)
-        gathered.blobs[ref.sha256] = texts
+    attachments.pop(NAMES, None)
+    rows = {
+        WINNERS: [winner.to_json() for _, winner in sorted(gathered.winners.items())],
+        NAMES: [names.to_json() for _, names in sorted(gathered.names.items())],
+    }
+    for name, documents in rows.items():
+        if documents:
+            texts = encode_documents(documents)
+            attachments[name] = ref = file_ref(texts)
+            gathered.blobs[ref.sha256] = texts
     # One blob may be the code of a variant and a file of the cache: it is stored once, as what a driver loads.
     kinds = {ref.sha256: ref for kernel in contents.kernels for ref in kernel.refs}
     found = {name: kinds.get(ref.sha256, ref) for name, ref in attachments.items()}

@@ -11,21 +11,26 @@ from silo.core.reading import read_list, read_object, read_text
 from silo.core.signature import Signature
 from silo.core.values import JSON, malformed
 from silo.frozen import frozen
+from silo.sources.reached_code import Names
 from silo.tune.decided import Winner
 
 __all__ = [
+    "NAMES",
     "WINNERS",
     "CacheFile",
     "Entry",
     "RecordedVariant",
+    "TextNames",
     "Winner",
     "attachment_name",
     "cache_place",
     "entry_from_json",
     "file_ref",
+    "key_of",
 ]
 
 WINNERS = "triton/winners.jsonl"
+NAMES = "triton/names.jsonl"
 _CACHE = "triton/"
 
 
@@ -42,6 +47,12 @@ def cache_place(attachment: str) -> tuple[str, str] | None:
     """
     key, separator, name = attachment.removeprefix(_CACHE).partition("/")
     return (key, name) if attachment.startswith(_CACHE) and separator and key and name and "/" not in name else None
+
+
+def key_of(artifact: Artifact) -> str:
+    """The key of Triton's cache that an artifact was recorded from; "" of one that Silo compiled."""
+    word, _, key = artifact.job.partition(" ")
+    return key if word == "triton" else ""
 
 
 def file_ref(data: bytes, kind: str = FILE_KIND) -> BlobRef:
@@ -98,7 +109,34 @@ class CacheFile:
         return {"kind": "file", "key": self.key, "name": self.name, "ref": self.ref.to_json()}
 
 
-Entry: TypeAlias = RecordedVariant | CacheFile | Winner
+@frozen
+class TextNames:
+    """What a text of a kernel refers to, by the text's key: who knows it parses no text to find a kernel."""
+
+    text: str
+    names: Names
+
+    @property
+    def identity(self) -> str:
+        """Which text it is."""
+        return f"names {self.text}"
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {"kind": "names", "text": self.text, "names": [list(chain) for chain in self.names]}
+
+    @classmethod
+    def from_json(cls, data: JSON) -> TextNames:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything that is none."""
+        members = read_object(data, ("kind", "text", "names"), "the names in a text")
+        chains = [read_list(one, "a chain of names") for one in read_list(members["names"], "the names in a text")]
+        return cls(
+            read_text(members["text"], "the key of a text"),
+            tuple(tuple(read_text(name, "a name") for name in chain) for chain in chains if chain),
+        )
+
+
+Entry: TypeAlias = RecordedVariant | CacheFile | Winner | TextNames
 
 
 def entry_from_json(document: JSON) -> Entry:
@@ -108,6 +146,8 @@ def entry_from_json(document: JSON) -> Entry:
     match document.get("kind"):
         case "winner":
             return Winner.from_json(document)
+        case "names":
+            return TextNames.from_json(document)
         case "file":
             members = read_object(document, ("kind", "key", "name", "ref"), "a file")
             return CacheFile(

@@ -23,7 +23,7 @@ from silo.errors import BundleError, CompileError, SiloError, SourceError
 from silo.forks import Mutex
 from silo.frozen import replace
 from silo.integrations.triton_records.decided import config_for, winner_of
-from silo.integrations.triton_records.recorded import RecordedVariant, file_ref
+from silo.integrations.triton_records.recorded import RecordedVariant, TextNames, file_ref
 from silo.integrations.triton_records.recording import Recording
 from silo.sources.triton.adapter import (
     CompileCall,
@@ -152,6 +152,8 @@ class Recorder:
             session().store.trust.note_built(artifact.host_code())
         entry = RecordedVariant(artifact, source.signature, reason, kept.key, tuple(sorted(refs.items())))
         self.recording.add(entry, blobs)
+        for key, names in source.reading.names.items():
+            self.recording.add(TextNames(key, names), {})
 
     def _tell(self, call: CompileCall, error: Exception) -> None:
         """What is not recorded, once for each kernel and reason: the program goes on as without a recording."""

@@ -15,15 +15,18 @@ from silo.errors import BundleError
 from silo.forks import Mutex
 from silo.integrations.triton_records.journal import Journal, JournalPlace, Record, journal_of
 from silo.integrations.triton_records.recorded import (
+    NAMES,
     WINNERS,
     Entry,
     RecordedVariant,
+    TextNames,
     Winner,
     cache_place,
     entry_from_json,
 )
+from silo.sources.reached_code import Names
 
-__all__ = ["Recording", "blobs_of", "read_winners"]
+__all__ = ["Recording", "blobs_of", "read_names", "read_winners"]
 
 _log = logging.getLogger("silo")
 
@@ -114,6 +117,7 @@ class Recording:
             self._known |= {f"variant {place[0]}" for name in bundle.attachments if (place := cache_place(name))}
             for winner in read_winners(bundle):
                 self._take(winner)
+            self._known |= {f"names {text}" for text in read_names(bundle)}
         self._bundle = header
 
     def _take(self, entry: Entry) -> None:
@@ -138,6 +142,24 @@ def read_winners(bundle: Bundle) -> list[Winner]:
         raise BundleError(f"{bundle.name}: the winners are damaged: {error}; record them again") from None
 
 
+def read_names(bundle: Bundle) -> dict[str, Names]:
+    """The names in the texts of kernels, as a bundle holds them, by the texts' keys.
+
+    Raises:
+        BundleError: the document is none.
+    """
+    ref = bundle.attachments.get(NAMES)
+    if ref is None:
+        return {}
+    try:
+        read = [
+            TextNames.from_json(decode_document(line)) for line in bundle.blob(ref.sha256).splitlines(keepends=True)
+        ]
+    except ValueError as error:
+        raise BundleError(f"{bundle.name}: the names in texts are damaged: {error}; record them again") from None
+    return {one.text: one.names for one in read}
+
+
 def _entry(path: Path, record: Record) -> Entry | None:
     try:
         return entry_from_json(record.document)
@@ -148,7 +170,7 @@ def _entry(path: Path, record: Record) -> Entry | None:
 
 def _refs(entry: Entry) -> list[BlobRef]:
     """The blobs of an entry, in the order in which a journal has their bytes; each once."""
-    if isinstance(entry, Winner):
+    if isinstance(entry, Winner | TextNames):
         return []
     if isinstance(entry, RecordedVariant):
         refs = [entry.artifact.blob, *entry.artifact.sidecars, *(ref for _, ref in entry.files)]

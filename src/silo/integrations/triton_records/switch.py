@@ -13,11 +13,13 @@ from pathlib import Path
 from types import ModuleType
 
 from silo.errors import BundleError, LockError, SiloError
+from silo.integrations.triton_programs.providers import PROVIDERS
 from silo.integrations.triton_records.folding import fold, open_folded
 from silo.integrations.triton_records.locked import LockedDecisions
 from silo.integrations.triton_records.recorder import Recorder
 from silo.integrations.triton_records.recording import Recording
 from silo.integrations.triton_records.replayer import Replayer
+from silo.integrations.triton_records.serving import Serving
 from silo.settings import settings
 from silo.sources.triton.adapter import adapter_is_ready, intercept_compiles, watch_autotuners
 
@@ -67,7 +69,15 @@ def replay(
         BundleError: it cannot be read.
         LockError: the lock is none.
     """
-    return _both(Replayer(open_folded(Path(path)), frozen=frozen, trust=trust), lock)
+    replayer = Replayer(open_folded(Path(path)), frozen=frozen, trust=trust)
+    undo, serving = _both(replayer, lock), Serving(replayer.code)
+    PROVIDERS.append(serving)
+
+    def end() -> None:
+        PROVIDERS.remove(serving)
+        undo()
+
+    return end
 
 
 def begin_by_settings() -> None:

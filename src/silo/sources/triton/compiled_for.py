@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from silo.core.config import Config
 from silo.core.dtypes import DTypeKind, dtype
-from silo.core.plugins import declared_options
+from silo.core.plugins import is_option
 from silo.core.signature import NO_DEFAULT, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.values import Value
+from silo.core.variant import Variant
 from silo.errors import SourceError
 from silo.frozen import replace
-from silo.sources.triton.adapter import CompileCall, default_options
+from silo.sources.triton.adapter import CompileCall, compile_call, default_options
 from silo.sources.triton.source import TritonSource
 
-__all__ = ["config_of", "generic", "relaxed", "target_from", "target_of", "types_of"]
+__all__ = ["call_of", "config_of", "generic", "options_config", "relaxed", "target_from", "target_of", "types_of"]
 
 _DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[([0-9, ]+)\]>")
 _FACTS = {("tt.divisibility", 16), ("tt.pointer_range", 32)}
@@ -105,14 +107,18 @@ def config_of(call: CompileCall, kernel: str) -> Config:
     Raises:
         SourceError: an option is set that Silo has no word for, so code would be taken for what it is not.
     """
-    usual = default_options(call.target)
-    known = {one.name: one for one in declared_options()}
+    return options_config(call.options, call.target, kernel)
+
+
+def options_config(given: Mapping[str, Any], target: Any, kernel: str) -> Config:  # noqa: ANN401  # Triton's GPUTarget
+    """The same of all compile options for one of Triton's targets."""
+    usual = default_options(target)
     options: dict[str, Value] = {}
-    for name, value in call.options.items():
+    for name, value in given.items():
         if name in ("num_warps", "num_stages", "num_ctas"):
             options[name] = value
         elif value != usual.get(name):
-            if name not in known or not (value is None or isinstance(value, bool | int | float | str)):
+            if not is_option(name) or not (value is None or isinstance(value, bool | int | float | str)):
                 raise SourceError(f"{kernel}: it is compiled with {name}={value!r}, which Silo keeps no code for")
             options[name] = value
     return Config((), tuple(options.items()))
@@ -148,12 +154,38 @@ def relaxed(call: CompileCall, signature: Signature, specialization: Specializat
         integer = parameter.kind is ParameterKind.INTEGER and Fact.EQUAL_1 not in facts
         if integer and parameter.dtype is not None and call.types[parameter.name] != parameter.dtype.short:
             types[parameter.name] = parameter.dtype.short
-        pairs: list[tuple[str, object]] = []
-        if facts & {Fact.ALIGNED_16, Fact.DIVISIBLE_16}:
-            pairs.append(("tt.divisibility", 16))
-        if Fact.POINTER_RANGE_32 in facts:
-            pairs.append(("tt.pointer_range", 32))
-        if pairs:
-            attributes[place] = tuple(pairs)
+        if pairs := _pairs(facts):
+            attributes[place] = pairs
     same = not types and attributes == {place: pairs for place, pairs in call.attributes.items() if pairs}
     return call if same else call.relaxed(types, attributes)
+
+
+def call_of(function: Any, variant: Variant, constants: Mapping[str, object], options: Any, target: Any) -> CompileCall:  # noqa: ANN401
+    """What Triton would have been asked for a variant: the inverse of :func:`types_of`.
+
+    ``constants`` are the constexprs of a call as its caller gave them.
+    """
+    types: dict[str, str] = {}
+    known: dict[int, object] = {}
+    attributes: dict[int, tuple[tuple[str, object], ...]] = {}
+    for place, parameter in enumerate(variant.signature.parameters):
+        facts = variant.specialization.facts_of(parameter.name)
+        if parameter.kind is ParameterKind.CONSTEXPR:
+            kind, known[place] = "constexpr", constants.get(parameter.name)
+        elif facts & {Fact.NONE, Fact.EQUAL_1}:
+            kind, known[place] = "constexpr", None if Fact.NONE in facts else 1
+        elif parameter.kind is ParameterKind.BOOL or parameter.dtype is None:
+            kind = "u1"
+        else:
+            kind = f"{'*' * (parameter.kind is ParameterKind.POINTER)}{parameter.dtype.short}"
+        types[parameter.name] = kind
+        if pairs := _pairs(facts):
+            attributes[place] = pairs
+    return compile_call(function, types, known, attributes, options, target)
+
+
+def _pairs(facts: frozenset[Fact]) -> tuple[tuple[str, object], ...]:
+    """Triton's attributes of an argument."""
+    divisible = (("tt.divisibility", 16),) if facts & {Fact.ALIGNED_16, Fact.DIVISIBLE_16} else ()
+    ranged = (("tt.pointer_range", 32),) if Fact.POINTER_RANGE_32 in facts else ()
+    return (*divisible, *ranged)

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from types import BuiltinFunctionType, ModuleType
+from typing import Any, TypeAlias, cast
 
 from silo.core.values import JSON, FunctionValue, digest, value_to_json
+from silo.frozen import frozen
 from silo.sources.functions import remember
-from silo.sources.reached_code import ReachedCode
+from silo.sources.reached_code import Names, ReachedCode
 from silo.sources.triton.constants import to_value
 
-__all__ = ["fingerprint", "function_value"]
+__all__ = ["Globals", "ReadSource", "fingerprint", "function_value", "read_source"]
+
+Globals: TypeAlias = dict[tuple[str, int], tuple[object, dict[str, Any]]]
+"""Values and the dictionaries that they are in, by name and the dictionary's id: as Triton notes them."""
+
+
+@frozen
+class ReadSource:
+    """What reading a kernel gave.
+
+    ``names`` are those in every text that was read, by the text's key; ``globals`` the values of the globals that the
+    kernel and the functions which it calls read, where these are neither modules nor functions.
+    """
+
+    fingerprint: str
+    names: Mapping[str, Names]
+    globals: Globals
 
 
 def fingerprint(function: Any) -> str:  # noqa: ANN401
@@ -20,9 +38,18 @@ def fingerprint(function: Any) -> str:  # noqa: ANN401
     Raises:
         SourceError: the source is not available, or the kernel reads a global that has no canonical form.
     """
-    reached = _Reached()
+    return read_source(function).fingerprint
+
+
+def read_source(function: Any, known: Mapping[str, Names] | None = None) -> ReadSource:  # noqa: ANN401
+    """The fingerprint, and what it was made of. No text is parsed whose names are ``known``.
+
+    Raises:
+        SourceError: as :func:`fingerprint`.
+    """
+    reached = _Reached(known)
     reached.refer(function)
-    return digest("triton-source/1", cast("JSON", reached.parts))
+    return ReadSource(digest("triton-source/1", cast("JSON", reached.parts)), reached.names, reached.globals)
 
 
 def function_value(function: Any) -> FunctionValue:  # noqa: ANN401
@@ -42,6 +69,19 @@ class _Reached(ReachedCode):
     """Functions that ``triton.jit`` wraps, and boxes of ``tl.constexpr``."""
 
     libraries = ("triton", *ReachedCode.libraries)
+
+    def __init__(self, known: Mapping[str, Names] | None) -> None:
+        super().__init__(known)
+        self.globals: Globals = {}
+
+    def meet(self, function: Any, name: str) -> None:  # noqa: ANN401
+        scope: dict[str, Any] = function.__globals__
+        value = scope.get(name)
+        if value is None or isinstance(value, ModuleType | BuiltinFunctionType) or self.is_function(value):
+            return
+        if getattr(value, "__triton_builtin__", False) or name in function.__code__.co_freevars:
+            return
+        self.globals[name, id(scope)] = (value, scope)
 
     def plain(self, function: Any) -> Any:  # noqa: ANN401
         return _plain(function)

@@ -18,7 +18,7 @@ from silo.core.values import Value
 from silo.errors import SourceError
 from silo.sources.triton import adapter
 from silo.sources.triton.constants import to_value
-from silo.sources.triton.fingerprint import fingerprint, function_value
+from silo.sources.triton.fingerprint import ReadSource, function_value, read_source
 from silo.sources.triton.hooks import CallDecidesError, block_shapes_set_by
 from silo.sources.triton.specialize import specialize
 
@@ -165,11 +165,12 @@ class TritonSource:
     @property
     def fingerprint(self) -> str:
         """sha256 over the kernel, the functions it calls and the globals it reads; computed once."""
-        return self._fingerprint
+        return self.reading.fingerprint
 
     @cached_property
-    def _fingerprint(self) -> str:
-        return fingerprint(self.function)
+    def reading(self) -> ReadSource:
+        """What its text and all that it reaches gave. Raises SourceError."""
+        return read_source(self.function)
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """The typed signature and the facts of one call; see :func:`silo.sources.triton.specialize.specialize`.

@@ -21,7 +21,16 @@ class CpuBackend(_Base):
 
     def __init__(self, target: Any) -> None:  # noqa: ANN401  # Triton's GPUTarget
         _Base.__init__(self, target)
-        self._stages: Any = import_module("silo.backends.cpu.triton_plugin.stages").CpuStages(target)
+        self._light: Any = import_module("silo.backends.cpu.triton_plugin.front_end")
+        self._front_end: Any = self._light.front_end(target)
+        self._made: Any = None
+
+    @property
+    def _stages(self) -> Any:  # noqa: ANN401
+        """The compiler, which kernels that are kept do without."""
+        if self._made is None:
+            self._made = import_module("silo.backends.cpu.triton_plugin.stages").CpuStages(self.target)
+        return self._made
 
     @staticmethod
     def supports_target(target: Any) -> bool:  # noqa: ANN401
@@ -35,7 +44,7 @@ class CpuBackend(_Base):
 
     def parse_options(self, options: dict[str, Any]) -> Any:  # noqa: ANN401
         """Options of every backend are taken; most change nothing."""
-        return self._stages.parse_options(options)
+        return self._light.parse_options(self._front_end, options)
 
     def pack_metadata(self, metadata: Any) -> tuple[int, int, int]:  # noqa: ANN401
         """What launch hooks of Triton's tools read: warps, blocks of a cluster, shared memory."""
@@ -43,15 +52,15 @@ class CpuBackend(_Base):
 
     def get_codegen_implementation(self, options: Any) -> dict[str, Any]:  # noqa: ANN401
         """The few functions that a target gives the language."""
-        return self._stages.front_end.get_codegen_implementation(options)
+        return self._front_end.get_codegen_implementation(options)
 
     def get_module_map(self) -> dict[str, Any]:
         """The library behind ``triton.language.extra.libdevice``."""
-        return self._stages.front_end.get_module_map()
+        return self._front_end.get_module_map()
 
     def load_dialects(self, context: Any) -> None:  # noqa: ANN401
         """Nothing beyond what Triton loads itself."""
-        self._stages.front_end.load_dialects(context)
+        self._front_end.load_dialects(context)
 
     def add_stages(self, stages: dict[str, Any], options: Any, language: Any = None) -> None:  # noqa: ANN401
         """From the front end's module to TTIR, to C text, to a shared object."""

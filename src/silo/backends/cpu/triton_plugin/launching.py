@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from silo.backends.cpu.checking.code import CheckedKernel
-from silo.backends.cpu.checking.run import Limits
 from silo.backends.cpu.device import load_entry
 from silo.backends.cpu.triton_plugin.interface import device_properties
-from silo.backends.cpu.triton_plugin.stages import compile_check, launch_metadata, read_launch_info
+from silo.backends.cpu.triton_plugin.kept_metadata import CHECKED, launch_metadata, read_launch_info
 from silo.core.dtypes import DTypeKind, dtype
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Parameter, ParameterKind, Signature
@@ -21,6 +19,9 @@ from silo.frozen import replace
 from silo.launch.binding import bind
 from silo.launch.native import CpuModule, Launcher
 from silo.launch.runtime import make_bound_launcher
+
+if TYPE_CHECKING:
+    from silo.backends.cpu.checking.code import CheckedKernel
 
 __all__ = ["CpuLauncher", "CpuUtils"]
 
@@ -77,7 +78,7 @@ class CpuLauncher:
         )
         self._values = _picker([one.path for one in arguments])
         self._names = [one.parameter.name for one in arguments]
-        self._checked = compile_check(self._name, metadata, self._launch.layout)
+        self._checked = self._check_of(metadata) if getattr(metadata, CHECKED, None) is not None else None
         self._launcher: Launcher | None = None
 
     def ahead_of_time(self) -> tuple[bytes, str]:
@@ -134,9 +135,17 @@ class CpuLauncher:
         if exit_hook is not None:
             exit_hook(launch_metadata)
 
+    def _check_of(self, metadata: Any) -> CheckedKernel | None:  # noqa: ANN401
+        """Code that checks itself."""
+        from silo.backends.cpu.triton_plugin.stages import compile_check  # noqa: PLC0415  # the whole compiler
+
+        return compile_check(self._name, metadata, self._launch.layout)
+
     def _check(
         self, checked: CheckedKernel, launcher: Launcher, grid: tuple[int, int, int], values: tuple[object, ...]
     ) -> None:
+        from silo.backends.cpu.checking.run import Limits  # noqa: PLC0415  # where checks are on
+
         with checked.over(dict(zip(self._names, values, strict=True)), steps=Limits().steps):
             launcher[grid](*values)
 

@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 from silo.backends.cpu.build import build
 from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
 from silo.backends.cpu.compiler import EmittedJob, compiler_identity, emit_job, make_job, module_layout
-from silo.backends.cpu.levels import host_target, level_of
+from silo.backends.cpu.levels import level_of
 from silo.backends.cpu.options import CpuOptions
+from silo.backends.cpu.triton_plugin.front_end import concrete_target
+from silo.backends.cpu.triton_plugin.kept_metadata import CHECKED, EFFECTS, LAUNCH, METADATA
 from silo.compile.c_compiler import CCompiler, find_compiler
-from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
-from silo.core.signature import Effect, Signature
-from silo.core.target import Target
-from silo.core.values import JSON
+from silo.core.launch_info import LayoutSlot
 from silo.errors import CompileError, SourceError
 from silo.settings import settings
-from silo.sources.triton.adapter import CpuFrontEnd, cpu_target, read_off, run_cpu_passes
+from silo.sources.triton.adapter import read_off, run_cpu_passes
 from silo.sources.triton.adapter.toolchain import module
 from silo.sources.triton.effects import argument_effects
 from silo.sources.triton.ttir import parse_ttir
 from silo.status_line import SLOW_S, announce, working
 
-__all__ = ["CpuStages", "compile_check", "concrete_target", "launch_metadata", "read_launch_info"]
-
-# Members of Triton's metadata: launch info; the effect through each of the object's parameters, in order.
-_LAUNCH = "silo_launch"
-_EFFECTS = "silo_effects"
-# With checks on: the TTIR with its places, which code that checks itself is compiled from.
-_CHECKED = "silo_checked"
-
-# What Triton's launch path reads. Programs divide by the shared bytes to learn how many programs fit.
-_METADATA: dict[str, Any] = {
-    "shared": 1,
-    "global_scratch_size": 0,
-    "global_scratch_align": 1,
-    "profile_scratch_size": 0,
-    "profile_scratch_align": 1,
-}
+__all__ = ["CpuStages", "compile_check"]
 
 
 class CpuStages:
@@ -49,7 +32,6 @@ class CpuStages:
     def __init__(self, target: Any) -> None:  # noqa: ANN401  # Triton's GPUTarget
         self.target = concrete_target(target)
         self._level = level_of(self.target)
-        self.front_end = CpuFrontEnd(cpu_target(self.target))
 
     def identity(self) -> str:
         """The key of this compiler in Triton's cache.
@@ -59,11 +41,6 @@ class CpuStages:
         """
         checked = " checked" if settings().check else ""
         return f"silo {self.target} {compiler_identity(self._level, _toolchain())}{checked}"
-
-    def parse_options(self, given: Mapping[str, Any]) -> Any:  # noqa: ANN401  # the front end's
-        """See the front end; with checks on, assertions are kept and Triton adds none of its own."""
-        checked = {"debug": True, "sanitize_overflow": False} if settings().check else {}
-        return self.front_end.parse_options({**given, **checked})
 
     def add(self, stages: dict[str, Any], options: Any, language: Any) -> None:  # noqa: ANN401
         """Enter the stages, in order, under the endings of the files that Triton keeps.
@@ -80,7 +57,7 @@ class CpuStages:
         begin = time.monotonic()  # Triton reads the kernel next
 
         def ttir(made: Any, metadata: dict[str, Any]) -> Any:  # noqa: ANN401
-            metadata.update(_METADATA)
+            metadata.update(METADATA)
             run_cpu_passes(made)
             return made
 
@@ -96,12 +73,12 @@ class CpuStages:
             names.append(name)
             with working(f"compiling {name} for {self.target}"):
                 emitted.append(emit_job(job, _toolchain()))
-            metadata.update(_METADATA)
+            metadata.update(METADATA)
             metadata["name"] = name
-            metadata[_LAUNCH] = emitted[0].launch.to_json()
-            metadata[_EFFECTS] = [effect.value for effect in argument_effects(emitted[0].module)]
+            metadata[LAUNCH] = emitted[0].launch.to_json()
+            metadata[EFFECTS] = [effect.value for effect in argument_effects(emitted[0].module)]
             if settings().check:
-                metadata[_CHECKED] = text.located
+                metadata[CHECKED] = text.located
             return emitted[0].text
 
         def shared_object(text: Any, _metadata: dict[str, Any]) -> bytes:  # noqa: ANN401
@@ -117,37 +94,9 @@ class CpuStages:
         stages.update({"ttir": ttir, "c": c_text, "so": shared_object})
 
 
-def concrete_target(target: Any) -> Target:  # noqa: ANN401  # Triton's
-    """Silo's target for one of Triton's; without an arch, as torch gives it, it is this machine's level."""
-    return Target("cpu", target.arch) if target.arch else host_target()
-
-
-def read_launch_info(metadata: Any) -> tuple[LaunchInfo, tuple[Effect, ...]]:  # noqa: ANN401  # Triton's
-    """How a kernel from Triton's cache is launched, and what it does through each of its parameters.
-
-    Raises:
-        CompileError: it was not compiled by this backend.
-    """
-    try:
-        launch = LaunchInfo.from_json(cast("JSON", getattr(metadata, _LAUNCH, None)))
-        effects = tuple(Effect(name) for name in getattr(metadata, _EFFECTS, ()))
-    except ValueError as error:
-        raise CompileError(f"the cached kernel is not one of Silo's CPU backend: {error}") from error
-    return launch, effects
-
-
-def launch_metadata(launch: LaunchInfo, signature: Signature) -> dict[str, Any]:
-    """The inverse of :func:`read_launch_info`, of launch info whose parameters are named."""
-    effects = [
-        signature[slot.name].effect if slot.type is AbiType.POINTER and slot.name in signature.names else Effect.NONE
-        for slot in launch.layout
-    ]
-    return {**_METADATA, _LAUNCH: launch.to_json(), _EFFECTS: [effect.value for effect in effects]}
-
-
 def compile_check(kernel: str, metadata: Any, layout: tuple[LayoutSlot, ...]) -> CheckedKernel | None:  # noqa: ANN401
     """Code that checks itself, where checks were on when the kernel was compiled."""
-    text = getattr(metadata, _CHECKED, None)
+    text = getattr(metadata, CHECKED, None)
     if text is None:
         return None
     level = level_of(concrete_target(metadata.target))

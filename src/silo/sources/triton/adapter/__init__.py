@@ -17,6 +17,7 @@ from silo.sources.triton.adapter.compile_calls import (
     active_target,
     adapter_is_ready,
     cache_key_text,
+    compile_call,
     default_options,
     intercept_compiles,
     kept_code,
@@ -63,8 +64,17 @@ from silo.sources.triton.adapter.programs import (
     seams_are_loaded,
     usable_for_programs,
     watch,
+    watched_debug,
 )
 from silo.sources.triton.adapter.remote_cache import KeepsFiles, remote_cache
+from silo.sources.triton.adapter.served import (
+    changed_global,
+    forget_served,
+    kept_later,
+    launch_options,
+    note_served,
+    notices_compiles,
+)
 from silo.sources.triton.adapter.toolchain import plugin_driver
 from silo.sources.triton.adapter.wrap import wrap
 
@@ -88,6 +98,8 @@ __all__ = [
     "active_target",
     "adapter_is_ready",
     "cache_key_text",
+    "changed_global",
+    "compile_call",
     "compile_gpu",
     "config_members",
     "cpu_target",
@@ -95,6 +107,7 @@ __all__ = [
     "default_options",
     "descriptor_type",
     "dtype_name",
+    "forget_served",
     "intercept_compiles",
     "is_constexpr",
     "is_interpreted",
@@ -102,8 +115,10 @@ __all__ = [
     "is_settled",
     "is_trying",
     "kept_code",
+    "kept_later",
     "kernel_of_tuner",
     "launch_hooks",
+    "launch_options",
     "launch_state",
     "launcher_kind",
     "load_gpu_backends",
@@ -111,6 +126,8 @@ __all__ = [
     "location_of_kernel",
     "lower_for_gpu",
     "lower_to_ttir",
+    "note_served",
+    "notices_compiles",
     "nvidia_tools",
     "option_names_of",
     "parameters_of",
@@ -133,5 +150,6 @@ __all__ = [
     "usable_for_programs",
     "watch",
     "watch_autotuners",
+    "watched_debug",
     "wrap",
 ]

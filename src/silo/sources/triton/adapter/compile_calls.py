@@ -26,6 +26,7 @@ __all__ = [
     "active_target",
     "adapter_is_ready",
     "cache_key_text",
+    "compile_call",
     "default_options",
     "intercept_compiles",
     "kept_code",
@@ -58,13 +59,25 @@ class CompileCall:
         places = {name: place for place, name in enumerate(self.types)}
         free = {places[name] for name in types}
         constants = {place: value for place, value in self.constants.items() if place not in free}
-        made = module("triton.compiler").ASTSource(
-            self.function,
-            {**self.types, **types},
-            {(place,): value for place, value in constants.items()},
-            {(place,): [list(pair) for pair in pairs] for place, pairs in attributes.items()},
-        )
-        return _read(made, self.options, self.target) or self
+        return compile_call(self.function, {**self.types, **types}, constants, attributes, self.options, self.target)
+
+
+def compile_call(
+    function: Any,  # noqa: ANN401  # Triton's JITFunction
+    types: Mapping[str, Any],
+    constants: Mapping[int, object],
+    attributes: Mapping[int, tuple[tuple[str, object], ...]],
+    options: Mapping[str, Any],
+    target: Any,  # noqa: ANN401  # Triton's GPUTarget
+) -> CompileCall:
+    """What a launch would ask for; see :class:`CompileCall`."""
+    source = module("triton.compiler").ASTSource(
+        function,
+        dict(types),
+        {(place,): value for place, value in constants.items()},
+        {(place,): [list(pair) for pair in pairs] for place, pairs in attributes.items()},
+    )
+    return CompileCall(source, function, dict(types), constants, attributes, options, target)
 
 
 # The call, and Triton's own compiler: it may be given another call than this one.

@@ -11,10 +11,12 @@ from typing import Any, cast
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import ToolchainError
 from silo.settings import child_environment, encoded_name, environment_memory
+from silo.sources.triton.adapter.compile_calls import default_options
 from silo.sources.triton.adapter.installation import triton_version
 from silo.sources.triton.adapter.toolchain import behind_lowering, module
 
 __all__ = [
+    "ASKED",
     "LAUNCHED_VERSIONS",
     "CompiledProgram",
     "Seams",
@@ -28,6 +30,7 @@ __all__ = [
     "seams_are_loaded",
     "usable_for_programs",
     "watch",
+    "watched_debug",
 ]
 
 LAUNCHED_VERSIONS = ("3.4", "3.5", "3.6", "3.7", "3.8", "3.9")
@@ -122,6 +125,31 @@ def _own(kind: Any, name: str, place: str) -> Any:  # noqa: ANN401
     return found if code is not None and written is not None and code.co_filename == written else None
 
 
+def watched_debug(changed: Callable[[Any], None]) -> property:
+    """What stands on Triton's class of functions so that setting ``function.debug`` late is seen.
+
+    Triton reads it at each launch, as part of its key. The value stays in the function's own dictionary.
+    """
+
+    def get(function: Any) -> Any:  # noqa: ANN401
+        members = cast("dict[str, Any]", vars(function))
+        if "debug" not in members:
+            raise AttributeError(f"{type(function).__name__!r} object has no attribute 'debug'")
+        return members["debug"]
+
+    def put(function: Any, value: object) -> None:  # noqa: ANN401
+        members = cast("dict[str, Any]", vars(function))
+        before = members.get("debug", value)
+        members["debug"] = value
+        if before is not value:
+            changed(function)
+
+    def drop(function: Any) -> None:  # noqa: ANN401
+        cast("dict[str, Any]", vars(function)).pop("debug", None)
+
+    return property(get, put, drop)
+
+
 @dataclass(frozen=True, slots=True)
 class Watch:
     """What decides launches now: members of dictionaries and sizes of containers that hold as long as nothing changed.
@@ -197,7 +225,7 @@ def launch_hooks() -> str:
 
 
 # What Triton asks in its run: a group of knobs, and the knob.
-_ASKED = (
+ASKED = (
     ("runtime", "debug"),
     ("compilation", "instrumentation_mode"),
     ("compilation", "fpsan_homomorphic_casts"),
@@ -205,14 +233,14 @@ _ASKED = (
 
 
 def _key(knobs: Any) -> tuple[object, ...]:  # noqa: ANN401
-    return tuple(getattr(getattr(knobs, group), name, None) for group, name in _ASKED)
+    return tuple(getattr(getattr(knobs, group), name, None) for group, name in ASKED)
 
 
 def _variables(knobs: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
     """The variables that Triton reads at each launch: knobs that are not read once."""
     memory = environment_memory()
     found: list[tuple[Any, ...]] = []
-    for group, name in _ASKED:
+    for group, name in ASKED:
         members: Mapping[str, Any] = getattr(knobs, group).__class__.__dict__
         knob = members.get(name)
         variable = getattr(knob, "key", None)
@@ -239,7 +267,9 @@ def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, An
     """What a launch looks at: a function's hooks, Triton's caches of all devices and of this one, its globals."""
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
     caches = cast("dict[Any, Any]", function.device_caches)
-    here = caches.get(driver.get_current_device())
+    device = driver.get_current_device()
+    # Of kernels that were served there may be none yet, and making one takes milliseconds.
+    here = dict[Any, Any].get(caches, device)
     return function.pre_run_hooks, caches, {} if here is None else here[0], function.used_global_vals
 
 
@@ -255,11 +285,10 @@ _USUAL = (
 )
 
 
-def option_names_of(function: Any) -> Sequence[str]:  # noqa: ANN401
+def option_names_of() -> Sequence[str]:
     """The keywords that Triton takes at a call besides the parameters, the names in its decorators first."""
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
-    cache = function.device_caches[driver.get_current_device()]
-    taken = cast("dict[str, Any]", vars(cache[-2].parse_options({})))
+    taken = default_options(driver.get_current_target())
     return (*(name for name in _USUAL if name in taken), *(name for name in taken if name not in _USUAL))
 
 

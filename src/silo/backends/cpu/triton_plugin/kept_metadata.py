@@ -1,0 +1,50 @@
+"""What Silo's backend writes into Triton's metadata of a kernel: how it is launched. Needs no compiler."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from silo.core.launch_info import AbiType, LaunchInfo
+from silo.core.signature import Effect, Signature
+from silo.core.values import JSON
+from silo.errors import CompileError
+
+__all__ = ["CHECKED", "EFFECTS", "LAUNCH", "METADATA", "launch_metadata", "read_launch_info"]
+
+# Members of Triton's metadata: launch info; the effect through each of the object's parameters, in order.
+LAUNCH = "silo_launch"
+EFFECTS = "silo_effects"
+# With checks on: the TTIR with its places, which code that checks itself is compiled from.
+CHECKED = "silo_checked"
+
+# What Triton's launch path reads. Programs divide by the shared bytes to learn how many programs fit.
+METADATA: Final[dict[str, Any]] = {
+    "shared": 1,
+    "global_scratch_size": 0,
+    "global_scratch_align": 1,
+    "profile_scratch_size": 0,
+    "profile_scratch_align": 1,
+}
+
+
+def read_launch_info(metadata: Any) -> tuple[LaunchInfo, tuple[Effect, ...]]:  # noqa: ANN401  # Triton's
+    """How a kernel from Triton's cache is launched, and what it does through each of its parameters.
+
+    Raises:
+        CompileError: it was not compiled by this backend.
+    """
+    try:
+        launch = LaunchInfo.from_json(cast("JSON", getattr(metadata, LAUNCH, None)))
+        effects = tuple(Effect(name) for name in getattr(metadata, EFFECTS, ()))
+    except ValueError as error:
+        raise CompileError(f"the cached kernel is not one of Silo's CPU backend: {error}") from error
+    return launch, effects
+
+
+def launch_metadata(launch: LaunchInfo, signature: Signature) -> dict[str, Any]:
+    """The inverse of :func:`read_launch_info`, of launch info whose parameters are named."""
+    effects = [
+        signature[slot.name].effect if slot.type is AbiType.POINTER and slot.name in signature.names else Effect.NONE
+        for slot in launch.layout
+    ]
+    return {**METADATA, LAUNCH: launch.to_json(), EFFECTS: [effect.value for effect in effects]}
