@@ -1,6 +1,6 @@
 /* What a launch on the CPU lends its kernel: room to say what went wrong, and where it may be
- * reached while it runs. The first struct is also declared in silo.backends.cpu.load, both in the
- * emitted C (src/silo/backends/cpu/runtime/fault.h, emit/c.py, runtime/wait.h). */
+ * reached while it runs. Both are also declared in silo.launch.cpu_objects, and in the emitted C
+ * (src/silo/backends/cpu/runtime/fault.h, emit/c.py, runtime/wait.h, lower/plain_adds.py). */
 #ifndef SILO_CPU_FAULT_H
 #define SILO_CPU_FAULT_H
 
@@ -21,11 +21,14 @@ struct silo_context {
     /* Called in every turn of a loop that may wait for another program; NULL: nothing to call. It
      * need not return. */
     void (*wait)(void *context);
+    uint32_t alone; /* whether no other thread runs programs of this launch */
 };
 
 _Static_assert(sizeof(struct silo_fault) == 1024, "as emitted code declares it");
 _Static_assert(offsetof(struct silo_context, program) == 1024 &&
-                   sizeof(struct silo_context) == 1040,
+                   offsetof(struct silo_context, wait) == 1032 &&
+                   offsetof(struct silo_context, alone) == 1040 &&
+                   sizeof(struct silo_context) == 1048,
                "as emitted code declares it");
 
 #endif

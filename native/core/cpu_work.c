@@ -133,6 +133,7 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
     own.context.fault.text[0] = '\0';
     own.context.program = UINT64_MAX;
     own.context.wait = job->wait;
+    own.context.alone = !job->pooled && job->wait == NULL;
     own.job = job;
     own.part = number < job->part_count ? number : 0;
     own.tried = 0;

@@ -52,7 +52,10 @@ class Part:
 def part_of(lowered: Lowered, mode: str, place: int, *, contract: bool) -> Part:
     """The text of one kernel of a batch, ``place``\\ th in it."""
     bits = level_of(host_target()).vector_bits
-    emitted = emit_c(lowered.module, CpuOptions(mode=mode, vector_bits=bits, fp_contract=contract))
+    alone = mode == "optimized" and place % 2 == 0  # one thread runs it: every other kernel may count on that
+    emitted = emit_c(
+        lowered.module, CpuOptions(mode=mode, vector_bits=bits, fp_contract=contract, launch_atomics=alone)
+    )
     head = "\n".join((runtime.text(emitted.uses, bits), PRELUDE))
     assert emitted.source.startswith(head), "the text of a kernel no longer starts with the runtime and the prelude"
     body = emitted.source[len(head) :]

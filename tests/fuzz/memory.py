@@ -439,7 +439,7 @@ def atomic(m: Maker) -> None:
 def scattered_add(m: Maker) -> None:
     """Adds at places that were computed, of programs that meet in the same memory: a histogram."""
     m.feature("atomic")
-    kind = m.rng.choice(["i32", "i64", "u32", "u64"])
+    kind = m.rng.choice(["i32", "i64", "u32", "u64", "f32", "f64"])  # of the numbers below sums are exact
     name = f"S{len(m.storages)}"
     storage = Storage(name, kind, "zero", written=True, skew=m.rng.choice([0, 1, 3, 7]))
     m.storages[name] = storage
@@ -451,7 +451,13 @@ def scattered_add(m: Maker) -> None:
     mixed = (
         f"(({element} * {m.rng.choice([1, 3, 37, 977])} + pid * {m.rng.choice([0, 1, 11])}) ^ {m.rng.choice([0, 5])})"
     )
-    place = Place(f"{mixed} % {m.scalar(bins)} * {step}", None, 0, (bins - 1) * step)
+    if m.chance(0.4):  # rows of successive places
+        width = m.rng.choice([2, 16, 20, 32, 64])
+        row = f"({element} // {m.scalar(width)} * {m.rng.choice([1, 5])} + pid * {m.rng.choice([0, 3])})"
+        text = f"{row} % {m.scalar(bins)} * {width} + {element} % {m.scalar(width)}"
+        place = Place(text, None, 0, bins * width - 1)
+    else:
+        place = Place(f"{mixed} % {m.scalar(bins)} * {step}", None, 0, (bins - 1) * step)
     _checked(m, parameter, storage, place)
     value = m.rng.choice(["1", f"({element} * 7 - 100)", f"({element} ^ pid)"])
     mask = f", mask={element} < {m.scalar(m.bound(count))}" if m.chance(0.5) else ""

@@ -41,10 +41,17 @@ _SCALARS: dict[AbiType, Any] = {
 _ALIGNMENT = 64  # bytes
 
 
-class _Fault(ctypes.Structure):
-    """``struct silo_fault``: what a kernel that fails says."""
+class _Context(ctypes.Structure):
+    """``struct silo_context``: what a kernel that fails says, and what it may know of the launch."""
 
-    _fields_ = (("bytes", ctypes.c_uint32), ("claimed", ctypes.c_int32), ("text", ctypes.c_char * 1016))
+    _fields_ = (
+        ("bytes", ctypes.c_uint32),
+        ("claimed", ctypes.c_int32),
+        ("text", ctypes.c_char * 1016),
+        ("program", ctypes.c_uint64),
+        ("wait", ctypes.c_void_p),
+        ("alone", ctypes.c_uint32),
+    )
 
 
 class KernelObject:
@@ -98,11 +105,11 @@ class KernelObject:
             self._cell(slot.name, slot.type, value) for slot, value in zip(self.launch.layout, values, strict=True)
         ]
         addresses = (ctypes.c_void_p * max(len(cells), 1))(*[ctypes.addressof(cell) for cell in cells])
-        fault = _Fault(ctypes.sizeof(_Fault))
-        place = ctypes.addressof(fault)
+        context = _Context(bytes=ctypes.sizeof(_Context), alone=1)
+        place = ctypes.addressof(context)
         code = self._entry(addresses, (ctypes.c_uint32 * 3)(*extents), 0, total, self._scratch_address, place)
         if code != 0:
-            said = fault.text.decode(errors="replace") or "the kernel reported an error"
+            said = context.text.decode(errors="replace") or "the kernel reported an error"
             raise LaunchError(f"{self.launch.entry}: {said} (code {code})")
 
     def _in_order(self, arguments: Sequence[object] | Mapping[str, object]) -> list[object]:

@@ -8,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+import triton  # noqa: E402
+import triton.language as tl  # noqa: E402
 from triton.backends import Backend, backends  # noqa: E402
 
 from silo.backends.cpu.triton_plugin.named_cpu.compiler import NamedCpuBackend  # noqa: E402
@@ -29,6 +31,12 @@ pytestmark = [
 ]
 
 _WITHOUT = (heuristics.cached_autotune, heuristics.TritonCompileResult.make_launcher, compiling.AsyncCompile.triton)
+
+
+@triton.jit
+def count_up(out, values, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(out + i * 0, tl.load(values + i))
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +102,33 @@ def test_it_compiles_and_launches_what_inductor_generates():
     assert not enabled
     assert not inductor.state()
     assert "switched off" in inductor.state().reason
+
+
+def test_atomics_of_generated_kernels_hold_within_their_launch():
+    def model(x, index, source):
+        return x.index_add(0, index, source)
+
+    given = torch.zeros(50, 64), torch.randint(0, 50, (300,)), torch.randint(-9, 9, (300, 64)).float()
+    with inductor.enable():
+        made, kernels = _kernels_of(model, *given)
+    torch.testing.assert_close(made, model(*given), rtol=0, atol=0)
+    texts = [kernel.compile_results[0].kernel.asm["c"] for kernel in kernels]
+    assert any("silo_add_tile_f32(" in text for text in texts)
+
+
+def test_atomics_of_kernels_that_users_wrote_stay_atomic():
+    out, values = torch.zeros(1), torch.ones(512)
+
+    def model(out, values):
+        count_up[(2,)](out, values, BLOCK=256)
+        return out + 1
+
+    with inductor.enable():
+        made, kernels = _kernels_of(model, out, values)
+    assert made.tolist() == [513.0]
+    users = [kernel for kernel in kernels if kernel.heuristic_type.name == "USER_AUTOTUNE"]
+    assert users
+    assert all("alone" not in kernel.compile_results[0].kernel.asm["c"] for kernel in users)
 
 
 def test_shapes_may_change_and_be_nothing():

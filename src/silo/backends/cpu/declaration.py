@@ -42,6 +42,12 @@ CPU = CompilerDeclaration(
             allowed=range(5),
         ),
         Option(
+            "cpu_launch_atomics",
+            bool,
+            meaning="atomics need hold among the programs of one launch only: nothing else reaches their memory then",
+            default=False,
+        ),
+        Option(
             "cpu_threads", int, 0, "the most threads that share a launch; 0 for all", allowed=range(1025), launch=True
         ),
         Option(

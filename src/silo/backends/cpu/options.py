@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from silo.backends.cpu.declaration import CPU
 from silo.core.config import Config
@@ -18,9 +18,12 @@ _MEMBERS = {
     "cpu_dot_rows": "dot_rows",
     "cpu_dot_units": "dot_units",
     "cpu_dot_vectors": "dot_vectors",
+    "cpu_launch_atomics": "launch_atomics",
     "cpu_threads": "threads",
     "cpu_work": "work",
 }
+# Members that keys of older versions know nothing of: left out where they are as usual.
+_LATER = ("launch_atomics", "work")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,9 @@ class CpuOptions:
     use where the CPU turns out to have it: 0 the instructions of the level alone, 1 also vector instructions beyond it
     (AVX512-BF16, VNNI), 2 also matrix tiles (AMX). ``dot_rows`` and ``dot_vectors`` are the block of a dot's sums that
     stays in registers: rows (1 to 16) and vectors a row (1 to 4); 0 leaves the choice to the compiler.
-    ``chunk``, ``threads``, ``work`` and ``cooperative`` (programs wait for each other, so all run at once) go to the
-    launch info.
+    ``launch_atomics`` says that atomics need hold among the programs of one launch only: nothing else reaches their
+    memory meanwhile. ``chunk``, ``threads``, ``work`` and ``cooperative`` (programs wait for each other, so all run at
+    once) go to the launch info.
     """
 
     mode: Literal["optimized", "reference"] = "optimized"
@@ -42,6 +46,7 @@ class CpuOptions:
     dot_units: int = 2
     dot_rows: int = 0
     dot_vectors: int = 0
+    launch_atomics: bool = False
     chunk: int = 0
     threads: int = 0
     work: int = 0
@@ -60,24 +65,25 @@ class CpuOptions:
             mode,
             vector_bits,
             members.get("enable_fp_fusion", True) is not False,
-            **{member: cast("int", chosen[name]) for name, member in _MEMBERS.items()},
+            **{member: cast("Any", chosen[name]) for name, member in _MEMBERS.items()},
             cooperative=members.get("launch_cooperative_grid") is True,
         )
 
     def to_json(self) -> JSON:
-        """The canonical form. An estimate of the work that is not said is left out: older keys know of none."""
+        """The canonical form. What later versions can say is left out where it is not said: older keys know of none."""
         members = asdict(self)
-        if not self.work:
-            del members["work"]
+        for name in _LATER:
+            if not members[name]:
+                del members[name]
         return members
 
     @classmethod
     def from_json(cls, data: JSON) -> CpuOptions:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
         usual = asdict(cls())
-        if not isinstance(data, dict) or {*data, "work"} != set(usual):
+        if not isinstance(data, dict) or {*data, *_LATER} != set(usual):
             raise ValueError(f"not the options of a CPU compilation: {data!r}")
-        data = {**data, "work": data.get("work", 0)}
+        data = {**{name: usual[name] for name in _LATER}, **data}
         fits = data["mode"] in ("optimized", "reference") and data["vector_bits"] in (128, 256, 512)
         fits = fits and all(type(data[name]) is type(value) for name, value in usual.items())
         if not fits:

@@ -36,6 +36,10 @@ class GeneratedKernel:
 
 # Elements of a block that is read and written once: long enough for loops, short enough for a near cache.
 _SPAN = 1024
+# Elements of a tile that is read along one axis and written along the other, and of its rows: a line of the cache is
+# read, or written, whole.
+_TILE = 4096
+_LINE = 16
 # Rows side by side that an outer reduction adds up at once.
 _ROWS = 1024
 _LIMITS = {"XBLOCK": 4096, "YBLOCK": 1024, "ZBLOCK": 1024, "R0_BLOCK": 65536, "R1_BLOCK": 32768}
@@ -60,7 +64,16 @@ def _pointwise(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:
     sizes = kernel.sizes
     if list(sizes) == ["x"] and kernel.blocks == ("XBLOCK",):
         return [{"XBLOCK": min(_SPAN, sizes["x"])}]
+    if set(sizes) == {"x", "y"} and kernel.blocks == ("XBLOCK", "YBLOCK"):
+        return [_tile(sizes["x"], sizes["y"])]
     return ()
+
+
+def _tile(x: int, y: int) -> Mapping[str, int]:
+    """Blocks of a kernel that goes along one axis here and along the other there, such as one that transposes."""
+    short = min(_LINE, y)
+    long = min(_TILE // short, x)
+    return {"XBLOCK": long, "YBLOCK": min(_TILE // long, y, _LIMITS["YBLOCK"])}
 
 
 def _reduction(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from silo.integrations.inductor.blocks import GeneratedKernel, blocks_for
 
-__all__ = ["chosen_configs", "in_process", "never_unwrapped"]
+__all__ = ["chosen_configs", "in_process", "never_unwrapped", "own_atomics"]
 
 _log = logging.getLogger("silo")
 
@@ -60,6 +60,23 @@ def in_process(plain: Callable[..., Any]) -> Callable[..., Any]:
             del self.use_process_pool
 
     return triton
+
+
+def own_atomics(plain: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """``CachingAutotuner._create_compile_options``: atomics of generated kernels for the CPU hold within their launch.
+
+    What Inductor generates adds to results of its own, which no other launch reaches before the call has ended; its C++
+    for one thread counts on that as well. Kernels that users wrote may mean more by theirs.
+    """
+
+    @wraps(plain)
+    def create_compile_options(self: Any, cfg: Any, compile_meta: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+        options = plain(self, cfg, compile_meta)
+        if compile_meta.get("device_type") == "cpu" and self.heuristic_type.name != "USER_AUTOTUNE":
+            options["cpu_launch_atomics"] = True
+        return options
+
+    return create_compile_options
 
 
 def never_unwrapped(plain: Callable[[Any, str], bool]) -> Callable[[Any, str], bool]:

@@ -33,6 +33,7 @@ _PLACES = (
         "", "cached_autotune", ("size_hints", "configs", "triton_meta", "heuristic_type", "filename", "inductor_meta")
     ),
     Place("TritonCompileResult", "make_launcher", ("self",)),
+    Place("CachingAutotuner", "_create_compile_options", ("self", "cfg", "compile_meta")),
     Place("AsyncCompile", "triton", ("self", "kernel_name", "source_code", "device_str")),
     Place("GraphLowering", "is_unspec_arg", ("self", "name")),
 )
@@ -63,6 +64,7 @@ def find_seams() -> Seams | Rejected:
     holders: dict[str, Any] = {
         "": heuristics,
         "TritonCompileResult": getattr(heuristics, "TritonCompileResult", None),
+        "CachingAutotuner": getattr(heuristics, "CachingAutotuner", None),
         "AsyncCompile": getattr(compiling, "AsyncCompile", None),
         "GraphLowering": getattr(import_module(_GRAPH), "GraphLowering", None),
     }

@@ -366,3 +366,56 @@ def test_a_transpose_in_place_reads_its_tile_before_it_writes(mode):
     expected = x.T + 1
     run(transpose_in_place, (1,), mode, x=x, SIZE=32)
     np.testing.assert_array_equal(x, expected)
+
+
+@triton.jit
+def turn(x, out, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Read along the first axis of the tile, written along the last."""
+    i, j = tl.arange(0, ROWS)[:, None], tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    tile = tl.load(x + j * ROWS + i, mask=j < width)
+    tl.store(out + i * width + j, tile, mask=j < width)
+
+
+# Extents below the vectors' part, of one part, of many; elements that are turned by vectors, and bytes, which are not.
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", [np.int8, np.float16, np.int32, np.float64])
+@pytest.mark.parametrize(("rows", "columns"), [(8, 8), (4, 16), (16, 128), (64, 8)])
+def test_tiles_of_every_size_are_turned(mode, kind, rows, columns):
+    width = columns * 2 - 3
+    x = RNG.integers(-100, 100, (width, rows)).astype(kind)
+    out = np.zeros((rows, width), kind)
+    run(turn, (2,), mode, x=x, out=out, width=width, ROWS=rows, COLUMNS=columns)
+    np.testing.assert_array_equal(out, x.T)
+
+
+@pytest.mark.parametrize(
+    ("kind", "extent", "turned"), [(np.float32, 16, True), (np.int8, 16, False), (np.int16, 4, False)]
+)
+def test_a_tile_is_turned_by_vectors(kind, extent, turned):
+    x = np.zeros((64, 64), kind)
+    assert ("silo_turn_" in text_of(turn, x=x, out=x, width=64, ROWS=extent, COLUMNS=16)) is turned
+
+
+@triton.jit(debug=True)
+def asked_and_used(x, out, used, least, BLOCK: tl.constexpr):
+    """The condition lies in memory, for it is stored, too."""
+    i = tl.arange(0, BLOCK)
+    fits = tl.load(x + i) > least
+    tl.device_assert(fits, "too small")
+    tl.store(used + i, fits)
+    tl.store(out + i, tl.where(fits, tl.load(x + i), 0) + tl.sum(fits.to(tl.int32), 0))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("wrong", [None, 0, 17, 255])
+def test_a_condition_that_is_stored_is_asked_for_every_element(mode, wrong):
+    x, out, used = np.arange(5, 261, dtype=np.int32), np.zeros(256, np.int32), np.zeros(256, np.bool_)
+    arguments = {"x": x, "out": out, "used": used, "least": 2, "BLOCK": 256}
+    if wrong is None:
+        run(asked_and_used, (1,), mode, **arguments)
+        assert used.all()
+        np.testing.assert_array_equal(out, x + 256)
+    else:
+        x[wrong] = 2
+        with pytest.raises(LaunchError, match=rf"too small; program \(0, 0, 0\), index \({wrong}\)"):
+            run(asked_and_used, (1,), mode, **arguments)

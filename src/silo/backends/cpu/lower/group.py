@@ -5,7 +5,7 @@ from __future__ import annotations
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.combining import combining_operation
 from silo.backends.cpu.analysis.values import store_parts
-from silo.backends.cpu.loop_ir import Assign, Buffer, Define, For, If, Statement
+from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
 from silo.backends.cpu.lower.flat import flat_cut
 from silo.backends.cpu.lower.index import linear_index
 from silo.backends.cpu.lower.nest import Nest
@@ -14,11 +14,18 @@ from silo.backends.cpu.lower.overlap import safe_to_fuse
 from silo.backends.cpu.lower.reduction import Accumulation, accumulation
 from silo.backends.cpu.lower.scope import Scope, Tail
 from silo.backends.cpu.lower.streaming import Streaming, streaming_of
+from silo.backends.cpu.operations import tt
+from silo.backends.cpu.operations.table import ATOMICS
 from silo.backends.cpu.ops_types import NARROW
 from silo.backends.cpu.schedule.plan import Fill, Group, OrderedSink, ReduceSink, Sink, StoreSink
 from silo.sources.triton.ssa import Operation, Value
 
 __all__ = ["lower_group"]
+
+# A tile of these elements is turned by vectors from these extents on (`runtime/transpose.h`).
+_TURNED_BYTES = (2, 4, 8)
+_TURNED_FROM = 8
+_ACCESSES = ATOMICS | {tt.LOAD, tt.STORE}
 
 
 def lower_group(scope: Scope, group: Group) -> None:
@@ -85,6 +92,7 @@ class _GroupLowering:
         self.unconditional: set[Operation] = set()  # stores that the fast body does for every element
         self.repeated: list[tuple[ReduceSink, str]] = []  # what a reduction has one value of in a whole tail
         self.streaming: Streaming | None = None
+        self.turned: Buffer | None = self._turned()
         self.aside: Streaming | None = None  # set while the body is lowered whose stores are put aside
 
     def emit(self) -> None:
@@ -111,6 +119,8 @@ class _GroupLowering:
         loops = nest.outer_loops(self._inner_loops(fast, streamed, slow, limits, extent, simd=simd))
         for statement in loops:
             scope.emit(statement)
+        if self.turned is not None:
+            self._turn()
 
     def _streamed(self, statements: int) -> list[Statement]:
         """The fast body with its stores put aside for ``streaming``; [] where they are not to go past the caches."""
@@ -161,17 +171,57 @@ class _GroupLowering:
 
     def _fill(self, sink: Fill) -> Statement:
         nest, scope = self.nest, self.scope
-        text = nest.value(sink.value, nest.index)
+        text = self._address(sink.value) or nest.value(sink.value, nest.index)
         if sink.staged:
             buffer = scope.stage(sink.target)
         else:
             buffer = scope.buffer(sink.target)
             assert buffer is not None
-        scope.lifetimes.touch(buffer)
+        scope.lifetimes.touch(buffer if self.turned is None else self.turned)
         # Where the nest is lowered in two ways, a name of the one is not known after both.
         if nest.tail and sink.value is sink.target and nest.level(text) == 0 and not self.group.checks:
             scope.tails[sink.value] = Tail(nest.axes[-1], nest.tail, text)
+        if self.turned is not None:
+            place = linear_index(
+                tuple(nest.index[axis] for axis in nest.axes), tuple(nest.shape[axis] for axis in nest.axes)
+            )
+            return Assign(f"{self.turned.name}[{place}]", text)
         return Assign(f"{buffer.name}[{nest.linear(nest.index, sink.target.type.shape)}]", text)
+
+    def _turned(self) -> Buffer | None:
+        """A buffer for a tile as it lies in memory, from which it is turned by vectors; None where it is not turned."""
+        nest = self.nest
+        match self.group.sinks:
+            case [Fill(target=target, staged=False)] if not self.scope.reference:
+                buffer = self.scope.buffer(target)
+            case _:
+                return None
+        ordered = len(nest.axes) != 2 or nest.axes[0] < nest.axes[1] or nest.flat is not None
+        if buffer is None or ordered or buffer.item_bytes not in _TURNED_BYTES:
+            return None
+        if min(nest.shape[axis] for axis in nest.axes) < _TURNED_FROM:
+            return None
+        self.scope.pieces.add("transpose")
+        return Buffer(self.scope.name("b"), buffer.ctype, buffer.elements, buffer.item_bytes)
+
+    def _turn(self) -> None:
+        (sink,) = self.group.sinks
+        assert isinstance(sink, Fill)
+        buffer = self.scope.buffer(sink.target)
+        assert buffer is not None
+        assert self.turned is not None
+        for one in (buffer, self.turned):
+            self.scope.lifetimes.touch(one)
+        rows, count = (self.nest.shape[axis] for axis in self.nest.axes)
+        self.scope.emit(Call(f"silo_turn_{buffer.item_bytes}({buffer.name}, {self.turned.name}, {rows}, {count})"))
+
+    def _address(self, value: Value) -> str:
+        """An address that accesses alone want, by the loop's own counter where it follows it; "" where it does not."""
+        nest = self.nest
+        if not value.type.pointer or not nest.fast or any(use.name not in _ACCESSES for use in value.uses):
+            return ""
+        form = nest.affine(value, nest.index)
+        return "" if form is None or form[1] == "0" else f"&{nest.place(value, nest.index)[0]}"
 
     def _store(self, operation: Operation) -> list[Statement]:
         nest = self.nest

@@ -11,6 +11,7 @@ from silo.backends.cpu.lower.atomic import atomic_call, atomic_mask, combined, v
 from silo.backends.cpu.lower.index import linear_index
 from silo.backends.cpu.lower.messages import flush_statement, message_statements
 from silo.backends.cpu.lower.nest import Nest
+from silo.backends.cpu.lower.plain_adds import plain_adds
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.operations import tt
 from silo.backends.cpu.operations.own import VOLATILE_LOAD
@@ -176,12 +177,23 @@ def _reduce_inner(scope: Scope, nest: Nest, operation: Operation) -> None:
 
 
 def _atomic(scope: Scope, nest: Nest, operation: Operation) -> None:
-    result = operation.result
     mask = atomic_mask(operation)
     operands = operation.operands if mask is None else operation.operands[:2]
     names = [nest.value(operand, nest.index) for operand in operands]
     condition = "" if mask is None else nest.value(mask, nest.index)
     call = atomic_call(scope, operation, names)
+    alone = plain_adds(scope, nest, operation, names, condition)
+    if alone:
+        with scope.collecting() as shared:
+            _shared_atomic(scope, nest, operation, names, condition, call)
+        scope.emit(If("alone", alone, shared))
+    else:
+        _shared_atomic(scope, nest, operation, names, condition, call)
+
+
+def _shared_atomic(scope: Scope, nest: Nest, operation: Operation, names: list[str], condition: str, call: str) -> None:
+    """Atomics that other threads may meet."""
+    result = operation.result
     table = combined(scope, operation, names)
     if table is not None:
         _emit(scope, [*table.before])
@@ -242,11 +254,22 @@ def _assertion(scope: Scope, shape: tuple[int, ...], operation: Operation) -> No
     """Whether it holds for all elements, which vectors tell; where it does not, one after the other is asked."""
     failed, limit = scope.name("failed"), scope.name("limit")
     (condition,) = operation.operands
+    stored = scope.buffer(condition)
+    if stored is not None:  # somebody else wants its elements, too
+        scope.lifetimes.touch(stored)
+        scope.pieces.add("all")
+        scope.emit(Define("int32_t", failed, f"!silo_all({stored.name}, {stored.elements})"))
+        _tell_failure(scope, shape, operation, failed)
+        return
 
     def body(nest: Nest, *, fast: bool) -> list[Statement]:
         nest.begin_body(fast=fast)
         element = nest.value(condition, nest.index)
-        return [*nest.levels[nest.depth], Assign(failed, f"{failed} | !{element}")]
+        ask = Assign(failed, f"{failed} | !{element}")
+        if fast and nest.runs is not None and nest.level(element) == nest.depth - 1:
+            nest.levels[nest.depth - 1].append(ask)  # all of a run have it
+            return []
+        return [*nest.levels[nest.depth], ask]
 
     nest = Nest(scope, shape)
     fast = body(nest, fast=True)
@@ -270,6 +293,11 @@ def _assertion(scope: Scope, shape: tuple[int, ...], operation: Operation) -> No
         inner.append(loop(limit, str(extent), slow))
     scope.emit(Define("int32_t", failed, "0", mutable=True))
     _emit(scope, nest.outer_loops(inner))
+    _tell_failure(scope, shape, operation, failed)
+
+
+def _tell_failure(scope: Scope, shape: tuple[int, ...], operation: Operation, failed: str) -> None:
+    """Where it ``failed``, one element after the other is asked."""
     with scope.collecting() as one_by_one:
         asking = Nest(scope, shape)
         asking.begin_body(fast=False)

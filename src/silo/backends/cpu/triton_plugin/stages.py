@@ -67,6 +67,7 @@ class CpuStages:
                 vector_bits=self._level.vector_bits,
                 fp_contract=options.enable_fp_fusion,
                 cooperative=bool(options.launch_cooperative_grid),
+                launch_atomics=bool(options.cpu_launch_atomics),
             )
             text = read_off(made)
             job = make_job(name, self.target, text, parse_ttir(text.text), module_layout, chosen)

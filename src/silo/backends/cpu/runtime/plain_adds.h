@@ -1,0 +1,49 @@
+/* What atomic adds come to on a thread that no other meets: in the order of the elements, and by
+ * vectors where the places of some lie side by side, for these are all different. */
+
+enum { SILO_SIDE_BY_SIDE = 16 };
+typedef uint64_t silo_addresses __attribute__((vector_size(32)));
+
+/* Whether so many places from `places` on lie side by side, each `bytes` long. */
+SILO_INLINE int silo_are_side_by_side(void const *places, uint64_t bytes) {
+    silo_addresses apart = {0, 0, 0, 0}, next, found;
+    uint64_t first;
+    __builtin_memcpy(&first, places, sizeof first);
+    next = (silo_addresses){first, first + bytes, first + 2 * bytes, first + 3 * bytes};
+    for (int k = 0; k < SILO_SIDE_BY_SIDE / 4; k++) {
+        __builtin_memcpy(&found, (char const *)places + k * (int)sizeof found, sizeof found);
+        apart |= found ^ next;
+        next += 4 * bytes;
+    }
+    return (apart[0] | apart[1] | apart[2] | apart[3]) == 0;
+}
+
+#define SILO_PLAIN_ADDS(suffix, type, wide, widen, narrow)                                         \
+    SILO_INLINE void silo_add_plain_##suffix(type *place, type value) {                            \
+        *place = (type)narrow((wide)(widen(*place) + widen(value)));                               \
+    }                                                                                              \
+    static __attribute__((unused)) void silo_add_tile_##suffix(                                    \
+        type *const *places, type const *values, int64_t count) {                                  \
+        int64_t const end = count - count % SILO_SIDE_BY_SIDE;                                     \
+        for (int64_t i = 0; i < end; i += SILO_SIDE_BY_SIDE) {                                     \
+            if (silo_are_side_by_side(places + i, sizeof(type))) {                                 \
+                type *const place = places[i];                                                     \
+                _Pragma("omp simd") for (int k = 0; k < SILO_SIDE_BY_SIDE; k++) place[k] =         \
+                    (type)narrow((wide)(widen(place[k]) + widen(values[i + k])));                  \
+            } else {                                                                               \
+                for (int64_t k = i; k < i + SILO_SIDE_BY_SIDE; k++)                                \
+                    silo_add_plain_##suffix(places[k], values[k]);                                 \
+            }                                                                                      \
+        }                                                                                          \
+        for (int64_t k = end; k < count; k++)                                                      \
+            silo_add_plain_##suffix(places[k], values[k]);                                         \
+    }
+
+SILO_PLAIN_ADDS(i8, int8_t, uint8_t, (uint8_t), )
+SILO_PLAIN_ADDS(i16, int16_t, uint16_t, (uint16_t), )
+SILO_PLAIN_ADDS(i32, int32_t, uint32_t, (uint32_t), )
+SILO_PLAIN_ADDS(i64, int64_t, uint64_t, (uint64_t), )
+SILO_PLAIN_ADDS(f16, uint16_t, float, silo_f16_to_f32, silo_f32_to_f16)
+SILO_PLAIN_ADDS(bf16, uint16_t, float, silo_bf16_to_f32, silo_f32_to_bf16)
+SILO_PLAIN_ADDS(f32, float, float, , )
+SILO_PLAIN_ADDS(f64, double, double, , )

@@ -1,0 +1,62 @@
+/* Tiles turned by vectors: rows of `from`, `count` elements long, become columns of `to`, whose
+ * rows have as many elements as `from` has rows. Both extents are powers of two, 8 at least. */
+
+#define SILO_TURN_PART 8
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define SILO_TURNS_VECTORS 1
+#endif
+#endif
+
+#ifdef SILO_TURNS_VECTORS
+/* Without loops, which gcc would not unroll: all rows stay in registers. Three times the upper and
+ * the lower half of the rows are interleaved; then rows and columns have changed places. */
+#define SILO_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define SILO_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#define SILO_INTERLEAVE(row, to, from)                                                             \
+    row const to##0 = SILO_LOW(from##0, from##4), to##1 = SILO_HIGH(from##0, from##4),             \
+              to##2 = SILO_LOW(from##1, from##5), to##3 = SILO_HIGH(from##1, from##5),             \
+              to##4 = SILO_LOW(from##2, from##6), to##5 = SILO_HIGH(from##2, from##6),             \
+              to##6 = SILO_LOW(from##3, from##7), to##7 = SILO_HIGH(from##3, from##7)
+#define SILO_TURN(suffix, type)                                                                    \
+    typedef type silo_row_##suffix                                                                 \
+        __attribute__((vector_size(SILO_TURN_PART * sizeof(type)), aligned(sizeof(type))));        \
+    SILO_INLINE void silo_turn_part_##suffix(type *to, type const *from, int64_t rows,             \
+                                             int64_t count) {                                      \
+        typedef silo_row_##suffix row;                                                             \
+        row const a0 = *(row const *)(from), a1 = *(row const *)(from + count),                    \
+                  a2 = *(row const *)(from + 2 * count), a3 = *(row const *)(from + 3 * count),    \
+                  a4 = *(row const *)(from + 4 * count), a5 = *(row const *)(from + 5 * count),    \
+                  a6 = *(row const *)(from + 6 * count), a7 = *(row const *)(from + 7 * count);    \
+        SILO_INTERLEAVE(row, b, a);                                                                \
+        SILO_INTERLEAVE(row, c, b);                                                                \
+        SILO_INTERLEAVE(row, d, c);                                                                \
+        *(row *)(to) = d0, *(row *)(to + rows) = d1;                                               \
+        *(row *)(to + 2 * rows) = d2, *(row *)(to + 3 * rows) = d3;                                \
+        *(row *)(to + 4 * rows) = d4, *(row *)(to + 5 * rows) = d5;                                \
+        *(row *)(to + 6 * rows) = d6, *(row *)(to + 7 * rows) = d7;                                \
+    }
+#else
+#define SILO_TURN(suffix, type)                                                                    \
+    SILO_INLINE void silo_turn_part_##suffix(type *to, type const *from, int64_t rows,             \
+                                             int64_t count) {                                      \
+        for (int i = 0; i < SILO_TURN_PART; i++)                                                   \
+            for (int j = 0; j < SILO_TURN_PART; j++)                                               \
+                to[i * rows + j] = from[j * count + i];                                            \
+    }
+#endif
+
+#define SILO_TURN_TILE(suffix, type)                                                               \
+    SILO_TURN(suffix, type)                                                                        \
+    static __attribute__((unused)) void silo_turn_##suffix(void *to, void const *from,             \
+                                                           int64_t rows, int64_t count) {          \
+        for (int64_t j = 0; j < count; j += SILO_TURN_PART)                                        \
+            for (int64_t i = 0; i < rows; i += SILO_TURN_PART)                                     \
+                silo_turn_part_##suffix((type *)to + j * rows + i,                                 \
+                                        (type const *)from + i * count + j, rows, count);          \
+    }
+
+SILO_TURN_TILE(2, uint16_t)
+SILO_TURN_TILE(4, uint32_t)
+SILO_TURN_TILE(8, uint64_t)
