@@ -397,6 +397,7 @@ def test_a_listing_with_a_document_type_or_of_no_xml_is_refused(tmp_path, double
         store = machine(tmp_path / "one", double.address)
         assert not store.records.catch_up([KEY])
         assert list(store.records.read(KEY)) == []
+        assert store.link.off == ""  # it was heard at once, and not waited for
 
 
 @contextmanager

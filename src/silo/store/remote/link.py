@@ -183,7 +183,7 @@ class Link:
         if self._off:
             return found
         self._used = True
-        pages: queue.SimpleQueue[tuple[str, list[str] | None]] = queue.SimpleQueue()
+        pages: queue.SimpleQueue[tuple[str, list[str] | bool]] = queue.SimpleQueue()
         end = time.monotonic() + _WHOLE_S
         for folder in folders:
             self._crew.start(lambda folder=folder: self._list_to(folder, end, pages))
@@ -196,9 +196,9 @@ class Link:
                 self._turn_off(f"the listing of {min(open_ones)} did not come within {limit_s:g} s")
                 break
             listing = found[folder]
-            if page is None:
+            if isinstance(page, bool):
                 open_ones.discard(folder)
-                listing.whole = True
+                listing.whole = page
             else:
                 listing.names += page
             if len(listing.names) > MOST_NAMES or (open_ones and time.monotonic() > end):
@@ -206,17 +206,19 @@ class Link:
                 break
         return found
 
-    def _list_to(self, folder: str, end: float, pages: queue.SimpleQueue[tuple[str, list[str] | None]]) -> None:
-        def action(objects: Objects) -> None:
+    def _list_to(self, folder: str, end: float, pages: queue.SimpleQueue[tuple[str, list[str] | bool]]) -> None:
+        """The pages of a folder, then whether these were all."""
+
+        def action(objects: Objects) -> bool:
             count = 0
             for page in objects.list(folder, end):
                 pages.put((folder, page))
                 count += len(page)
                 if count > MOST_NAMES or self._off:
-                    return
-            pages.put((folder, None))
+                    return False
+            return True
 
-        self._tried(action)
+        pages.put((folder, self._tried(action) is True))
 
     def send(self, name: str, data: bytes) -> None:
         """Put an object in the background, unless it is known to be there or nothing is sent."""
