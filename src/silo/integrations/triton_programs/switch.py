@@ -10,7 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.errors import ToolchainError
+from silo.core.plugins import load_place
+from silo.errors import SiloError, ToolchainError
 from silo.forks import Mutex
 from silo.integrations.switched_on import SwitchedOn
 from silo.launch import native
@@ -36,10 +37,12 @@ def accelerate() -> Acceleration:
     ...     program()
 
     May come before or after ``import triton``, and more than once: each is undone by itself. Launches that Silo does
-    not understand go Triton's own way, which the log says once for each kernel and reason.
+    not understand go Triton's own way, which the log says once for each kernel and reason. Tuners obey the lock file
+    that ``SILO_LOCK`` names.
 
     Raises:
         ToolchainError: Triton is not installed, or one whose launches Silo does not know.
+        LockError: ``SILO_TUNE=frozen``, and ``SILO_LOCK`` names no lock.
     """
     decision = adapter.usable_for_programs(force=settings().force_triton)
     if not decision:
@@ -90,6 +93,7 @@ class _Switch:
         self._situations: Any = None
         self._methods: tuple[Any, Any] | None = None  # in the place of run and __getitem__
         self._held = False  # a launcher calls them itself, so they serve to the end
+        self._unlock: Any = None  # ends that a lock decides for tuners
 
     def hold(self) -> Any:  # noqa: ANN401
         with self._lock:
@@ -104,12 +108,12 @@ class _Switch:
 
     def more(self) -> None:
         with self._lock:
-            self._wanted += 1
-            if self._wanted == 1:
+            if self._wanted == 0:
                 if adapter.seams_are_loaded():
                     self._put()
                 else:
                     accelerate_when_imported(self.put)
+            self._wanted += 1
 
     def less(self) -> None:
         with self._lock:
@@ -160,6 +164,13 @@ class _Switch:
             for kind, name, ours in zip(kinds, ("run", "__getitem__") * 2, methods, strict=True):
                 self._replace(kind, name, ours)
         self._situations.forget()
+        if settings().lock is not None:  # few name one, and it needs what records and bundles do
+            lock: Any = load_place("silo.integrations.triton_records.switch:lock_while_accelerated")
+            try:
+                self._unlock = lock()
+            except SiloError:
+                self._take()
+                raise
 
     def _replace(self, kind: Any, name: str, ours: Any) -> None:  # noqa: ANN401
         self._before.append((kind, name, _member(kind, name), ours))
@@ -168,6 +179,9 @@ class _Switch:
     def _take(self) -> None:
         from silo.integrations.triton_programs.kernels import TABLE  # noqa: PLC0415  # as above
 
+        if self._unlock is not None:
+            self._unlock()
+            self._unlock = None
         if self._situations is not None and not self._held:
             self._situations.leave()
             self._methods = None

@@ -11,6 +11,7 @@ from typing import Any
 from silo.api.machine.session import session
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.contents import BundleVariant, calls_of, host_code
+from silo.bundle.manifest import OpenKernel
 from silo.bundle.reader import Bundle
 from silo.core.consent import Consent
 from silo.core.plugins import is_host_code
@@ -33,6 +34,7 @@ class RecordedCode:
     def __init__(self, bundle: Bundle, *, trust: bool = False) -> None:
         self.bundle = bundle
         self._trust = trust
+        self._open: dict[str, OpenKernel] = {}
 
     @cached_property
     def kernels(self) -> dict[str, list[str]]:
@@ -79,18 +81,24 @@ class RecordedCode:
         """The variant that serves a call best. Of the file no more is read than what may serve it."""
         found: list[BundleVariant] = []
         for name in self._named(wanted):
-            kernel = self.bundle.open_kernel(name)
+            kernel = self._kernel(name)
             numbers = [number for group in kernel.groups if may_fit(group, wanted) for number in group.numbers]
             found += [kernel[number] for number in numbers]
         return best_variant(
             (one for one in found if one.artifact.variant.source == wanted.source and key_of(one.artifact)), wanted
         )
 
+    def _kernel(self, name: str) -> OpenKernel:
+        found = self._open.get(name)
+        if found is None:
+            found = self._open[name] = self.bundle.open_kernel(name)
+        return found
+
     def _named(self, wanted: Variant) -> list[str]:
         """The kernels of a source. As a rule one of two names tells; else all are looked at."""
         manifest = self.bundle.manifest
         for name in (wanted.kernel, f"{wanted.kernel}@{wanted.source[:12]}"):
-            if name in manifest and wanted.source in self.bundle.open_kernel(name).sources:
+            if name in manifest and wanted.source in self._kernel(name).sources:
                 return [name]
         return self.kernels.get(wanted.source, [])
 
@@ -140,7 +148,7 @@ class RecordedCode:
         with contextlib.suppress(TrustError):
             return ledger.vouch(_as_built(artifact).host_code(), origin=self.bundle.name)
         name = next(iter(self._named(artifact.variant)))
-        packed = host_code(one, calls_of(self.bundle.open_kernel(name).head))
+        packed = host_code(one, calls_of(self._kernel(name).head))
         return ledger.vouch(packed, origin=self.bundle.name, trust=self._trust)
 
 

@@ -22,10 +22,12 @@ from silo.core.variant import Variant
 from silo.errors import BundleError, CompileError, SiloError, SourceError
 from silo.forks import Mutex
 from silo.frozen import replace
+from silo.integrations.triton_programs.code import read_launch
 from silo.integrations.triton_records.decided import config_for, winner_of
 from silo.integrations.triton_records.recorded import RecordedVariant, TextNames, file_ref
 from silo.integrations.triton_records.recording import Recording
 from silo.sources.triton.adapter import (
+    TESTED_VERSIONS,
     CompileCall,
     KeptCode,
     TunerKey,
@@ -34,6 +36,8 @@ from silo.sources.triton.adapter import (
     kept_code,
     kernel_of_tuner,
     launcher_kind,
+    read_compiled,
+    triton_version,
     ttir_of,
 )
 from silo.sources.triton.compiled_for import config_of, generic, relaxed, target_of, types_of
@@ -138,7 +142,7 @@ class Recorder:
         else:
             found = ttir_of(compiled)
             text = None if found is None else found.encode()
-            launch = _launch_of(variant, kept)
+            launch = _launch_of(variant, kept, compiled)
             effects = dict[str, Effect]() if found is None else TtirFacts(found, signature, specialization).effects
         variant = replace(variant, signature=_with_effects(signature, effects))
         sidecars = tuple(file_ref(one, "ttir") for one in (text,) if one is not None)
@@ -217,7 +221,9 @@ def _with_effects(signature: Signature, effects: Mapping[str, Effect]) -> Signat
     )
 
 
-def _launch_of(variant: Variant, kept: KeptCode) -> LaunchInfo:
+def _launch_of(variant: Variant, kept: KeptCode, compiled: Any) -> LaunchInfo:  # noqa: ANN401
+    if (triton_version() or "").rpartition(".")[0] not in TESTED_VERSIONS:  # an older one, whose launches Silo knows
+        return read_launch(read_compiled(compiled))
     compiler = select_compiler("triton", variant.target)
     if not isinstance(compiler, ReadsBinaries):
         raise CompileError(f"nothing here says how Triton's code for {variant.target} is launched")

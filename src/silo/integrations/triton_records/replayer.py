@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,7 @@ from silo.sources.triton.adapter import (
     revived,
 )
 from silo.sources.triton.compiled_for import config_of, relaxed, target_of, types_of
+from silo.sources.triton.source import TritonSource
 
 __all__ = ["Replayer"]
 
@@ -41,6 +43,7 @@ class Replayer:
         self.code = RecordedCode(bundle, trust=trust)
         self.frozen = frozen
         self._sources = Sources()
+        self._tuned: weakref.WeakKeyDictionary[Any, TritonSource] = weakref.WeakKeyDictionary()
         self._lock = Mutex()
         self._made: dict[tuple[int, str], Any] = {}
         self._notices = Notices()
@@ -137,7 +140,7 @@ class Replayer:
         """
         name = str(kernel_of_tuner(tuner).__name__)
         try:
-            source = self._sources.of(kernel_of_tuner(tuner))
+            source = self._source_of_tuner(tuner)
             wanted = winner_of(source, tuner, key, None)
             winners = self.code.winners.get(source.fingerprint, ())
             found = find_decision(tuner, winners, wanted, configs)
@@ -161,6 +164,13 @@ class Replayer:
             f"{self.bundle.name} holds none that its {len(found.allowed)} configs allow; record this call too "
             "(silo exec --record)" + (f"; it holds{rows}" if rows else "")
         )
+
+    def _source_of_tuner(self, tuner: Any) -> TritonSource:  # noqa: ANN401
+        """Not from the sources of compiles, which ask Triton for its own hash of the kernel: milliseconds."""
+        found = self._tuned.get(tuner)
+        if found is None:
+            found = self._tuned[tuner] = TritonSource.of(kernel_of_tuner(tuner), self.code.names)
+        return found
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
         """Whatever the tuner came to."""

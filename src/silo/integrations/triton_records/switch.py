@@ -20,10 +20,10 @@ from silo.integrations.triton_records.recorder import Recorder
 from silo.integrations.triton_records.recording import Recording
 from silo.integrations.triton_records.replayer import Replayer
 from silo.integrations.triton_records.serving import Serving
-from silo.settings import settings
+from silo.settings import records_wanted, settings
 from silo.sources.triton.adapter import adapter_is_ready, intercept_compiles, watch_autotuners
 
-__all__ = ["begin_by_settings", "record", "recording", "replay", "replaying"]
+__all__ = ["begin_by_settings", "lock_while_accelerated", "record", "recording", "replay", "replaying"]
 
 _log = logging.getLogger("silo")
 
@@ -86,6 +86,26 @@ def begin_by_settings() -> None:
         _begin()
     else:
         sys.meta_path.insert(0, _Finder())  # pyright: ignore[reportArgumentType]
+
+
+def lock_while_accelerated() -> Callable[[], None] | None:
+    """Let the lock of ``SILO_LOCK`` decide for tuners, for a program that accelerates itself; what undoes it.
+
+    None: there is no lock, or it decides already, as :func:`begin_by_settings` says.
+
+    Raises:
+        LockError: ``SILO_TUNE=frozen``, and it is none.
+    """
+    current = settings()
+    if current.lock is None or records_wanted():
+        return None
+    try:
+        return watch_autotuners(LockedDecisions(Path(current.lock), None))
+    except LockError as error:
+        if current.tune == "frozen":
+            raise
+        _log.warning("tuners decide themselves: %s", error)
+        return None
 
 
 def _begin() -> None:

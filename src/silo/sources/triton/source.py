@@ -16,6 +16,7 @@ from silo.core.space import Space
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import Value
 from silo.errors import SourceError
+from silo.sources.reached_code import Names
 from silo.sources.triton import adapter
 from silo.sources.triton.constants import to_value
 from silo.sources.triton.fingerprint import ReadSource, function_value, read_source
@@ -71,10 +72,13 @@ class TritonSource:
     tuner: Any = None
     originals: tuple[tuple[Config, Any], ...] = ()
     measured_by: tuple[str, ...] = ()
+    known_names: Mapping[str, Names] | None = None
 
     @classmethod
-    def of(cls, decorated: object) -> TritonSource:
+    def of(cls, decorated: object, known_names: Mapping[str, Names] | None = None) -> TritonSource:
         """Read any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` object, unchanged.
+
+        ``known_names`` are those in texts, by the texts' keys: for the fingerprint no such text is parsed.
 
         Raises:
             SourceError: it is none of those, or a form of them that Silo does not read.
@@ -125,6 +129,7 @@ class TritonSource:
             tuner=kernel.tuner,
             originals=tuple((config, tuned.original) for config, tuned in zip(configs, kernel.configs, strict=True)),
             measured_by=kernel.measured_by,
+            known_names=known_names,
         )
 
     @property
@@ -170,7 +175,7 @@ class TritonSource:
     @cached_property
     def reading(self) -> ReadSource:
         """What its text and all that it reaches gave. Raises SourceError."""
-        return read_source(self.function)
+        return read_source(self.function, self.known_names)
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """The typed signature and the facts of one call; see :func:`silo.sources.triton.specialize.specialize`.

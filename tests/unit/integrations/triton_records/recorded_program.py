@@ -104,6 +104,18 @@ def main():
         end = record(path)
     elif mode == "replay":
         end = replay(path, frozen="open" not in options)
+    elif mode == "accelerate":
+        from triton.runtime.autotuner import Autotuner
+
+        import silo
+
+        before = dict(vars(Autotuner))
+        acceleration = silo.accelerate()
+
+        def end():
+            acceleration.stop()
+            assert dict(vars(Autotuner)) == before
+
     first = int(options.get("first", 1024))
     run_add(first)
     winners = [run_scale(n) for n in (512, 1000)]

@@ -183,6 +183,22 @@ def test_ranks_read_one_lock_file(world, tmp_path):
     assert winners("--lock", lock, "--record", other, prefers=1, SILO_TUNE="frozen") == wanted
 
 
+def test_a_program_that_accelerates_itself_obeys_the_lock_too(world, tmp_path):
+    lock = tmp_path / "silo.lock.json"
+    world.execute("cache", "to-lock", world.path, lock)
+    own = {"cache": world.first_cache, "SILO_TRITON": "cpu"}
+    prefers = ["again=2", "prefers=-1"]
+    decided = world.recorded["winners"]
+    if decided == [128, 128]:  # what it would take by itself
+        prefers[1] = "prefers=1"
+    found, _ = world.run("accelerate", *prefers, SILO_LOCK=str(lock), SILO_TUNE="frozen", **own)
+    assert found["winners"] == decided
+    assert "no lock file" in world.run("accelerate", SILO_LOCK=str(lock) + "x", SILO_TUNE="frozen", fails=True, **own)
+    found, log = world.run("accelerate", *prefers, SILO_LOCK=str(lock) + "x", **own)
+    assert "tuners decide themselves" in log
+    assert found["winners"] != decided or decided[0] != decided[1]
+
+
 def test_a_lock_that_says_nothing_or_is_none(world, tmp_path):
     lock = tmp_path / "silo.lock.json"
     world.execute("cache", "to-lock", world.path, lock)

@@ -190,7 +190,7 @@ def kept_code(compiled: Any) -> KeptCode:  # noqa: ANN401  # Triton's CompiledKe
     stages = {
         str(ending): data if isinstance(data, bytes) else str(data).encode() for ending, data in compiled.asm.items()
     }
-    group: Mapping[str, object] = compiled.metadata_group or {}
+    group: Mapping[str, object] = getattr(compiled, "metadata_group", None) or {}  # 3.4 keeps none
     name = next((file.removesuffix(".json") for file in group if file.endswith(".json")), str(compiled.name)[:150])
     return KeptCode(cache_key_text(compiled.hash), name, metadata, stages, binary)
 
