@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -89,6 +90,22 @@ def test_a_cluster_that_is_not_there_is_named_in_time(tmp_path):
     )
     assert done.returncode == 3
     assert "the Ray cluster at 127.0.0.1:1 is not reached" in done.stderr
+
+
+def test_what_ray_prints_of_lost_actors_is_not_among_the_results(monkeypatch, capsys):
+    from silo.api.agents import ray_agents
+    from silo.cli import tune
+
+    @contextmanager
+    def made_up(*_, **__):
+        print("(raylet) a worker died")
+        yield None
+
+    monkeypatch.setattr(ray_agents, "ray_fleet", made_up)
+    with tune._fleet([], "auto", None, None, 1.0):
+        print("(raylet) another")
+    print("results")
+    assert capsys.readouterr() == ("results\n", "(raylet) a worker died\n(raylet) another\n")
 
 
 def test_without_ray_the_command_says_what_to_install(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import sys
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -201,15 +203,22 @@ def _fleet(
     commands: list[str], ray: str | None, gpus: int | None, device: str | None, wait_s: float
 ) -> AbstractContextManager[Fleet | None]:
     if ray is not None:
-        from silo.api.agents.ray_agents import ray_fleet  # noqa: PLC0415  # heavy, and few tunes have agents
-
-        return ray_fleet(ray, gpus, device=device, wait_s=wait_s)
+        return _fleet_on_ray(ray, gpus, device, wait_s)
     if not commands:
         return nullcontext()
     from silo.api.agents.fleet import Fleet  # noqa: PLC0415  # heavy, and few tunes have agents
     from silo.api.agents.pipes import PipeSource  # noqa: PLC0415
 
     return Fleet([PipeSource(command, wait_s) for command in commands])
+
+
+@contextmanager
+def _fleet_on_ray(address: str, gpus: int | None, device: str | None, wait_s: float) -> Generator[Fleet]:
+    """Ray prints on standard output that an actor was lost, in the middle of results and events; it is led away."""
+    from silo.api.agents.ray_agents import ray_fleet  # noqa: PLC0415  # heavy, and few tunes have agents
+
+    with redirect_stdout(sys.stderr), ray_fleet(address, gpus, device=device, wait_s=wait_s) as fleet:
+        yield fleet
 
 
 def _explain(
