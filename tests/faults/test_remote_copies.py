@@ -1,5 +1,7 @@
 """``silo cache push``, ``pull`` and ``check``, and ``silo doctor``, against every kind of server."""
 
+# pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportArgumentType=false
+
 import json
 import os
 import subprocess

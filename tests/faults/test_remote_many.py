@@ -17,9 +17,13 @@ import killed_servers
 import remote_servers
 import remote_trials
 
-SAMPLES = Path(remote_trials.__file__).parent
 COUNT, EACH = 16, int(os.environ.get("SILO_TEST_TRIALS", "12"))
 KILLS = int(os.environ.get("SILO_TEST_KILLS", "6"))
+
+# The limit of one test grows with what it is asked for.
+pytestmark = pytest.mark.timeout(300 + 4 * KILLS + EACH)
+
+SAMPLES = Path(remote_trials.__file__).parent
 
 
 @pytest.fixture(params=remote_servers.SERVERS)
