@@ -100,8 +100,10 @@ def models() -> dict[str, Callable[[], Model]]:
     }
 
 
-def measure(name: str, make: Callable[[], Model], rounds: int) -> dict[str, Any]:
-    """One model's times, and what they say."""
+def measure(
+    name: str, make: Callable[[], Model], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, Any]:
+    """One model's times by ``clock``, and what they say."""
     torch.manual_seed(0)
     plain, given = make()
     torch._dynamo.reset()  # noqa: SLF001  # the public name warns
@@ -122,11 +124,11 @@ def measure(name: str, make: Callable[[], Model], rounds: int) -> dict[str, Any]
             first[way] = time.perf_counter() - begin
             torch.testing.assert_close(made, expected, rtol=loose, atol=loose)
         calls = {**ways, "eager": plain}
-        repeats = max(1, int(_BURST_S / max(_burst(ways["cpp"], given, 1), 1e-6)))
+        repeats = max(1, int(_BURST_S / max(_burst(ways["cpp"], given, 1, clock), 1e-6)))
         samples: dict[str, list[float]] = {way: [] for way in calls}
         for _ in range(rounds):
             for way, call in calls.items():
-                samples[way].append(_burst(call, given, repeats))
+                samples[way].append(_burst(call, given, repeats, clock))
     found: dict[str, Any] = {way: {"least_us": min(taken) * 1e6, "samples_s": taken} for way, taken in samples.items()}
     for other in ("cpp", "eager"):
         ratios = [ours / theirs for ours, theirs in zip(samples["silo"], samples[other], strict=True)]
@@ -136,11 +138,11 @@ def measure(name: str, make: Callable[[], Model], rounds: int) -> dict[str, Any]
     return found
 
 
-def _burst(call: Callable[..., Any], given: tuple[Any, ...], repeats: int) -> float:
-    begin = time.perf_counter()
+def _burst(call: Callable[..., Any], given: tuple[Any, ...], repeats: int, clock: Callable[[], float]) -> float:
+    begin = clock()
     for _ in range(repeats):
         call(*given)
-    return (time.perf_counter() - begin) / repeats
+    return (clock() - begin) / repeats
 
 
 def line(name: str, row: dict[str, Any]) -> str:
@@ -164,18 +166,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="models whose names have this text in them")
     parser.add_argument("--rounds", type=int, default=31, help="bursts of each (31)")
+    parser.add_argument(
+        "--cpu-time", action="store_true", help="time that this thread was on a CPU: where other programs run, too"
+    )
     parser.add_argument("--json", type=Path, help="keep the figures here")
     given = parser.parse_args(arguments)
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
     machine, found = describe(), {}
+    clock = time.thread_time if given.cpu_time else time.perf_counter
     with inductor.enable() as enabled:
         if not enabled:
             parser.error(enabled.decision.reason)
         print(f"{'microseconds':18}{'Silo':>10}{'C++':>10}{'eager':>10}{'over C++':>9}{'':14}{'over eager':>11}")
         for name, make in models().items():
             if given.only in name:
-                found[name] = measure(name, make, given.rounds)
+                found[name] = measure(name, make, given.rounds, clock)
                 print(line(name, found[name]), flush=True)
     print(verdict(found))
     if given.json:
