@@ -55,6 +55,7 @@ def test_actors_find_what_is_found_here(on_ray):
 
 
 @needs_ray
+@pytest.mark.timeout(300 + 10 * KILLS)
 def test_killed_actors_lose_nothing(on_ray):
     told = on_ray("kill", KILLS, limit_s=280 + 10 * KILLS)
     assert told["kills"] == KILLS

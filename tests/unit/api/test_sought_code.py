@@ -13,6 +13,7 @@ from silo.api.code import compilation
 from silo.api.code.compilation import Compilation
 from silo.core.compiled import CompiledBlob
 from silo.core.config import Config
+from silo.core.declaration import BlobKind
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
@@ -152,6 +153,19 @@ def test_artifacts_that_came_and_are_of_no_use_are_compiled(double, machine):
     assert started[2].future is None
     assert [second.finish(pending) for pending in started] == made
     assert (second.compiled, len(second.session.pool.jobs)) == (3, 3)
+
+
+def test_no_artifacts_are_asked_for_where_they_would_be_native_code(double, machine, monkeypatch):
+    monkeypatch.setattr(
+        FakeCompiler, "declaration", replace(FakeCompiler.declaration, blobs=(BlobKind("so", host_code=True),))
+    )
+    one = machine("first")
+    on_cpu = [replace(variant(BLOCK=block), target=Target.parse("cpu:x86-64-v3")) for block in range(4)]
+    one.expect(on_cpu)
+    finished(one, [*on_cpu, variant(BLOCK=4)])
+    asked = [path for method, path in double.requests if method == "GET"]
+    assert sum("/artifacts/" in path for path in asked) == 1
+    assert sum("/jobs/" in path for path in asked) == 5
 
 
 def test_a_config_that_does_not_compile_says_so_and_a_remote_store_that_goes_costs_nothing_more(double, machine):

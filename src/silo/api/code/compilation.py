@@ -74,6 +74,11 @@ def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, ob
         return Accepted()  # the config's own failure, which its trial tells
 
 
+def _artifacts_travel(compiler: Compiler, target: Target) -> bool:
+    """Whether a remote store is asked for artifacts: it gives none of native code, but the outcomes of their jobs."""
+    return target.kind != "cpu" or not any(kind.host_code for kind in compiler.declaration.blobs)
+
+
 def _pass_on(made: Future[Compiled | Outcome], compiled: Future[Compiled]) -> None:
     if compiled.cancelled():
         made.set_exception(CompileError("the compile pool was closed"))
@@ -142,9 +147,11 @@ class Compilation:
                 continue
             identity = compiler.identity(target)
             own = [variant.artifact_key(identity) for variant in variants if variant.target == target]
-            artifacts.expect(own)
-            pool = self.session.pool
-            missing = islice((key for key in own if artifacts.get(key) is None), pool.most)
+            pool, look = self.session.pool, artifacts.here
+            if _artifacts_travel(compiler, target):
+                artifacts.expect(own)
+                look = artifacts.get
+            missing = islice((key for key in own if look(key) is None), pool.most)
             pool.warm(sum(1 for _ in missing), compiler.declaration.name)
 
     def start(self, variant: Variant) -> Pending:
@@ -193,7 +200,7 @@ class Compilation:
         made.set_running_or_notify_cancel()
 
         def seek() -> Outcome | None:
-            artifact = artifacts.get(artifact_key)
+            artifact = artifacts.get(artifact_key) if _artifacts_travel(compiler, job.target) else None
             if artifact is None:
                 return artifacts.outcome(key)
             return Outcome(artifact.launch, artifact.blob, artifact.sidecars)
