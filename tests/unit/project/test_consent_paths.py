@@ -44,6 +44,7 @@ CALLS = {
         "api/machine/device_plugins.py": "device plug-ins, by their entry points",
         "backends/cpu/triton_plugin/activation.py": "Silo's own switch, which no layer left of it may import",
         "compile/toolchain.py": "compiler plug-ins, by their declarations",
+        "integrations/triton_programs/switch.py": "Silo's own reader of a lock, which imports this integration",
         "core/plugins.py": "declarations, by their entry points",
         "launch/loading.py": "loaders, by their declarations, after consent was required",
         "sources/kinds.py": "source plug-ins, by their entry points",
@@ -58,6 +59,7 @@ CALLS = {
         "api/code/loaded_kernels.py": "load_code: the one call of Device.load for artifacts, with their consent",
         "api/trials/measuring_worker.py": "Device.load with the consent of the process that asks",
         "integrations/triton_programs/kernels.py": "Device.load for what Triton launched, with consent to it",
+        "integrations/triton_records/serving.py": "Device.load for what a recording brings, with consent to it",
         "integrations/inductor/launchers.py": "Device.load for what Inductor had Triton compile, with consent to it",
         "sources/triton/ceiling_kernels.py": "Triton's language",
         "backends/cpu/checking/code.py": "code that checks itself, compiled a moment ago",
@@ -102,6 +104,7 @@ CALLS = {
         "api/agents/agent.py": "code of whoever started the agent, for that",
     },
     "vouch": {
+        "integrations/triton_records/recorded_code.py": "a recording's code, as it was built or as it has it called",
         "api/kernels/bundle.py": "a bundle's code, as it has it called",
         "api/code/loaded_kernels.py": "the store's code",
         "integrations/jax/records.py": "the launch that a program of jax names, as its record has the code called",
@@ -187,6 +190,7 @@ def test_devices_are_given_what_they_load_with_consent(calls):
         "api/trials/measuring_worker.py",
         "integrations/inductor/launchers.py",
         "integrations/triton_programs/kernels.py",
+        "integrations/triton_records/serving.py",
     ]
     assert all(any(word.arg == "consent" for word in node.keywords) for _, node in asked)
 

@@ -14,7 +14,6 @@ from silo.bundle.contents import BundleVariant, calls_of, host_code
 from silo.bundle.manifest import OpenKernel
 from silo.bundle.reader import Bundle
 from silo.core.consent import Consent
-from silo.core.plugins import is_host_code
 from silo.core.variant import Variant
 from silo.errors import BundleError, TrustError
 from silo.frozen import replace
@@ -140,7 +139,7 @@ class RecordedCode:
             TrustError: nobody vouched for it.
         """
         artifact = one.artifact
-        if not is_host_code(artifact.blob.kind):
+        if not artifact.runs_on_host:
             return None
         if settings().check:
             raise BundleError("checks are on (SILO_CHECK=1), and code that was recorded does not check itself")

@@ -12,7 +12,6 @@ from typing import Any
 
 from silo.api.machine.device_plugins import devices_of_kind
 from silo.bundle.contents import BundleVariant
-from silo.core.plugins import is_host_code
 from silo.core.signature import Effect, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.variant import Variant
@@ -84,7 +83,7 @@ class Serving:
         """The code, loaded where the program launches."""
         artifact = one.artifact
         launch, target = artifact.launch, artifact.variant.target
-        if (launch.scratch_bytes or launch.profile_bytes) and not is_host_code(artifact.blob.kind):
+        if (launch.scratch_bytes or launch.profile_bytes) and not artifact.runs_on_host:
             raise BundleError("it takes scratch memory, which Triton's allocator gives")
         devices = devices_of_kind(target.kind)
         number = 0 if target.kind == "cpu" else index
@@ -92,7 +91,8 @@ class Serving:
             raise BundleError(f"Triton launches on {target.kind}:{index}, and Silo finds {len(devices)} such devices")
         blob = self._code.bundle.blob(artifact.blob.sha256)
         consent = self._code.consent(one)
-        loaded: Any = devices[number].load(launch, blob, artifact.blob.kind, kernel.name, consent=consent)
+        device = devices[number]
+        loaded: Any = device.load(launch, blob, artifact.blob.kind, kernel.name, consent=consent)
         return bind(loaded, launch, _plain(kernel.source.signature), Specialization(), {}, tag=tag)
 
     def _returned(self, function: Any, one: BundleVariant, call: Call, asked: tuple[Any, Any]) -> object:  # noqa: ANN401
