@@ -80,6 +80,24 @@ def test_a_launch_uses_all_threads_and_no_more():
         assert len(set(out)) == 1
 
 
+@pytest.mark.parametrize("pool", ["own", "openmp"])
+def test_a_thread_is_told_whether_it_is_alone(pool):
+    launch, out = launcher("alone"), np.zeros(24, np.uint64)
+    with override(pool=pool):
+        with threads(1):
+            launch[(24,)](out)
+            assert len(set(out)) == 1
+            assert (out & 1 == 1).all()
+        with threads(3):
+            launch[(24,)](out)
+            assert len(set(out)) >= 2
+            assert (out & 1 == 0).all()
+    waits, out = launcher("alone", chunk=1), np.zeros(4, np.uint64)  # others may come to such a launch at any time
+    with threads(1):
+        waits[(4,)](out)
+    assert (out & 1 == 0).all()
+
+
 def test_a_kernel_may_ask_for_fewer_threads_never_for_more():
     with threads(3):
         for asked, most in ((1, 1), (2, 2), (99, 3)):

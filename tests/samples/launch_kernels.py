@@ -131,6 +131,14 @@ KERNEL(threads) {
     }
     return 0;
 }
+/* The same with the lowest bit, which addresses of threads have not, where the thread is told that it is alone. */
+KERNEL(alone) {
+    const int error = threads(params, grid, begin, end, scratch, context);
+    uint64_t *out = *(uint64_t **)params[0];
+    for (uint64_t p = begin; p < end; p++)
+        out[p] |= *(uint32_t *)context >= 1048 && *(uint32_t *)((char *)context + 1040) == 1;
+    return error;
+}
 """
 
 
