@@ -90,6 +90,33 @@ assert "_silo_kernel" not in vars(k)
     )
 
 
+def test_threads_that_look_at_once_see_the_whole(tmp_path):
+    serve(
+        tmp_path,
+        """
+import threading
+with replaying(PATH, frozen=True), silo.accelerate():
+    made, wrong = [launch() for _ in range(3)], []
+    barrier = threading.Barrier(8)
+
+    def look(name):
+        barrier.wait()
+        try:
+            assert getattr(made[0], name) is not None
+        except BaseException as error:
+            wrong.append(repr(error))
+
+    names = ["n_regs", "asm", "function", "metadata", "n_spills", "name", "module", "kernel"]
+    threads = [threading.Thread(target=look, args=(name,)) for name in names]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not wrong, wrong
+""",
+    )
+
+
 def test_device_caches_hold_what_was_served(tmp_path):
     serve(
         tmp_path,

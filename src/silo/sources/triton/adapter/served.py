@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, cast
 
+from silo.forks import Mutex
 from silo.sources.triton.adapter.programs import ASKED
 from silo.sources.triton.adapter.toolchain import backend_for, behind_lowering, module
 
@@ -14,6 +15,7 @@ __all__ = ["changed_global", "forget_served", "kept_later", "launch_options", "n
 
 _HOOKS = ("jit_cache_hook", "jit_post_compile_hook", "kernel_load_start_hook", "kernel_load_end_hook")
 _MAKE = "_silo_make"
+_LOCK = "_silo_lock"
 
 
 def notices_compiles(function: Any) -> bool:  # noqa: ANN401  # Triton's JITFunction
@@ -50,8 +52,12 @@ def changed_global(read: Mapping[Any, tuple[Any, dict[str, Any]]]) -> str:
 def kept_later(make: Callable[[], Any]) -> Any:  # noqa: ANN401  # Triton's CompiledKernel
     """An object of Triton's class that becomes what ``make`` gives when somebody looks at it."""
     found: Any = object.__new__(_later())
-    cast("dict[str, Any]", vars(found))[_MAKE] = make
+    cast("dict[str, Any]", vars(found)).update({_MAKE: make, _LOCK: Mutex()})
     return found
+
+
+def _missing(found: object, name: str) -> AttributeError:
+    return AttributeError(f"{type(found).__name__!r} object has no attribute {name!r}")
 
 
 @lru_cache(maxsize=1)
@@ -61,15 +67,21 @@ def _later() -> Any:  # noqa: ANN401
     def look(self: Any, name: str) -> Any:  # noqa: ANN401
         """Asked for what the object lacks."""
         members = cast("dict[str, Any]", vars(self))
-        make = members.get(_MAKE)
-        if make is None or (name.startswith("__") and name.endswith("__")):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        made = cast("dict[str, Any]", vars(make()))
-        for key, value in made.items():
-            members.setdefault(key, value)
-        members.pop(_MAKE, None)
-        self._init_handles()  # it was launched, and then Triton's has its module, registers and launcher
-        return getattr(self, name)
+        if name.startswith("__") and name.endswith("__"):
+            raise _missing(self, name)
+        lock = members[_LOCK]
+        with lock:  # threads that look meanwhile wait for the whole
+            make = members.get(_MAKE)
+            if make is not None:
+                made = make()
+                made._init_handles()  # noqa: SLF001  # it was launched, and then Triton's has its module and launcher
+                own = cast("dict[str, Any]", vars(made))
+                members.update(own)
+                own.update(module=None, _module_pid=None)  # its end unloads nothing: the module is this one's
+                del members[_MAKE]
+        if name not in members:
+            raise _missing(self, name)
+        return members[name]
 
     def end(self: Any) -> None:  # noqa: ANN401
         if _MAKE not in vars(self) and hasattr(kind, "__del__"):
