@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from silo.backends.cpu.levels import host_target
+from silo.backends.cpu.levels import host_target, level_of
 from silo.core.target import Target
 from silo.settings import settings
 from silo.sources.triton.adapter import CpuFrontEnd, cpu_target
@@ -19,8 +19,10 @@ def concrete_target(target: Any) -> Target:  # noqa: ANN401  # Triton's
 
 
 def front_end(target: Any) -> CpuFrontEnd:  # noqa: ANN401  # Triton's
-    """The front end for one of Triton's targets."""
-    return CpuFrontEnd(cpu_target(concrete_target(target)))
+    """The front end for one of Triton's targets. ``TargetError``: it names no level of CPUs."""
+    concrete = concrete_target(target)
+    level_of(concrete)
+    return CpuFrontEnd(cpu_target(concrete))
 
 
 def parse_options(front: CpuFrontEnd, given: Mapping[str, Any]) -> Any:  # noqa: ANN401  # the front end's
