@@ -16,7 +16,6 @@ TRITON = "import triton\n@triton.jit\ndef add(x): pass\n"
 
 @dataclass
 class _Pool:
-    most: int = 2
     warmed: list[tuple[int, str]] = field(default_factory=list)
 
     def warm(self, count, compiler):
@@ -24,8 +23,9 @@ class _Pool:
 
 
 def _start(file, output, *, targets=(GPU,), most=2):
-    pool = _Pool(most)
-    started = start_early_worker(SimpleNamespace(pool=pool), [file], targets, output)
+    pool = _Pool()
+    session = SimpleNamespace(pool=pool, settings=SimpleNamespace(jobs=most))
+    started = start_early_worker(session, [file], targets, output)
     assert started == bool(pool.warmed)
     return pool.warmed
 

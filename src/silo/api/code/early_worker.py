@@ -26,7 +26,7 @@ def start_early_worker(session: Session, files: Sequence[Path], targets: Sequenc
     Returns:
         Whether one was started. What cannot be read or compiled is told by those who need it.
     """
-    if output.exists() or session.pool.most < 2:
+    if output.exists() or session.settings.jobs < 2:
         return False
     for kind in dict.fromkeys(kind for file in files for kind in _kinds_of(file)):
         for target in targets:
