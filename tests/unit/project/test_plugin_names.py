@@ -22,7 +22,7 @@ TRITON = {
     **dict.fromkeys(
         (
             f"integrations/triton_programs/{name}.py"
-            for name in ("__init__", "code", "kernels", "report", "situation", "switch")
+            for name in ("__init__", "code", "kernels", "providers", "report", "situation", "switch")
         ),
         "Triton programs, launched by Silo",
     ),
