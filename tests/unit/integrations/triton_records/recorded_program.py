@@ -112,9 +112,11 @@ def main():
         before = dict(vars(Autotuner))
         acceleration = silo.accelerate()
 
-        def end():
+        def undo():
             acceleration.stop()
             assert dict(vars(Autotuner)) == before
+
+        end = undo
 
     first = int(options.get("first", 1024))
     run_add(first)
