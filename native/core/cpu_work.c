@@ -133,7 +133,8 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
     own.context.fault.text[0] = '\0';
     own.context.program = UINT64_MAX;
     own.context.wait = job->wait;
-    own.context.alone = !job->pooled && job->wait == NULL;
+    /* A thread that came to help with waiting programs may read the job beside its launcher. */
+    own.context.alone = job->wait == NULL && !job->pooled;
     own.job = job;
     own.part = number < job->part_count ? number : 0;
     own.tried = 0;

@@ -7,8 +7,7 @@ want of memory or time must be asked again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef, text_of
 from silo.core.compiled import Compiled, CompiledBlob
@@ -21,6 +20,9 @@ from silo.core.values import JSON
 from silo.errors import SiloError
 from silo.frozen import frozen
 from silo.store.entries import Entries
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["Artifacts", "Blobs", "BuiltLedger", "FromAfar", "Outcome"]
 
@@ -209,6 +211,8 @@ class Artifacts:
         """What a step comes to, such as :meth:`get`: on another thread where a remote store is asked."""
         if self._afar is not None:
             return self._afar.aside(step)
+        from concurrent.futures import Future  # noqa: PLC0415  # with logging; a launch asks for nothing
+
         future: Future[T] = Future()
         future.set_result(step())
         return future

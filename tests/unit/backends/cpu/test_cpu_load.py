@@ -26,7 +26,7 @@ int32_t scale(void *const *params, const uint32_t grid[3], uint64_t begin, uint6
     float *x = *(float *const *)params[0];
     float by = *(const float *)params[1];
     int32_t n = *(const int32_t *)params[2];
-    if ((uintptr_t)scratch % 64 != 0 || !context || *(uint32_t *)context != 1024) return 7;
+    if ((uintptr_t)scratch % 64 != 0 || !context || *(uint32_t *)context < 1024) return 7;
     *(double *)((char *)scratch + 56) = 0.5;
     if (n < 0) return 3;
     for (uint64_t p = begin; p < end; p++)
