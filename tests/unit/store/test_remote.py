@@ -53,19 +53,6 @@ def keep(store, number=0, data=b"code", kind="cubin"):
     return key, artifact
 
 
-@pytest.fixture
-def share(tmp_path):
-    folder = tmp_path / "share"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def double():
-    with web_double() as made:
-        yield made
-
-
 def test_code_and_records_travel_and_stay(tmp_path, share):
     first = machine(tmp_path / "first", f"file:{share}")
     key, artifact = keep(first)

@@ -19,7 +19,6 @@ from silo.store.remote.objects import blob_name, entry_name, record_name
 from silo.store.remote.outbox import Outbox
 from silo.store.remote.place import Place
 from silo.store.store import Store
-from web_double import web_double
 
 KEY = "5" * 64
 
@@ -30,19 +29,6 @@ def machine(folder, address, *, writes=True):
 
 def numbers(store):
     return sorted(record["n"] for record in store.records.read(KEY))
-
-
-@pytest.fixture
-def share(tmp_path):
-    folder = tmp_path / "share"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def double():
-    with web_double() as made:
-        yield made
 
 
 def listed(double):
