@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import subprocess
 from functools import cache
 from pathlib import Path
 
 from silo.backends.metal.runtime import FOLDER
 from silo.compile.c_compiler import CCompiler
+from silo.core.notices import Notices
 from silo.core.values import digest
 from silo.forks import Mutex, own_folder
 from silo.settings import child_environment, settings
@@ -22,8 +22,8 @@ __all__ = ["precompiled_header"]
 # makes them, have other times. Without times, "#pragma once" holds in them too (clang's HeaderFileInfoTrait).
 _NO_TIMES = ("-Xclang", "-fno-pch-timestamp")
 
-_log = logging.getLogger("silo")
 _lock = Mutex()
+_notices = Notices()
 
 
 @cache
@@ -35,14 +35,12 @@ def _content(folder: Path) -> str:
     return state.hexdigest()
 
 
-@cache
-def _told(folder: Path, reason: str) -> None:
-    _log.warning(
-        "Metal's headers cannot be kept compiled in %s (%s): every Metal kernel takes a second longer to compile for "
-        "the CPU",
-        folder,
-        reason,
+def _tell(folder: Path, reason: str) -> None:
+    told = (
+        f"Metal's headers cannot be kept compiled in {folder} ({reason}): every Metal kernel takes a second longer to "
+        "compile for the CPU"
     )
+    _notices.once(told, told)
 
 
 def precompiled_header(clang: CCompiler, flags: tuple[str, ...], folders: tuple[Path, ...] = (FOLDER,)) -> Path | None:
@@ -69,14 +67,14 @@ def precompiled_header(clang: CCompiler, flags: tuple[str, ...], folders: tuple[
                 command, capture_output=True, check=False, env=child_environment(LC_ALL="C", TMPDIR=made)
             )
             if done.returncode != 0:
-                _told(folder, done.stderr.decode(errors="replace").strip()[:300])
+                _tell(folder, done.stderr.decode(errors="replace").strip()[:300])
                 return None
             try:
                 publish(path, output.read_bytes())
             except OSError as error:
-                _told(folder, str(error))
+                _tell(folder, str(error))
                 return None
     if private_size(path) is None:
-        _told(folder, "others may write it")
+        _tell(folder, "others may write it")
         return None
     return path

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from typing import cast
+from typing import Any, cast
 
 from silo.api.machine.device_plugins import devices_of_kind
 from silo.artifacts.inspect import BinaryKernel, inspect_binary
 from silo.core.consent import Consent, HostCode
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.protocols import Device
+from silo.core.signature import Effect, ParameterKind, Signature
+from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON
 from silo.errors import CompileError, DeviceError, UnsupportedError
 from silo.frozen import replace
+from silo.launch.binding import bind
+from silo.launch.native import Binding
 from silo.sources.triton.adapter import CompiledProgram
 from silo.sources.triton.gpu_layout import complete_layout, launch_info
 from silo.store.trust import consent_to_compiled
 
-__all__ = ["consent_to", "device_at", "read_launch", "target_of"]
+__all__ = ["bind_program", "consent_to", "device_at", "read_launch", "target_of"]
 
 _ABI = {kind.value: kind for kind in AbiType} | {"u1": AbiType.I1, "i1": AbiType.I1}
 _PACKED = frozenset(["i1", "u1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64"])
@@ -41,6 +45,17 @@ def device_at(kind: str, index: int) -> Device:
     if not 0 <= index < len(found):
         raise DeviceError(f"Triton launches on {kind}:{index}, and Silo finds {len(found)} such devices")
     return found[index]
+
+
+def bind_program(loaded: Any, launch: LaunchInfo, signature: Signature, tag: object) -> Binding:  # noqa: ANN401
+    """Loaded code, joined to a function's parameters. As with Triton, nobody asks whether an array may be written."""
+    plain = Signature(
+        tuple(
+            replace(one, effect=Effect.READ) if one.kind is not ParameterKind.CONSTEXPR else one
+            for one in signature.parameters
+        )
+    )
+    return bind(loaded, launch, plain, Specialization(), {}, tag=tag)
 
 
 def read_launch(program: CompiledProgram) -> LaunchInfo:

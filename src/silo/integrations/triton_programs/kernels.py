@@ -13,17 +13,16 @@ from typing import Any, Protocol, cast
 
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device
-from silo.core.signature import Effect, ParameterKind, Signature
+from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.errors import SiloError
 from silo.forks import Mutex
 from silo.frozen import replace
-from silo.integrations.triton_programs.code import consent_to, device_at, read_launch, target_of
+from silo.integrations.triton_programs.code import bind_program, consent_to, device_at, read_launch, target_of
 from silo.integrations.triton_programs.providers import PROVIDERS
 from silo.launch import native
 from silo.launch.arguments import Call, ValueKind
-from silo.launch.binding import bind
 from silo.launch.native import Binding, TritonKernel
 from silo.launch.runtime import make_triton_launcher
 from silo.sources.triton import adapter
@@ -291,13 +290,7 @@ class ProgramKernel:
         program = variant.program
         consent = consent_to(program, variant.launch)
         loaded: Any = variant.device.load(variant.launch, program.blob, program.blob_kind, self.name, consent=consent)
-        plain = Signature(
-            tuple(
-                replace(one, effect=Effect.READ) if one.kind is not ParameterKind.CONSTEXPR else one
-                for one in self.source.signature.parameters
-            )
-        )
-        return bind(loaded, variant.launch, plain, Specialization(), {}, tag=program.kernel)
+        return bind_program(loaded, variant.launch, self.source.signature, program.kernel)
 
 
 def _constants(call: Call) -> Iterator[tuple[str, object]]:

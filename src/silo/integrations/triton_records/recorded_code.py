@@ -40,7 +40,7 @@ class RecordedCode:
         """The names of all kernels by their sources' fingerprints."""
         found: dict[str, list[str]] = {}
         for name in self.bundle.kernel_names:
-            for source in self.bundle.open_kernel(name).sources:
+            for source in self._kernel(name).sources:
                 found.setdefault(source, []).append(name)
         return found
 
@@ -72,7 +72,7 @@ class RecordedCode:
         """Every variant of a source that came from Triton's own compiler."""
         found: list[BundleVariant] = []
         for name in self.kernels.get(source, ()):
-            kernel = self.bundle.open_kernel(name)
+            kernel = self._kernel(name)
             found += [kernel[number] for number in range(len(kernel))]
         return [one for one in found if one.artifact.variant.source == source and key_of(one.artifact) in self.files]
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import decode_document
 from silo.bundle.format import HEADER_BYTES
 from silo.bundle.reader import Bundle, open_bundle
+from silo.core.values import JSON
 from silo.errors import BundleError
 from silo.forks import Mutex
 from silo.integrations.triton_records.journal import Journal, JournalPlace, Record, journal_of
@@ -29,6 +31,8 @@ from silo.sources.reached_code import Names
 __all__ = ["Recording", "blobs_of", "read_names", "read_winners"]
 
 _log = logging.getLogger("silo")
+
+T = TypeVar("T")
 
 
 class Recording:
@@ -132,14 +136,7 @@ def read_winners(bundle: Bundle) -> list[Winner]:
     Raises:
         BundleError: the document is none.
     """
-    ref = bundle.attachments.get(WINNERS)
-    if ref is None:
-        return []
-    lines = bundle.blob(ref.sha256).splitlines(keepends=True)
-    try:
-        return [Winner.from_json(decode_document(line)) for line in lines]
-    except ValueError as error:
-        raise BundleError(f"{bundle.name}: the winners are damaged: {error}; record them again") from None
+    return _documents(bundle, WINNERS, Winner.from_json, "the winners")
 
 
 def read_names(bundle: Bundle) -> dict[str, Names]:
@@ -148,16 +145,19 @@ def read_names(bundle: Bundle) -> dict[str, Names]:
     Raises:
         BundleError: the document is none.
     """
-    ref = bundle.attachments.get(NAMES)
+    return {one.text: one.names for one in _documents(bundle, NAMES, TextNames.from_json, "the names in texts")}
+
+
+def _documents(bundle: Bundle, attachment: str, read: Callable[[JSON], T], what: str) -> list[T]:
+    """The documents of an attachment, a line each; none where the bundle has no such attachment. Raises BundleError."""
+    ref = bundle.attachments.get(attachment)
     if ref is None:
-        return {}
+        return []
+    lines = bundle.blob(ref.sha256).splitlines(keepends=True)
     try:
-        read = [
-            TextNames.from_json(decode_document(line)) for line in bundle.blob(ref.sha256).splitlines(keepends=True)
-        ]
+        return [read(decode_document(line)) for line in lines]
     except ValueError as error:
-        raise BundleError(f"{bundle.name}: the names in texts are damaged: {error}; record them again") from None
-    return {one.text: one.names for one in read}
+        raise BundleError(f"{bundle.name}: {what} are damaged: {error}; record them again") from None
 
 
 def _entry(path: Path, record: Record) -> Entry | None:

@@ -10,17 +10,14 @@ import copy
 import weakref
 from typing import Any
 
-from silo.api.machine.device_plugins import devices_of_kind
 from silo.bundle.contents import BundleVariant
-from silo.core.signature import Effect, ParameterKind, Signature
-from silo.core.specialization import Specialization
 from silo.core.variant import Variant
 from silo.errors import BundleError, SiloError
 from silo.frozen import replace
+from silo.integrations.triton_programs.code import bind_program, device_at
 from silo.integrations.triton_programs.kernels import ProgramKernel, ProgramVariant, Provided
 from silo.integrations.triton_records.recorded_code import RecordedCode
 from silo.launch.arguments import Call, ValueKind
-from silo.launch.binding import bind
 from silo.launch.native import Binding
 from silo.sources.triton.adapter import active_target, kept_later, launch_options, revived
 from silo.sources.triton.compiled_for import call_of, options_config, target_from
@@ -85,15 +82,11 @@ class Serving:
         launch, target = artifact.launch, artifact.variant.target
         if (launch.scratch_bytes or launch.profile_bytes) and not artifact.runs_on_host:
             raise BundleError("it takes scratch memory, which Triton's allocator gives")
-        devices = devices_of_kind(target.kind)
-        number = 0 if target.kind == "cpu" else index
-        if not 0 <= number < len(devices):
-            raise BundleError(f"Triton launches on {target.kind}:{index}, and Silo finds {len(devices)} such devices")
+        device = device_at(target.kind, 0 if target.kind == "cpu" else index)
         blob = self._code.bundle.blob(artifact.blob.sha256)
         consent = self._code.consent(one)
-        device = devices[number]
         loaded: Any = device.load(launch, blob, artifact.blob.kind, kernel.name, consent=consent)
-        return bind(loaded, launch, _plain(kernel.source.signature), Specialization(), {}, tag=tag)
+        return bind_program(loaded, launch, kernel.source.signature, tag)
 
     def _returned(self, function: Any, one: BundleVariant, call: Call, asked: tuple[Any, Any]) -> object:  # noqa: ANN401
         """Triton's own object for the variant, read from the recording when the program looks at it."""
@@ -118,12 +111,3 @@ def _is_plain(kind: ValueKind, value: object) -> bool:
     if kind in _POINTERS:
         return hasattr(value, "data_ptr")
     return kind in (ValueKind.NONE, ValueKind.CONSTANT)
-
-
-def _plain(signature: Signature) -> Signature:
-    return Signature(
-        tuple(
-            replace(one, effect=Effect.READ) if one.kind is not ParameterKind.CONSTEXPR else one
-            for one in signature.parameters
-        )
-    )

@@ -82,7 +82,7 @@ def _send(link: Link, part: str, new: Sequence[tuple[str, bytes]], before: int) 
 
 def _push_records(root: Path, link: Link) -> Copied:
     """Records travel folded, however they came here; what lies there already is not sent again."""
-    own, there = DiskRecords(root / "records", Notices()), _records_there(link)
+    own, there = DiskRecords(root / "records", Notices("silo.store")), _records_there(link)
     copied = known = left = 0
     for key in own.keys():  # noqa: SIM118  # it is no mapping
         lines = {digest_of(line): line for record in own.read(key) for line in (line_of(key, record),)}

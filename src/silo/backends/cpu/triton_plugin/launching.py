@@ -78,7 +78,7 @@ class CpuLauncher:
         )
         self._values = _picker([one.path for one in arguments])
         self._names = [one.parameter.name for one in arguments]
-        self._checked = self._check_of(metadata) if getattr(metadata, CHECKED, None) is not None else None
+        self._checked = self._check_of(metadata)
         self._launcher: Launcher | None = None
 
     def ahead_of_time(self) -> tuple[bytes, str]:
@@ -136,7 +136,9 @@ class CpuLauncher:
             exit_hook(launch_metadata)
 
     def _check_of(self, metadata: Any) -> CheckedKernel | None:  # noqa: ANN401
-        """Code that checks itself."""
+        """Code that checks itself, where checks were on when the kernel was compiled."""
+        if getattr(metadata, CHECKED, None) is None:
+            return None
         from silo.backends.cpu.triton_plugin.stages import compile_check  # noqa: PLC0415  # the whole compiler
 
         return compile_check(self._name, metadata, self._launch.layout)

@@ -95,11 +95,9 @@ class CpuStages:
         stages.update({"ttir": ttir, "c": c_text, "so": shared_object})
 
 
-def compile_check(kernel: str, metadata: Any, layout: tuple[LayoutSlot, ...]) -> CheckedKernel | None:  # noqa: ANN401
-    """Code that checks itself, where checks were on when the kernel was compiled."""
-    text = getattr(metadata, CHECKED, None)
-    if text is None:
-        return None
+def compile_check(kernel: str, metadata: Any, layout: tuple[LayoutSlot, ...]) -> CheckedKernel:  # noqa: ANN401
+    """Code that checks itself, of a kernel that was compiled with checks on."""
+    text: str = getattr(metadata, CHECKED)
     level = level_of(concrete_target(metadata.target))
     options = CpuOptions(mode="reference", vector_bits=level.vector_bits, fp_contract=metadata.enable_fp_fusion)
     return compile_checked(kernel, text, layout, level=level, options=options, nan=False, toolchain=_toolchain())
