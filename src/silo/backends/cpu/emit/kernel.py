@@ -16,6 +16,7 @@ from silo.backends.cpu.emit.c import kernel_text
 from silo.backends.cpu.loop_ir import Program
 from silo.backends.cpu.lower.halves import PIECE, convert_in_blocks
 from silo.backends.cpu.lower.kernel import lower_kernel
+from silo.backends.cpu.lower.lanes import reduce_in_lanes
 from silo.backends.cpu.lower.runs import RUN_PRELUDE
 from silo.backends.cpu.options import CpuOptions
 from silo.sources.triton.ssa import Module
@@ -90,6 +91,8 @@ def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[P
     program, uses = lower_kernel(module, options, entry)
     if options.mode == "optimized" and options.vector_bits > _WITHOUT_F16 and convert_in_blocks(program):
         uses |= {PIECE}
+    if options.mode == "optimized":
+        reduce_in_lanes(program, options.vector_bits)
     return program, uses
 
 
