@@ -9,8 +9,11 @@
 /* Launches from the first comparison to the next; doubled each time. */
 #define HOLD 512
 #define MOST_HOLD 1048576U
-/* Launches that took far longer than usual, at first; four times as many after each round. */
+/* Launches that took longer than usual, at first; four times as many after each round. */
 #define PATIENCE 8
+/* Of the usual time, in percent: what is longer than that. One launch says little, but where most
+ * of them are, other threads came. */
+#define LONGER 150
 #define SLOW_TEAMS 3
 /* Of the pool's time, in percent, that the runtime's may take and be picked. Its threads are on
  * CPUs for milliseconds after a launch, which no launch shows. */
@@ -23,26 +26,29 @@
 
 static struct {
     const void *kernel;
-    int size;
+    int size, own, team;
     struct silo_cpu_pick known;
 } places[PLACES];
 
 static _Atomic int
     better[2]; /* kernels that the pool's threads, and the runtime's, are faster for */
 
-struct silo_cpu_pick *silo_cpu_pick_of(const void *kernel, uint64_t programs) {
+struct silo_cpu_pick *silo_cpu_pick_of(const void *kernel, uint64_t programs, int own, int team) {
     int size = 0;
     for (; programs > 1; programs >>= 1)
         size++;
     const uint64_t mixed =
         ((uint64_t)(uintptr_t)kernel / 16 + (uint64_t)size) * 0x9e3779b97f4a7c15U;
     const size_t place = (size_t)(mixed >> 56) % PLACES;
-    if (places[place].kernel != kernel || places[place].size != size) {
+    if (places[place].kernel != kernel || places[place].size != size || places[place].own != own ||
+        places[place].team != team) {
         if (places[place].known.hold != 0)
             atomic_fetch_sub(&better[places[place].known.team], 1);
         memset(&places[place], 0, sizeof places[place]);
         places[place].kernel = kernel;
         places[place].size = size;
+        places[place].own = own;
+        places[place].team = team;
     }
     return &places[place].known;
 }
@@ -79,7 +85,9 @@ static void end_round(struct silo_cpu_pick *known, bool team) {
 /* While the faster ones of the last round are used. */
 static void hold(struct silo_cpu_pick *known, uint64_t took) {
     known->left--;
-    if (took / FAR_MORE > known->usual)
+    const uint64_t most =
+        known->team ? known->usual * FAR_MORE : known->usual + known->usual / 100 * (LONGER - 100);
+    if (took > most)
         known->slow++;
     else if (known->slow > 0)
         known->slow--;

@@ -16,14 +16,15 @@ struct silo_cpu_pick {
     uint32_t left;     /* launches until the next round */
     uint32_t hold;     /* launches between rounds */
     uint64_t usual;    /* a launch on the faster ones, at the last round */
-    uint32_t slow;     /* launches since then that took far longer, less those that did not */
+    uint32_t slow;     /* launches since then that took longer, less those that did not */
     uint32_t patience; /* so many of them on the pool's threads lead to another round */
     bool team;         /* the runtime's are faster */
 };
 
-/* That of a kernel, whichever pointer stands for it, and a number of programs. Others may have had
- * the same place before, and are forgotten. */
-struct silo_cpu_pick *silo_cpu_pick_of(const void *kernel, uint64_t programs);
+/* That of a kernel, whichever pointer stands for it, and a number of programs, where the pool may
+ * have `own` threads and the runtime `team`. Others may have had the same place before, and are
+ * forgotten: so is what was found with other numbers of threads. */
+struct silo_cpu_pick *silo_cpu_pick_of(const void *kernel, uint64_t programs, int own, int team);
 
 /* Whether the next launch is to run on the runtime's threads. */
 bool silo_cpu_pick_team(const struct silo_cpu_pick *known);

@@ -33,6 +33,9 @@
 #define MOST_AT_FIRST 32
 /* What a program is thought to take grows by so much from a launch to the next. */
 #define MOST_GROWTH 4
+/* So many nanoseconds after a launch on an OpenMP team its threads still look for the next region:
+ * libgomp's for some milliseconds, libomp's for 200. */
+#define TEAM_LOOKS 1000000
 /* Spinning longer than this many microseconds helps nobody. */
 #define MOST_SPIN 100000
 
@@ -46,6 +49,7 @@ static struct {
     _Atomic int kind;    /* enum silo_cpu_pool_kind */
     /* Nanoseconds: the end of the last launch that was large enough for several threads. */
     _Atomic uint64_t ended;
+    _Atomic bool ended_on_team; /* the last one of several threads */
 } pool = {
     .asked_spin = 1000 * SILO_CPU_SPIN,
     .launch = PTHREAD_MUTEX_INITIALIZER,
@@ -158,7 +162,8 @@ static int worth(uint64_t total, uint64_t known, uint64_t grain, int threads) {
  * the next one. */
 static bool follows_closely(void) {
     const uint64_t ended = atomic_load_explicit(&pool.ended, memory_order_relaxed);
-    return silo_cpu_now() - ended < silo_cpu_workers_spinning();
+    const bool team = atomic_load_explicit(&pool.ended_on_team, memory_order_relaxed);
+    return silo_cpu_now() - ended < (team ? TEAM_LOOKS : silo_cpu_workers_spinning());
 }
 
 /* How many threads a launch gets, this one included. */
@@ -212,21 +217,23 @@ static void run_on_team(struct silo_cpu_job *job, int size, int threads) {
 /* On several threads. `cost` stands for the kernel. Caller holds pool.launch. */
 static void run_shared(struct silo_cpu_job *job, int threads, const uint64_t *cost) {
     const int size = team_for(job);
-    const bool pick = atomic_load(&pool.kind) == SILO_CPU_AUTO;
-    if (size == 0 || (pick && size < threads)) {
-        silo_cpu_workers_run(job, threads - 1);
-    } else if (!pick) {
-        run_on_team(job, size, threads);
-    } else {
-        struct silo_cpu_pick *known = silo_cpu_pick_of(cost, job->launch->total);
-        const bool team = silo_cpu_pick_team(known);
-        const uint64_t begun = silo_cpu_now();
-        if (team)
-            run_on_team(job, size, threads);
-        else
-            silo_cpu_workers_run(job, threads - 1);
-        silo_cpu_pick_tell(known, team, (silo_cpu_now() - begun) * 1024 / job->launch->total);
+    struct silo_cpu_pick *known = NULL;
+    bool team = size > 0;
+    if (team && atomic_load(&pool.kind) == SILO_CPU_AUTO) {
+        team = size >= threads;
+        if (team) {
+            known = silo_cpu_pick_of(cost, job->launch->total, silo_cpu_threads(), size);
+            team = silo_cpu_pick_team(known);
+        }
     }
+    const uint64_t begun = known != NULL ? silo_cpu_now() : 0;
+    if (team)
+        run_on_team(job, size, threads);
+    else
+        silo_cpu_workers_run(job, threads - 1);
+    if (known != NULL)
+        silo_cpu_pick_tell(known, team, (silo_cpu_now() - begun) * 1024 / job->launch->total);
+    atomic_store_explicit(&pool.ended_on_team, team && size > 1, memory_order_relaxed);
 }
 
 /* Of the launch that has the pool. */
@@ -387,6 +394,7 @@ static void after_fork_in_child(void) {
     silo_cpu_workers_after_fork(true);
     silo_cpu_team_lost();
     silo_cpu_pick_forget();
+    atomic_store(&pool.ended_on_team, false);
     silo_cpu_waiting_renew();
     silo_cpu_threads_renew();
 }

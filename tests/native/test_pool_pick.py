@@ -19,7 +19,7 @@ def pick(tmp_path_factory):
     subprocess.run([compiler, "-std=c11", "-shared", "-fPIC", *source, "-o", str(library)], check=True)
     loaded = ctypes.CDLL(str(library))
     loaded.silo_cpu_pick_of.restype = ctypes.c_void_p
-    loaded.silo_cpu_pick_of.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+    loaded.silo_cpu_pick_of.argtypes = [ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.c_int]
     loaded.silo_cpu_pick_team.restype = ctypes.c_bool
     loaded.silo_cpu_pick_team.argtypes = [ctypes.c_void_p]
     loaded.silo_cpu_pick_tell.argtypes = [ctypes.c_void_p, ctypes.c_bool, ctypes.c_uint64]
@@ -27,11 +27,14 @@ def pick(tmp_path_factory):
     return loaded
 
 
-def launches(pick, kernel, count, own, team, programs=100):
-    """Whether each of ``count`` launches ran on the runtime's threads; ``own`` and ``team``: times by turn."""
+def launches(pick, kernel, count, own, team, programs=100, threads=(16, 16)):
+    """Whether each of ``count`` launches ran on the runtime's threads; ``own`` and ``team``: times by turn.
+
+    ``threads`` are how many the pool and the runtime may have.
+    """
     said = []
     for turn in range(count):
-        known = pick.silo_cpu_pick_of(kernel, programs)
+        known = pick.silo_cpu_pick_of(kernel, programs, *threads)
         there = pick.silo_cpu_pick_team(known)
         pick.silo_cpu_pick_tell(known, there, (team if there else own)(turn))
         said.append(there)
@@ -88,6 +91,21 @@ def test_other_threads_that_come_lead_to_another_comparison(pick):
     later = launches(pick, 0x7100, 100, always(5000), always(1000))
     assert not any(later[:8])
     assert all(later[40:])
+
+
+def test_launches_that_take_half_as_long_again_lead_to_another_comparison(pick):
+    launches(pick, 0x7500, 100, always(1000), always(1100))
+    later = launches(pick, 0x7500, 100, always(1800), always(1100))
+    assert not any(later[:8])
+    assert all(later[40:])
+
+
+@pytest.mark.parametrize("threads", [(8, 16), (16, 8), (8, 8)])
+def test_what_was_found_with_other_numbers_of_threads_is_forgotten(pick, threads):
+    assert not any(launches(pick, 0x7600, 100, always(1000), always(1000), threads=threads)[ROUND:])
+    later = launches(pick, 0x7600, 100, always(1000), always(500))
+    assert later[:ROUND] == [False] * 7 + [True] * 7
+    assert all(later[ROUND:])
 
 
 def test_launches_that_are_slow_now_and_then_lead_to_none(pick):

@@ -80,6 +80,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.25, help="for a row and number of threads")
     parser.add_argument("--no-sweep", action="store_true", help="only the default settings")
     parser.add_argument("--only-sweep", action="store_true", help="only the sweep over pools")
+    parser.add_argument("--sweep-all", action="store_true", help="the sweep over every row, not the short ones alone")
     parser.add_argument("--json", type=Path, help="where to keep the results")
     options = parser.parse_args()
     machine = describe()
@@ -104,7 +105,9 @@ def main() -> None:
         if options.json:
             save(options.json, machine, report.document(found, bars, sweep))
         if not options.no_sweep:
-            sweep = swept(threads, options.seconds / 2, home, [row for row in rows if row in SHORT])
+            sweep = swept(
+                threads, options.seconds / 2, home, [row for row in rows if options.sweep_all or row in SHORT]
+            )
             print("", report.sweep_table(sweep, threads), sep="\n")
     if options.json:
         save(options.json, machine, report.document(found, bars, sweep))
