@@ -5,9 +5,10 @@ In the folder ``python/test`` of a checkout of https://github.com/triton-lang/tr
     PYTHONPATH=SILO/scripts SILO_TRITON=cpu python -m pytest -p triton_tests --device cpu --timeout 600 \
         unit/language/test_core.py unit/language/test_standard.py ...
 
-They were written for a GPU, or for another compiler for CPUs. So that they leave out nothing for its sake, they are
-told that this is no CPU; where a test names torch's CUDA and needs none, it gets the CPU. TESTS_SAMPLE keeps so many of
-them, a few of each function first; TESTS_SHARD=2/8 keeps every eighth from the third on.
+The tests of launches, tuners and caches (``unit/runtime``) go by ``python -m silo exec -m pytest ...`` too: then Silo
+launches. They were written for a GPU, or for another compiler for CPUs. So that they leave out nothing for its sake,
+they are told that this is no CPU; where a test names torch's CUDA and needs none, it gets the CPU. TESTS_SAMPLE keeps
+so many of them, a few of each function first; TESTS_SHARD=2/8 keeps every eighth from the third on.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def pytest_configure() -> None:
     torch.cuda.device = lambda *_: contextlib.nullcontext()
     torch.cuda.synchronize = lambda *_: None
     torch.cuda.get_device_capability = lambda *_: (0, 0)
+    torch.cpu.current_device = _current_device  # torch's own answer is a word, and Triton's caches go by number
     for name in _MAKERS:
         setattr(torch, name, _on_cpu(getattr(torch, name)))
 
@@ -41,6 +43,10 @@ def pytest_configure() -> None:
 def _is_cpu() -> bool:
     name = os.environ.get("PYTEST_CURRENT_TEST", "").split("::")[-1].split(" ")[0].split("[")[0]
     return name in _GPU_TEXT
+
+
+def _current_device() -> int:
+    return import_module("triton").runtime.driver.active.get_current_device()
 
 
 def _on_cpu(real: Any) -> Any:  # noqa: ANN401  # a function of torch

@@ -15,13 +15,17 @@ _made = Autotuner.__init__
 
 
 def with_few_configs(tuner, kernel, names, configs, *rest, **named):
-    """Each kernel's first configs: the library's tuner would try dozens, and each has to be compiled."""
     if census_kinds.CONFIGS > 1:
         named["do_bench"] = census_kinds.measure
     _made(tuner, kernel, names, configs[: census_kinds.CONFIGS], *rest, **named)
 
 
-with mock.patch.object(Autotuner, "__init__", with_few_configs), warnings.catch_warnings():
+def few_configs():
+    """While the library is imported, its tuners get their first configs: each of dozens would have to be compiled."""
+    return mock.patch.object(Autotuner, "__init__", with_few_configs)
+
+
+with few_configs(), warnings.catch_warnings():
     warnings.simplefilter("ignore")  # what the library says of itself, of GPU packages and of torch
     from fla.modules.fused_cross_entropy import cross_entropy_loss
     from fla.modules.norm import FusedRMSNormGated, LayerNorm, RMSNorm

@@ -15,6 +15,8 @@ CONFIGS = 1
 """How many configs of a library's tuner are left to it; set before :func:`load_kinds`."""
 MOVED = [0]
 """By how many elements the arrays of a kind are moved away from where torch would put them."""
+LONGER = [0]
+"""By how many steps the sequences of a kind are longer than without it; for kinds that have sequences."""
 
 MODULES = (
     "census_tutorials",
@@ -30,6 +32,7 @@ MODULES = (
     "census_liger_bfloat16",
     "census_conch",
     "census_fla",
+    "census_fla_references",
 )
 LIBRARIES = {  # by the source that names it, the package to import
     "liger": "liger_kernel",

@@ -1,6 +1,7 @@
 """A program for ``silo exec``: runs kinds of the census as they are, and prints what became of them as a line of JSON.
 
-``exec_census.py [--configs=N] [--moved=N] [--hooks] [WORD...]``: the kinds whose label holds one of the words.
+``exec_census.py [--configs=N] [--moved=N] [--longer=N] [--share=I/N] [--hooks] [WORD...]``:
+kinds whose label holds a word, or every N-th of them from the I-th on.
 ``--hooks``: each kind once more, with a hook of Triton's that sees its launches.
 """
 
@@ -42,6 +43,7 @@ def bench(self, *args, config, **kwargs):
 def main(words):
     options = dict(one[2:].split("=") for one in words if "=" in one)
     census_kinds.CONFIGS, census_kinds.MOVED[0] = int(options.get("configs", 1)), int(options.get("moved", 0))
+    census_kinds.LONGER[0] = int(options.get("longer", 0))
     compiler.make_backend, Autotuner._bench = make_backend, bench
     words = [one for one in words if not one.startswith("--")]
     with warnings.catch_warnings():
@@ -53,6 +55,8 @@ def main(words):
         for label, one in kinds.items()
         if label not in MISSING and (not words or any(word in label for word in words))
     ]
+    share, shares = map(int, options.get("share", "0/1").split("/"))
+    chosen = chosen[share::shares]
     for one in chosen:
         try:
             one.run()

@@ -13,34 +13,61 @@ PROGRAM = Path(__file__).with_name("exec_census.py")
 KINDS = ("liger: modulated_rms_norm", "fla: l2norm")
 
 
+def exec_census(folder, *options, cache, kinds, report=None):
+    """The census under ``silo exec`` in a fresh process; options before ``--`` are Silo's, those after it its own."""
+    own = {"TRITON_CACHE_DIR": str(folder / cache), "SILO_HOME": str(folder / "home"), "SILO_TRITON": "cpu"}
+    reported = [] if report is None else ["--report", str(report)]
+    end = options.index("--") if "--" in options else len(options)
+    command = ["-m", "silo", "exec", *reported, *options[:end], str(PROGRAM), *options[end + 1 :], *kinds]
+    done = subprocess.run(
+        [sys.executable, *command],
+        env={**os.environ, **own, "FLA_CACHE_MODE": "disabled"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert (found["wrong"], found["unseen"]) == ({}, []), found
+    return found
+
+
+def refusals(report):
+    (line,) = report.read_text().splitlines()
+    return [one for one in json.loads(line)["kernels"] if one["refusals"]]
+
+
 def test_kinds_of_libraries_are_recorded_and_served(tmp_path):
     for package in ("liger_kernel", "fla"):
         pytest.importorskip(package)
     tmp_path.chmod(0o700)
-
-    def run(*options, cache, report=None):
-        own = {"TRITON_CACHE_DIR": str(tmp_path / cache), "SILO_HOME": str(tmp_path / "home"), "SILO_TRITON": "cpu"}
-        reported = [] if report is None else ["--report", str(report)]
-        end = options.index("--") if "--" in options else len(options)
-        command = ["-m", "silo", "exec", *reported, *options[:end], str(PROGRAM), *options[end + 1 :], *KINDS]
-        done = subprocess.run(
-            [sys.executable, *command],
-            env={**os.environ, **own, "FLA_CACHE_MODE": "disabled"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=280,
-        )
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout.splitlines()[-1])
-        assert (found["kinds"], found["wrong"], found["unseen"]) == (len(KINDS), {}, []), found
-        return found
-
     bundle, report = str(tmp_path / "K.silo"), tmp_path / "report"
-    recorded = run("--record", bundle, "--", "--configs=2", "--hooks", cache="first")
+    recorded = exec_census(tmp_path, "--record", bundle, "--", "--configs=2", "--hooks", cache="first", kinds=KINDS)
+    assert recorded["kinds"] == len(KINDS)
     assert recorded["compiles"] > 4
     assert recorded["measured"] >= 2
-    served = run("--bundle", bundle, "--frozen", "--", "--configs=2", "--moved=1", cache="second", report=report)
+    served = exec_census(
+        tmp_path, "--bundle", bundle, "--frozen", "--", "--configs=2", "--moved=1",
+        cache="second", kinds=KINDS, report=report,
+    )  # fmt: skip
     assert (served["compiles"], served["measured"], served["tuners"]) == (0, 0, recorded["tuners"])
-    (line,) = report.read_text().splitlines()
-    assert not any(one["refusals"] for one in json.loads(line)["kernels"])
+    assert not refusals(report)
+
+
+@pytest.mark.parametrize("share", range(5))
+def test_tuned_operators_of_fla_are_recorded_and_served_for_other_lengths(tmp_path, share):
+    pytest.importorskip("fla")
+    tmp_path.chmod(0o700)
+    bundle, report = str(tmp_path / "K.silo"), tmp_path / "report"
+    own = ("--", "--configs=2", f"--share={share}/5")
+    words = ("by the library's reference",)
+    recorded = exec_census(tmp_path, "--record", bundle, *own, cache="first", kinds=words)
+    assert recorded["kinds"] >= 5
+    assert recorded["measured"] >= 2
+    served = exec_census(
+        tmp_path, "--bundle", bundle, "--frozen", *own, "--moved=1", "--longer=26",
+        cache="second", kinds=words, report=report,
+    )  # fmt: skip
+    assert (served["kinds"], served["compiles"], served["measured"]) == (recorded["kinds"], 0, 0)
+    assert not refusals(report)
