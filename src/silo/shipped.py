@@ -56,6 +56,7 @@ OPTIONS: tuple[str, ...] = (
     "cpu_dot_rows",
     "cpu_dot_units",
     "cpu_dot_vectors",
+    "cpu_elements_apart",
     "cpu_launch_atomics",
     "cpu_threads",
     "cpu_work",

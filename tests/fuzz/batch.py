@@ -49,13 +49,18 @@ class Part:
     launch: LaunchInfo
 
 
-def part_of(lowered: Lowered, mode: str, place: int, *, contract: bool) -> Part:
-    """The text of one kernel of a batch, ``place``\\ th in it."""
+def part_of(lowered: Lowered, mode: str, place: int, *, contract: bool, apart: bool = False) -> Part:
+    """The text of one kernel of a batch, ``place``\\ th in it; three of four that keep ``apart`` may count on it."""
     bits = level_of(host_target()).vector_bits
     alone = mode == "optimized" and place % 2 == 0  # one thread runs it: every other kernel may count on that
-    emitted = emit_c(
-        lowered.module, CpuOptions(mode=mode, vector_bits=bits, fp_contract=contract, launch_atomics=alone)
+    options = CpuOptions(
+        mode=mode,
+        vector_bits=bits,
+        fp_contract=contract,
+        launch_atomics=alone,
+        elements_apart=apart and mode == "optimized" and place % 4 != 3,
     )
+    emitted = emit_c(lowered.module, options)
     head = "\n".join((runtime.text(emitted.uses, bits), PRELUDE))
     assert emitted.source.startswith(head), "the text of a kernel no longer starts with the runtime and the prelude"
     body = emitted.source[len(head) :]

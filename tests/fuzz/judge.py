@@ -11,6 +11,7 @@ import numpy as np
 from silo.errors import SiloError, UnsupportedError
 from silo.launch.cpu_objects import KernelObject
 
+from .apart import keeps_apart
 from .batch import Part, compile_parts, part_of
 from .inputs import Memory, contents
 from .interpreter import Interpreter, InterpreterError
@@ -117,7 +118,8 @@ def _lower(case: _Case, place: int) -> None:
         return
     for mode in case.modes:
         try:
-            case.parts[mode] = part_of(case.lowered, mode, place, contract=_contracts(kernel, mode))
+            apart = keeps_apart(kernel)
+            case.parts[mode] = part_of(case.lowered, mode, place, contract=_contracts(kernel, mode), apart=apart)
         except UnsupportedError as error:
             case.end("unsupported", str(error))
         except Exception as error:  # noqa: BLE001 - whatever goes wrong in the compiler under test is a finding

@@ -22,6 +22,7 @@ __all__ = [
     "shifted_copy",
     "spread_copy",
     "store",
+    "update",
 ]
 
 
@@ -348,6 +349,22 @@ def shifted_copy(m: Maker) -> None:
         found = m.value(kept_as(target), shape)
     text = as_stored(m, target, storage, found)
     m.put(f"tl.store({target.name} + ({written.text}), {text}{options})")
+
+
+def update(m: Maker) -> None:
+    """A tile read and written where it was read, of memory that is often reached nowhere else."""
+    shape = m.shape()
+    storage = _storage(m, m.kind(), written=True) if m.chance(0.8) else _pointer(m, written=True)[1]
+    parameter = next(p for p in m.parameters if p.storage == storage.name)
+    place = _moved(m, _tile(m, shape, injective=True))
+    mask, narrowed = _mask(m, place, shape)
+    _checked(m, parameter, storage, narrowed)
+    options = f", mask={mask}" if mask else ""
+    _loaded(m, parameter, storage, f"tl.load({parameter.name} + ({place.text}){options})", shape)
+    found = m.scope[-1]
+    if m.chance(0.5) or found.kind != kept_as(parameter):
+        found = m.value(kept_as(parameter), shape)
+    m.put(f"tl.store({parameter.name} + ({place.text}), {as_stored(m, parameter, storage, found)}{options})")
 
 
 def spread_copy(m: Maker) -> None:

@@ -23,6 +23,7 @@ _BASE: dict[Writer, int] = {
     memory.load: 9,
     memory.store: 2,
     memory.shifted_copy: 2,
+    memory.update: 2,
 }
 
 _HALF = {writer: (weight + 2) // 4 for writer, weight in _BASE.items()}  # where other statements are many
@@ -44,6 +45,7 @@ _MEMORY: dict[Writer, int] = {
     memory.store: 14,
     memory.shifted_copy: 14,
     memory.spread_copy: 6,
+    memory.update: 8,
     memory.scalar_load: 3,
     memory.scalar_store: 3,
 }

@@ -113,7 +113,23 @@ def test_atomics_of_generated_kernels_hold_within_their_launch():
         made, kernels = _kernels_of(model, *given)
     torch.testing.assert_close(made, model(*given), rtol=0, atol=0)
     texts = [kernel.compile_results[0].kernel.asm["c"] for kernel in kernels]
-    assert any("silo_add_tile_f32(" in text for text in texts)
+    adding = [text for text in texts if "silo_add_plain_f32(&" in text]
+    assert len(adding) == 1
+    assert "silo_add_tile_f32(b" not in adding[0]  # nothing is put aside, as elements keep apart
+
+
+def test_a_result_in_the_place_of_its_operand():
+    def model(x, y):
+        x.mul_(2).add_(y)
+        return x.sum(-1) + torch.softmax(x, -1).flip(-1)[..., 0]
+
+    x, y = torch.randn(40, 70), torch.randn(40, 70)
+    expected = x.clone()
+    wanted = model(expected, y)
+    with inductor.enable():
+        made, _ = _kernels_of(model, x, y)
+    torch.testing.assert_close(made, wanted)
+    torch.testing.assert_close(x, expected)
 
 
 def test_atomics_of_kernels_that_users_wrote_stay_atomic():
@@ -128,6 +144,7 @@ def test_atomics_of_kernels_that_users_wrote_stay_atomic():
     assert made.tolist() == [513.0]
     users = [kernel for kernel in kernels if kernel.heuristic_type.name == "USER_AUTOTUNE"]
     assert users
+    assert all(not kernel.compile_results[0].kernel.metadata.cpu_elements_apart for kernel in users)
     assert all("alone" not in kernel.compile_results[0].kernel.asm["c"] for kernel in users)
 
 

@@ -42,6 +42,12 @@ CPU = CompilerDeclaration(
             allowed=range(5),
         ),
         Option(
+            "cpu_elements_apart",
+            bool,
+            meaning="an element of a block reads nothing that another writes, and no two write one place",
+            default=False,
+        ),
+        Option(
             "cpu_launch_atomics",
             bool,
             meaning="atomics need hold among the programs of one launch only: nothing else reaches their memory then",

@@ -18,12 +18,13 @@ _MEMBERS = {
     "cpu_dot_rows": "dot_rows",
     "cpu_dot_units": "dot_units",
     "cpu_dot_vectors": "dot_vectors",
+    "cpu_elements_apart": "elements_apart",
     "cpu_launch_atomics": "launch_atomics",
     "cpu_threads": "threads",
     "cpu_work": "work",
 }
 # Members that keys of older versions know nothing of: left out where they are as usual.
-_LATER = ("launch_atomics", "work")
+_LATER = ("elements_apart", "launch_atomics", "work")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,10 @@ class CpuOptions:
     (AVX512-BF16, VNNI), 2 also matrix tiles (AMX). ``dot_rows`` and ``dot_vectors`` are the block of a dot's sums that
     stays in registers: rows (1 to 16) and vectors a row (1 to 4); 0 leaves the choice to the compiler.
     ``launch_atomics`` says that atomics need hold among the programs of one launch only: nothing else reaches their
-    memory meanwhile. ``chunk``, ``threads``, ``work`` and ``cooperative`` (programs wait for each other, so all run at
-    once) go to the launch info.
+    memory meanwhile. ``elements_apart`` says that a launch reads what it also writes (other than by atomics) at the
+    very index that writes it, and that no two indices write one place: nothing tells one order of indices from another.
+    ``chunk``, ``threads``, ``work`` and ``cooperative`` (programs wait for each other, so all run at once) go to the
+    launch info.
     """
 
     mode: Literal["optimized", "reference"] = "optimized"
@@ -47,6 +50,7 @@ class CpuOptions:
     dot_rows: int = 0
     dot_vectors: int = 0
     launch_atomics: bool = False
+    elements_apart: bool = False
     chunk: int = 0
     threads: int = 0
     work: int = 0

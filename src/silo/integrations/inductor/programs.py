@@ -9,7 +9,7 @@ from typing import Any
 
 from silo.integrations.inductor.blocks import GeneratedKernel, blocks_for
 
-__all__ = ["chosen_configs", "in_process", "never_unwrapped", "own_atomics"]
+__all__ = ["chosen_configs", "in_process", "never_unwrapped", "own_promises"]
 
 _log = logging.getLogger("silo")
 
@@ -62,11 +62,17 @@ def in_process(plain: Callable[..., Any]) -> Callable[..., Any]:
     return triton
 
 
-def own_atomics(plain: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """``CachingAutotuner._create_compile_options``: atomics of generated kernels for the CPU hold within their launch.
+# Kernels whose blocks Inductor is free to choose, down to one element: no element needs to be read before another is
+# written. A kernel for which that does not hold has a barrier, which the compiler heeds.
+_ANY_BLOCKS = frozenset({"POINTWISE", "REDUCTION", "PERSISTENT_REDUCTION"})
+
+
+def own_promises(plain: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """``CachingAutotuner._create_compile_options`` with what holds for the memory of generated kernels for the CPU.
 
     What Inductor generates adds to results of its own, which no other launch reaches before the call has ended; its C++
-    for one thread counts on that as well. Kernels that users wrote may mean more by theirs.
+    for one thread counts on that as well. Elements are computed in any order there, and by its Triton kernels, whose
+    blocks may have any length. Kernels that users wrote may mean more.
     """
 
     @wraps(plain)
@@ -74,6 +80,7 @@ def own_atomics(plain: Callable[..., dict[str, Any]]) -> Callable[..., dict[str,
         options = plain(self, cfg, compile_meta)
         if compile_meta.get("device_type") == "cpu" and self.heuristic_type.name != "USER_AUTOTUNE":
             options["cpu_launch_atomics"] = True
+            options["cpu_elements_apart"] = self.heuristic_type.name in _ANY_BLOCKS
         return options
 
     return create_compile_options

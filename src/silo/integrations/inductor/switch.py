@@ -14,7 +14,7 @@ from silo.core.notices import Notices
 from silo.errors import PackageError, SiloError
 from silo.forks import Mutex
 from silo.integrations.inductor.launchers import served_launcher
-from silo.integrations.inductor.programs import chosen_configs, in_process, never_unwrapped, own_atomics
+from silo.integrations.inductor.programs import chosen_configs, in_process, never_unwrapped, own_promises
 from silo.integrations.inductor.seams import Seams, find_seams
 from silo.integrations.switched_on import SwitchedOn
 from silo.launch.torch_versions import judge_inductor
@@ -144,7 +144,7 @@ class _Switch:
         made: dict[str, Callable[[Any], Any]] = {
             "cached_autotune": partial(chosen_configs, seams.heuristics),
             "make_launcher": partial(served_launcher, seams.heuristics),
-            "_create_compile_options": own_atomics,
+            "_create_compile_options": own_promises,
             "triton": in_process,
             "is_unspec_arg": never_unwrapped,
         }

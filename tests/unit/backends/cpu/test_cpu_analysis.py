@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from silo.backends.cpu.analysis.affine import is_index_only, is_structurally_affine
+from silo.backends.cpu.analysis.costs import recompute_cost, row_axis
 from silo.backends.cpu.analysis.supported import check_supported, unsupported_operations
 from silo.backends.cpu.analysis.values import (
     constant_scalar,
     inner_axis,
     is_unit_reshape,
     load_parts,
-    recompute_cost,
     scalar_source,
 )
 from silo.backends.cpu.loop_ir import Buffer
@@ -35,7 +35,24 @@ TEXT = """"builtin.module"() ({
     %p = "tt.addptr"(%b, %a) : (tensor<8x!tt.ptr<f32>>, tensor<8xi32>) -> tensor<8x!tt.ptr<f32>>
     %v = "tt.load"(%p) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (tensor<8x!tt.ptr<f32>>) -> tensor<8xf32>
     %e = "math.exp"(%v) : (tensor<8xf32>) -> tensor<8xf32>
+    %d = "arith.addf"(%e, %e) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+    %t = "arith.mulf"(%d, %d) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
     "tt.store"(%p, %e) : (tensor<8x!tt.ptr<f32>>, tensor<8xf32>) -> ()
+    "tt.return"() : () -> ()
+  }) : () -> ()
+}) : () -> ()
+"""
+
+ROW_TEXT = """"builtin.module"() ({
+  "tt.func"() <{function_type = (!tt.ptr<f32>, i32) -> (), sym_name = "k", sym_visibility = "public"}> ({
+  ^bb0(%arg0: !tt.ptr<f32>, %arg1: i32):
+    %r = "tt.make_range"() <{end = 8 : i32, start = 0 : i32}> : () -> tensor<8xi32>
+    %s = "tt.splat"(%arg1) : (i32) -> tensor<8xi32>
+    %a = "STRIDE"(%r, %s) : (tensor<8xi32>, tensor<8xi32>) -> tensor<8xi32>
+    %b = "tt.splat"(%arg0) : (!tt.ptr<f32>) -> tensor<8x!tt.ptr<f32>>
+    %p = "tt.addptr"(%b, %a) : (tensor<8x!tt.ptr<f32>>, tensor<8xi32>) -> tensor<8x!tt.ptr<f32>>
+    %v = "tt.load"(%p) <{operandSegmentSizes = array<i32: 1, 0, 0>}> : (tensor<8x!tt.ptr<f32>>) -> tensor<8xf32>
+    "tt.store"(%p, %v) : (tensor<8x!tt.ptr<f32>>, tensor<8xf32>) -> ()
     "tt.return"() : () -> ()
   }) : () -> ()
 }) : () -> ()
@@ -71,6 +88,19 @@ def test_costs_order_what_to_store(values):
     known = {}
     cheap, load, dear = (recompute_cost(values[name], known) for name in ("a", "v", "e"))
     assert cheap < 6 < load < dear
+
+
+def test_what_is_used_twice_costs_once(values):
+    exp, twice, squared = (recompute_cost(values[name], {}) for name in ("e", "d", "t"))
+    assert (twice - exp, squared - exp) == (1.0, 2.0)
+
+
+def test_a_load_of_successive_places_costs_little_where_rows_are_read():
+    loads = ROW_TEXT.replace("STRIDE", "arith.addi"), ROW_TEXT.replace("STRIDE", "arith.muli")
+    row, strided = (next(op for op in parse_ttir(text).walk() if op.name == "tt.load") for text in loads)
+    assert (row_axis(row), row_axis(strided)) == (0, None)
+    assert recompute_cost(row.result, {}) < 6 < recompute_cost(row.result, {}, rows=False)
+    assert recompute_cost(strided.result, {}) > 6
 
 
 def test_a_known_module_is_supported_and_an_unknown_operation_is_not():

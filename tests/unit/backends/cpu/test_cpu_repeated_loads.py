@@ -1,12 +1,16 @@
 """An element that is read for a whole run of others, at ``i // d``, is what it was when the program read it."""
 
+import re
+
 import numpy as np
 import pytest
 
 triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
-from cpu_samples import MODES, needs_compiler, run  # noqa: E402
+from cpu_samples import MODES, module_of, needs_compiler, run  # noqa: E402
+from silo.backends.cpu.emit.kernel import emit_c  # noqa: E402
+from silo.backends.cpu.options import CpuOptions  # noqa: E402
 
 pytestmark = needs_compiler
 BLOCK, TIMES = 512, 3
@@ -134,3 +138,46 @@ def test_what_was_read_stays_whatever_is_written_after_it(mode, d, kernel):
     np.testing.assert_array_equal(out, expected(before, d))
     if left is None:
         np.testing.assert_array_equal(rows, before)
+
+
+@triton.jit
+def row_over_itself(x, out, shift, times, n, BLOCK: tl.constexpr):
+    """A row that is needed again after stores which may reach it."""
+    i = tl.arange(0, BLOCK)
+    row = tl.load(x + i, mask=i < n, other=3)
+    low = row - tl.max(row, axis=0)
+    tl.store(x + shift + i, low * 2, mask=i < n)
+    total = tl.sum(low, axis=0)
+    for k in range(times):
+        tl.store(x + shift + 1 + i, row + k, mask=i < n)
+    tl.store(out + i, row + total, mask=i < n)
+    tl.store(out + BLOCK + i, low - total)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("n", [64, 50, 1])
+@pytest.mark.parametrize("shift", [0, 1, 20, 64])
+@pytest.mark.parametrize("times", [0, 2])
+def test_a_row_is_what_it_was_when_it_was_read(mode, n, shift, times):
+    x, out = np.random.default_rng(n).integers(-50, 50, 200).astype(np.int32), np.zeros(128, np.int32)
+    row = np.where(np.arange(64) < n, x[:64], 3)
+    run(row_over_itself, (1,), mode, x=x, out=out, shift=shift, times=times, n=n, BLOCK=64)
+    low = row - row.max()
+    np.testing.assert_array_equal(out[:n], (row + low.sum())[:n])
+    np.testing.assert_array_equal(out[64:], low - low.sum())
+
+
+@triton.jit
+def normalized(x, out, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    row = tl.load(x + i, mask=i < n, other=0.0)
+    low = tl.where(i < n, row - tl.sum(row, axis=0) / n, 0.0)
+    tl.store(out + i, low / tl.sum(low * low, axis=0), mask=i < n)
+
+
+def test_a_row_is_read_again_and_not_copied():
+    x = np.ones(256, np.float32)
+    text = emit_c(module_of(normalized, {"x": x, "out": x, "n": 200, "BLOCK": 256}), CpuOptions()).source
+    body = text.split("int32_t silo_")[-1].split("else {")[0]
+    stored = [line for line in body.splitlines() if re.match(r" *b\d+\[i\d+\] =", line)]
+    assert stored == []

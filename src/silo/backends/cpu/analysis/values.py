@@ -1,100 +1,27 @@
-"""Properties of values and of the operations that make them: costs, axes, constants, parts."""
+"""Properties of values and of the operations that make them: axes, constants, parts."""
 
 from __future__ import annotations
 
 from silo.backends.cpu.analysis.combining import combining_operation
 from silo.backends.cpu.operations import arith, tt
-from silo.backends.cpu.operations.table import OPAQUE, ORDERED, VIEWS, WHOLE, own_cost
+from silo.backends.cpu.operations.table import ORDERED, VIEWS, WHOLE
 from silo.sources.triton.ssa import Block, Operation, Value
 
 __all__ = [
-    "arithmetic_cost",
     "constant_scalar",
     "defining_block",
     "dot_inputs",
     "first_tensor",
     "inner_axis",
     "is_ordered",
-    "is_repeated_load",
     "is_unit_reshape",
     "is_whole",
     "load_parts",
     "loaded_by",
-    "recompute_cost",
     "scalar_source",
     "store_parts",
     "stored_operands",
 ]
-
-_COST_LIMIT = 2.0**40
-# Of a load whose element serves a whole run of an innermost loop.
-_REPEATED_LOAD_COST = 4.0
-_SHORTEST_RUN = 16
-
-
-def recompute_cost(value: Value, known: dict[Value, float]) -> float:
-    """About how many cheap operations evaluating one element of ``value`` costs, from buffers and scalars.
-
-    ``known`` memoises over one function. A value that reads memory costs more than any threshold.
-    """
-    found = known.get(value)
-    if found is not None:
-        return found
-    operation = value.owner
-    if operation is None or not value.type.tensor or operation.name in OPAQUE:
-        cost = 0.0
-    else:
-        own = _REPEATED_LOAD_COST if is_repeated_load(operation) else own_cost(operation)
-        cost = own + sum(recompute_cost(operand, known) for operand in operation.operands)
-    cost = min(cost, _COST_LIMIT)
-    known[value] = cost
-    return cost
-
-
-def is_repeated_load(operation: Operation) -> bool:
-    """Whether a ``tt.load`` reads one element again and again: at ``base + i // d`` for a constant ``d``.
-
-    Its mask, if it has one, reads no memory.
-    """
-    if operation.name != tt.LOAD:
-        return False
-    pointer, mask, other = load_parts(operation)
-    made = pointer.owner
-    if (
-        made is None
-        or made.name != tt.ADDPTR
-        or scalar_source(made.operands[0]) is None
-        or not _is_quotient(made.operands[1])
-    ):
-        return False
-    return _reads_nothing(mask) and (other is None or scalar_source(other) is not None)
-
-
-def _is_quotient(value: Value) -> bool:
-    operation = value.owner
-    while operation is not None and operation.name == arith.EXTSI:
-        operation = operation.operands[0].owner
-    if operation is None or operation.name != arith.DIVSI:
-        return False
-    divisor = constant_scalar(operation.operands[1])
-    return isinstance(divisor, int) and divisor >= _SHORTEST_RUN and _reads_nothing(operation.operands[0])
-
-
-def _reads_nothing(value: Value | None) -> bool:
-    """Whether a value is made of scalars, ranges and arithmetic of integers alone."""
-    if value is None or not value.type.tensor:
-        return True
-    operation = value.owner
-    if operation is None or operation.regions:
-        return False
-    if operation.name not in VIEWS and operation.name != tt.MAKE_RANGE and not operation.name.startswith("arith."):
-        return False
-    return all(_reads_nothing(operand) for operand in operation.operands)
-
-
-def arithmetic_cost(cost: float) -> float:
-    """The part of a ``recompute_cost`` that is not reading memory."""
-    return cost if cost >= _COST_LIMIT else cost % tt.LOAD_COST
 
 
 def defining_block(value: Value) -> Block | None:

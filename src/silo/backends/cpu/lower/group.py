@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.combining import combining_operation
-from silo.backends.cpu.analysis.values import store_parts
+from silo.backends.cpu.analysis.values import load_parts, store_parts
 from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
 from silo.backends.cpu.lower.flat import flat_cut
 from silo.backends.cpu.lower.index import linear_index
@@ -115,7 +115,11 @@ class _GroupLowering:
         simd = self._is_simd()
         tail = nest.tail_limit()
         limits, extent = nest.limit_statements()
+        rows = self._rows_to_turn()
         slow = self._body(fast=False, tail=tail) if limits else []
+        if rows:
+            self._turn_rows(rows, self._inner_loops(fast, streamed, slow, limits, extent, simd=simd), limits)
+            return
         loops = nest.outer_loops(self._inner_loops(fast, streamed, slow, limits, extent, simd=simd))
         for statement in loops:
             scope.emit(statement)
@@ -203,6 +207,57 @@ class _GroupLowering:
             return None
         self.scope.pieces.add("transpose")
         return Buffer(self.scope.name("b"), buffer.ctype, buffer.elements, buffer.item_bytes)
+
+    def _rows_to_turn(self) -> str:
+        """The C name of the address of a row of a tile that is turned where it lies, "" where a buffer has it."""
+        if self.turned is None or self.nest.runs is not None:
+            return ""
+        (sink,) = self.group.sinks
+        assert isinstance(sink, Fill)
+        load = sink.value.owner
+        if load is None or load.name != tt.LOAD or self.scope.resolve(sink.value) is not sink.value:
+            return ""
+        pointer, mask, _ = load_parts(load)
+        if self.nest.mask(mask, self.nest.index):
+            return ""
+        return self.nest.row_start(pointer, self.nest.index) or ""
+
+    def _turn_rows(self, start: str, copy: list[Statement], limits: list[str]) -> None:
+        """Some rows at a time are turned from where they lie; ``copy`` makes one in a buffer where masks cut it."""
+        nest, scope, turned = self.nest, self.scope, self.turned
+        assert turned is not None
+        (sink,) = self.group.sinks
+        assert isinstance(sink, Fill)
+        buffer = scope.buffer(sink.target)
+        assert buffer is not None
+        for one in (buffer, turned):
+            scope.lifetimes.touch(one)
+        rows, count = (nest.shape[axis] for axis in nest.axes)
+        (index, _), *_ = nest.loops_over
+        first, parts, whole = scope.name("first"), scope.name("rows"), scope.name("whole")
+
+        def each(body: list[Statement]) -> For:
+            return For(index, first, f"{first} + {_TURNED_FROM}", [*nest.levels[1], *body], ctype=nest.ctype)
+
+        look: list[Statement] = [Assign(f"{parts}[{index} - {first}]", start)]
+        some: list[Statement] = []
+        if limits:
+            limit = scope.name("limit")
+            look.append(Define("int64_t", limit, str(count), mutable=True))
+            look += [Assign(limit, text.replace("limit", limit)) for text in limits]
+            look.append(Assign(whole, f"{whole} & ({limit} == {count})"))
+            again = Assign(f"{parts}[{index} - {first}]", f"{turned.name} + {index} * {count}")
+            some = [If(f"!{whole}", [each([*copy, again])])]
+        turn = Call(f"silo_turn_rows_{buffer.item_bytes}({buffer.name} + {first}, {parts}, {rows}, {count})")
+        body: list[Statement] = [
+            Define("void const *", f"{parts}[{_TURNED_FROM}]", None, mutable=True),
+            *([Define("int32_t", whole, "1", mutable=True)] if limits else []),
+            each(look),
+            *some,
+            turn,
+        ]
+        for statement in [*nest.levels[0], For(first, "0", str(rows), body, step=str(_TURNED_FROM))]:
+            scope.emit(statement)
 
     def _turn(self) -> None:
         (sink,) = self.group.sinks

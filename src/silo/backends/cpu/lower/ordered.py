@@ -9,6 +9,7 @@ from silo.backends.cpu.analysis.values import load_parts
 from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
 from silo.backends.cpu.lower.atomic import atomic_call, atomic_mask, combined, volatile_load
 from silo.backends.cpu.lower.index import linear_index
+from silo.backends.cpu.lower.leading import Body, leading_loops
 from silo.backends.cpu.lower.messages import flush_statement, message_statements
 from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.plain_adds import plain_adds
@@ -252,7 +253,7 @@ def _message(scope: Scope, nest: Nest, operation: Operation) -> None:
 
 def _assertion(scope: Scope, shape: tuple[int, ...], operation: Operation) -> None:
     """Whether it holds for all elements, which vectors tell; where it does not, one after the other is asked."""
-    failed, limit = scope.name("failed"), scope.name("limit")
+    failed = scope.name("failed")
     (condition,) = operation.operands
     stored = scope.buffer(condition)
     if stored is not None:  # somebody else wants its elements, too
@@ -262,37 +263,17 @@ def _assertion(scope: Scope, shape: tuple[int, ...], operation: Operation) -> No
         _tell_failure(scope, shape, operation, failed)
         return
 
-    def body(nest: Nest, *, fast: bool) -> list[Statement]:
-        nest.begin_body(fast=fast)
+    def body(nest: Nest) -> Body:
         element = nest.value(condition, nest.index)
         ask = Assign(failed, f"{failed} | !{element}")
-        if fast and nest.runs is not None and nest.level(element) == nest.depth - 1:
+        if nest.fast and nest.runs is not None and nest.level(element) == nest.depth - 1:
             nest.levels[nest.depth - 1].append(ask)  # all of a run have it
-            return []
-        return [*nest.levels[nest.depth], ask]
+            return Body([], simd=True)
+        return Body([ask], simd=True)
 
-    nest = Nest(scope, shape)
-    fast = body(nest, fast=True)
-    if nest.wants_runs:
-        nest = Nest(scope, shape, in_runs=True)
-        fast = body(nest, fast=True)
-    limits, extent = nest.limit_statements()
-    slow = body(nest, fast=False) if limits else []
-    marks = (("|", failed),)
-    inner: list[Statement] = [Define("int64_t", limit, str(extent), mutable=True)]
-    inner += [Assign(limit, text.replace("limit", limit)) for text in limits]
-
-    def loop(first: str, last: str, statements: list[Statement]) -> For:
-        return For(nest.inner, first, last, statements, simd=True, reductions=marks)
-
-    if nest.runs is not None:
-        inner += nest.runs.loop(limit, nest.levels[nest.depth - 1], lambda first, last: loop(first, last, fast))
-    else:
-        inner.append(loop("0", limit, fast))
-    if slow:
-        inner.append(loop(limit, str(extent), slow))
+    loops = leading_loops(scope, shape, body, (("|", failed),))
     scope.emit(Define("int32_t", failed, "0", mutable=True))
-    _emit(scope, nest.outer_loops(inner))
+    _emit(scope, loops)
     _tell_failure(scope, shape, operation, failed)
 
 

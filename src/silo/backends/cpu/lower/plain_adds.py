@@ -8,6 +8,7 @@ from __future__ import annotations
 from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
 from silo.backends.cpu.lower.atomic import atomic_mask
 from silo.backends.cpu.lower.index import linear_index
+from silo.backends.cpu.lower.leading import Body, leading_loops
 from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.operations import tt
@@ -43,6 +44,8 @@ def plain_adds(scope: Scope, nest: Nest, operation: Operation, names: list[str],
         tile = _by_tiles(scope, nest.shape, operation, places, values)
         if tile:
             return tile
+    if places is None and values is None and scope.options.elements_apart:
+        return _where_they_are(scope, nest.shape, operation)
     add = Call(f"silo_add_plain_{element}({names[0]}, {names[1]})")
     return nest.loops([*nest.levels[nest.depth], If(mask, [add]) if mask else add])
 
@@ -73,3 +76,17 @@ def _by_tiles(
         add = Call(f"silo_add_plain_{element}({places.name}[{at}], {values.name}[{at}])")
         row.append(For(nest.inner, limit, str(extent), [*nest.levels[nest.depth], If(inside, [add])]))
     return nest.outer_loops(row)
+
+
+def _where_they_are(scope: Scope, shape: tuple[int, ...], operation: Operation) -> list[Statement]:
+    """Places and values that do not lie in memory: by vectors where places are successive, as nothing else is there."""
+    pointer, value = operation.operands[:2]
+    element = operation.result.type.element
+
+    def body(nest: Nest) -> Body:
+        condition = nest.mask(atomic_mask(operation), nest.index)
+        place, _ = nest.place(pointer, nest.index)
+        add = Call(f"silo_add_plain_{element}(&{place}, {nest.value(value, nest.index)})")
+        return Body([If(condition, [add]) if condition else add], simd=place.endswith(f"[{nest.inner}]"))
+
+    return leading_loops(scope, shape, body)

@@ -22,13 +22,17 @@
 #define SILO_TURN(suffix, type)                                                                    \
     typedef type silo_row_##suffix                                                                 \
         __attribute__((vector_size(SILO_TURN_PART * sizeof(type)), aligned(sizeof(type))));        \
-    SILO_INLINE void silo_turn_part_##suffix(type *to, type const *from, int64_t rows,             \
-                                             int64_t count) {                                      \
+    SILO_INLINE void silo_turn_part_##suffix(type *to, void const *const *from, int64_t at,        \
+                                             int64_t rows) {                                       \
         typedef silo_row_##suffix row;                                                             \
-        row const a0 = *(row const *)(from), a1 = *(row const *)(from + count),                    \
-                  a2 = *(row const *)(from + 2 * count), a3 = *(row const *)(from + 3 * count),    \
-                  a4 = *(row const *)(from + 4 * count), a5 = *(row const *)(from + 5 * count),    \
-                  a6 = *(row const *)(from + 6 * count), a7 = *(row const *)(from + 7 * count);    \
+        row const a0 = *(row const *)((type const *)from[0] + at),                                 \
+                  a1 = *(row const *)((type const *)from[1] + at),                                 \
+                  a2 = *(row const *)((type const *)from[2] + at),                                 \
+                  a3 = *(row const *)((type const *)from[3] + at),                                 \
+                  a4 = *(row const *)((type const *)from[4] + at),                                 \
+                  a5 = *(row const *)((type const *)from[5] + at),                                 \
+                  a6 = *(row const *)((type const *)from[6] + at),                                 \
+                  a7 = *(row const *)((type const *)from[7] + at);                                 \
         SILO_INTERLEAVE(row, b, a);                                                                \
         SILO_INTERLEAVE(row, c, b);                                                                \
         SILO_INTERLEAVE(row, d, c);                                                                \
@@ -39,22 +43,30 @@
     }
 #else
 #define SILO_TURN(suffix, type)                                                                    \
-    SILO_INLINE void silo_turn_part_##suffix(type *to, type const *from, int64_t rows,             \
-                                             int64_t count) {                                      \
+    SILO_INLINE void silo_turn_part_##suffix(type *to, void const *const *from, int64_t at,        \
+                                             int64_t rows) {                                       \
         for (int i = 0; i < SILO_TURN_PART; i++)                                                   \
             for (int j = 0; j < SILO_TURN_PART; j++)                                               \
-                to[i * rows + j] = from[j * count + i];                                            \
+                to[i * rows + j] = ((type const *)from[j])[at + i];                                \
     }
 #endif
 
 #define SILO_TURN_TILE(suffix, type)                                                               \
     SILO_TURN(suffix, type)                                                                        \
+    /* SILO_TURN_PART rows of `from`, each where it lies, become as many columns from `to` on. */  \
+    SILO_INLINE void silo_turn_rows_##suffix(void *to, void const *const *from, int64_t rows,      \
+                                             int64_t count) {                                      \
+        for (int64_t j = 0; j < count; j += SILO_TURN_PART)                                        \
+            silo_turn_part_##suffix((type *)to + j * rows, from, j, rows);                         \
+    }                                                                                              \
     static __attribute__((unused)) void silo_turn_##suffix(void *to, void const *from,             \
                                                            int64_t rows, int64_t count) {          \
-        for (int64_t j = 0; j < count; j += SILO_TURN_PART)                                        \
-            for (int64_t i = 0; i < rows; i += SILO_TURN_PART)                                     \
-                silo_turn_part_##suffix((type *)to + j * rows + i,                                 \
-                                        (type const *)from + i * count + j, rows, count);          \
+        for (int64_t i = 0; i < rows; i += SILO_TURN_PART) {                                       \
+            void const *part[SILO_TURN_PART];                                                      \
+            for (int k = 0; k < SILO_TURN_PART; k++)                                               \
+                part[k] = (type const *)from + (i + k) * count;                                    \
+            silo_turn_rows_##suffix((type *)to + i, part, rows, count);                            \
+        }                                                                                          \
     }
 
 SILO_TURN_TILE(2, uint16_t)

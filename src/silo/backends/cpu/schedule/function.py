@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from silo.backends.cpu.operations.table import BARRIERS
 from silo.backends.cpu.options import CpuOptions
 from silo.backends.cpu.schedule import optimized, reference
 from silo.backends.cpu.schedule.control import declare_results
@@ -17,10 +18,12 @@ def plan_function(function: Operation, options: CpuOptions) -> list[BlockPlan]:
     declare_results(function)
     if options.mode == "reference":
         return [reference.plan_block(block) for block in blocks]
+    # A barrier says that what follows reads, or writes, what other indices have read.
+    apart = options.elements_apart and not _has_barrier(function)
     plans: list[BlockPlan] = []
     external: dict[tuple[Value, bool], None] = {}
     for block in reversed(blocks):  # blocks are in an order where definitions come first
-        plan = optimized.plan_block(block, tuple(external))
+        plan = optimized.plan_block(block, tuple(external), apart=apart)
         external |= dict.fromkeys(plan.free)
         plans.insert(0, plan)
     return plans
@@ -30,3 +33,8 @@ def plan_region(region: Region, options: CpuOptions) -> list[BlockPlan]:
     """The plan of each block of a region that is applied to elements: scalars only."""
     plan_block = reference.plan_block if options.mode == "reference" else optimized.plan_block
     return [plan_block(block) for block in region.blocks]
+
+
+def _has_barrier(operation: Operation) -> bool:
+    inner = (op for region in operation.regions for block in region.blocks for op in block.operations)
+    return any(op.name in BARRIERS or _has_barrier(op) for op in inner)

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from silo.backends.cpu.analysis.affine import is_index_only, is_range_mask, is_structurally_affine
+from silo.backends.cpu.analysis.costs import arithmetic_cost, recompute_cost, row_axis
 from silo.backends.cpu.analysis.values import (
-    arithmetic_cost,
     constant_scalar,
     defining_block,
     dot_inputs,
@@ -26,7 +26,6 @@ from silo.backends.cpu.analysis.values import (
     is_whole,
     load_parts,
     loaded_by,
-    recompute_cost,
     scalar_source,
     store_parts,
     stored_operands,
@@ -34,18 +33,21 @@ from silo.backends.cpu.analysis.values import (
 from silo.backends.cpu.operations import flow, tt
 from silo.backends.cpu.operations.own import MIRROR
 from silo.backends.cpu.operations.table import (
+    ATOMICS,
     CONTROL,
     DOTS,
     EFFECTS,
     JUMPS,
+    MESSAGES,
     NO_EFFECT,
     OPAQUE,
     REGION_RETURNS,
     VIEWS,
     YIELDS,
 )
-from silo.backends.cpu.ops_types import FLOATS, HALVES
+from silo.backends.cpu.ops_types import FLOATS
 from silo.backends.cpu.schedule.control import NO_OFFSETS, Offsets, carried_of, jump_arguments
+from silo.backends.cpu.schedule.lone_dot import lone_dot
 from silo.backends.cpu.schedule.loop_order import inner_axis_of, read_across
 from silo.backends.cpu.schedule.plan import (
     BlockPlan,
@@ -95,15 +97,17 @@ def plan_block(
     external: Sequence[tuple[Value, bool]] = (),
     carried: Sequence[Carried] = (),
     offsets: Offsets = NO_OFFSETS,
+    *,
+    apart: bool = False,
 ) -> BlockPlan:
     """Plan ``block``.
 
     ``external`` is what other blocks need (their ``free``), ``carried`` what its loop carries, ``offsets`` what the
-    loops around it carry so.
+    loops around it carry so. ``apart`` is the promise of ``CpuOptions.elements_apart``.
     """
     barred: set[Value] = set()
     while True:
-        planner = _Planner(block, external, carried, barred, offsets.within(carried))
+        planner = _Planner(block, external, carried, barred, offsets.within(carried), apart=apart)
         plan = planner.run()
         late = planner.overwritten_early()
         if not late:
@@ -121,6 +125,8 @@ class _Planner:
         carried: Sequence[Carried],
         barred: set[Value],
         offsets: Offsets,
+        *,
+        apart: bool,
     ) -> None:
         self.block = block
         self.external = external
@@ -132,8 +138,9 @@ class _Planner:
         self.step_position: dict[Step, int] = {}  # program position of the operation behind a step that is not a nest
         self.demands: dict[Value, list[_Demand]] = {}
         self.free: dict[tuple[Value, bool], None] = {}
-        self.costs: dict[Value, float] = {}
+        self.costs: dict[tuple[Value, bool], float] = {}
         self.offsets = offsets
+        self.apart = apart
 
     def run(self) -> BlockPlan:
         """Both passes."""
@@ -228,13 +235,13 @@ class _Planner:
                 if entry.kind == "buffer":
                     self._anchor(Fill(entry.initial, entry.argument), entry.argument.type.shape)
             self._close()
-            plan = plan_block(body, carried=entries, offsets=self.offsets)
-            self._step(Loop(operation, entries, plan, _lone_dot(plan, entries)), operation)
+            plan = plan_block(body, carried=entries, offsets=self.offsets, apart=self.apart)
+            self._step(Loop(operation, entries, plan, lone_dot(plan, entries)), operation)
         elif operation.name == flow.IF:
             self._close()
             empty = BlockPlan([], [])
             blocks = (region.blocks for region in operation.regions)
-            plans = [plan_block(inner[0], offsets=self.offsets) if inner else empty for inner in blocks]
+            plans = [self._inside(inner[0]) if inner else empty for inner in blocks]
             self._step(Branch(operation, plans[0], plans[1] if len(plans) > 1 else empty), operation)
         else:
             before, after = (region.blocks[0] for region in operation.regions)
@@ -242,8 +249,10 @@ class _Planner:
                 if argument.type.tensor:
                     self._anchor(Fill(initial, argument), argument.type.shape)
             self._close()
-            inside = (plan_block(part, offsets=self.offsets) for part in (before, after))
-            self._step(WhileLoop(operation, *inside), operation)
+            self._step(WhileLoop(operation, self._inside(before), self._inside(after)), operation)
+
+    def _inside(self, block: Block) -> BlockPlan:
+        return plan_block(block, offsets=self.offsets, apart=self.apart)
 
     def _yield(self, operation: Operation) -> None:
         owner = self.block.region.owner if self.block.region is not None else None
@@ -302,6 +311,8 @@ class _Planner:
             between = self.block.operations[first : self.position[sink.operation]]
             if any(operation.name == tt.LOAD for operation in between):
                 return False
+            if self.apart:
+                return True
             checkable = self._is_checkable(sink.operation) and all(self._is_checkable(store) for store in stores)
             if not checkable:
                 return False
@@ -410,7 +421,7 @@ class _Planner:
             self._pass_on(operation, [_whole(group)])
             return
         barrier = self._store_before(operation, order, order[first]) if is_load else None
-        cost = recompute_cost(value, self.costs)
+        cost = recompute_cost(value, self.costs, rows=not any(_one_by_one(demand.step) for demand in demands))
         limit = _RECOMPUTE_LIMIT if value.type.element in FLOATS and not value.type.pointer else _RECOMPUTE_LIMIT_INDEX
         places = {demand.step for demand in demands}
         nest = first if isinstance(first, Group) and first.ordered is None else None
@@ -418,10 +429,9 @@ class _Planner:
         if len(demands) > 1 and arithmetic_cost(cost) > limit:  # it would be computed at several indices
             lone_nest = False
         stored = any(demand.stored for demand in demands)
-        again = cost <= limit
+        again = cost <= limit and not _reads_out_of_order(operation, demands)
         if again and is_load and len(places) > 1:  # it is read in several steps: nothing may be written up to the last
-            last = max(order[demand.step] for demand in demands)
-            again = self._store_before(operation, order, last) is None
+            again = self._store_before(operation, order, max(order[demand.step] for demand in demands)) is None
         if barrier is None and not stored and (lone_nest or again):
             self._pass_on(operation, demands)
             return
@@ -487,7 +497,7 @@ class _Planner:
         if (earlier := self._overwritten_by(load, order, last)) is not None:
             return earlier
         later = [writer for writer in step.writers if self.position[writer] > self.position[load]]
-        if not later:
+        if not later or (self.apart and all(d.identity for d in self.demands[load.result] if d.step is step)):
             return None
         pairs = [(load, store) for store in later]
         if step.ordered is not None or not all(self._is_checkable(access) for pair in pairs for access in pair):
@@ -559,26 +569,21 @@ class _Planner:
         return late
 
 
-def _lone_dot(plan: BlockPlan, carried: list[Carried]) -> DotStep | None:
-    """The dot that is all that the body of a loop does, adding to a carried tensor of the type of its sums."""
-    rest = [step for step in plan.steps if not isinstance(step, ScalarStep)]
-    step = rest[0] if len(rest) == 1 else None
-    if not isinstance(step, DotStep):
-        return None
-    # Scalars are computed to look at an iteration, and again where it turns out to be no part of the product.
-    if any(isinstance(other, ScalarStep) and other.operation.name in EFFECTS for other in plan.steps):
-        return None
-    plain = step.accumulator is None and not step.fresh and step.target.type.element not in HALVES
-    in_place = step.left is not None and step.right is not None and len(step.target.type.shape) == 2
-    others = [entry for entry in carried if entry.argument is not step.target]
-    if not plain or not in_place or any(entry.kind == "buffer" for entry in others):
-        return None
-    return step
-
-
 def _whole(group: Group) -> _Demand:
     """The demand for the value of every index of ``group``."""
     return _Demand(group, identity=True, inner=group.inner)
+
+
+def _reads_out_of_order(operation: Operation, demands: list[_Demand]) -> bool:
+    """Whether the operation is a load of successive places that are wanted in another order."""
+    axis = row_axis(operation)
+    return axis is not None and any(demand.inner != axis for demand in demands)
+
+
+def _one_by_one(step: Step | None) -> bool:
+    """Whether the nest of an ordered operation has one loop for all elements, in which every mask is asked."""
+    operation = step.ordered if isinstance(step, Group) else None
+    return operation is not None and operation.name not in ATOMICS | MESSAGES
 
 
 def _copies_only(group: Group, value: Value) -> bool:

@@ -68,6 +68,7 @@ class CpuStages:
                 fp_contract=options.enable_fp_fusion,
                 cooperative=bool(options.launch_cooperative_grid),
                 launch_atomics=bool(options.cpu_launch_atomics),
+                elements_apart=bool(options.cpu_elements_apart),
             )
             text = read_off(made)
             job = make_job(name, self.target, text, parse_ttir(text.text), module_layout, chosen)

@@ -60,6 +60,7 @@ class CpuOptions:
     instrumentation_mode: str = ""
     ir_override: str | None = None
     launch_cooperative_grid: bool = False
+    cpu_elements_apart: bool = False  # Silo's own: no element reads or writes what another element of a launch writes
     cpu_launch_atomics: bool = False  # Silo's own: nothing outside of a launch reaches the memory of its atomics
     # Of GPUs alone, with the values they have when nobody sets them.
     launch_pdl: bool = False

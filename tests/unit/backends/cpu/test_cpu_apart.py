@@ -1,0 +1,173 @@
+"""Kernels whose caller says that elements keep apart: nothing is put aside first, and barriers are heeded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+triton = pytest.importorskip("triton")
+import triton.language as tl  # noqa: E402
+
+from cpu_samples import MODES, compiled, module_of, needs_compiler, run  # noqa: E402
+from silo.backends.cpu.emit.kernel import emit_c  # noqa: E402
+from silo.backends.cpu.options import CpuOptions  # noqa: E402
+
+pytestmark = needs_compiler
+APART = {"cpu_elements_apart": True, "cpu_launch_atomics": True}
+RNG = np.random.default_rng(0)
+
+
+@triton.jit
+def add_rows(rows, values, sums, n, d: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.load(rows + i // d, mask=i < n, other=0)
+    row = tl.where(row < 0, row + 11, row)
+    tl.device_assert((row >= 0) & (row < 11), "no such row")
+    tl.atomic_add(sums + row * d + i % d, tl.load(values + i, mask=i < n) + 1, mask=i < n, sem="relaxed")
+
+
+@triton.jit
+def add_everywhere(values, sums, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.atomic_add(sums + i, tl.load(values + i), sem="relaxed")
+    tl.atomic_add(sums + (i & 7), tl.load(values + i), mask=(i & 1) == 0, sem="relaxed")
+    tl.atomic_add(sums + i * 0 + 3, 1, sem="relaxed")
+
+
+@triton.jit
+def look_up(rows, table, out, n, d: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    row = tl.load(rows + i // d, mask=i < n, other=0)
+    tl.store(out + i, tl.load(table + row * d + i % d, mask=i < n) * 2, mask=i < n)
+
+
+@triton.jit
+def in_place(x, y, out, more, n, BLOCK: tl.constexpr):
+    """Two stores after loads of the same memory, at the same indices."""
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    a, b = tl.load(x + i, mask=i < n), tl.load(y + i, mask=i < n)
+    tl.store(out + i, a + b * 2, mask=i < n)
+    tl.store(more + i, a - b, mask=i < n)
+
+
+@triton.jit
+def row_in_place(x, out, n, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    value = tl.load(x + row * n + i, mask=i < n, other=0.0)
+    tl.store(out + row * n + i, value - tl.sum(value, axis=0), mask=i < n)
+
+
+@triton.jit
+def spread(x, out, COLUMNS: tl.constexpr, ROWS: tl.constexpr):
+    """What one index reads, all of a row's do: no promise covers that."""
+    i, k = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    value = tl.load(x + i)
+    tl.store(out + i[:, None] * COLUMNS + k[None, :], value[:, None] + k[None, :])
+
+
+@triton.jit
+def turn_round(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    value = tl.load(x + BLOCK - 1 - i)
+    tl.debug_barrier()
+    tl.store(out + i, value)
+
+
+def text_of(kernel, options, **arguments):
+    return emit_c(module_of(kernel, arguments), CpuOptions(**options)).source.split("int32_t silo_")[-1]
+
+
+def rows_of(dtype, d, n):
+    rows = RNG.integers(-11, 11, -(-n // d) + 1)
+    values = RNG.integers(-3, 4, n).astype(dtype)
+    expected = np.zeros(11 * d, dtype)
+    np.add.at(expected, rows[np.arange(n) // d] % 11 * d + np.arange(n) % d, values + 1)
+    return rows, values, np.zeros_like(expected), expected
+
+
+# Widths that are a vector's, that vectors do not fit into, longer than a block, and of which none is a run.
+@pytest.mark.parametrize("d", [64, 16, 20, 100, 3, 1, 300])
+@pytest.mark.parametrize("dtype", ["int32", "uint64", "float16", "float32", "float64"])
+def test_rows_are_added_where_they_are(dtype, d):
+    n = 2037
+    rows, values, sums, expected = rows_of(dtype, d, n)
+    run(add_rows, (8,), "optimized", options=APART, rows=rows, values=values, sums=sums, n=n, d=d, BLOCK=256)
+    np.testing.assert_array_equal(sums, expected)
+
+
+@pytest.mark.parametrize("options", [APART, {"cpu_elements_apart": True}, {"cpu_launch_atomics": True}, {}])
+def test_places_that_meet_are_added_one_after_the_other(options):
+    values, sums = RNG.integers(-9, 9, 512), np.zeros(512, np.int64)
+    run(add_everywhere, (2,), "optimized", options=options, values=values, sums=sums, BLOCK=256)
+    expected = values.copy()
+    np.add.at(expected, np.arange(0, 512, 2) & 7, values[::2])
+    expected[3] += 512
+    np.testing.assert_array_equal(sums, expected)
+
+
+def test_nothing_is_put_aside():
+    rows, values, sums, _ = rows_of("float32", 64, 2048)
+    given = {"rows": rows, "values": values, "sums": sums, "n": 2048, "d": 64, "BLOCK": 256}
+    members = {"launch_atomics": True, "vector_bits": 512}
+    assert "scratch + 0" in text_of(add_rows, members, **given)
+    apart = text_of(add_rows, {**members, "elements_apart": True}, **given)
+    assert "silo_add_plain_f32(&" in apart
+    assert "silo_add_tile" not in apart
+    given = {"rows": rows, "table": values, "out": values, "n": 2048, "d": 64, "BLOCK": 256}
+    assert "scratch + 0" in text_of(look_up, {}, **given)
+    assert "float *const b" not in text_of(look_up, {"elements_apart": True}, **given).replace("_stream", "")
+
+
+@pytest.mark.parametrize("d", [64, 16, 100, 7])
+@pytest.mark.parametrize("n", [2048, 2000, 3])
+def test_rows_are_looked_up(d, n):
+    rows, table = RNG.integers(0, 11, 2048 // d + 1), RNG.standard_normal((11, d)).astype(np.float32)
+    out = np.zeros(2048, np.float32)
+    run(look_up, (8,), "optimized", options=APART, rows=rows, table=table, out=out, n=n, d=d, BLOCK=256)
+    i = np.arange(n)
+    np.testing.assert_array_equal(out[:n], table[rows[i // d], i % d] * 2)
+    assert not out[n:].any()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("into", ["x", "y", "both", "neither"])
+def test_a_place_may_be_read_by_the_index_that_writes_it(mode, into):
+    x, y = (RNG.integers(-9, 9, 1000).astype(np.float32) for _ in range(2))
+    a, b = x.copy(), y.copy()
+    out = x if into in {"x", "both"} else y if into == "y" else np.zeros_like(x)
+    more = y if into == "both" else np.zeros_like(x)
+    run(in_place, (4,), mode, options=APART, x=x, y=y, out=out, more=more, n=1000, BLOCK=256)
+    np.testing.assert_array_equal(out, a + b * 2)
+    np.testing.assert_array_equal(more, a - b)
+
+
+@pytest.mark.parametrize("options", [APART, {}])
+def test_a_row_in_place(options):
+    x = RNG.integers(-9, 9, (7, 100)).astype(np.float32)
+    expected = x - x.sum(1, keepdims=True)
+    run(row_in_place, (7,), "optimized", options=options, x=x, out=x, n=100, BLOCK=128)
+    np.testing.assert_array_equal(x, expected)
+
+
+@pytest.mark.parametrize("options", [APART, {}])
+def test_what_a_whole_row_reads_is_read_first(options):
+    memory = np.arange(600, dtype=np.int32)
+    expected = memory[:32, None] + np.arange(16)
+    run(spread, (1,), "optimized", options=options, x=memory, out=memory, COLUMNS=16, ROWS=32)
+    np.testing.assert_array_equal(memory[:512].reshape(32, 16), expected)
+
+
+def test_a_barrier_takes_the_promise_back():
+    x = np.arange(256, dtype=np.int32)
+    run(turn_round, (1,), "optimized", options=APART, x=x, out=x, BLOCK=256)
+    np.testing.assert_array_equal(x, np.arange(256)[::-1])
+    text = text_of(turn_round, {"elements_apart": True}, x=x, out=x, BLOCK=256)
+    assert text == text_of(turn_round, {}, x=x, out=x, BLOCK=256)
+
+
+def test_only_a_caller_says_so():
+    x = np.zeros(256, np.float32)
+    given = {"x": x, "y": x, "out": x, "more": x, "n": 256, "BLOCK": 256}
+    assert "high" in text_of(in_place, {}, **given)
+    assert "high" not in text_of(in_place, {"elements_apart": True}, **given)
+    assert compiled(in_place, "optimized", options=APART, **given) is not compiled(in_place, "optimized", **given)
