@@ -26,7 +26,7 @@ def leading_loops(
     body: Callable[[Nest], Body],
     reductions: tuple[tuple[str, str], ...] = (),
 ) -> list[Statement]:
-    """The loops over ``shape``. ``body`` writes what is done for an element, after the statements of its nest's levels."""
+    """The loops over ``shape``; ``body`` writes what is done for one element, after its nest's levels."""
 
     def written(nest: Nest, *, fast: bool) -> Body:
         nest.begin_body(fast=fast)
