@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from silo.backends.cpu.analysis.roots import keeps_unchanged
 from silo.backends.cpu.analysis.seen import seen_masks
 from silo.backends.cpu.analysis.values import constant_scalar, load_parts, loaded_by
 from silo.backends.cpu.loop_ir import Assign, Break, Buffer, Call, Define, For, Forever, If, Statement
@@ -14,6 +13,7 @@ from silo.backends.cpu.lower.forms import AffineForms, view_axes
 from silo.backends.cpu.lower.group import lower_group
 from silo.backends.cpu.lower.index import linear_index
 from silo.backends.cpu.lower.nest import Nest
+from silo.backends.cpu.lower.panels import Panels, keep_panels, slots_of
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.operations import tt
 from silo.backends.cpu.ops_types import C_TYPES, HALVES
@@ -29,8 +29,6 @@ _WIDE = {"f64": "f64", "i8": "i8"}  # which product multiplies an element; f32 d
 _ITEM_BYTES = {"f64": 8}
 _DIRECT = frozenset({"f32", "f64"})  # multiplied as they are
 _MOST_ROWS = 16  # of a block of sums
-# Panels of a right operand that are kept from program to program: at most a part of the second-level cache.
-_KEPT_BYTES = 1 << 20
 _PACKED = {"bf16": ("SILO_UNIT_TILE_BF16", "SILO_UNIT_BF16", 2), "i8": ("SILO_UNIT_TILE_I8", "SILO_UNIT_VNNI", 4)}
 
 
@@ -41,6 +39,7 @@ class _Place:
     pointer: str
     strides: tuple[str, ...]
     element: str
+    copy: str = ""  # the buffer that the pointer leads to where masks leave out a part of the tile; "" for none
 
     def tile(self, batch: str) -> str:
         """The last two axes as the runtime's ``silo_tile``, for one index along the first of three."""
@@ -61,14 +60,6 @@ class _Shape:
     packed: str
     fresh: bool
     part: bool  # whether it is told how many rows and columns count
-
-
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """A variable that says which panels a buffer holds, and that buffer."""
-
-    variable: str
-    panels: Buffer
 
 
 def lower_dot(scope: Scope, step: DotStep) -> None:
@@ -97,7 +88,8 @@ def lower_dot(scope: Scope, step: DotStep) -> None:
         else:
             rows, columns = result.type.shape[-2:]
             seen = (str(rows), str(columns)) if operation in scope.parts else None
-            _call(scope, result.type, depth, str(depth), places, batch, into, fresh=step.fresh, seen=seen)
+            kept = _slots(scope, step, depth, places)
+            _call(scope, result.type, depth, str(depth), places, batch, into, fresh=step.fresh, kept=kept, seen=seen)
     if rank == 3:
         scope.emit(For(batch, "0", str(batches), body))
     else:
@@ -171,7 +163,7 @@ def leading_products(
     scope.emit(Forever(body))
     scope.lifetimes.touch(target)
     with scope.collecting() as product:
-        kept = _keep(scope, right, operation.result.type)
+        kept = keep_panels(scope, right, operation.result.type)
         _call(scope, operation.result.type, depth, length, starts, "0", target.name, kept=kept, seen=seen)
     scope.emit(If(f"{length} > 0", product))
 
@@ -289,7 +281,7 @@ def _in_place(scope: Scope, copy: Group, value: Value) -> _Place:
     _spare_tails(copying)
     found: list[Statement] = [Assign(place, base), *(Assign(n, s) for n, s in zip(names, strides, strict=True))]
     scope.emit(If(" && ".join(dict.fromkeys(forms.guards)) or "1", found, copying))
-    return _Place(place, names, value.type.element)
+    return _Place(place, names, value.type.element, buffer.name)
 
 
 def _spare_tails(statements: list[Statement]) -> None:
@@ -355,7 +347,7 @@ def _call(
     into: str,
     *,
     fresh: bool = False,
-    kept: _Kept | None = None,
+    kept: Panels | None = None,
     seen: tuple[str, str] | None = None,
 ) -> None:
     """One product of depth ``length`` into the sums at ``into``, or the first ``seen`` rows and columns of them."""
@@ -370,19 +362,31 @@ def _call(
     in_place = left.element in _DIRECT
     filled = max(rows, 16) * 2 if packed else _MOST_ROWS if in_place else rows
     lead = None if in_place and seen is None else _work(scope, real, filled * DOT_DEPTH_BYTES, item)
-    panels = kept.panels if kept else _work(scope, real, width * DOT_DEPTH_BYTES, item)
+    panels = kept.buffer if kept else _work(scope, real, width * DOT_DEPTH_BYTES, item)
     scope.lifetimes.touch(panels)
     sums = into
     total = "int32_t" if kind == "i8" else real
     if columns < lanes:
         sums = _pad(scope, rows, columns, lanes, total, into, fresh=fresh)
     shape = _Shape(kind, left.element, right.element, rows, columns, lanes, packed, fresh, seen is not None)
-    tail = [f"&{kept.variable}" if kept else "0", str(kept.panels.elements if kept else 0), *(seen or ())]
-    work = [lead.name if lead else "0", panels.name]
+    tail = [kept.kept if kept else "0", str(kept.room if kept else 0), *(seen or ())]
+    work = [lead.name if lead else "0", kept.place if kept else panels.name]
     arguments = [length, left.tile(batch), right.tile(batch), sums, *work, *tail]
     scope.emit(Call(f"{_product(scope, shape, real, total)}({', '.join(arguments)})"))
     if sums != into:
         _unpad(scope, rows, columns, lanes, sums, into)
+
+
+def _slots(scope: Scope, step: DotStep, depth: int, places: list[_Place]) -> Panels | None:
+    """Slots for panels of a right operand that is read where it lies."""
+    left, right = places
+    if not right.copy:
+        return None
+    packed = left.element == right.element == "bf16" and _may_pack(scope, "bf16", depth)
+    copied = f"{right.pointer} == {right.copy}"
+    # Rows of what is multiplied as it is are vectors already.
+    unless = f"{right.strides[-1]} == 1" if right.element in _DIRECT else ""
+    return slots_of(scope, step.operation, right.tile("0"), copied, 2 if packed else 1, unless)
 
 
 def _product(scope: Scope, shape: _Shape, real: str, total: str) -> str:
@@ -452,22 +456,6 @@ def _work(scope: Scope, ctype: str, size: int, item: int) -> Buffer:
     buffer = Buffer(scope.name("b"), ctype, size // item, item)
     scope.lifetimes.touch(buffer)
     return buffer
-
-
-def _keep(scope: Scope, right: Value, result: Type) -> _Kept | None:
-    """Panels of the right operand that the next program may use again, where no program can change what they hold."""
-    load = loaded_by(right)
-    assert load is not None
-    if not keeps_unchanged(scope.module, load):
-        return None
-    double = right.type.element == "f64"
-    item = 8 if double else 4
-    least = max(result.shape[-1], scope.options.vector_bits // 8 // item) * DOT_DEPTH_BYTES
-    panels = _work(scope, "double" if double else "float", max(_KEPT_BYTES, least), item)
-    scope.lifetimes.keep(panels)
-    variable = scope.name("kept")
-    scope.locals.append(f"silo_kept {variable} = {{0, 0, 0, 0, 0}};")
-    return _Kept(variable, panels)
 
 
 def _pad(scope: Scope, rows: int, columns: int, lanes: int, ctype: str, into: str, *, fresh: bool) -> str:

@@ -19,6 +19,30 @@ SILO_INLINE int silo_is_kept(const silo_kept *kept, silo_tile tile, int64_t dept
            kept->depth == depth && kept->columns == columns;
 }
 
+/* Panels of the tiles that a loop reads, one slot for each of its rounds: a program often reads the
+   tiles that the program before it read, in the same order. */
+typedef struct {
+    uint64_t program; /* the last one that asked, and the rounds since it began */
+    int64_t round;
+    int64_t worth; /* hits less misses; below 0: tiles do not come again */
+} silo_slots;
+
+/* The slot for the tile of this round. The last of `count` is for all later rounds, and for all
+   tiles where they do not come again. */
+SILO_INLINE int64_t silo_next_slot(silo_slots *slots, const silo_kept *kept, int64_t count,
+                                   uint64_t program, silo_tile tile, int64_t depth,
+                                   int64_t columns) {
+    slots->round = slots->program == program ? slots->round + 1 : 0;
+    slots->program = program;
+    if (slots->worth < -count || slots->round >= count)
+        return count - 1;
+    if (!silo_is_kept(kept + slots->round, tile, depth, columns))
+        slots->worth--;
+    else if (slots->worth < 0)
+        slots->worth++;
+    return slots->round;
+}
+
 SILO_INLINE float silo_f32_to_f32(float value) {
     return value;
 }
