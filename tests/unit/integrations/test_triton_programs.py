@@ -58,6 +58,34 @@ assert S.last("k").count == 3
 """)
 
 
+def test_functions_given_as_constexprs_may_get_other_code():
+    program("""
+@triton.jit
+def one():
+    return 111
+
+@triton.jit
+def calls(out, F: tl.constexpr):
+    tl.store(out, F())
+
+def texts():
+    source, made = one.src, []
+    for text in [source] * 3 + [source.replace("111", "222")] * 4 + [source] * 2:
+        if text != one.src:
+            one._unsafe_update_src(text)
+        made.append("2.22" in calls[(1,)](z, one).asm["ttir"])
+    calls.device_caches.clear()
+    return made
+
+own = texts()
+with silo.accelerate():
+    assert texts() == own, own
+    assert kernel(calls).launches[0] >= 4, kernel(calls).launches
+if triton.__version__ >= "3.9":
+    assert own == [False] * 3 + [True] * 4 + [False] * 2, own
+""")
+
+
 RANDOM = """
 print("triton", triton.__version__)
 chance = random.Random(5)

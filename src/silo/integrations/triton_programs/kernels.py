@@ -154,6 +154,8 @@ class ProgramKernel:
         self.variants: list[ProgramVariant] = []
         self.refusals: Counter[str] = Counter()
         self._served: list[Provided] = []
+        self._read: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # globals of served code
+        self._given: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # code of functions among constexprs
         self._function = weakref.ref(function)
         self._lock = Mutex()
         self.native = TritonKernel(function, self._launcher(function))
@@ -233,7 +235,7 @@ class ProgramKernel:
         result = own_way()
         if result is None:
             return native.ABSENT, None  # a hook of the program stopped the compiler
-        self.native.learned(*adapter.launch_state(self.function))
+        self._learn(call)
         if unsettled is not None:
             return self.refuse(f"the constexpr {unsettled} is an object whose value may change"), result
         try:
@@ -256,22 +258,37 @@ class ProgramKernel:
         found = next((one for one in asked if one is not None), None)
         if found is None:
             return None
-        then = {**found.globals, **function.used_global_vals}
-
-        def changed() -> None:
-            said = adapter.changed_global(then)
-            if said:
-                raise RuntimeError(said)
-
-        def learn() -> None:
-            hooks, devices, caches, _ = adapter.launch_state(function)
-            self.native.learned(hooks, devices, caches, then, changed)
-
-        adapter.note_served(function, found.binding.tag, learn)
-        learn()
+        with self._lock:
+            self._read.update(found.globals)
+        adapter.note_served(function, found.binding.tag, self._learn)
+        self._learn(call)
         with self._lock:
             self._served.append(found)
         return found
+
+    def _learn(self, call: Call | None = None) -> None:
+        """What launches look at from now on; the functions that a call gives as constexprs are among it."""
+        function = self.function
+        hooks, devices, caches, read = adapter.launch_state(function)
+        with self._lock:
+            for _, value in () if call is None else _constants(call):
+                self._given.update(adapter.code_of_functions(value))
+            if not self._read and not self._given:
+                self.native.learned(hooks, devices, caches, read)  # Triton's own dictionary, which grows
+                return
+            then = {**self._read, **read}
+            self.native.learned(hooks, devices, caches, {**then, **self._given}, lambda: self._changed(then))
+
+    def _changed(self, then: Mapping[tuple[str, int], tuple[object, dict[str, Any]]]) -> None:
+        """A global has changed, which is an error, or a function that was given has other code: all is learned anew."""
+        said = adapter.changed_global(then)
+        if said:
+            raise RuntimeError(said)
+        with self._lock:
+            self._given.clear()
+        if self.native.launcher is not None:
+            self.native.launcher.forget()
+        self._learn()
 
     def _variant(self, call: Call, program: CompiledProgram) -> ProgramVariant:
         launch = read_launch(program)

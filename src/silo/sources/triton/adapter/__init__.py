@@ -49,7 +49,7 @@ from silo.sources.triton.adapter.installation import (
     triton_version,
 )
 from silo.sources.triton.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir, read_off
-from silo.sources.triton.adapter.objects import dtype_name, is_constexpr, is_settled
+from silo.sources.triton.adapter.objects import code_of_functions, dtype_name, is_constexpr, is_settled
 from silo.sources.triton.adapter.programs import (
     LAUNCHED_VERSIONS,
     CompiledProgram,
@@ -99,6 +99,7 @@ __all__ = [
     "adapter_is_ready",
     "cache_key_text",
     "changed_global",
+    "code_of_functions",
     "compile_call",
     "compile_gpu",
     "config_members",

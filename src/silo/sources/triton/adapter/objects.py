@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["dtype_name", "is_constexpr", "is_function", "is_settled"]
+from typing import Any, cast
+
+__all__ = ["code_of_functions", "dtype_name", "is_constexpr", "is_function", "is_settled"]
 
 _DTYPE = "triton.language.core.dtype"
 _MOCK_TENSOR = "triton.runtime.jit.MockTensor"
@@ -27,6 +29,22 @@ def is_settled(candidate: object) -> bool:
     """Whether this is one of the language's objects that nothing changes: a dtype, a function."""
     kind = type(candidate)
     return f"{kind.__module__}.{kind.__qualname__}" == _DTYPE or is_function(candidate)
+
+
+def code_of_functions(value: object) -> dict[tuple[str, int], tuple[object, dict[str, Any]]]:
+    """What of the functions in a constexpr's value says which code they have: by member and dictionary, as globals are.
+
+    Triton takes a function whose source is replaced in place (``_unsafe_update_src``) for another one.
+    """
+    if isinstance(value, tuple):
+        items = cast("tuple[object, ...]", value)
+        return {place: found for one in items for place, found in code_of_functions(one).items()}
+    if is_constexpr(value):
+        return code_of_functions(getattr(value, "value", None))
+    if not is_function(value):
+        return {}
+    members = vars(value)
+    return {(name, id(members)): (members[name], members) for name in ("_src", "src", "hash") if name in members}
 
 
 def dtype_name(value: object) -> str | None:
