@@ -1,6 +1,6 @@
 """``silo.jax_call`` on an NVIDIA GPU: right inside ``jit``, ``vmap`` and ``grad``, on XLA's stream, in CUDA graphs.
 
-Not run on hardware yet. jax takes most of a GPU's memory when it starts, unless XLA_PYTHON_CLIENT_PREALLOCATE=false.
+jax takes most of a GPU's memory when it starts, unless XLA_PYTHON_CLIENT_PREALLOCATE=false.
 """
 # pyright: reportMissingImports=false, reportCallIssue=false
 

@@ -6,10 +6,13 @@ standard error. It never outlives the process that started it.
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from silo.compile.executor import failure_of
 from silo.compile.serving import serve
@@ -22,6 +25,10 @@ from silo.errors import SiloError
 from silo.garbage import seldom_collected
 
 __all__ = ["main"]
+
+# The process that started the workers lowers the next jobs meanwhile, one after the other: where it waits for a CPU
+# that workers hold, they soon wait for it. 32 configs of a CuTe product on two cores: see docs/performance.md.
+_NICE = 5
 
 
 def _run(header: dict[str, object], toolchain: Toolchain) -> bytes:
@@ -51,6 +58,16 @@ def _warm_up(toolchain: Toolchain, name: str) -> None:
     gc.freeze()  # what was loaded stays as long as the process: no collection looks at it again
 
 
+def _give_way() -> None:
+    """Let the process that lowers go first where CPUs are short. As far as the system allows; nothing depends on it."""
+    with contextlib.suppress(OSError, AttributeError):  # Windows has no nice
+        os.nice(_NICE)
+    # A worker leads a session of its own, and Linux may share CPUs among sessions before it looks at niceness
+    # (CONFIG_SCHED_AUTOGROUP, sched(7)).
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(_NICE), encoding="ascii")
+
+
 def main(arguments: Sequence[str]) -> None:
     """Serve until the parent is gone.
 
@@ -66,6 +83,8 @@ def main(arguments: Sequence[str]) -> None:
                 warm = value
             case _:
                 raise SystemExit(f"unknown option {option}")
+
+    _give_way()
 
     def start() -> Callable[[Message], bytes]:
         toolchain = Toolchain(plugins)

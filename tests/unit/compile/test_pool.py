@@ -1,4 +1,5 @@
 import json
+import os
 import threading
 
 import pytest
@@ -133,6 +134,12 @@ def test_workers_start_and_warm_up_for_jobs_that_are_announced():
         pool.close()
         pool.warm(2, "fake")
         assert len(pool._threads) == 2
+
+
+def test_workers_give_way_to_the_process_that_lowers(pool):
+    pool.submit(job()).result()
+    (worker, *_) = pool._processes
+    assert os.getpriority(os.PRIO_PROCESS, worker._process.pid) > os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def test_what_cannot_be_warmed_up_is_said_by_the_job():

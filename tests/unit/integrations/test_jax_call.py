@@ -46,6 +46,20 @@ def examples(shape=(6, 100)):
 NAMES = ("add", "softmax", "layer_norm")
 
 
+def test_handlers_are_registered_under_xlas_names_of_platforms():
+    # Under a name that no platform has, jax keeps a handler for ever: GPUs are "CUDA" to it, and "cuda" is nothing.
+    asked = """
+        import jax, silo.integrations.jax.programs as programs
+        from jaxlib.xla_client import xla_platform_names
+        found = []
+        jax.ffi.register_ffi_target = lambda name, handlers, platform: found.append(platform)
+        programs.connect()
+        print([xla_platform_names.get(one, one) for one in found], sorted(xla_platform_names.values()))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(asked)], capture_output=True, text=True, check=True)
+    assert done.stdout.split("\n")[0] == "['Host', 'CUDA'] ['CUDA', 'Host']"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_as_it_is_and_inside_jit(name):
     ours, wanted, args = examples()[name]

@@ -47,7 +47,8 @@ def read_module(compiled: Any, modules: Bindings) -> tuple[LaunchCall, bytes]:  
         CompileError: a form that is not known here.
     """
     ir = modules.ir
-    with ir.Context():
+    with ir.Context() as context:
+        context.enable_multithreading(False)  # noqa: FBT003  # the bindings' way
         module = ir.Module.parse(compiled.get_bitcode())
         functions = {
             view.attributes["sym_name"].value: view

@@ -6,6 +6,7 @@ from typing import Protocol, cast
 
 from silo.artifacts.inspect import inspect_binary
 from silo.artifacts.runs_on import capability, specific_form
+from silo.backends.cute.array_maps import maps_of_kernel
 from silo.backends.cute.compiled_module import back_end, read_artifact, read_module
 from silo.backends.cute.declaration import CUTE
 from silo.backends.cute.host_link import linker
@@ -13,7 +14,6 @@ from silo.backends.cute.host_object import host_object
 from silo.backends.cute.job import CuteJob, host_arguments
 from silo.backends.cute.launch import launch_info
 from silo.backends.cute.lowering import trace
-from silo.backends.cute.tensor_maps import read_maps
 from silo.backends.cute.toolchain import bindings, dsl_identity, require_dsl, toolkit_version, usable
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
@@ -104,6 +104,7 @@ class CuteCompiler:
                     cluster=wrapper.cluster,
                     smem=wrapper.smem,
                     grid=variant.specialization.grid,
+                    maps=traced.maps,
                 )
                 if isinstance(source, RunsInLibrary) and source.in_library:
                     job = replace(job, host="dsl", parameters=variant.signature.names, linker=linker().version)
@@ -140,9 +141,8 @@ class CuteCompiler:
             if cute.host == "dsl":
                 return host_object(cute, job.target, modules)
             artifact = read_artifact(cute.artifact, modules)
-            bitcode = artifact.get_bitcode()  # the back end changes the artifact
             call, cubin = read_module(back_end(artifact, job.target.arch, modules), modules)
-            maps = read_maps(bitcode, call, modules)
+            maps = maps_of_kernel(cute.maps, call)
             launch = launch_info(call, cute, inspect_binary(cubin, "cubin"), job.target, maps)
         except CompileError as error:
             raise type(error)(f"{job.kernel} for {job.target}: {error}") from error

@@ -7,6 +7,7 @@ import binascii
 from collections.abc import Iterable
 from enum import Enum
 
+from silo.backends.cute.array_maps import HostMaps
 from silo.backends.cute.declaration import CUTE
 from silo.core.launch_info import AbiType
 from silo.core.reading import read_integers, read_list, read_natural, read_object, read_text
@@ -90,7 +91,8 @@ class CuteJob:
     made it and of its CUDA toolkit, which have to be the worker's; ``arguments`` say what the host function's arguments
     are; ``block``, ``cluster`` and ``smem`` (bytes of dynamic shared memory) are what the author said, None where the
     artifact decides: one that is a constant there has to agree, and one that is none there is taken from here.
-    ``grid`` is the grid that the variant is for, None where it is for any. ``host`` is who launches: ``silo``, or
+    ``grid`` is the grid that the variant is for, None where it is for any; ``maps`` are the tensor maps that the host
+    function makes. ``host`` is who launches: ``silo``, or
     ``dsl`` for the DSL's own host function; ``parameters``, the names of all that the kernel has, and ``linker``, the
     version of what links, are for the latter alone.
     """
@@ -103,6 +105,7 @@ class CuteJob:
     cluster: tuple[int, ...] | None = None
     smem: int | None = None
     grid: tuple[int, ...] | None = None
+    maps: HostMaps = HostMaps()
     host: str = "silo"
     parameters: tuple[str, ...] = ()
     linker: str = ""
@@ -121,6 +124,7 @@ class CuteJob:
             "cluster": sizes(self.cluster),
             "smem": self.smem,
             "grid": sizes(self.grid),
+            "maps": self.maps.to_json(),
             "host": self.host,
             "parameters": list(self.parameters),
             "linker": self.linker,
@@ -147,6 +151,7 @@ class CuteJob:
                 cluster=sizes("cluster"),
                 smem=None if data["smem"] is None else read_natural(data["smem"], "the smem of a job"),
                 grid=sizes("grid"),
+                maps=HostMaps.from_json(data["maps"]),
                 host=read_text(data["host"], "the host of a job"),
                 parameters=tuple(
                     read_text(one, "a parameter") for one in read_list(data["parameters"], "the parameters of a kernel")

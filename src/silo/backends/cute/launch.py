@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from silo.artifacts.inspect import BinaryKernel
 from silo.artifacts.runs_on import capability
+from silo.backends.cute.array_maps import NO_MAPS, ArrayMap
 from silo.backends.cute.job import AXES, CuteJob, HostArgument, Role
 from silo.backends.cute.launch_call import Given, HostValue, LaunchCall, PassedParameter
 from silo.backends.cute.slots import map_slot, placed_arguments, slot_of, value_words
-from silo.backends.cute.tensor_maps import NO_MAPS, ArrayMap
 from silo.core.launch_info import LaunchInfo, format_block
 from silo.core.target import Target
 from silo.errors import CompileError, UnsupportedError

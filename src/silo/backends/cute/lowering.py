@@ -11,6 +11,8 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any
 
+from silo.backends.cute.array_maps import HostMaps
+from silo.backends.cute.tensor_maps import read_maps
 from silo.backends.cute.toolchain import Bindings, bindings, diagnosis
 from silo.errors import CompileError, SiloError
 from silo.garbage import seldom_collected
@@ -25,9 +27,13 @@ _ASKS_ANYWAY = frozenset({"generate_launch_op", "_is_supported_arch"})
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """What the front end made: the artifact's bytes, and whether the kernel asked what arch it is for."""
+    """What the front end made: the artifact's bytes, and the tensor maps that its host function makes.
+
+    ``asked_for_arch``: the kernel asked what arch it is for.
+    """
 
     artifact: bytes
+    maps: HostMaps
     asked_for_arch: bool
 
 
@@ -40,10 +46,13 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> Traced:
     """
     modules = bindings()
     cute = dsl_module("cutlass.cute")
+    clean = _Cleaner(modules)
+    # From 4.8 on the DSL calls a hook between tracing and writing, which spares a module's second reading.
+    hooks = {"trace_finalize_hooks": clean} if hasattr(_dsl(), "trace_finalize_hooks") else {}
     with _questions() as asked, seldom_collected():  # tracing makes little else than what lives to its end
         try:
             artifact = cute.compile.to_precompiled_mlir(
-                wrapper.function, *wrapper.arguments, options=f"--gpu-arch {arch}"
+                wrapper.function, *wrapper.arguments, options=f"--gpu-arch {arch}", **hooks
             )
         except SiloError:
             raise
@@ -54,7 +63,11 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> Traced:
                     "sm_120a"
                 ) from error
             raise CompileError(f"{name} for {arch}: {diagnosis(error)}{_place(error)}") from error
-    return Traced(_normalised(artifact, modules), bool(asked))
+    if clean.module is None:
+        artifact = _cleaned(artifact, clean, modules)
+    return Traced(
+        modules.compiler.serialize_compilation_artifact(artifact), _maps_of(clean.module, modules), bool(asked)
+    )
 
 
 def _place(error: BaseException) -> str:
@@ -68,10 +81,15 @@ def _place(error: BaseException) -> str:
     return f" ({file}:{[line for name, line in own if name == file][-1]})"
 
 
+def _dsl() -> Any:  # noqa: ANN401
+    """The DSL's own object, as kernels get it."""
+    return dsl_module("cutlass.cutlass_dsl").CuTeDSL._get_dsl()  # noqa: SLF001
+
+
 @contextmanager
 def _questions() -> Generator[list[str]]:
     """Who asks the DSL for the arch within the block, besides the DSL's own front end."""
-    dsl = dsl_module("cutlass.cutlass_dsl").CuTeDSL._get_dsl()  # noqa: SLF001  # kernels get it so, too
+    dsl = _dsl()
     answer = dsl.get_arch_enum
     asked: list[str] = []
 
@@ -88,27 +106,44 @@ def _questions() -> Generator[list[str]]:
         del dsl.get_arch_enum
 
 
-def _normalised(artifact: Any, modules: Bindings) -> bytes:  # noqa: ANN401
-    """The artifact's bytes without locations in the source, and without host code that only prints.
+class _Cleaner:
+    """Takes out of a traced module what is not of the kernel: locations in the source, host code that only prints.
 
     Before each launch the front end adds a print, which says that the shared memory is more than the arch has; its
     number and its words would make the bytes differ by the arch. Silo checks that itself.
     """
-    ir = modules.ir
-    with ir.Context() as context:
-        context.enable_multithreading(False)  # noqa: FBT003  # the bindings' way
-        module = ir.Module.parse(artifact.get_bitcode())
+
+    def __init__(self, modules: Bindings) -> None:
+        self._modules = modules
+        self.module: Any = None
+
+    def __call__(self, _owner: object, module: Any, _function: str) -> None:  # noqa: ANN401
+        """The form of a hook that the DSL calls when it has traced a module, before it writes it."""
         for operation in module.body.operations:
             if operation.operation.name == "func.func":
                 for block in operation.regions[0].blocks:
                     _drop_prints(block)
-        modules.passes.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+        self._modules.passes.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+        self.module = module
+
+
+def _cleaned(artifact: Any, clean: _Cleaner, modules: Bindings) -> Any:  # noqa: ANN401  # artifacts of the DSL
+    """The artifact of a DSL without hooks, cleaned: its module is read and written once more."""
+    with modules.ir.Context() as context:
+        context.enable_multithreading(False)  # noqa: FBT003  # the bindings' way
+        module = modules.ir.Module.parse(artifact.get_bitcode())
+        clean(None, module, "")
         buffer = io.BytesIO()
         module.operation.write_bytecode(buffer)
     made = modules.compiler.PreCompiledMlirArtifact.from_bitcode(buffer.getvalue())
     for one in artifact.metadata:
         made.metadata.append(one)
-    return modules.compiler.serialize_compilation_artifact(made)
+    return made
+
+
+def _maps_of(module: Any, modules: Bindings) -> HostMaps:  # noqa: ANN401
+    with module.context, modules.ir.Location.unknown():
+        return read_maps(module, modules.ir)
 
 
 def _drop_prints(block: Any) -> None:  # noqa: ANN401

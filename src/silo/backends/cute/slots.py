@@ -1,15 +1,15 @@
 """The slots of launch info, from the kernel's parameters as the host function passes them.
 
-Tensor maps are read off another module, by :mod:`.tensor_maps`.
+Tensor maps are read off the traced module before, by :mod:`.tensor_maps`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from silo.backends.cute.array_maps import ArrayMap
 from silo.backends.cute.job import HostArgument, Role
 from silo.backends.cute.launch_call import Computed, Given, HostValue, LaunchCall, Leaf, PassedParameter
-from silo.backends.cute.tensor_maps import ArrayMap
 from silo.core.launch_info import ABI_BYTES, AbiType, LayoutSlot
 from silo.errors import CompileError, UnsupportedError
 

@@ -1,4 +1,4 @@
-"""The tensor maps that a host function makes of its arrays, read off the artifact before the DSL's back end.
+"""The tensor maps that a host function makes of its arrays, read off the traced module before the DSL's back end.
 
 A TMA atom is made of a tensor of global memory and a layout of shared memory. Its type says the box and the element
 type, the tensor of coordinates beside it which axis each dimension of the map is, the layout in shared memory the
@@ -8,20 +8,13 @@ the reason: a wrong map is a wrong result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
-from silo.backends.cute.launch_call import LaunchCall
+from silo.backends.cute.array_maps import BY_THE_DSL, ArrayMap, HostMaps
 from silo.backends.cute.layout_text import Leaf, flat, parse_layout, type_parameters
-from silo.backends.cute.toolchain import Bindings
-from silo.core.launch_info import TensorMap
 from silo.errors import CompileError, UnsupportedError
 
-__all__ = ["NO_MAPS", "ArrayMap", "is_map", "read_maps"]
-
-MAP_BYTES = 128
+__all__ = ["read_maps"]
 
 _LOAD = "cute_nvgpu.atom.make_non_exec_tiled_tma_load"
 _MADE = {
@@ -50,66 +43,18 @@ _FORMATS = {
 _SWIZZLES = {"S<0,4,3>": 0, "S<1,4,3>": 1, "S<2,4,3>": 2, "S<3,4,3>": 3}
 _MAX_RANK = 5
 _MAX_BOX = 256
-_HOST_DSL = 'let the DSL\'s host function make the map: silo.cute(..., host="dsl")'
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayMap:
-    """The map of one kernel parameter: of which ``argument`` of the host function, and how it is encoded."""
+def read_maps(module: Any, ir: Any) -> HostMaps:  # noqa: ANN401
+    """The maps that the host function of a traced module makes for the one kernel it launches, or why Silo cannot.
 
-    argument: int
-    swizzle: int
-    element_bytes: int
-    element_type: int
-    box: tuple[int, ...]
-    axes: tuple[int | tuple[int, int], ...]
-
-    def of(self, name: str) -> TensorMap:
-        """The map of the array that the kernel parameter ``name`` is given."""
-        return TensorMap(name, self.swizzle, self.element_bytes, self.element_type, self.box, axes=self.axes)
-
-
-NO_MAPS: Mapping[int, ArrayMap] = MappingProxyType({})
-
-
-def is_map(size: int, leaves: int) -> bool:
-    """Whether a kernel parameter of this size and so many members may be a tensor map."""
-    return size == MAP_BYTES and leaves == MAP_BYTES // 8
-
-
-def read_maps(bitcode: bytes, call: LaunchCall, modules: Bindings) -> Mapping[int, ArrayMap]:
-    """The maps among the kernel's parameters, by the parameter's index; none where no parameter may be one.
-
-    Args:
-        bitcode: of the DSL's precompiled artifact.
-        call: the launch that the compiled host function makes.
-        modules: the DSL's bindings.
-
-    Raises:
-        UnsupportedError: a map that the launcher cannot make; says why, and what the author can do.
-        CompileError: the artifact and the compiled module contradict each other.
+    The DSL's classes of values add operations to a module when they are looked at: it is of no other use afterwards.
+    The caller has entered the module's context and a location.
     """
-    places = [index for index, one in enumerate(call.parameters) if is_map(one.size, len(one.leaves))]
-    if not places:
-        return NO_MAPS
-    ir = modules.ir
-    # A module of our own: the DSL's classes of values add operations to it when they are looked at.
-    with ir.Context(), ir.Location.unknown():
-        module = ir.Module.parse(bitcode)
-        found = _maps_of_module(module, ir)
-    if len(found) != len(places):
-        raise UnsupportedError(
-            f"the kernel takes {len(places)} parameters of {MAP_BYTES} bytes, and {len(found)} tensor maps are made "
-            f"for it; {_HOST_DSL}"
-        )
-    maps = dict(zip(places, found, strict=True))
-    for index, one in maps.items():
-        if call.parameters[index].arguments != (one.argument,):
-            raise UnsupportedError(
-                f"the kernel's parameter {index}, a tensor map, is made of more than one argument of the host "
-                f"function; {_HOST_DSL}"
-            )
-    return maps
+    try:
+        return HostMaps(tuple(_maps_of_module(module, ir)))
+    except CompileError as error:
+        return HostMaps(refused=str(error))
 
 
 def _maps_of_module(module: Any, ir: Any) -> list[ArrayMap]:  # noqa: ANN401
@@ -120,7 +65,7 @@ def _maps_of_module(module: Any, ir: Any) -> list[ArrayMap]:  # noqa: ANN401
     block = hosts[0].regions[0].blocks[0]
     launches = [one for one in list(block.operations) if one.operation.name == "cuda.launch_ex"]
     if len(launches) != 1:
-        raise UnsupportedError(f"the host function launches {len(launches)} kernels in its first block; {_HOST_DSL}")
+        raise UnsupportedError(f"the host function launches {len(launches)} kernels in its first block; {BY_THE_DSL}")
     with ir.InsertionPoint.at_block_terminator(block):
         values = [_raw(value, ir) for value in launches[0].operands]
         return [_map_of(value, block, ir) for value in values if str(value.type).startswith(_ATOM)]
@@ -134,10 +79,10 @@ def _raw(value: Any, ir: Any) -> Any:  # noqa: ANN401
 def _map_of(atom: Any, block: Any, ir: Any) -> ArrayMap:  # noqa: ANN401
     made = atom.owner
     if isinstance(made, ir.Block):
-        raise UnsupportedError(f"the host function is given a tensor map; {_HOST_DSL}")
+        raise UnsupportedError(f"the host function is given a tensor map; {BY_THE_DSL}")
     name: str = made.operation.name
     if name not in _MADE:
-        raise UnsupportedError(f"a tensor map is made by {name}, which Silo does not know; {_HOST_DSL}")
+        raise UnsupportedError(f"a tensor map is made by {name}, which Silo does not know; {BY_THE_DSL}")
     words = {
         key.strip(): value.strip().removeprefix('<"').removesuffix('">')
         for key, found, value in (one.partition("=") for one in type_parameters(str(atom.type), _MADE[name]))
@@ -146,7 +91,7 @@ def _map_of(atom: Any, block: Any, ir: Any) -> ArrayMap:  # noqa: ANN401
     if "tma_format" not in words or "tma_gbasis" not in words:
         raise CompileError(f"a TMA atom of the artifact has another form than is known here: {atom.type}")
     if words["tma_format"] not in _FORMATS:
-        raise UnsupportedError(f"a tensor map has elements of format {words['tma_format']}; {_HOST_DSL}")
+        raise UnsupportedError(f"a tensor map has elements of format {words['tma_format']}; {BY_THE_DSL}")
     element_type, element_bytes = _FORMATS[words["tma_format"]]
     box = _box(words["tma_gbasis"])
     if name == _LOAD:
@@ -157,7 +102,7 @@ def _map_of(atom: Any, block: Any, ir: Any) -> ArrayMap:  # noqa: ANN401
     argument, direct = _base(view, block, ir)
     if _bits(memory[0]) != 8 * element_bytes:
         raise UnsupportedError(
-            f"a tensor map counts elements of {element_bytes} bytes of an array of {memory[0]}; {_HOST_DSL}"
+            f"a tensor map counts elements of {element_bytes} bytes of an array of {memory[0]}; {BY_THE_DSL}"
         )
     axes = _axes(memory[-1], coordinates, len(box), element_bytes, direct=direct)
     return ArrayMap(argument, _swizzle(str(shared.type)), element_bytes, element_type, box[::-1], axes)
@@ -169,14 +114,14 @@ def _box(text: str) -> tuple[int, ...]:
     modes = (shape,) if isinstance(shape, Leaf) else shape
     sizes = [mode.value for mode in modes if isinstance(mode, Leaf) and mode.value is not None]
     if len(sizes) != len(modes) or len(sizes) > _MAX_RANK or not all(1 <= size <= _MAX_BOX for size in sizes):
-        raise UnsupportedError(f"a tensor map has a box of the form {text}; {_HOST_DSL}")
+        raise UnsupportedError(f"a tensor map has a box of the form {text}; {BY_THE_DSL}")
     return tuple(sizes)
 
 
 def _multicast(box: tuple[int, ...], attributes: Any) -> tuple[int, ...]:  # noqa: ANN401
     """What each block of a multicast loads: the box is cut along its outermost dimensions."""
     if str(attributes["kind"]) not in _KINDS:
-        raise UnsupportedError(f"a tensor map is for loads of kind {attributes['kind']}; {_HOST_DSL}")
+        raise UnsupportedError(f"a tensor map is for loads of kind {attributes['kind']}; {BY_THE_DSL}")
     blocks = int(attributes["num_multicast"].value) if "num_multicast" in attributes else 1
     made = list(box)
     for at in reversed(range(len(box))):
@@ -184,7 +129,7 @@ def _multicast(box: tuple[int, ...], attributes: Any) -> tuple[int, ...]:  # noq
             break
         made[at], blocks = max(1, made[at] // blocks), max(1, blocks // made[at])
     if blocks != 1:
-        raise UnsupportedError(f"a box of {box} cannot be cut for the blocks of its multicast; {_HOST_DSL}")
+        raise UnsupportedError(f"a box of {box} cannot be cut for the blocks of its multicast; {BY_THE_DSL}")
     return tuple(made)
 
 
@@ -197,7 +142,7 @@ def _swizzle(text: str) -> int:
         return 0
     swizzle, offset, _ = (*words.split(" o ", 2), "", "")[:3]
     if swizzle not in _SWIZZLES or offset != "0":
-        raise UnsupportedError(f"a tensor map is for shared memory of the layout {words}; {_HOST_DSL}")
+        raise UnsupportedError(f"a tensor map is for shared memory of the layout {words}; {BY_THE_DSL}")
     return _SWIZZLES[swizzle]
 
 
@@ -209,11 +154,11 @@ def _base(view: Any, block: Any, ir: Any) -> tuple[int, bool]:  # noqa: ANN401
         if name not in _THROUGH:
             raise UnsupportedError(
                 f"a tensor map is of memory that the host function finds by {name}, not of an array as it is passed; "
-                f"{_HOST_DSL}"
+                f"{BY_THE_DSL}"
             )
         at, direct = _raw(made.operands[0], ir), False
     if made != block:
-        raise UnsupportedError(f"a tensor map is made in a loop or a branch; {_HOST_DSL}")
+        raise UnsupportedError(f"a tensor map is made in a loop or a branch; {BY_THE_DSL}")
     return int(ir.BlockArgument(at).arg_number), direct
 
 
@@ -225,21 +170,21 @@ def _axes(
     sizes, strides, ways = flat(layout.shape), flat(layout.stride), flat(steps.stride)
     form = f"a tensor map of an array of layout {memory}, with coordinates {coordinates}"
     if len(ways) != len(sizes):
-        raise UnsupportedError(f"{form}, is not known; {_HOST_DSL}")
+        raise UnsupportedError(f"{form}, is not known; {BY_THE_DSL}")
     known = all(leaf.value is not None for leaf in (*sizes, *strides))
     if not known and (not direct or any(not isinstance(mode, Leaf) for mode in _modes(layout.shape))):
-        raise UnsupportedError(f"{form}, is of a layout that the host function works out; {_HOST_DSL}")
+        raise UnsupportedError(f"{form}, is of a layout that the host function works out; {BY_THE_DSL}")
     found: dict[int, int] = {}
     for axis, (size, way) in enumerate(zip(sizes, ways, strict=True)):
         if not way.basis:
             if size.value != 1 or way.value != 0:
-                raise UnsupportedError(f"{form}, leaves out axis {axis}; {_HOST_DSL}")
+                raise UnsupportedError(f"{form}, leaves out axis {axis}; {BY_THE_DSL}")
             continue
         if way.value != 1 or len(way.basis) != 1 or way.basis[0] in found:
-            raise UnsupportedError(f"{form}, has not one dimension for each axis; {_HOST_DSL}")
+            raise UnsupportedError(f"{form}, has not one dimension for each axis; {BY_THE_DSL}")
         found[way.basis[0]] = axis
     if set(found) != set(range(rank)):
-        raise UnsupportedError(f"{form}, has not {rank} dimensions; {_HOST_DSL}")
+        raise UnsupportedError(f"{form}, has not {rank} dimensions; {BY_THE_DSL}")
     order = [found[dimension] for dimension in reversed(range(rank))]
     for at, axis in enumerate(order):
         size, stride = sizes[axis].value, strides[axis].value

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["TARGET", "connect", "connected", "device_of", "record_of"]
 
 TARGET: Final = "silo_launch"
+# Handlers are registered under XLA's own name of a platform, which for NVIDIA GPUs is in capitals: under any other jax
+# keeps them for a platform that may come, without a word.
+_PLATFORMS: Final = {"cpu": "cpu", "cuda": "CUDA"}
 
 _records: dict[str, CallRecord] = {}  # by digest: what this process made, or was asked for
 _made: dict[tuple[CallForm, str], str] = {}  # digests by form and target
@@ -41,8 +44,8 @@ def connected() -> Any:  # noqa: ANN401  # the module jax
     """The module jax, whose XLA knows the handlers."""
     jax, minor = load_jax()
     native.xla_connect(_resolve, minor)
-    for platform in ("cpu", "cuda"):
-        jax.ffi.register_ffi_target(TARGET, native.xla_handlers(platform), platform=platform)
+    for platform, of_xla in _PLATFORMS.items():
+        jax.ffi.register_ffi_target(TARGET, native.xla_handlers(platform), platform=of_xla)
     return jax
 
 

@@ -17,14 +17,16 @@ from cutlass.cute.nvgpu.warpgroup import SmemLayoutAtomKind as Kind
 from cutlass.cute.runtime import make_fake_compact_tensor, make_ptr
 
 import cute_tma
+from silo.backends.cute.array_maps import ArrayMap, HostMaps, maps_of_kernel
 from silo.backends.cute.compiled_module import back_end, read_artifact, read_module
-from silo.backends.cute.tensor_maps import ArrayMap, read_maps
+from silo.backends.cute.lowering import trace
 from silo.backends.cute.toolchain import bindings
 from silo.bundle.reader import Bundle
 from silo.core.launch_info import AbiType
 from silo.core.values import parse_json
 from silo.errors import UnsupportedError
 from silo.sources.cute.front_end import FRONT_END
+from silo.sources.cute.wrapper import Wrapper
 
 BFLOAT16, FLOAT32, TFLOAT32, UINT8 = 9, 7, 11, 0  # CUtensorMapDataType
 
@@ -32,12 +34,9 @@ BFLOAT16, FLOAT32, TFLOAT32, UINT8 = 9, 7, 11, 0  # CUtensorMapDataType
 def maps_of(function, *arguments):
     modules = bindings()
     with FRONT_END:
-        traced = cute.compile.to_precompiled_mlir(function, *arguments, options="--gpu-arch sm_90a")
-        artifact = cutlass.compiler.serialize_compilation_artifact(traced)
-    given = read_artifact(artifact, modules)
-    bitcode = given.get_bitcode()
-    call, _ = read_module(back_end(given, "sm_90a", modules), modules)
-    return dict(read_maps(bitcode, call, modules))
+        traced = trace(Wrapper(function, arguments, (), written=False), "sm_90a", "mapped")
+    call, _ = read_module(back_end(read_artifact(traced.artifact, modules), "sm_90a", modules), modules)
+    return dict(maps_of_kernel(HostMaps.from_json(traced.maps.to_json()), call))
 
 
 def pointer(element=cutlass.BFloat16):
