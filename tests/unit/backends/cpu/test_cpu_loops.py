@@ -419,3 +419,38 @@ def test_a_condition_that_is_stored_is_asked_for_every_element(mode, wrong):
         x[wrong] = 2
         with pytest.raises(LaunchError, match=rf"too small; program \(0, 0, 0\), index \({wrong}\)"):
             run(asked_and_used, (1,), mode, **arguments)
+
+
+@triton.jit
+def chosen(x, out, n, row_limit, BLOCK: tl.constexpr):
+    """Selections by the masks of accesses, by others, and by what a row shares."""
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    inside, rows = i < n, row < row_limit
+    value = tl.load(x + row * BLOCK + i, mask=inside & rows, other=5.0)
+    low = tl.where(inside & rows, value, -1.0)
+    other = tl.where(i < n - 1, value * 2, 7.0)
+    same = tl.where(rows, row + 1, -3)
+    whole = tl.where(rows, value, 11.0)
+    tl.store(out + row * BLOCK + i, low + other + same + whole + tl.sum(low, axis=0))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 100])
+def test_a_selection_takes_what_its_mask_says(mode, n):
+    x, out = RNG.integers(-9, 9, (4, 64)).astype(np.float32), np.zeros((4, 64), np.float32)
+    run(chosen, (4,), mode, x=x, out=out, n=n, row_limit=3, BLOCK=64)
+    i, row = np.arange(64)[None, :], np.arange(4)[:, None]
+    inside, rows = i < n, row < 3
+    value = np.where(inside & rows, x, 5)
+    low = np.where(inside & rows, value, -1)
+    other = np.where(i < n - 1, value * 2, 7)
+    expected = low + other + np.where(rows, row + 1, -3) + np.where(rows, value, 11) + low.sum(1, keepdims=True)
+    np.testing.assert_array_equal(out, expected)
+
+
+def test_where_a_mask_holds_nothing_is_selected():
+    x = floats(64)
+    text = text_of(chosen, x=x, out=x, n=60, row_limit=3, BLOCK=64)
+    summing = re.search(r"for \(int64_t \w+ = 0; \w+ < limit\w+; [^{}]*\{([^{}]*acc\w+ = [^{}]*)\}", text)
+    assert summing is not None
+    assert "?" not in summing[1]

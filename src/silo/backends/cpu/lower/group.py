@@ -25,6 +25,7 @@ __all__ = ["lower_group"]
 # A tile of these elements is turned by vectors from these extents on (`runtime/transpose.h`).
 _TURNED_BYTES = (2, 4, 8)
 _TURNED_FROM = 8
+_TURNED_LINES = 16  # rows of four-byte elements that are turned at a time, where a vector is a line of memory
 _ACCESSES = ATOMICS | {tt.LOAD, tt.STORE}
 
 
@@ -234,10 +235,12 @@ class _GroupLowering:
             scope.lifetimes.touch(one)
         rows, count = (nest.shape[axis] for axis in nest.axes)
         (index, _), *_ = nest.loops_over
+        lines = buffer.item_bytes == 4 and scope.options.vector_bits == 512 and min(rows, count) >= _TURNED_LINES
+        part, function = (_TURNED_LINES, "lines") if lines else (_TURNED_FROM, "rows")
         first, parts, whole = scope.name("first"), scope.name("rows"), scope.name("whole")
 
         def each(body: list[Statement]) -> For:
-            return For(index, first, f"{first} + {_TURNED_FROM}", [*nest.levels[1], *body], ctype=nest.ctype)
+            return For(index, first, f"{first} + {part}", [*nest.levels[1], *body], ctype=nest.ctype)
 
         look: list[Statement] = [Assign(f"{parts}[{index} - {first}]", start)]
         some: list[Statement] = []
@@ -248,15 +251,15 @@ class _GroupLowering:
             look.append(Assign(whole, f"{whole} & ({limit} == {count})"))
             again = Assign(f"{parts}[{index} - {first}]", f"{turned.name} + {index} * {count}")
             some = [If(f"!{whole}", [each([*copy, again])])]
-        turn = Call(f"silo_turn_rows_{buffer.item_bytes}({buffer.name} + {first}, {parts}, {rows}, {count})")
+        turn = Call(f"silo_turn_{function}_{buffer.item_bytes}({buffer.name} + {first}, {parts}, {rows}, {count})")
         body: list[Statement] = [
-            Define("void const *", f"{parts}[{_TURNED_FROM}]", None, mutable=True),
+            Define("void const *", f"{parts}[{part}]", None, mutable=True),
             *([Define("int32_t", whole, "1", mutable=True)] if limits else []),
             each(look),
             *some,
             turn,
         ]
-        for statement in [*nest.levels[0], For(first, "0", str(rows), body, step=str(_TURNED_FROM))]:
+        for statement in [*nest.levels[0], For(first, "0", str(rows), body, step=str(part))]:
             scope.emit(statement)
 
     def _turn(self) -> None:

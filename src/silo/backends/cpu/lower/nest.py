@@ -15,9 +15,11 @@ from collections.abc import Mapping
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.values import is_unit_reshape, load_parts, scalar_source
 from silo.backends.cpu.loop_ir import Define, For, Statement
+from silo.backends.cpu.lower.affine_text import combine
 from silo.backends.cpu.lower.checked import checked_expression
 from silo.backends.cpu.lower.flat import FlatLoops
 from silo.backends.cpu.lower.index import Index, linear_index, remap
+from silo.backends.cpu.lower.known import holds_within
 from silo.backends.cpu.lower.runs import Runs
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.operations import arith, tt
@@ -181,12 +183,34 @@ class Nest:
             return "0"
         if (quotient := self._quotient_of_run(operation, index)) is not None:
             return quotient
+        if operation.name == arith.SELECT and self.fast and (chosen := self._chosen(operation, index)):
+            return chosen
         names = [self.value(operand, index) for operand in operation.operands]
         if operation.name in CHECKS:  # never out of a loop: each element is looked at
             text = checked_expression(scope, operation, names, linear_index(index, value.type.shape), index)
             return self.put(ops.c_type(value.type), text, self.depth)
         text = self._divided(operation, names) or scope.expression(operation, names)
         return self.put(ops.c_type(value.type), text, self.level(*names))
+
+    def _chosen(self, operation: Operation, index: Index) -> str:
+        """The element that a selection takes wherever the fast body runs; "" where that is not known.
+
+        One that leaves the innermost loop would be known to the slow body, too, where the other may be taken.
+        """
+        condition, kept, _ = operation.operands
+        name = self.value(kept, index)
+        holds = self.level(name) == self.depth and holds_within(self.limits, condition, index, self._limit_set_by)
+        return name if holds else ""
+
+    def _limit_set_by(self, condition: Value, index: Index) -> str | None:
+        condition = self.scope.resolve(condition)
+        if self.scope.buffer(condition) is not None:
+            return None
+        operation = condition.owner
+        compares = condition.type.tensor and operation is not None and operation.name == arith.CMPI
+        if compares and operation is not None and (limit := self._limit_of(operation, index)):
+            return limit
+        return "" if self.depends(condition, index) else f"{self.value(condition, index)} ? limit : 0"
 
     def _divided(self, operation: Operation, names: list[str]) -> str | None:
         """A quotient or a remainder by a divisor that the innermost loop shares: by its reciprocal, computed once."""
@@ -478,7 +502,7 @@ class Nest:
         if name in {arith.ADDI, arith.SUBI, arith.MULI, tt.ADDPTR}:
             left, right = (self.affine(operand, index) for operand in operation.operands)
             if left is not None and right is not None:
-                return _combine(name, left, right)
+                return combine(name, left, right)
         return None
 
     # ---- what is one value within a run
@@ -570,27 +594,3 @@ class Nest:
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(text)
-
-
-def _combine(name: str, left: tuple[str, str], right: tuple[str, str]) -> tuple[str, str] | None:
-    (base, stride), (other, other_stride) = left, right
-    if name == arith.MULI:
-        if stride != "0" and other_stride != "0":
-            return None
-        uniform, varying = (base, other_stride) if stride == "0" else (other, stride)
-        product = "0" if varying == "0" else (uniform if varying == "1" else f"({uniform} * {varying})")
-        return f"(({base}) * ({other}))", _plain(product)
-    sign = "-" if name == arith.SUBI else "+"
-    if other_stride == "0":
-        total = stride
-    elif stride == "0" and sign == "+":
-        total = other_stride
-    else:
-        total = f"({stride} {sign} {other_stride})"
-    return f"({base} {sign} {other})", total
-
-
-def _plain(stride: str) -> str:
-    """A stride that is a literal, as its bare digits."""
-    digits = stride.replace("(int64_t)", "").replace("((int32_t)", "").replace("((int64_t)", "").rstrip(")")
-    return digits if digits.isdigit() else stride

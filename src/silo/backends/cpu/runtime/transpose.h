@@ -72,3 +72,51 @@
 SILO_TURN_TILE(2, uint16_t)
 SILO_TURN_TILE(4, uint32_t)
 SILO_TURN_TILE(8, uint64_t)
+
+#if defined(SILO_TURNS_VECTORS) && defined(__AVX512F__)
+/* Four times, as there are sixteen rows, which are a line of memory each: a line is read once and
+ * whole. */
+#define SILO_LOW_16(a, b)                                                                          \
+    __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define SILO_HIGH_16(a, b)                                                                         \
+    __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#define SILO_INTERLEAVE_16(to, from)                                                               \
+    silo_line const to##0 = SILO_LOW_16(from##0, from##8), to##1 = SILO_HIGH_16(from##0, from##8), \
+                    to##2 = SILO_LOW_16(from##1, from##9), to##3 = SILO_HIGH_16(from##1, from##9), \
+                    to##4 = SILO_LOW_16(from##2, from##10),                                        \
+                    to##5 = SILO_HIGH_16(from##2, from##10),                                       \
+                    to##6 = SILO_LOW_16(from##3, from##11),                                        \
+                    to##7 = SILO_HIGH_16(from##3, from##11),                                       \
+                    to##8 = SILO_LOW_16(from##4, from##12),                                        \
+                    to##9 = SILO_HIGH_16(from##4, from##12),                                       \
+                    to##10 = SILO_LOW_16(from##5, from##13),                                       \
+                    to##11 = SILO_HIGH_16(from##5, from##13),                                      \
+                    to##12 = SILO_LOW_16(from##6, from##14),                                       \
+                    to##13 = SILO_HIGH_16(from##6, from##14),                                      \
+                    to##14 = SILO_LOW_16(from##7, from##15),                                       \
+                    to##15 = SILO_HIGH_16(from##7, from##15)
+typedef uint32_t silo_line __attribute__((vector_size(64), aligned(4)));
+#define SILO_LINE(k) a##k = *(silo_line const *)((uint32_t const *)from[k] + j)
+#define SILO_COLUMN(k) *(silo_line *)(place + k * rows) = e##k
+SILO_INLINE void silo_turn_lines_4(void *to, void const *const *from, int64_t rows, int64_t count) {
+    for (int64_t j = 0; j < count; j += 16) {
+        uint32_t *const place = (uint32_t *)to + j * rows;
+        silo_line const SILO_LINE(0), SILO_LINE(1), SILO_LINE(2), SILO_LINE(3), SILO_LINE(4),
+            SILO_LINE(5), SILO_LINE(6), SILO_LINE(7), SILO_LINE(8), SILO_LINE(9), SILO_LINE(10),
+            SILO_LINE(11), SILO_LINE(12), SILO_LINE(13), SILO_LINE(14), SILO_LINE(15);
+        SILO_INTERLEAVE_16(b, a);
+        SILO_INTERLEAVE_16(c, b);
+        SILO_INTERLEAVE_16(d, c);
+        SILO_INTERLEAVE_16(e, d);
+        SILO_COLUMN(0), SILO_COLUMN(1), SILO_COLUMN(2), SILO_COLUMN(3), SILO_COLUMN(4);
+        SILO_COLUMN(5), SILO_COLUMN(6), SILO_COLUMN(7), SILO_COLUMN(8), SILO_COLUMN(9);
+        SILO_COLUMN(10), SILO_COLUMN(11), SILO_COLUMN(12), SILO_COLUMN(13), SILO_COLUMN(14);
+        SILO_COLUMN(15);
+    }
+}
+#else
+SILO_INLINE void silo_turn_lines_4(void *to, void const *const *from, int64_t rows, int64_t count) {
+    silo_turn_rows_4(to, from, rows, count);
+    silo_turn_rows_4((uint32_t *)to + SILO_TURN_PART, from + SILO_TURN_PART, rows, count);
+}
+#endif
