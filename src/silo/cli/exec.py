@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,9 +12,24 @@ import typer
 
 from silo.cli.console import say
 
-__all__ = ["CONTEXT", "command"]
+__all__ = ["CONTEXT", "command", "interpreter_options"]
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+def interpreter_options(words: Sequence[str]) -> list[str]:
+    """The options that Python itself was given, which hold for the program too.
+
+    >>> interpreter_options(["python", "-O", "-W", "error", "-m", "silo", "exec", "-m", "module"])
+    ['-O', '-W', 'error']
+    >>> interpreter_options(["python", "/usr/bin/silo", "exec", "-m", "silo"])
+    []
+
+    Args:
+        words: the command line of this process.
+    """
+    end = next((index for index, word in enumerate(words) if word == "-m"), 0)
+    return list(words[1:end]) if words[end : end + 2] == ["-m", "silo"] else []
 
 
 def command(
@@ -84,7 +100,7 @@ def command(
         changes["SILO_LOCK"] = str(lock.absolute())
     if report is not None:
         changes["SILO_ACCELERATE_REPORT"] = report if report == "-" else str(Path(report).absolute())
-    arguments = [sys.executable, *(["-m"] if module else []), *program]
+    arguments = [sys.executable, *interpreter_options(sys.orig_argv), *(["-m"] if module else []), *program]
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, arguments, program_environment(**changes))  # noqa: S606  # what the user asked for

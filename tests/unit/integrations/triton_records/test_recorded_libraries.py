@@ -53,3 +53,16 @@ def test_options_that_make_no_sense_are_errors(tmp_path):
         assert done.returncode != 0
         assert done.stdout == ""
         assert "error" in done.stderr
+
+
+def test_options_of_python_hold_for_the_program(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import sys, warnings; assert False; print(sys.flags.optimize, sys.warnoptions)")
+    done = subprocess.run(
+        [sys.executable, "-O", "-W", "ignore", "-m", "silo", "exec", str(program)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.split()[0]) == (0, "1"), done.stderr
+    assert "ignore" in done.stdout

@@ -315,6 +315,9 @@ assert kernel().launches[1] == 0 and kernel().launches[0] >= 60
 
 
 def test_native_code_that_nobody_vouched_for_is_not_served(tmp_path):
+    triton = pytest.importorskip("triton")
+    if triton.__version__.startswith(("3.4.", "3.5.")):
+        pytest.skip("kernels run on the CPU from Triton 3.6 on")
     tmp_path.chmod(0o700)
     program = tmp_path / "program.py"
     program.write_text(
