@@ -17,19 +17,20 @@ __all__ = ["CONTEXT", "command", "interpreter_options"]
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
-def interpreter_options(words: Sequence[str]) -> list[str]:
+def interpreter_options(words: Sequence[str], given: Sequence[str]) -> list[str]:
     """The options that Python itself was given, which hold for the program too.
 
-    >>> interpreter_options(["python", "-O", "-W", "error", "-m", "silo", "exec", "-m", "module"])
+    >>> interpreter_options(["python", "-O", "-W", "error", "-m", "silo", "exec", "-m", "silo"], ["exec", "-m", "silo"])
     ['-O', '-W', 'error']
-    >>> interpreter_options(["python", "/usr/bin/silo", "exec", "-m", "silo"])
-    []
+    >>> interpreter_options(["python", "-O", "/usr/bin/silo", "exec", "-m", "silo"], ["exec", "-m", "silo"])
+    ['-O']
 
     Args:
         words: the command line of this process.
+        given: the part of it that is for the program that Python runs here.
     """
-    end = next((index for index, word in enumerate(words) if word == "-m"), 0)
-    return list(words[1:end]) if words[end : end + 2] == ["-m", "silo"] else []
+    own = list(words[1 : len(words) - len(given)])
+    return own[:-2] if own[-2:-1] == ["-m"] else own[:-1]
 
 
 def command(
@@ -100,7 +101,12 @@ def command(
         changes["SILO_LOCK"] = str(lock.absolute())
     if report is not None:
         changes["SILO_ACCELERATE_REPORT"] = report if report == "-" else str(Path(report).absolute())
-    arguments = [sys.executable, *interpreter_options(sys.orig_argv), *(["-m"] if module else []), *program]
+    arguments = [
+        sys.executable,
+        *interpreter_options(sys.orig_argv, sys.argv[1:]),
+        *(["-m"] if module else []),
+        *program,
+    ]
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, arguments, program_environment(**changes))  # noqa: S606  # what the user asked for
