@@ -12,7 +12,9 @@ import triton.language as tl  # noqa: E402
 
 from cpu_samples import module_of, needs_compiler, run  # noqa: E402
 from silo.backends.cpu.emit.kernel import emit_c  # noqa: E402
+from silo.backends.cpu.levels import gather_facts, highest_level  # noqa: E402
 from silo.backends.cpu.options import CpuOptions  # noqa: E402
+from silo.core.target import Target  # noqa: E402
 
 pytestmark = needs_compiler
 
@@ -57,7 +59,20 @@ def expected(a, b, order, blocks, heads, length, M, N):
 
 
 def check(
-    dtype, *, length, blocks, heads, order, M=16, N=16, K=32, contiguous="k", writes=False, threads=1, level=None
+    dtype,
+    *,
+    length,
+    blocks,
+    heads,
+    order,
+    M=16,
+    N=16,
+    K=32,
+    contiguous="k",
+    writes=False,
+    threads=1,
+    level=None,
+    units=2,
 ):
     """Run the kernel and compare; ``contiguous``: the axis along which b lies in order."""
     rng = np.random.default_rng(length)
@@ -69,7 +84,7 @@ def check(
     arrays = {"a": a, "b": memory, "out": out, "order": order.astype(np.int32)}
     numbers = {"heads": heads, "length": length, "row": row, "column": column}
     shapes = {"TURNS": order.shape[1], "WRITES": writes, "M": M, "N": N, "K": K}
-    options = {"cpu_threads": threads}
+    options = {"cpu_threads": threads, "cpu_dot_units": units}
     run(rounds, (blocks, heads), "optimized", options=options, target=level, **arrays, **numbers, **shapes)
     np.testing.assert_allclose(out, expected(a, b, order, blocks, heads, length, M, N), rtol=1e-5)
 
@@ -101,6 +116,18 @@ def test_tiles_that_come_in_another_order_each_time(dtype):
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_more_rounds_than_there_are_slots(dtype):
     check(dtype, length=150 * 16 - 3, blocks=3, heads=2, order=same(3, 150))
+
+
+HIGHEST = highest_level(gather_facts()) or ""
+LEVELS = [level for level in ("x86-64-v2", "x86-64-v3", "x86-64-v4") if HIGHEST.startswith("x86") and level <= HIGHEST]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("units", [0, 1])
+def test_the_panels_of_every_level_and_unit(dtype, level, units):
+    order = np.concatenate([same(3, 4), same(3, 4)[:, ::-1]])
+    check(dtype, length=57, blocks=6, heads=2, order=order, level=Target.parse(f"cpu:{level}"), units=units)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
