@@ -117,7 +117,9 @@ class Table:
 
     def of(self, function: object) -> list[ProgramKernel]:
         """Those of one function."""
-        return [one for one in self if one.function is function]
+        with self._lock:
+            found = list(self._kernels)  # in no order: each first launch comes here
+        return [one for one in found if one.function is function]
 
     def tell(self, kernel: str, reason: str) -> None:
         """Log why a kernel's launches go Triton's way, once a kernel and reason."""
