@@ -241,12 +241,18 @@ def mesa():
 
 @operator("momentum delta rule")
 def momentum():
+    """The recurrence is PyTorch in this version of the library, and lengths are kernels."""
+
+    def reference(q, k, v, a, m, p, beta, eta):
+        q, k, p = (functional.normalize(one, dim=-1) for one in (q, k, p))
+        return recurrent_momentum_delta_rule_ref(q, k, v, a, m, p, beta, eta)
+
     q, k, v = sequences()
     equal(
         lambda q, k, v, a, m, p, beta, eta: chunk_momentum_delta_rule(
-            q, k, v, a, m, p=p, beta=beta, eta=eta, use_qk_l2norm_in_kernel=False, use_p_times_alpha=False
+            q, k, v, a, m, p=p, beta=beta, eta=eta, use_qk_l2norm_in_kernel=True, use_p_times_alpha=False
         ),
-        recurrent_momentum_delta_rule_ref,
+        reference,
         *halves(q, k, v, gates(HEADS), gates(HEADS, seed=6), k * 0.7, strengths(), strengths(seed=7)),
         rtol=4e-2, atol=0.12,
     )  # fmt: skip

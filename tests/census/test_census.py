@@ -15,6 +15,7 @@ _, ABSENT = load_kinds()
 
 
 @pytest.mark.filterwarnings("ignore:Logical operators:UserWarning")  # what Triton says of a library's kernel
+@pytest.mark.filterwarnings("ignore:Triton.3.2.0 detected:UserWarning")  # what a library says of Triton
 @pytest.mark.parametrize("label", list(KINDS))
 def test_kind(label):
     if label not in MISSING:
