@@ -109,8 +109,10 @@ def work(given: argparse.Namespace) -> int:
     from tests.operators.comparing import compare, names_of, table
 
     torch.set_num_threads(1)
-    wanted = sys.stdin.read().split("\n")
+    wanted = [name for name in sys.stdin.read().splitlines() if name]
     known = {names_of(info): info for info in table()}
+    if unknown := sorted(set(wanted) - set(known)):
+        sys.exit(f"this torch has no operator called {', '.join(unknown)}")
     enabled = inductor.enable()
     assert enabled, enabled.decision.reason
     for name in wanted:
