@@ -47,8 +47,7 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> Traced:
     modules = bindings()
     cute = dsl_module("cutlass.cute")
     clean = _Cleaner(modules)
-    # From 4.8 on the DSL calls a hook between tracing and writing, which spares a module's second reading.
-    hooks = {"trace_finalize_hooks": clean} if hasattr(_dsl(), "trace_finalize_hooks") else {}
+    hooks = {"trace_finalize_hooks": clean} if _calls_hooks() else {}
     with _questions() as asked, seldom_collected():  # tracing makes little else than what lives to its end
         try:
             artifact = cute.compile.to_precompiled_mlir(
@@ -84,6 +83,11 @@ def _place(error: BaseException) -> str:
 def _dsl() -> Any:  # noqa: ANN401
     """The DSL's own object, as kernels get it."""
     return dsl_module("cutlass.cutlass_dsl").CuTeDSL._get_dsl()  # noqa: SLF001
+
+
+def _calls_hooks() -> bool:
+    """From 4.8 on the DSL calls a hook between tracing and writing, which spares a module's second reading."""
+    return hasattr(_dsl(), "trace_finalize_hooks")
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from cutlass.cute.nvgpu.warpgroup import SmemLayoutAtomKind as Kind
 from cutlass.cute.runtime import make_fake_compact_tensor, make_ptr
 
 import cute_tma
+from silo.backends.cute import lowering
 from silo.backends.cute.array_maps import ArrayMap, HostMaps, maps_of_kernel
 from silo.backends.cute.compiled_module import back_end, read_artifact, read_module
 from silo.backends.cute.lowering import trace
@@ -88,6 +89,14 @@ TURNED = ((512, 256), (256, 1))
 )
 def test_of_layouts_that_are_constant(made, swizzle, box, axes):
     assert maps_of(made, pointer()) == {0: ArrayMap(0, swizzle, 2, BFLOAT16, box, axes)}
+
+
+def test_a_dsl_without_hooks_gives_the_same_artifact_and_maps(monkeypatch):
+    wrapper = Wrapper(cute_tma.host(rows, Kind.K_SW128, (128, 64)), (pointer(),), (), written=False)
+    with FRONT_END:
+        wanted = trace(wrapper, "sm_90a", "mapped")
+        monkeypatch.setattr(lowering, "_calls_hooks", lambda: False)
+        assert trace(wrapper, "sm_90a", "mapped") == wanted
 
 
 @pytest.mark.parametrize(
