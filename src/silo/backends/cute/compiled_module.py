@@ -47,8 +47,7 @@ def read_module(compiled: Any, modules: Bindings) -> tuple[LaunchCall, bytes]:  
         CompileError: a form that is not known here.
     """
     ir = modules.ir
-    with ir.Context() as context:
-        context.enable_multithreading(False)  # noqa: FBT003  # the bindings' way
+    with modules.context():
         module = ir.Module.parse(compiled.get_bitcode())
         functions = {
             view.attributes["sym_name"].value: view
@@ -64,7 +63,7 @@ def read_module(compiled: Any, modules: Bindings) -> tuple[LaunchCall, bytes]:  
 
 def device_codes(compiled: Any, modules: Bindings) -> tuple[bytes, ...]:  # noqa: ANN401
     """The cubins of a module whose host function nobody reads. Raises CompileError."""
-    with modules.ir.Context():
+    with modules.context():
         module = modules.ir.Module.parse(compiled.get_bitcode())
         return tuple(device_code(one) for one in _containers(module, modules.ir))
 

@@ -92,9 +92,8 @@ class CuteJob:
     are; ``block``, ``cluster`` and ``smem`` (bytes of dynamic shared memory) are what the author said, None where the
     artifact decides: one that is a constant there has to agree, and one that is none there is taken from here.
     ``grid`` is the grid that the variant is for, None where it is for any; ``maps`` are the tensor maps that the host
-    function makes. ``host`` is who launches: ``silo``, or
-    ``dsl`` for the DSL's own host function; ``parameters``, the names of all that the kernel has, and ``linker``, the
-    version of what links, are for the latter alone.
+    function makes. ``host`` is who launches: ``silo``, or ``dsl`` for the DSL's own host function; ``parameters``, the
+    names of all that the kernel has, and ``linker``, the version of what links, are for the latter alone.
     """
 
     artifact: bytes

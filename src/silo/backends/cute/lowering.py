@@ -133,8 +133,7 @@ class _Cleaner:
 
 def _cleaned(artifact: Any, clean: _Cleaner, modules: Bindings) -> Any:  # noqa: ANN401  # artifacts of the DSL
     """The artifact of a DSL without hooks, cleaned: its module is read and written once more."""
-    with modules.ir.Context() as context:
-        context.enable_multithreading(False)  # noqa: FBT003  # the bindings' way
+    with modules.context():
         module = modules.ir.Module.parse(artifact.get_bitcode())
         clean(None, module, "")
         buffer = io.BytesIO()

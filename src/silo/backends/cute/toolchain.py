@@ -81,6 +81,12 @@ class Bindings(NamedTuple):
     passes: Any
     llvm: Any
 
+    def context(self) -> Any:  # noqa: ANN401  # a context of MLIR
+        """A new context without threads of its own: what is read in one is small."""
+        made = self.ir.Context()
+        made.enable_multithreading(False)  # noqa: FBT003  # the bindings' way
+        return made
+
 
 def bindings() -> Bindings:
     """Import them: a second or two, once a process. Raises ToolchainError."""

@@ -82,7 +82,7 @@ class Serving:
         launch, target = artifact.launch, artifact.variant.target
         if (launch.scratch_bytes or launch.profile_bytes) and not artifact.runs_on_host:
             raise BundleError("it takes scratch memory, which Triton's allocator gives")
-        device = device_at(target.kind, 0 if target.kind == "cpu" else index)
+        device = device_at(target.kind, index)
         blob = self._code.bundle.blob(artifact.blob.sha256)
         consent = self._code.consent(one)
         loaded: Any = device.load(launch, blob, artifact.blob.kind, kernel.name, consent=consent)

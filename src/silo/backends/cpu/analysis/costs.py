@@ -72,9 +72,7 @@ def row_axis(operation: Operation) -> int | None:
     if operation.name != tt.LOAD:
         return None
     pointer, mask, other = load_parts(operation)
-    if not _reads_nothing(mask) or not (other is None or scalar_source(other) is not None):
-        return None
-    return unit_axis(pointer)
+    return unit_axis(pointer) if _reads_only_there(mask, other) else None
 
 
 def is_repeated_load(operation: Operation) -> bool:
@@ -93,6 +91,11 @@ def is_repeated_load(operation: Operation) -> bool:
         or not _is_quotient(made.operands[1])
     ):
         return False
+    return _reads_only_there(mask, other)
+
+
+def _reads_only_there(mask: Value | None, other: Value | None) -> bool:
+    """Whether a load's mask reads no memory, and what stands for masked elements is one scalar."""
     return _reads_nothing(mask) and (other is None or scalar_source(other) is not None)
 
 
