@@ -18,6 +18,13 @@
 /* Of the pool's time, in percent, that the runtime's may take and be picked. Its threads are on
  * CPUs for milliseconds after a launch, which no launch shows. */
 #define CLEARLY_LESS 90
+/* An OpenMP runtime's threads look for work for about so many nanoseconds after their last: for
+ * that long after they may have had some, launches on the pool's threads tell nothing, for they
+ * would share their CPUs with them. Where another library keeps the runtime's busy, they look all
+ * the time, and the launches after that show it. */
+#define SETTLES UINT64_C(20000000)
+/* From one round to the next there are at least so many launches for each of a round. */
+#define MOST_OF_ROUNDS 16
 /* The runtime's are given up before a round ends where each launch takes so many times as long. A
  * team waits for all its threads, so on a busy machine one launch may take many milliseconds. */
 #define FAR_MORE 3
@@ -68,26 +75,39 @@ static uint64_t mean(const struct silo_cpu_pick *known, bool team) {
     return (known->taken[team] - known->longest[team]) / (known->samples[team] - 2);
 }
 
-static void end_round(struct silo_cpu_pick *known, bool team) {
+static bool settles(const struct silo_cpu_pick *known, uint64_t ended) {
+    return ended - known->since < SETTLES;
+}
+
+static uint32_t next_hold(const struct silo_cpu_pick *known) {
+    /* Ever more seldom: a round may cost many milliseconds on a busy machine. */
+    const uint32_t doubled = known->hold == 0 ? HOLD : 2 * known->hold;
+    const uint32_t least =
+        known->launches < MOST_HOLD ? MOST_OF_ROUNDS * known->launches : MOST_HOLD;
+    const uint32_t hold = doubled > least ? doubled : least;
+    return hold < MOST_HOLD ? hold : MOST_HOLD;
+}
+
+static void end_round(struct silo_cpu_pick *known, bool team, uint64_t ended) {
     const struct silo_cpu_pick before = *known;
     if (before.hold != 0)
         atomic_fetch_sub(&better[before.team], 1);
     atomic_fetch_add(&better[team], 1);
-    *known = (struct silo_cpu_pick){.team = team, .usual = mean(&before, team)};
-    /* Ever more seldom: a round may cost many milliseconds on a busy machine. */
-    known->hold = before.hold == 0 ? HOLD : before.hold < MOST_HOLD ? 2 * before.hold : MOST_HOLD;
-    known->left = known->hold;
+    *known = (struct silo_cpu_pick){.team = team, .usual = mean(&before, team), .since = ended};
+    known->hold = known->left = next_hold(&before);
     known->patience = before.patience == 0          ? PATIENCE
                       : before.patience < MOST_HOLD ? 4 * before.patience
                                                     : MOST_HOLD;
 }
 
 /* While the faster ones of the last round are used. */
-static void hold(struct silo_cpu_pick *known, uint64_t took) {
+static void hold(struct silo_cpu_pick *known, uint64_t took, uint64_t ended) {
     known->left--;
     const uint64_t most =
         known->team ? known->usual * FAR_MORE : known->usual + known->usual / 100 * (LONGER - 100);
-    if (took > most)
+    if (!known->team && settles(known, ended))
+        ;
+    else if (took > most)
         known->slow++;
     else if (known->slow > 0)
         known->slow--;
@@ -98,9 +118,12 @@ static void hold(struct silo_cpu_pick *known, uint64_t took) {
         known->slow = 0;
         known->usual = took;
         known->left = known->hold;
+        known->since = ended;
     } else if (known->slow >= known->patience) { /* other threads came, maybe the runtime's */
         known->left = 0;
     }
+    if (known->left == 0)
+        known->since = ended;
 }
 
 bool silo_cpu_pick_team(const struct silo_cpu_pick *known) {
@@ -109,11 +132,16 @@ bool silo_cpu_pick_team(const struct silo_cpu_pick *known) {
     return known->samples[0] > SAMPLES; /* the pool's first: the runtime's spin for long */
 }
 
-void silo_cpu_pick_tell(struct silo_cpu_pick *known, bool team, uint64_t took) {
+void silo_cpu_pick_tell(struct silo_cpu_pick *known, bool team, uint64_t took, uint64_t ended) {
     if (known->left > 0) {
-        hold(known, took);
+        hold(known, took, ended);
         return;
     }
+    if (known->since == 0)
+        known->since = ended;
+    known->launches++;
+    if (!team && settles(known, ended))
+        return;
     if (known->samples[team]++ == 0)
         return; /* threads may have been made */
     known->taken[team] += took;
@@ -124,7 +152,7 @@ void silo_cpu_pick_tell(struct silo_cpu_pick *known, bool team, uint64_t took) {
     if (known->samples[0] <= SAMPLES || !team)
         return;
     if (known->samples[1] == 3 && known->least[1] / FAR_MORE > known->longest[0])
-        end_round(known, false);
+        end_round(known, false, ended);
     else if (known->samples[1] > SAMPLES)
-        end_round(known, mean(known, true) < mean(known, false) / 100 * CLEARLY_LESS);
+        end_round(known, mean(known, true) < mean(known, false) / 100 * CLEARLY_LESS, ended);
 }

@@ -13,6 +13,8 @@ struct silo_cpu_pick {
      * runtime's: summed, and the shortest and the longest of them. */
     uint64_t taken[2], least[2], longest[2];
     uint32_t samples[2];
+    uint32_t launches; /* in this round, samples or not */
+    uint64_t since;    /* when the round began, or the launches between two: nanoseconds */
     uint32_t left;     /* launches until the next round */
     uint32_t hold;     /* launches between rounds */
     uint64_t usual;    /* a launch on the faster ones, at the last round */
@@ -29,8 +31,9 @@ struct silo_cpu_pick *silo_cpu_pick_of(const void *kernel, uint64_t programs, in
 /* Whether the next launch is to run on the runtime's threads. */
 bool silo_cpu_pick_team(const struct silo_cpu_pick *known);
 
-/* It ran there, or on the pool's, and took so many nanoseconds for 1024 programs. */
-void silo_cpu_pick_tell(struct silo_cpu_pick *known, bool team, uint64_t took);
+/* It ran there, or on the pool's, took so many nanoseconds for 1024 programs, and `ended` at that
+ * time of silo_cpu_now. */
+void silo_cpu_pick_tell(struct silo_cpu_pick *known, bool team, uint64_t took, uint64_t ended);
 
 /* How many kernels the pool's threads are better for, and how many the runtime's, of those compared
  * so far. From any thread; about right. */

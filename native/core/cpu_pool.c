@@ -231,8 +231,10 @@ static void run_shared(struct silo_cpu_job *job, int threads, const uint64_t *co
         run_on_team(job, size, threads);
     else
         silo_cpu_workers_run(job, threads - 1);
-    if (known != NULL)
-        silo_cpu_pick_tell(known, team, (silo_cpu_now() - begun) * 1024 / job->launch->total);
+    if (known != NULL) {
+        const uint64_t ended = silo_cpu_now();
+        silo_cpu_pick_tell(known, team, (ended - begun) * 1024 / job->launch->total, ended);
+    }
     atomic_store_explicit(&pool.ended_on_team, team && size > 1, memory_order_relaxed);
 }
 
