@@ -21,6 +21,7 @@
 #include "kernel.h"
 #include "launcher.h"
 #include "library.h"
+#include "operator_call.h"
 #include "placement.h"
 #include "scalars.h"
 #include "stream.h"
@@ -445,7 +446,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         silo_buffer_init(module) != 0 || silo_launcher_init(module) != 0 ||
         silo_bound_init(module) != 0 || silo_triton_way_init(module) != 0 ||
         silo_triton_kernel_init(module) != 0 || silo_triton_tuned_init(module) != 0 ||
-        silo_xla_init(module) != 0 ||
+        silo_operator_call_init(module) != 0 || silo_xla_init(module) != 0 ||
         PyModule_AddIntConstant(module, "MAX_PARAMETERS", SILO_MAX_PARAMETERS) != 0 ||
         PyModule_AddIntConstant(module, "MAX_OPTIONS", SILO_MAX_OPTIONS) != 0) {
         Py_DECREF(module);

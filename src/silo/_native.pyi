@@ -171,6 +171,28 @@ class Launcher:
     def forget(self) -> None: ...
 
 @final
+class OperatorCall:
+    def __new__(
+        cls,
+        count: int,
+        launch: Callable[..., object],
+        otherwise: Callable[[tuple[Any, ...], dict[str, Any]], object],
+        questions: tuple[Callable[[], object], ...],
+        grad_enabled: Callable[[], bool],
+        count_writes: Callable[[list[Any]], object],
+        count_some: Callable[[list[Any]], object],
+        tensors: tuple[int, ...],
+        watched: tuple[int, ...],
+        written: tuple[int, ...],
+        empty_like: Callable[[Any], Any] | None = None,
+        like: int = -1,
+        places: tuple[int, ...] = (),
+    ) -> OperatorCall: ...
+    def __call__(self, *args: object, **kwargs: object) -> object: ...
+    def learn(self, args: tuple[object, ...], /) -> None: ...
+    def asks(self, args: tuple[object, ...], /) -> bool: ...
+
+@final
 class TritonSituation:
     def __new__(
         cls,

@@ -207,6 +207,161 @@ def test_copies_and_pickles():
     assert operator.module == "torch_operators"
 
 
+# -- calls that torch has nothing to do with ---------------------------------------------------------------------------
+
+
+class Counted:
+    """Counts the calls of an operator that torch's dispatcher gets."""
+
+    def __init__(self, operator, monkeypatch):
+        self.count, taken = 0, operator.overload
+
+        def overload(*args, **kwargs):
+            self.count += 1
+            return taken(*args, **kwargs)
+
+        monkeypatch.setattr(operator, "overload", overload)
+
+
+@pytest.mark.parametrize("name", ["add", "axpy", "layer_norm", "row_range"])
+def test_plain_calls_skip_the_dispatcher(name, monkeypatch):
+    operator = OPERATORS[name]
+    operator(*fresh(name))  # what torch took once
+    counted = Counted(operator, monkeypatch)
+    for _ in range(3):
+        operator(*fresh(name))
+    assert counted.count == 0
+    with torch.no_grad():
+        operator(*fresh(name))
+    operator(*(torch.nn.Parameter(one, requires_grad=False) if isinstance(one, torch.Tensor) else one
+               for one in fresh(name)))  # fmt: skip
+    assert counted.count == 1  # a class that torch did not take in these places before
+
+
+def test_calls_that_the_dispatcher_has_to_see(monkeypatch):
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Function(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    class Dispatch(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    class Own(torch.Tensor):
+        pass
+
+    operator = OPERATORS["add"]
+    x, y, n = fresh("add")
+    wanted = x + y
+    operator(x, y, n)
+    counted = Counted(operator, monkeypatch)
+
+    def seen(call):
+        before = counted.count
+        torch.testing.assert_close(torch.Tensor(call().detach()), wanted)
+        return counted.count - before
+
+    assert seen(lambda: operator(x, y, n)) == 0
+    assert seen(lambda: operator(x, y, n=n)) == 1
+    assert seen(lambda: operator(x.clone().requires_grad_(), y, n)) == 1
+    assert seen(lambda: operator(x.as_subclass(Own), y, n)) == 1
+    assert seen(lambda: operator(torch._neg_view(-x), y, n)) == 1
+    for mode in (Function, Dispatch):
+        with mode():
+            assert seen(lambda: operator(x, y, n)) == 1
+    with torch.no_grad():
+        assert seen(lambda: operator(x.clone().requires_grad_(), y, n)) == 0
+    assert seen(lambda: torch.vmap(lambda a: operator(a, y, n))(x[None])[0]) >= 1
+    assert seen(lambda: operator(x, y, n)) == 0
+
+
+def test_views_of_the_other_sign_where_silo_does_not_read_torchs_memory(monkeypatch):
+    """Torch itself is asked then."""
+    from silo.launch import frameworks, native
+
+    operator = OPERATORS["add"]
+    x, y, n = fresh("add")
+    operator(x, y, n)
+    counted = Counted(operator, monkeypatch)
+    places, others = [(x, 0), (y, 1)], 1 << 60  # no tensor has such keys: none is found
+    try:
+        assert native.torch_probe_keys(tuple(places), others) == 0
+        torch.testing.assert_close(operator(x, y, n), x + y)
+        assert counted.count == 0
+        torch.testing.assert_close(operator(torch._neg_view(x), y, n), y - x)
+        assert counted.count == 1
+    finally:
+        assert frameworks.connect_torch()
+    with pytest.raises(ArgumentError, match="holds its values with the other sign"):
+        add(torch._neg_view(x), y, torch.empty_like(x), n)
+
+
+def test_outputs_between_the_arguments_and_kernels_that_write_in_another_order():
+    @silo.kernel(space={"BLOCK": [16]}, grid=(1,), tune="off")
+    @triton.jit
+    def first(out, x, n, BLOCK: tl.constexpr):
+        i = tl.arange(0, BLOCK)
+        tl.store(out + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
+
+    operator = silo.torch_op(first, "samples::first_out", example=(F32, F32, 8), out={"out": "x"})
+    for _ in range(3):
+        torch.testing.assert_close(operator(torch.zeros(8), 8), torch.ones(8))
+    by_name = silo.torch_op(first, "samples::by_name", example={"n": 8, "x": F32, "out": F32})
+    out = torch.zeros(8)
+    for _ in range(3):
+        assert by_name(*({"n": 8, "x": out, "out": out}[one.name] for one in by_name.arguments)) is None
+    torch.testing.assert_close(out, torch.full((8,), 3.0))
+
+
+def test_a_call_that_fails_leaves_nothing_behind():
+    import sys
+
+    x, y, n = fresh("add")
+    operator = OPERATORS["add"]
+    operator(x, y, n)
+    before = sys.getrefcount(x), sys.getrefcount(y)
+    for _ in range(5):
+        with pytest.raises(ArgumentError, match=r"y.* is a meta tensor"):
+            operator(x, y.to("meta"), n)
+        operator(x, y, n)
+    assert (sys.getrefcount(x), sys.getrefcount(y)) == before
+
+
+def test_meta_tensors_beside_tensors_with_memory():
+    """Nothing would run, so that results would hold whatever lay in their memory."""
+    x, y, n = fresh("add")
+    operator = OPERATORS["add"]
+    assert operator(x.to("meta"), y.to("meta"), n).is_meta
+    for args in ((x.to("meta"), y), (x, y.to("meta"))):
+        for call in (operator, operator.overload, lambda *args: add(*args[:2], torch.empty_like(x), n)):
+            with pytest.raises(ArgumentError, match="is a meta tensor, which has a shape and no memory"):
+                call(*args, n)
+
+
+def test_threads_that_call_one_operator():
+    import threading
+
+    operator = OPERATORS["add"]
+    failed = []
+
+    def work(number):
+        x = torch.full((64,), float(number))
+        for turn in range(300):
+            made = operator(x, x if turn % 3 else torch.nn.Parameter(x, requires_grad=turn % 2 == 0), 64)
+            if not made.eq(2 * number).all():
+                failed.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not failed
+
+
 # -- bad input ---------------------------------------------------------------------------------------------------------
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from operator import itemgetter
-from typing import Any, TypeAlias
+from typing import Any
 
 from silo.api.kernels.kernel import Kernel, kernel_of
 from silo.artifacts.artifact import Artifact
 from silo.core.signature import ParameterKind
 from silo.errors import ArgumentError, LaunchError, SourceError
+from silo.frozen import frozen
 from silo.integrations.torch import registry
 from silo.integrations.torch.call_facts import CallFacts, example_of, facts_of_call
 from silo.integrations.torch.outputs import Outputs, OutputSpec
@@ -30,7 +30,7 @@ class TorchOp:
     """An operator of torch over one kernel. Made by :func:`torch_op`; called like the operator.
 
     A call where torch does nothing but run the operator (no trace, no mode, no transform, no gradient) goes straight to
-    the kernel's launcher; every other one through torch's dispatcher. Copies of it are itself; a pickle holds its name.
+    the kernel's launcher, in C; every other one through torch's dispatcher. Copies of it are itself; a pickle holds its name.
 
     Attributes:
         name: ``namespace::name``.
@@ -64,8 +64,7 @@ class TorchOp:
         namespace, short = parse_name(name)
         self.schema = schema_text(short, arguments, len(outputs.names))
         self._launch = self._launcher()
-        self._order = _order(kernel, [one.name for one in arguments], outputs.names)
-        self._quick = self._quick_call()
+        self._order = _Order.of(kernel, (*(one.name for one in arguments), *outputs.names))
         # In this order: what torch asks of an operator is answered by the methods below.
         self.differentiable: Any = None  # a torch.autograd.Function, of an operator that writes to no argument
         self.library: Any = torch.library.Library(namespace, "FRAGMENT")
@@ -76,6 +75,7 @@ class TorchOp:
         self.overload: Any = getattr(getattr(torch.ops, namespace), short).default
         self._is_tracing: Callable[[], bool] = torch.compiler.is_dynamo_compiling
         self._quiet = QuietCalls(torch, arguments)
+        self._call = self._quiet_call()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # what the operator takes and gives
         """Run the operator.
@@ -83,35 +83,9 @@ class TorchOp:
         Raises:
             ArgumentError: the arguments do not fit the schema, or the kernel.
         """
-        if self._is_tracing():
+        if self._is_tracing():  # of torch.compile, which reads this very code
             return self.overload(*args, **kwargs)
-        quiet = self._quiet
-        # As few Python frames as can be: a launch takes a quarter of a microsecond, and a frame a fifteenth.
-        if (
-            tuple(map(type, args)) not in quiet.known
-            or kwargs
-            or quiet.dispatch_modes()
-            or quiet.function_modes()
-            or quiet.transform() is not None
-            or quiet.jit_trace() is not None
-        ):
-            return self._dispatched(args, kwargs)
-        for place in quiet.watched:
-            one = args[place]
-            if one is not None and one.requires_grad and quiet.grad_enabled():
-                return self._dispatched(args, kwargs)
-        for place in quiet.tensors:
-            one = args[place]
-            if one is not None and one.is_neg():  # its memory holds the values with the other sign: torch resolves that
-                return self._dispatched(args, kwargs)
-        result = self._quick(*args)
-        if quiet.written:
-            written = [args[place] for place in quiet.written]
-            try:
-                quiet.count_writes(written)
-            except (RuntimeError, TypeError):  # a tensor of inference mode, or None in the place of one
-                quiet.count_some(written)
-        return result
+        return self._call(*args, **kwargs)
 
     def _dispatched(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """A call that torch has something to do with, or the first of its form."""
@@ -136,32 +110,19 @@ class TorchOp:
                 )
         return tuple(one.resolve_neg() if isinstance(one, self._torch.Tensor) else one for one in args)
 
-    def _quick_call(self) -> Callable[..., Any]:
-        """What runs a call with all its arguments: the launcher itself, or as little before it as can be."""
-        launch, order, like = self._launch, self._order, self._outputs.only_like
-        if order is None and not self.outputs:
-            return launch
-        if like is None or (order is not None and not isinstance(order, itemgetter)):
-            return self.run
-        empty_like: Callable[..., Any] = self._torch.empty_like
-        if order is None:
-
-            def made_last(*values: Any) -> Any:  # noqa: ANN401
-                made = empty_like(values[like])
-                launch(*values, made)
-                return made
-
-            return made_last
-
-        def made_between(*values: Any) -> Any:  # noqa: ANN401
-            made = empty_like(values[like])
-            launch(*order((*values, made)))
-            return made
-
-        return made_between
+    def _quiet_call(self) -> Callable[..., Any]:
+        """What calls go through: C code that launches where torch has nothing else to do, with no Python frame."""
+        order, like = self._order, self._outputs.only_like
+        if order.places is not None and like is not None:
+            return self._quiet.call(self._launch, self._dispatched, like, order.places)
+        if order.is_given and not self.outputs:
+            return self._quiet.call(self._launch, self._dispatched)
+        return self._quiet.call(self.run, self._dispatched)
 
     def run(self, *values: Any) -> Any:  # noqa: ANN401
         """Launch the kernel on tensors that have memory; what the operator returns."""
+        if not self.outputs:
+            return self._start(values)
         made = self._outputs.make(values)
         self._start(values + made)
         return made[0] if len(made) == 1 else made
@@ -188,12 +149,12 @@ class TorchOp:
 
     def _start(self, values: tuple[Any, ...]) -> None:
         order = self._order
-        if order is None:
+        if order.is_given:
             self._launch(*values)
-        elif isinstance(order, itemgetter):
-            self._launch(*order(values))
+        elif order.places is not None:
+            self._launch(*[values[place] for place in order.places])
         else:
-            self._launch(**{name: values[index] for name, index in order})
+            self._launch(**dict(zip(order.names, values, strict=True)))
 
     def _count_writes(self, values: tuple[Any, ...]) -> None:
         """Tell autograd of the writes, so that it refuses values that it saved before; refuse them where it looks."""
@@ -216,24 +177,18 @@ class TorchOp:
                 )
 
     def is_quiet(self, args: tuple[Any, ...]) -> bool:
-        """Whether torch has nothing to do with a call but to run it; gradients are not asked about."""
-        quiet = self._quiet
-        return (
-            tuple(map(type, args)) in quiet.known
-            and not quiet.dispatch_modes()
-            and not quiet.function_modes()
-            and quiet.transform() is None
-            and quiet.jit_trace() is None
-            and not any(args[place] is not None and args[place].is_neg() for place in quiet.tensors)
-        )
+        """Whether torch has nothing to do with a call but to run it."""
+        return self._quiet.is_quiet(args)
 
     def fake(self, *values: Any) -> Any:  # noqa: ANN401
         """The operator's outputs without values, for tensors that have no memory.
 
         Raises:
+            ArgumentError: some tensors have memory, and others have none.
             SourceError: a constexpr, or the shape of an output, is not known while torch traces.
         """
         values = self.filled(values)
+        self._refuse_mixed(values)
         for one, value in zip(self.arguments, values, strict=True):
             if one.constant and type(value) not in (int, float, bool, str, type(None)):
                 _settled(self.name, self.kernel, one.name, value)
@@ -243,6 +198,18 @@ class TorchOp:
         if not made:
             return None
         return made[0] if len(made) == 1 else made
+
+    def _refuse_mixed(self, values: tuple[Any, ...]) -> None:
+        """Refuse meta tensors beside tensors with memory: nothing would run, and results would be what lay there."""
+        plain = (self._torch.Tensor, self._torch.nn.Parameter)
+        tensors = {one.name: value for one, value in zip(self.arguments, values, strict=True) if type(value) in plain}
+        without = [name for name, value in tensors.items() if value.is_meta]
+        if without and len(without) != len(tensors):
+            others = ", ".join(name for name in tensors if name not in without)
+            raise ArgumentError(
+                f"{self.name}: {', '.join(without)} is a meta tensor, which has a shape and no memory, and {others} "
+                "has memory: make all of them on one device"
+            )
 
     def _launcher(self) -> Any:  # noqa: ANN401
         return self.kernel.launcher if self.kernel.checking else self.kernel.resolver.launcher_accepting(self._accept)
@@ -397,21 +364,27 @@ def _tell_version(version: str) -> None:
         _log.info("operators of torch: %s", decision.reason)
 
 
-_Order: TypeAlias = "tuple[tuple[str, int], ...] | itemgetter[Any] | None"
+@frozen
+class _Order:
+    """How a call of the kernel takes an operator's arguments and outputs, which come one after the other as ``names``.
 
-
-def _order(kernel: Kernel, arguments: Sequence[str], outputs: Sequence[str]) -> _Order:
-    """How a call of the kernel takes arguments and outputs, one after the other.
-
-    None: in that very order; an ``itemgetter``: in the order that it makes; else by name, from these places.
+    ``places`` has, of each parameter of the kernel from the first on, which of them it takes; None: by name.
     """
-    given = (*arguments, *outputs)
-    first = kernel.source.signature.names[: len(given)]
-    if first == given:
-        return None
-    if set(first) == set(given) and len(given) > 1:
-        return itemgetter(*(given.index(name) for name in first))
-    return tuple((name, index) for index, name in enumerate(given))
+
+    names: tuple[str, ...]
+    places: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, kernel: Kernel, names: tuple[str, ...]) -> _Order:
+        """Of a kernel with arguments and outputs of these names."""
+        first = kernel.source.signature.names[: len(names)]
+        fits = set(first) == set(names)
+        return cls(names, tuple(map(names.index, first)) if fits else None)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the kernel takes them as they come."""
+        return self.places == tuple(range(len(self.names)))
 
 
 def _settled(operator: str, kernel: Kernel, name: str, value: Any) -> None:  # noqa: ANN401

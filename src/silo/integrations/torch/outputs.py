@@ -111,7 +111,7 @@ class Outputs:
         }
         for name, tensor in zip(self.names, made, strict=True):
             key = _storage(tensor)
-            if key in seen and tensor.numel():
+            if key in seen and key and tensor.numel():  # 0: it has no memory, which the launcher says
                 raise ArgumentError(
                     f"{self._operator}: the output {name} lies in the memory of {seen[key]}, and an operator's outputs "
                     f"are new tensors: make a copy in out= (torch.empty_like, clone), or leave {name} an argument, "

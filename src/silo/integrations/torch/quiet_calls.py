@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from silo.integrations.torch.schema import OpArgument, OpKind
+from silo.launch import native
 
 __all__ = ["QuietCalls", "tracks_gradient"]
 
@@ -13,45 +14,88 @@ __all__ = ["QuietCalls", "tracks_gradient"]
 class QuietCalls:
     """What tells calls that may go straight to a launcher.
 
-    The classes of their arguments (``known``) are learnt from calls that torch took. Each question is one C function of
-    torch; where this torch lacks one, nothing is learnt, so no call is quiet.
+    The classes of their arguments are learnt from calls that torch took. Each question is one C function of torch; the
+    native module asks them; where this torch lacks one, no call is quiet.
     """
 
     def __init__(self, torch: Any, arguments: Sequence[OpArgument]) -> None:  # noqa: ANN401  # the module
-        self.known: set[tuple[object, ...]] = set()
         self._count = len(arguments)
         self.tensors = tuple(index for index, one in enumerate(arguments) if one.kind is OpKind.TENSOR)
         self.written = tuple(index for index in self.tensors if arguments[index].writes)
         # The places of tensors of which a gradient is torch's business: where some are written, these alone.
-        self.watched = self.written or self.tensors
+        self._watched = self.written or self.tensors
         self._plain = {torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None)}
-        self._usable = True
+        self._empty_like: Callable[[Any], Any] = torch.empty_like
+        self._native: native.OperatorCall | None = None
+        self._questions: tuple[Callable[[], object], ...] = ()
         self.count_writes: Callable[[list[Any]], None] = torch.autograd.graph.increment_version
         self.grad_enabled: Callable[[], bool] = torch.is_grad_enabled
         self.requires_grad: Callable[..., bool] = _any_requires_grad
         try:
-            native = torch._C  # noqa: SLF001  # the dispatcher's state is nowhere else
-            self.dispatch_modes: Callable[[], int] = native._len_torch_dispatch_stack  # noqa: SLF001
-            self.function_modes: Callable[[], int] = native._len_torch_function_stack  # noqa: SLF001
-            self.transform: Callable[[], Any] = native._functorch.peek_interpreter_stack  # noqa: SLF001
-            self.jit_trace: Callable[[], object] = native._get_tracing_state  # noqa: SLF001
-            self.grad_enabled = native.is_grad_enabled
-            self.requires_grad = native._any_requires_grad  # noqa: SLF001
-            self.count_writes = native._increment_version  # noqa: SLF001
-            self._functionalize: object = native._functorch.TransformType.Functionalize  # noqa: SLF001
+            known = torch._C  # noqa: SLF001  # the dispatcher's state is nowhere else
+            transform = known._functorch.peek_interpreter_stack  # noqa: SLF001
+            self._questions = (
+                known._len_torch_dispatch_stack,  # noqa: SLF001
+                known._len_torch_function_stack,  # noqa: SLF001
+                transform,
+                known._get_tracing_state,  # noqa: SLF001
+            )
+            self.grad_enabled = known.is_grad_enabled
+            self.requires_grad = known._any_requires_grad  # noqa: SLF001
+            self.count_writes = known._increment_version  # noqa: SLF001
+            self._functionalize: object = known._functorch.TransformType.Functionalize  # noqa: SLF001
+            self._transform: Callable[[], Any] = transform
         except AttributeError:
-            self._usable = False
+            self._questions = ()
+
+    def call(
+        self,
+        launch: Callable[..., Any],
+        otherwise: Callable[[tuple[Any, ...], dict[str, Any]], Any],
+        like: int = -1,
+        places: tuple[int, ...] = (),
+    ) -> Callable[..., Any]:
+        """What takes calls: it launches those that are quiet, and gives the others to ``otherwise``.
+
+        Args:
+            launch: takes the arguments, and returns what the operator does.
+            otherwise: takes a tuple and a dict.
+            like: with ``places``, the argument that the one output is like, which ``launch`` takes too then.
+            places: which argument ``launch`` takes in each place; their number stands for the output.
+        """
+        if not self._questions:
+            return lambda *args, **kwargs: otherwise(args, kwargs)
+        self._native = native.OperatorCall(
+            self._count,
+            launch,
+            otherwise,
+            self._questions,
+            self.grad_enabled,
+            self.count_writes,
+            self.count_some,
+            self.tensors,
+            self._watched,
+            self.written,
+            self._empty_like if places else None,
+            like,
+            places,
+        )
+        return self._native
+
+    def is_quiet(self, args: tuple[Any, ...]) -> bool:
+        """Whether torch has nothing to do with a call but to run it."""
+        return self._native is not None and self._native.asks(args)
 
     def is_transformed(self) -> bool:
         """Whether a transform of ``torch.func`` is at work that looks into autograd functions."""
-        found = self.transform() if self._usable else None
+        found = self._transform() if self._questions else None
         return found is not None and found.key() != self._functionalize
 
     def learn(self, args: tuple[Any, ...]) -> None:
         """Torch took a call with such arguments: they fit the schema, as they are where each is of a plain class."""
         whole = len(args) == self._count  # a call that leaves out a default is not a launch as it stands
-        if self._usable and whole and len(self.known) < 32 and self._plain.issuperset(kinds := tuple(map(type, args))):
-            self.known.add(kinds)
+        if whole and self._native is not None and self._plain.issuperset(map(type, args)):
+            self._native.learn(args)
 
     def count_some(self, written: Sequence[Any]) -> None:
         """Count the writes to tensors that have a count."""

@@ -79,8 +79,10 @@ def stand_in(torch: Any, kernel: Kernel, name: str, value: Any) -> object:  # no
 
 
 def _mixed(torch: Any, arguments: tuple[object, ...]) -> bool:  # noqa: ANN401
-    """Whether fake tensors stand beside real ones, which torch takes only where their mode says so."""
+    """Whether fake tensors stand beside real ones, which torch takes only where their mode says so, or meta tensors."""
     tensors: list[Any] = [one for one in arguments if isinstance(one, torch.Tensor)]
+    if len({bool(one.is_meta) for one in tensors if type(one) in (torch.Tensor, torch.nn.Parameter)}) > 1:
+        return True  # nothing would run, and the real ones keep what they hold
     modes: list[Any] = [getattr(one, "fake_mode", None) for one in tensors]
     modes = [mode for mode in modes if mode is not None]
     return 0 < len(modes) < len(tensors) and not modes[0].allow_non_fake_inputs

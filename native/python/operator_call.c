@@ -1,0 +1,410 @@
+#include "operator_call.h"
+
+#include "flat.h"
+#include "launcher_arrange.h"
+#include "locks.h"
+#include "names.h"
+#include "torch_shim.h"
+
+#include <stdlib.h>
+
+/* Questions to torch before each call. */
+#define QUESTIONS 8
+/* Classes that an argument may be of. */
+#define CLASSES 8
+
+/* One argument of the operator. */
+struct operand {
+    uint32_t classes;             /* how many; read without the lock: those before it are whole */
+    PyTypeObject *class[CLASSES]; /* owned: of arguments that torch took in this place */
+    bool tensor;                  /* a tensor, or None */
+    bool watched;                 /* whether a gradient of it is wanted is to be asked */
+    bool written;                 /* the kernel writes to it */
+};
+
+struct operator_call {
+    PyObject_HEAD vectorcallfunc call;
+    PyObject *launch;     /* owned; what takes the arguments, and the output */
+    PyObject *otherwise;  /* owned; otherwise(args, kwargs): a call that torch has something to do
+                             with */
+    PyObject *empty_like; /* owned; NULL: `launch` makes the outputs, if there are any */
+    int32_t like;         /* the argument that the output is like */
+    int32_t count;        /* of arguments */
+    int32_t writes;       /* how many of them are written to */
+    int32_t questions;
+    PyObject
+        *question[QUESTIONS]; /* owned; each is called, and says None or 0: torch does nothing */
+    PyObject *grad_enabled;   /* owned */
+    PyObject *count_writes;   /* owned; of a list of tensors */
+    PyObject *count_some;     /* owned; the same, of a list that has others too */
+    uint16_t *places; /* owned: of each value for `launch`, which argument; `count` is the output */
+    struct operand *operands; /* owned */
+    silo_lock lock;           /* held to add a class */
+};
+
+static PyObject *s_requires_grad, *s_is_neg;
+
+/* 1, 0, or -1 with an exception set; takes the reference. */
+static int truth(PyObject *answer) {
+    if (answer == NULL)
+        return -1;
+    const int found = answer == Py_True ? 1 : answer == Py_False ? 0 : PyObject_IsTrue(answer);
+    Py_DECREF(answer);
+    return found;
+}
+
+/* Whether torch took an argument of this class in this place. */
+SILO_INLINE bool is_known(const struct operand *operand, PyTypeObject *class) {
+    const uint32_t count = __atomic_load_n(&operand->classes, __ATOMIC_ACQUIRE);
+    for (uint32_t i = 0; i < count; i++) {
+        if (operand->class[i] == class)
+            return true;
+    }
+    return false;
+}
+
+/* Whether its memory holds other values than it has; 1, 0, or -1 with an exception set. */
+SILO_INLINE int holds_others(PyObject *tensor) {
+    if (SILO_LIKELY(silo_torch.keys_offset != 0))
+        return silo_torch_holds_others(silo_torch_handle(tensor));
+    return truth(PyObject_CallMethodObjArgs(tensor, s_is_neg, NULL));
+}
+
+/* Whether torch does nothing but run the operator; 1, 0, or -1 with an exception set. */
+static int is_quiet(const struct operator_call *self, PyObject *const *arguments) {
+    for (int32_t i = 0; i < self->count; i++) {
+        if (!is_known(&self->operands[i], Py_TYPE(arguments[i])))
+            return 0;
+    }
+    for (int32_t i = 0; i < self->questions; i++) {
+        PyObject *answer = PyObject_CallNoArgs(self->question[i]);
+        if (answer == Py_None) {
+            Py_DECREF(answer);
+            continue;
+        }
+        const int busy = truth(answer);
+        if (busy != 0)
+            return busy < 0 ? -1 : 0;
+    }
+    int enabled = -2; /* not asked yet */
+    for (int32_t i = 0; i < self->count; i++) {
+        const struct operand *operand = &self->operands[i];
+        if (!operand->tensor || arguments[i] == Py_None)
+            continue;
+        int found = holds_others(arguments[i]);
+        if (found == 0 && operand->watched &&
+            (found = truth(PyObject_GetAttr(arguments[i], s_requires_grad))) > 0) {
+            if (enabled == -2)
+                enabled = truth(PyObject_CallNoArgs(self->grad_enabled));
+            found = enabled;
+        }
+        if (found != 0)
+            return found < 0 ? -1 : 0;
+    }
+    return 1;
+}
+
+/* Give the values to the kernel's launcher. */
+static PyObject *start(PyObject *launch, PyObject *const *values, Py_ssize_t count) {
+    if (SILO_LIKELY(Py_TYPE(launch) == silo_launcher_type))
+        return silo_launcher_invoke((struct silo_launcher *)launch, NULL, values, count, NULL);
+    PyObject *tuple = PyTuple_New(count), *result = NULL;
+    for (Py_ssize_t i = 0; tuple != NULL && i < count; i++) {
+        Py_INCREF(values[i]);
+        PyTuple_SetItem(tuple, i, values[i]);
+    }
+    if (tuple != NULL)
+        result = PyObject_Call(launch, tuple, NULL);
+    Py_XDECREF(tuple);
+    return result;
+}
+
+/* Tell autograd of the writes; -1 with an exception set. */
+static int tell_writes(const struct operator_call *self, PyObject *const *arguments) {
+    PyObject *written = PyList_New(self->writes);
+    if (written == NULL)
+        return -1;
+    for (int32_t i = 0, at = 0; i < self->count; i++) {
+        if (self->operands[i].written) {
+            Py_INCREF(arguments[i]);
+            PyList_SetItem(written, at++, arguments[i]);
+        }
+    }
+    PyObject *done = silo_call_one(self->count_writes, written);
+    /* A tensor of inference mode, which has no count, or None in the place of a tensor. */
+    if (done == NULL &&
+        (PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_TypeError))) {
+        PyErr_Clear();
+        done = silo_call_one(self->count_some, written);
+    }
+    Py_DECREF(written);
+    Py_XDECREF(done);
+    return done != NULL ? 0 : -1;
+}
+
+/* The call as torch's dispatcher gets it. */
+static SILO_NOINLINE PyObject *dispatch(const struct operator_call *self,
+                                        PyObject *const *arguments, Py_ssize_t positional,
+                                        PyObject *names) {
+    const Py_ssize_t named = names != NULL ? PyTuple_Size(names) : 0;
+    PyObject *tuple = PyTuple_New(positional), *keywords = PyDict_New(), *result = NULL;
+    for (Py_ssize_t i = 0; tuple != NULL && i < positional; i++) {
+        Py_INCREF(arguments[i]);
+        PyTuple_SetItem(tuple, i, arguments[i]);
+    }
+    for (Py_ssize_t i = 0; keywords != NULL && i < named; i++) {
+        if (PyDict_SetItem(keywords, PyTuple_GetItem(names, i), arguments[positional + i]) != 0)
+            Py_CLEAR(keywords);
+    }
+    if (tuple != NULL && keywords != NULL)
+        result = PyObject_CallFunctionObjArgs(self->otherwise, tuple, keywords, NULL);
+    Py_XDECREF(tuple);
+    Py_XDECREF(keywords);
+    return result;
+}
+
+static SILO_HOT PyObject *operator_call(PyObject *object, PyObject *const *arguments,
+                                        size_t flagged, PyObject *names) {
+    const struct operator_call *self = (struct operator_call *)object;
+    const Py_ssize_t positional = (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET);
+    const int quiet = names == NULL && positional == self->count ? is_quiet(self, arguments) : 0;
+    if (SILO_UNLIKELY(quiet <= 0))
+        return quiet == 0 ? dispatch(self, arguments, positional, names) : NULL;
+    PyObject *made = NULL, *result;
+    if (self->empty_like != NULL) {
+        made = silo_call_one(self->empty_like, arguments[self->like]);
+        if (made == NULL)
+            return NULL;
+        PyObject *values[self->count + 1];
+        for (int32_t i = 0; i <= self->count; i++)
+            values[i] = self->places[i] < self->count ? arguments[self->places[i]] : made;
+        result = start(self->launch, values, self->count + 1);
+    } else {
+        result = start(self->launch, arguments, self->count);
+    }
+    if (result != NULL && self->writes != 0 && tell_writes(self, arguments) != 0)
+        Py_CLEAR(result);
+    if (made == NULL)
+        return result;
+    if (result == NULL) {
+        Py_DECREF(made);
+        return NULL;
+    }
+    Py_DECREF(result);
+    return made;
+}
+
+static PyObject *operator_tuple_call(PyObject *self, PyObject *args, PyObject *keywords) {
+    return silo_flat_call(self, args, keywords, operator_call);
+}
+
+/* learn(args): torch took a call with arguments of these classes. */
+static PyObject *operator_learn(PyObject *object, PyObject *args) {
+    struct operator_call *self = (struct operator_call *)object;
+    if (!PyTuple_Check(args) || PyTuple_Size(args) != self->count)
+        return PyErr_Format(PyExc_TypeError, "the arguments of a call are a tuple of %d",
+                            (int)self->count);
+    SILO_LOCK(&self->lock);
+    for (int32_t i = 0; i < self->count; i++) {
+        struct operand *operand = &self->operands[i];
+        PyTypeObject *class = Py_TYPE(PyTuple_GetItem(args, i));
+        if (is_known(operand, class) || operand->classes == CLASSES)
+            continue;
+        Py_INCREF((PyObject *)class);
+        operand->class[operand->classes] = class;
+        __atomic_store_n(&operand->classes, operand->classes + 1, __ATOMIC_RELEASE);
+    }
+    SILO_UNLOCK(&self->lock);
+    Py_RETURN_NONE;
+}
+
+/* asks(args): whether torch does nothing but run the operator; gradients are asked about too. */
+static PyObject *operator_asks(PyObject *object, PyObject *args) {
+    const struct operator_call *self = (struct operator_call *)object;
+    if (!PyTuple_Check(args))
+        return PyErr_Format(PyExc_TypeError, "the arguments of a call are a tuple");
+    if (PyTuple_Size(args) != self->count)
+        Py_RETURN_FALSE;
+    PyObject *arguments[self->count + 1];
+    for (int32_t i = 0; i < self->count; i++)
+        arguments[i] = PyTuple_GetItem(args, i);
+    const int quiet = is_quiet(self, arguments);
+    return quiet < 0 ? NULL : PyBool_FromLong(quiet);
+}
+
+/* ---- making one ---- */
+
+/* Mark the operands that a tuple of places names; -1 with an exception set. */
+static int mark(struct operator_call *self, PyObject *places, size_t member) {
+    for (Py_ssize_t i = 0; i < PyTuple_Size(places); i++) {
+        const long place = PyLong_AsLong(PyTuple_GetItem(places, i));
+        if (place < 0 || place >= self->count) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "a place that no argument has");
+            return -1;
+        }
+        *(bool *)((char *)&self->operands[place] + member) = true;
+    }
+    return 0;
+}
+
+/* Of each value for the launcher the argument, `count` for the output. */
+static int read_places(struct operator_call *self, PyObject *places) {
+    if (PyTuple_Size(places) != self->count + 1 || self->like < 0 || self->like >= self->count) {
+        PyErr_SetString(PyExc_ValueError, "a place for each argument, and for the output");
+        return -1;
+    }
+    self->places = calloc((size_t)self->count + 1, sizeof *self->places);
+    if (self->places == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int32_t i = 0; i <= self->count; i++) {
+        const long place = PyLong_AsLong(PyTuple_GetItem(places, i));
+        if (place < 0 || place > self->count) {
+            if (!PyErr_Occurred())
+                PyErr_SetString(PyExc_ValueError, "a place that no value has");
+            return -1;
+        }
+        self->places[i] = (uint16_t)place;
+    }
+    return 0;
+}
+
+static PyObject *owned(PyObject *object) {
+    Py_INCREF(object);
+    return object;
+}
+
+static PyObject *operator_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    static char *names[] = {"count",        "launch",     "otherwise", "questions", "grad_enabled",
+                            "count_writes", "count_some", "tensors",   "watched",   "written",
+                            "empty_like",   "like",       "places",    NULL};
+    int count, like = -1;
+    PyObject *launch, *otherwise, *questions, *grad_enabled, *count_writes, *count_some;
+    PyObject *tensors, *watched, *written, *empty_like = Py_None, *places = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iOOO!OOOO!O!O!|OiO!", names, &count, &launch,
+                                     &otherwise, &PyTuple_Type, &questions, &grad_enabled,
+                                     &count_writes, &count_some, &PyTuple_Type, &tensors,
+                                     &PyTuple_Type, &watched, &PyTuple_Type, &written, &empty_like,
+                                     &like, &PyTuple_Type, &places))
+        return NULL;
+    if (count < 0 || count > SILO_MAX_PARAMETERS || PyTuple_Size(questions) > QUESTIONS ||
+        (empty_like != Py_None && places == NULL))
+        return PyErr_Format(PyExc_ValueError, "too many arguments or questions, or no places");
+    struct operator_call *self = (struct operator_call *)PyType_GenericAlloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->call = operator_call;
+    self->count = count;
+    self->like = like;
+    self->launch = owned(launch);
+    self->otherwise = owned(otherwise);
+    self->grad_enabled = owned(grad_enabled);
+    self->count_writes = owned(count_writes);
+    self->count_some = owned(count_some);
+    self->writes = (int32_t)PyTuple_Size(written);
+    for (; self->questions < PyTuple_Size(questions); self->questions++)
+        self->question[self->questions] = owned(PyTuple_GetItem(questions, self->questions));
+    self->operands = calloc((size_t)count + 1, sizeof *self->operands);
+    if (self->operands == NULL)
+        PyErr_NoMemory();
+    if (empty_like != Py_None)
+        self->empty_like = owned(empty_like);
+    if (PyErr_Occurred() || mark(self, tensors, offsetof(struct operand, tensor)) != 0 ||
+        mark(self, watched, offsetof(struct operand, watched)) != 0 ||
+        mark(self, written, offsetof(struct operand, written)) != 0 ||
+        (self->empty_like != NULL && read_places(self, places) != 0)) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static int operator_traverse(PyObject *object, visitproc visit, void *arg) {
+    struct operator_call *self = (struct operator_call *)object;
+    Py_VISIT((PyObject *)Py_TYPE(object));
+    Py_VISIT(self->launch);
+    Py_VISIT(self->otherwise);
+    Py_VISIT(self->empty_like);
+    Py_VISIT(self->grad_enabled);
+    Py_VISIT(self->count_writes);
+    Py_VISIT(self->count_some);
+    for (int32_t i = 0; i < self->questions; i++)
+        Py_VISIT(self->question[i]);
+    for (int32_t i = 0; self->operands != NULL && i < self->count; i++) {
+        for (uint32_t k = 0; k < self->operands[i].classes; k++)
+            Py_VISIT((PyObject *)self->operands[i].class[k]);
+    }
+    return 0;
+}
+
+/* No tp_clear: it never changes but for classes, and every cycle through one runs through the
+ * operator in `otherwise`, whose dict is cleared. */
+
+static void operator_dealloc(PyObject *object) {
+    struct operator_call *self = (struct operator_call *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    for (int32_t i = 0; self->operands != NULL && i < self->count; i++) {
+        for (uint32_t k = 0; k < self->operands[i].classes; k++)
+            Py_DECREF((PyObject *)self->operands[i].class[k]);
+    }
+    free(self->operands);
+    free(self->places);
+    for (int32_t i = 0; i < self->questions; i++)
+        Py_DECREF(self->question[i]);
+    Py_XDECREF(self->launch);
+    Py_XDECREF(self->otherwise);
+    Py_XDECREF(self->empty_like);
+    Py_XDECREF(self->grad_enabled);
+    Py_XDECREF(self->count_writes);
+    Py_XDECREF(self->count_some);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF((PyObject *)type);
+}
+
+int silo_operator_call_init(PyObject *module) {
+    static const struct silo_name interned[] = {
+        {&s_requires_grad, "requires_grad"},
+        {&s_is_neg, "is_neg"},
+    };
+    static PyMemberDef members[] = {
+        {"__vectorcalloffset__", T_PYSSIZET, offsetof(struct operator_call, call), READONLY, NULL},
+        {NULL, 0, 0, 0, NULL},
+    };
+    static PyMethodDef methods[] = {
+        {"learn", operator_learn, METH_O,
+         "learn(args)\n\nTorch took a call with such arguments: later ones of their classes fit."},
+        {"asks", operator_asks, METH_O,
+         "asks(args) -> bool\n\nWhether torch has nothing to do with such a call but to run it."},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_new, (void *)operator_new},
+        {Py_tp_dealloc, (void *)operator_dealloc},
+        {Py_tp_traverse, (void *)operator_traverse},
+        {Py_tp_call, (void *)operator_tuple_call},
+        {Py_tp_members, members},
+        {Py_tp_methods, methods},
+        {Py_tp_doc, "OperatorCall(count, launch, otherwise, questions, grad_enabled, count_writes, "
+                    "count_some, tensors, watched, written, empty_like=None, like=-1, places=())"
+                    "\n--\n\nWhat plain calls of an operator of torch go through."},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "silo._native.OperatorCall",
+        .basicsize = sizeof(struct operator_call),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+        .slots = slots,
+    };
+    if (silo_intern(interned, sizeof interned / sizeof *interned) != 0)
+        return -1;
+    PyObject *type = PyType_FromSpec(&spec);
+    if (type == NULL)
+        return -1;
+    const int added = PyModule_AddObjectRef(module, "OperatorCall", type);
+    Py_DECREF(type);
+    return added;
+}
