@@ -30,7 +30,8 @@ class TorchOp:
     """An operator of torch over one kernel. Made by :func:`torch_op`; called like the operator.
 
     A call where torch does nothing but run the operator (no trace, no mode, no transform, no gradient) goes straight to
-    the kernel's launcher, in C; every other one through torch's dispatcher. Copies of it are itself; a pickle holds its name.
+    the kernel's launcher, in C; every other one through torch's dispatcher. Copies of it are itself; a pickle holds its
+    name.
 
     Attributes:
         name: ``namespace::name``.
