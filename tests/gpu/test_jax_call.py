@@ -19,6 +19,7 @@ jax = pytest.importorskip("jax", reason="jax is not installed here")
 import jax.numpy as jnp  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "samples"))
+import counting_driver  # noqa: E402
 import silo  # noqa: E402
 from jax_kernels import add, added, axpy_kernel, layer_norm, layer_norm_of_jax, softmax  # noqa: E402
 
@@ -88,21 +89,34 @@ def test_every_gpu():
         np.testing.assert_array_equal(made, 2 * x)
 
 
-def test_programs_that_xla_captures_into_graphs():
+def test_programs_that_xla_captures_into_graphs(tmp_path):
+    """A driver that counts says so: launches go into a graph, and the graph's runs need none."""
+    library = counting_driver.build(tmp_path)
+    if library is None:
+        pytest.skip("needs a C compiler")
     code = """
+import os, sys
 import jax, numpy as np, jax.numpy as jnp
+from counting_driver import Counts
 from jax_kernels import add, softmax
 x = jnp.arange(64 * 128, dtype="float32").reshape(64, 128) / 1000
 function = jax.jit(lambda x: softmax(add(softmax(x), x)))
 wanted = jax.nn.softmax(jax.nn.softmax(x) + x)
+counts = Counts(os.environ["SILO_CUDA_LIBRARY"])
+seen = []
 for _ in range(10):
     np.testing.assert_allclose(function(x), wanted, rtol=1e-4)
+    seen.append((counts.launches, counts.captured))
+print(seen, file=sys.stderr)
+assert counts.captured >= 3, "XLA captured no launch"
+assert counts.launches < 30, "each run launched every kernel"
 """
     flags = "--xla_gpu_enable_command_buffer=FUSION,CUSTOM_CALL --xla_gpu_graph_min_graph_size=1"
     samples = str(Path(__file__).parents[1] / "samples")
+    path = os.pathsep.join([samples, *sys.path])
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": os.pathsep.join([samples, *sys.path])},
+        env={**os.environ, "XLA_FLAGS": flags, "PYTHONPATH": path, "SILO_CUDA_LIBRARY": str(library)},
         capture_output=True,
         text=True,
         check=False,
