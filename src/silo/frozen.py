@@ -97,7 +97,8 @@ def names_of(cls: type) -> tuple[str, ...]:
 def replace(value: T, **changes: object) -> T:
     """A copy with other values in some fields."""
     cls = type(value)
-    return cls(**{name: getattr(value, name) for name in names_of(cls)} | changes)
+    values = [changes.pop(name) if name in changes else getattr(value, name) for name in names_of(cls)]
+    return cls(*values, **changes)  # what is left has no field, which the class says
 
 
 def _init_of(

@@ -23,6 +23,7 @@ from silo.bundle.contents import (
     VariantGroup,
     parse_document,
 )
+from silo.bundle.exact import WrittenVariant
 from silo.bundle.format import (
     ATTACHMENTS_MINOR,
     CASES_KIND,
@@ -51,6 +52,7 @@ from silo.bundle.format import (
     version_of_extents,
     version_of_specialization,
 )
+from silo.bundle.open_kernel import OpenKernel
 from silo.bundle.tables import Table
 from silo.core import nodes
 from silo.core.config import Config
@@ -69,7 +71,7 @@ from silo.settings import how_to_raise
 if TYPE_CHECKING:
     from silo.core.extents import ArrayExtents
 
-__all__ = ["TABLES", "BlobEntry", "Manifest", "OpenKernel"]
+__all__ = ["TABLES", "BlobEntry", "Manifest"]
 
 T = TypeVar("T")
 
@@ -122,55 +124,6 @@ class BlobEntry:
     def to_json(self) -> JSON:
         """Its row in the manifest."""
         return [self.sha256, self.kind, self.raw_bytes, self.codec, self.offset, self.stored_bytes]
-
-
-class OpenKernel:
-    """A kernel as launches see it: ``head`` is all but its variants, which are checked when a call may use them."""
-
-    def __init__(self, manifest: Manifest, head: BundleKernel, rows: list[JSON], field: str) -> None:
-        self.head = head
-        self._manifest = manifest
-        self._rows = rows
-        self._field = field
-        self._read: dict[int, BundleVariant] = {}
-        self._length = 0
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __getitem__(self, number: int) -> BundleVariant:
-        found = self._read.get(number)
-        if found is None:
-            field = f"{self._field}[{number}]"
-            found = self._manifest.parse_variant(self._rows[number], field, self.head.signature)
-            self._read[number] = found
-            self._length = self._manifest.expanded(self._length, self._rows[number], field)
-        return found
-
-    @cached_property
-    def groups(self) -> tuple[VariantGroup, ...]:
-        """Its variants, grouped."""
-        return self._manifest.group_variants(self._rows, self._field)
-
-    @property
-    def sources(self) -> frozenset[str]:
-        """The fingerprints of the sources that its variants were compiled from, found without reading any."""
-        return self._manifest.fingerprints(self._rows)
-
-    @property
-    def option_names(self) -> frozenset[str]:
-        """The names of the options that configs of the bundle have, this kernel's among them."""
-        return self._manifest.option_names
-
-    def with_config(self, group: VariantGroup, config: Config) -> frozenset[int]:
-        """Which variants of a group have this config."""
-        wanted = self._manifest.config_numbers(config)
-        rows = ((number, self._rows[number]) for number in group.numbers)
-        return frozenset(
-            number
-            for number, row in rows
-            if isinstance(row, dict) and isinstance(index := row["config"], int) and index in wanted
-        )
 
 
 class Manifest:
@@ -251,8 +204,33 @@ class Manifest:
         number, row = self._rows[name]
         field = f"kernels[{number}]"
         rows = self._check.items(row["variants"], f"{field}.variants", MAX_VARIANTS)
-        head = self._kernels.get(name) or self._parse_kernel_but_variants(name, row, field)
-        return OpenKernel(self, head, rows, f"{field}.variants")
+        return OpenKernel(self, name, row, rows, field)
+
+    def head_of(self, name: str, row: Mapping[str, JSON], field: str) -> BundleKernel:
+        """A kernel without its variants."""
+        return self._kernels.get(name) or self._parse_kernel_but_variants(name, row, field)
+
+    def signature_row(self, index: JSON) -> JSON:
+        """A row of the table of signatures as it stands there; None where there is none."""
+        return self._signatures.raw(index)
+
+    def exact(self, rows: list[JSON], wanted: Variant) -> int | None:
+        """The first of these variants that was compiled for just this; none of them is checked for it."""
+        sources = self._sources.find((wanted.kernel, wanted.source))
+        targets = self._targets.find(wanted.target)
+        written = WrittenVariant(wanted)
+        for number, row in enumerate(rows):
+            if (
+                isinstance(row, dict)
+                and row.get("source") in sources
+                and row.get("target") in targets
+                and written.has_types(self._signatures.raw(row.get("signature")))
+                and written.is_in(
+                    self._specializations.raw(row.get("specialization")), self._configs.raw(row.get("config"))
+                )
+            ):
+                return number
+        return None
 
     @cached_property
     def blobs(self) -> tuple[BlobEntry, ...]:

@@ -28,7 +28,8 @@ from silo.bundle.format import (
     pack_header,
     parse_header,
 )
-from silo.bundle.manifest import BlobEntry, Manifest, OpenKernel
+from silo.bundle.manifest import BlobEntry, Manifest
+from silo.bundle.open_kernel import OpenKernel
 from silo.core.values import JSON
 from silo.errors import BundleError, BundleFormatError
 from silo.settings import allowance, how_to_raise

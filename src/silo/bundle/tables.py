@@ -61,6 +61,10 @@ class Table(Generic[T]):
         rows = ((number, row) for number, row in enumerate(self._rows) if row == wanted)
         return frozenset(number for number, row in rows if canonical_json(row) == text)
 
+    def raw(self, index: JSON) -> JSON:
+        """A row as it stands in the file; None where there is none."""
+        return self._rows[index] if type(index) is int and 0 <= index < len(self._rows) else None
+
     def names(self, member: str) -> frozenset[str]:
         """The names in one member of the rows, found without decoding any; a damaged row has none."""
         members = [row.get(member) for row in self._rows if isinstance(row, dict)]

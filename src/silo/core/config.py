@@ -53,8 +53,8 @@ class Config:
     def to_json(self) -> JSON:
         """The canonical form."""
         return {
-            "values": {name: value_to_json(value) for name, value in self.values},
             "options": {name: value_to_json(value) for name, value in self.options},
+            "values": {name: value_to_json(value) for name, value in self.values},
         }
 
     @classmethod

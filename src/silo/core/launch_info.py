@@ -313,7 +313,7 @@ class LaunchInfo:
         if not self.loader:
             del data["loader"]
         del data["options"]
-        return data | dict(self.options)
+        return dict(sorted((data | dict(self.options)).items()))
 
     @classmethod
     def from_json(cls, data: JSON) -> LaunchInfo:

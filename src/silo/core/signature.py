@@ -79,17 +79,19 @@ class Parameter:
 
     def to_json(self) -> JSON:
         """The canonical form; defaults of fields are left out."""
-        data: dict[str, JSON] = {"name": self.name, "kind": self.kind.value}
+        data: dict[str, JSON] = {}  # in the order of its text: readers compare what they wrote with what they read
+        if not self.align:
+            data["align"] = False
+        if not isinstance(self.default, NoDefault):
+            data["default"] = [value_to_json(self.default)]
         if self.dtype is not None:
             data["dtype"] = self.dtype.name
         if self.effect is not Effect.BOTH:
             data["effect"] = self.effect.value
-        if not isinstance(self.default, NoDefault):
-            data["default"] = [value_to_json(self.default)]
+        data["kind"] = self.kind.value
+        data["name"] = self.name
         if not self.specialize:
             data["specialize"] = False
-        if not self.align:
-            data["align"] = False
         return data
 
     @classmethod
@@ -105,13 +107,13 @@ class Parameter:
         if default is not None and not (isinstance(default, list) and len(default) == 1):
             raise malformed("a default", default)
         return cls(
-            name=name,
-            kind=ParameterKind(data.get("kind")),
-            dtype=None if "dtype" not in data else read_dtype(data["dtype"], "a parameter's dtype"),
-            effect=Effect(data.get("effect", "both")),
-            default=NO_DEFAULT if default is None else value_from_json(default[0]),
-            specialize=specialize,
-            align=align,
+            name,
+            ParameterKind(data.get("kind")),
+            None if "dtype" not in data else read_dtype(data["dtype"], "a parameter's dtype"),
+            Effect(data.get("effect", "both")),
+            NO_DEFAULT if default is None else value_from_json(default[0]),
+            specialize,
+            align,
         )
 
 

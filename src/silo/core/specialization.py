@@ -111,8 +111,8 @@ class Specialization:
     def to_json(self) -> JSON:
         """The canonical form; extents and the grid are left out where the code was made for none."""
         data: dict[str, JSON] = {
-            "facts": [[name, fact.value] for name, fact in self.facts],
             "constants": [[name, value_to_json(value)] for name, value in self.constants],
+            "facts": [[name, fact.value] for name, fact in self.facts],
         }
         if self.extents:
             data["extents"] = [[name, extents.to_json()] for name, extents in self.extents]

@@ -5,13 +5,19 @@ from types import SimpleNamespace
 
 import pytest
 
+import bundle_samples
 from bundle_samples import sample, sealed
 from silo.api.kernels.bundle import BundledKernel
 from silo.artifacts.runs_on import runs_on
+from silo.bundle.exact import WrittenVariant
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.writer import write_bundle
+from silo.core.config import Config
 from silo.core.dtypes import dtype
+from silo.core.signature import Signature
+from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
+from silo.core.variant import Variant
 from silo.errors import BundleError, BundleFormatError
 from silo.frozen import replace
 from silo.launch.arguments import Argument, Call, ValueKind
@@ -169,3 +175,86 @@ def test_a_kernel_that_is_not_there(path):
         pytest.raises(BundleError, match="no kernel 'nope'; it holds: kernel_0, kernel_1"),
     ):
         bundle.open_kernel("nope")
+
+
+def test_each_variant_is_found_by_its_text_and_nothing_else_is_read(path, monkeypatch):
+    with open_bundle(path) as bundle:
+        whole = bundle.kernel("kernel_0")
+        fresh = Bundle.from_bytes(path.read_bytes()).open_kernel("kernel_0")
+        for number, one in enumerate(whole.variants):
+            wanted = one.artifact.variant
+            untold = replace(wanted, signature=wanted.signature.without_effects())  # nobody has compiled it yet
+            assert fresh.exact(untold) == one
+            assert len(fresh._read) == number + 1
+        monkeypatch.setattr(type(bundle.manifest), "parse_variant", lambda *_: pytest.fail("it was read"))
+        opened = bundle.open_kernel("kernel_0")
+        for other in (
+            replace(wanted, source="0" * 64),
+            replace(wanted, kernel="kernel_1"),
+            replace(wanted, target=Target.parse("cuda:sm_86")),
+            replace(wanted, config=Config.of(wanted.config.as_dict() | {"num_warps": True})),
+            replace(wanted, config=Config.of(wanted.config.as_dict() | {"maxnreg": 32})),
+            replace(wanted, config=Config.of({"num_warps": 1})),
+            replace(wanted, specialization=Specialization((("x", Fact.ALIGNED_16),))),
+            replace(wanted, specialization=Specialization(wanted.specialization.facts, grid=(1, 1, 1))),
+            replace(wanted, signature=call_types("float64")),
+            replace(wanted, signature=Signature(wanted.signature.parameters[1:])),
+        ):
+            assert opened.exact(other) is None
+
+
+def call_types(element):
+    return bundle_samples.typed(element).without_effects()
+
+
+def test_constants_of_the_config_and_of_the_call_are_one(path):
+    with open_bundle(path) as bundle:
+        opened = bundle.open_kernel("kernel_0")
+        written = opened[5].artifact.variant
+        constants = dict(written.config.values)
+        options = Config((), written.config.options)
+        called = replace(written, config=options, specialization=written.specialization.with_constants(constants))
+        assert opened.exact(called) is opened[5]
+        assert (
+            opened.exact(replace(called, specialization=written.specialization.with_constants({"BLOCK": 1.0}))) is None
+        )
+        assert WrittenVariant(replace(called, specialization=Specialization((), (("BLOCK", 1),)))).is_in(
+            {"facts": [], "constants": [["BLOCK", 1]]}, {"options": dict(written.config.options), "values": {}}
+        )
+        assert not WrittenVariant(replace(called, specialization=Specialization((), (("BLOCK", 1),)))).is_in(
+            {"facts": [], "constants": [["BLOCK", True]]}, {"options": dict(written.config.options), "values": {}}
+        )
+
+
+@pytest.mark.parametrize(
+    ("specialization", "config"),
+    [
+        (None, {"options": {}, "values": {}}),
+        ({"facts": [], "constants": {}}, {"options": {}, "values": {}}),
+        ({"facts": [], "constants": [["BLOCK"]]}, {"options": {}, "values": {}}),
+        ({"facts": [], "constants": [[1, 2]]}, {"options": {}, "values": {}}),
+        ({"facts": [], "constants": [], "grid": [1, 1, 1]}, {"options": {}, "values": {}}),
+        ({"facts": [], "constants": []}, {"options": [], "values": {}}),
+        ({"facts": [], "constants": []}, None),
+        ({"facts": [["x", "aligned16"]], "constants": []}, {"options": {}, "values": {}}),
+    ],
+)
+def test_rows_of_another_form_hold_no_variant(specialization, config):
+    wanted = Variant("k", "0" * 64, Signature(()), Specialization(), Config(), Target.parse("cuda:sm_90"))
+    assert WrittenVariant(wanted).is_in({"facts": [], "constants": []}, {"options": {}, "values": {}})
+    assert not WrittenVariant(wanted).is_in(specialization, config)
+
+
+def test_a_kernel_with_other_parameters_than_its_variant_is_not_used(path):
+    data = path.read_bytes()
+    manifest = json.loads(Bundle.from_bytes(data).manifest_text)
+    row = manifest["kernels"][0]
+    signatures = manifest["tables"]["signatures"]
+    row["signature"] = len(signatures)
+    signatures.append([{"kind": "any", "name": "other"}])
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
+    with open_bundle(path) as bundle:
+        wanted = bundle.open_kernel("kernel_0")[0].artifact.variant
+        assert bundle.open_kernel("kernel_0").exact(wanted) is not None
+    opened = Bundle.from_bytes(sealed(data, text, compress=True), "k.silo").open_kernel("kernel_0")
+    assert opened.exact(wanted) is None

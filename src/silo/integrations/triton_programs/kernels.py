@@ -217,7 +217,12 @@ class ProgramKernel:
                 self.refuse("it is a Gluon kernel")
                 return None
             parameters = self.source.signature.parameters
-            guarded = Signature(tuple(replace(one, specialize=True, align=True) for one in parameters))
+            guarded = Signature(
+                tuple(
+                    one if one.specialize and one.align else replace(one, specialize=True, align=True)
+                    for one in parameters
+                )
+            )
             defaults = {one.name: one.default for one in adapter.parameters_of(function) if one.has_default}
             options = adapter.option_names_of()
             return make_triton_launcher(self.name, guarded, on_miss=self.on_miss, options=options, defaults=defaults)

@@ -7,9 +7,10 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
+from silo.frozen import frozen
 from silo.integrations.triton_programs.kernels import TABLE
 from silo.printable import printable
 from silo.settings import settings
@@ -23,7 +24,7 @@ _inherited: dict[int, tuple[int, int, int]] = {}  # by a kernel's id, what this 
 _passed_before: dict[str, int] = {}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KernelLine:
     """One kernel: launches by Silo and by Triton, variants, and how many kinds of calls Silo refused, by reason."""
 
@@ -35,7 +36,7 @@ class KernelLine:
     refusals: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Report:
     """One process. ``passed`` counts launches that went Triton's way whatever their kernel, by reason."""
 

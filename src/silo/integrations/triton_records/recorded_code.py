@@ -10,8 +10,9 @@ from typing import Any
 
 from silo.api.machine.session import session
 from silo.artifacts.artifact import Artifact, BlobRef
+from silo.artifacts.runs_on import runs_on
 from silo.bundle.contents import BundleVariant, calls_of, host_code
-from silo.bundle.manifest import OpenKernel
+from silo.bundle.open_kernel import OpenKernel
 from silo.bundle.reader import Bundle
 from silo.core.consent import Consent
 from silo.core.variant import Variant
@@ -78,8 +79,17 @@ class RecordedCode:
 
     def best(self, wanted: Variant) -> BundleVariant | None:
         """The variant that serves a call best. Of the file no more is read than what may serve it."""
+        named = self._named(wanted)
+        for name in named:
+            one = self._kernel(name).exact(wanted)
+            if (
+                one is not None
+                and key_of(one.artifact)
+                and runs_on(wanted.target, wanted.target, one.artifact.blob.kind)
+            ):
+                return one  # nothing assumes more of the call
         found: list[BundleVariant] = []
-        for name in self._named(wanted):
+        for name in named:
             kernel = self._kernel(name)
             numbers = [number for group in kernel.groups if may_fit(group, wanted) for number in group.numbers]
             found += [kernel[number] for number in numbers]

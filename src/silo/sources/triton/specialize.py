@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.dtypes import DType, DTypeKind, dtype
@@ -11,6 +10,7 @@ from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind,
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import FunctionValue, Value
 from silo.errors import ArgumentError
+from silo.frozen import replace
 
 __all__ = ["specialize"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +14,7 @@ from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.errors import ArgumentError, LaunchError
-from silo.frozen import replace
+from silo.frozen import frozen, replace
 from silo.launch.binding import bind
 from silo.launch.native import CpuModule, Launcher
 from silo.launch.runtime import make_bound_launcher
@@ -161,7 +160,7 @@ class CpuLauncher:
         return self._launcher
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Argument:
     """One value that a launch passes: where it is among the caller's arguments, and what it has to be."""
 

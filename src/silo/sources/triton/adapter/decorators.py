@@ -206,14 +206,18 @@ def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
     options: dict[str, Any] = cast("dict[str, Any]", function.kwargs if is_interpreted(function) else function.__dict__)
     excluded = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize") or ()))
     unaligned = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize_on_alignment") or ()))
-    make = module("triton.runtime.jit").KernelParam
+    known = None if is_interpreted(function) else getattr(function, "params", None)
+    if isinstance(known, list):  # Triton has looked at the function already, which takes a while
+        parameters, reads = function.signature.parameters.values(), cast("list[Any]", known)
+    else:
+        parameters, make = inspect.signature(function.fn).parameters.values(), module("triton.runtime.jit").KernelParam
+        reads = [make(index, one, False, False) for index, one in enumerate(parameters)]  # noqa: FBT003  # Triton's own
     found: list[JitParameter] = []
-    for index, parameter in enumerate(inspect.signature(function.fn).parameters.values()):
+    for index, (parameter, read) in enumerate(zip(parameters, reads, strict=True)):
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             raise SourceError(
                 f"{function.fn.__name__} takes *{parameter.name}; a kernel's parameters have a fixed number"
             )
-        read = make(index, parameter, False, False)  # noqa: FBT003  # Triton's own positional flags
         found.append(
             JitParameter(
                 name=parameter.name,
