@@ -38,6 +38,7 @@ __all__ = [
     "host_code",
     "parse_document",
     "rules_key",
+    "variant_calls",
 ]
 
 RulesKey: TypeAlias = "tuple[Target, Signature, tuple[tuple[str, ArrayExtents], ...]]"
@@ -195,7 +196,12 @@ def host_code(one: BundleVariant, calls: str) -> HostCode:
 
     ``calls`` is :func:`calls_of` its kernel.
     """
-    return one.artifact.host_code([calls, one.artifact.variant.config.to_json()])
+    return one.artifact.host_code(variant_calls(one, calls))
+
+
+def variant_calls(one: BundleVariant, calls: str) -> JSON:
+    """What a bundle says of the calls of one variant; ``calls`` is :func:`calls_of` its kernel."""
+    return [calls, one.artifact.variant.config.to_json()]
 
 
 def host_cases(kernel: BundleKernel, codes: Iterable[HostCode]) -> HostCases | None:

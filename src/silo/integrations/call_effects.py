@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from silo.api.kernels.kernel import Kernel
     from silo.core.code_facts import CodeFacts
 
-__all__ = ["POINTING", "effects_of"]
+__all__ = ["POINTING", "effects_of", "said_effects"]
 
 POINTING = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
 
@@ -30,13 +30,7 @@ def effects_of(
     """
     pointers = [name for name in names if signature[name].kind in POINTING]
     if mutates is not None:
-        unknown = [name for name in mutates if name not in pointers]
-        if unknown:
-            raise ArgumentError(
-                f"{kernel.name}: mutates= names {', '.join(unknown)}, and its tensors are "
-                f"{', '.join(pointers) or 'none'}"
-            )
-        return {name: Effect.BOTH if name in mutates else Effect.READ for name in pointers}
+        return _as_said(kernel.name, pointers, mutates)
     found = {name: facts.effects.get(name, signature[name].effect) for name in pointers}
     cure = f"say it with mutates=(...), the names of the tensors that it writes to among {', '.join(pointers)}"
     unknown = [name for name in pointers if name not in facts.effects and signature[name].effect is Effect.BOTH]
@@ -51,3 +45,24 @@ def effects_of(
             f"({shown.reason}), so its effects are unknown: {cure}, if it writes to nothing else"
         )
     return found
+
+
+def said_effects(kernel: str, signature: Signature, mutates: Collection[str] | None) -> dict[str, Effect]:
+    """The effect on each array, as the signature of finished code has it; ``mutates`` as in :func:`effects_of`.
+
+    What was not known when the code was made counts as read and written.
+
+    Raises:
+        ArgumentError: ``mutates`` names something other than arrays.
+    """
+    pointers = {one.name: one.effect for one in signature.parameters if one.kind in POINTING}
+    return pointers if mutates is None else _as_said(kernel, list(pointers), mutates)
+
+
+def _as_said(kernel: str, pointers: Sequence[str], mutates: Collection[str]) -> dict[str, Effect]:
+    unknown = [name for name in mutates if name not in pointers]
+    if unknown:
+        raise ArgumentError(
+            f"{kernel}: mutates= names {', '.join(unknown)}, and its tensors are {', '.join(pointers) or 'none'}"
+        )
+    return {name: Effect.BOTH if name in mutates else Effect.READ for name in pointers}

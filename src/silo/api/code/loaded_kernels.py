@@ -10,7 +10,7 @@ from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.decisions import Decision, Rejected
 from silo.core.plugins import loader_of, option_names
 from silo.core.signature import ParameterKind, Signature
-from silo.core.values import Value
+from silo.core.values import JSON, Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BlobLostError
 from silo.frozen import field, frozen
@@ -84,11 +84,19 @@ def stored_blob(store: Store | MemoryStore, artifact: Artifact, ref: BlobRef | N
     return blob
 
 
-def stored_code(store: Store | MemoryStore, artifact: Artifact) -> VouchedCode:
-    """An artifact of the store, ready to be loaded. ``BlobLostError`` when the store lost it meanwhile."""
+def stored_code(store: Store | MemoryStore, artifact: Artifact, packed: JSON = None) -> VouchedCode:
+    """An artifact of the store, ready to be loaded; ``packed`` is what the bundle that it is from says of its calls.
+
+    Raises:
+        BlobLostError: the store lost it meanwhile.
+        TrustError: nobody vouches for its native code.
+    """
     consent = None
     if artifact.runs_on_host:
-        consent = store.trust.vouch(artifact.host_code(), origin=f"the store's code of {artifact.variant.kernel}")
+        origin = f"the store's code of {artifact.variant.kernel}"
+        consent = store.trust.vouch(
+            artifact.host_code(packed), origin=origin if packed is None else f"{origin}, which is from a bundle,"
+        )
     return VouchedCode(artifact, stored_blob(store, artifact), consent)
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from silo.api.code.loaded_kernels import CheckedLauncher, VouchedCode, bound_launcher, load_code, runs_here
 from silo.api.machine.device_plugins import device_for, require_memory
-from silo.bundle.contents import calls_of, host_cases, host_code
+from silo.bundle.contents import calls_of, host_cases, host_code, variant_calls
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.decisions import Decision, Rejected
 from silo.core.device import HOST_MEMORY
 from silo.core.plugins import is_host_code, is_option, shipped_options
 from silo.core.signature import NoDefault, ParameterKind, Signature
-from silo.core.values import Value
+from silo.core.values import JSON, Value
 from silo.errors import BundleError, ExpressionError, NoVariantError
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
@@ -163,6 +163,12 @@ class BundledKernel:
         return self._head.signature
 
     @property
+    def argument_names(self) -> tuple[str, ...]:
+        """Parameters that a call gives: those that neither a config nor an expression sets."""
+        taken = {*self._head.config_names, *(name for name, _ in self._head.derived)}
+        return tuple(name for name in self._head.signature.names if name not in taken)
+
+    @property
     def grid(self) -> tuple[Node, ...] | None:
         """The declared grid."""
         return self._head.grid
@@ -300,6 +306,10 @@ class BundledKernel:
     @cached_property
     def _calls(self) -> str:
         return calls_of(self._head)
+
+    def said_of_calls(self, one: BundleVariant) -> JSON:
+        """What the bundle says of a variant's calls: a part of what consent to its native code is about."""
+        return variant_calls(one, self._calls)
 
     def require_consent(self, device: Device) -> None:
         """Ask for consent to all native code that this device may be given, and to run it on the kernel's cases.

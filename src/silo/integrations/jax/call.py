@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-from silo.api.code.loaded_kernels import HeuristicLauncher
-from silo.api.kernels.kernel import Kernel, kernel_of
 from silo.core.plugins import is_option, option_names
 from silo.core.signature import Effect, ParameterKind
 from silo.errors import ArgumentError, SiloError, SourceError
-from silo.integrations.call_effects import effects_of
+from silo.integrations.jax.callees import Callee, callee_of
 from silo.integrations.jax.form import ArrayForm, CallForm, Scalar, element_of, named
 from silo.integrations.jax.programs import connected, device_of
 
@@ -40,7 +38,7 @@ def jax_call(
     updates (``aliases``). XLA gives the memory, so no argument of the caller's changes.
 
     Args:
-        kernel: what ``silo.kernel`` gave.
+        kernel: what ``silo.kernel`` gave, or a kernel of a bundle, ``silo.load(file)["add"]``.
         args: the kernel's arguments in order, without those in ``out``. Arrays, also those without axes, are passed
             as pointers; numbers, bools and None are values that jax must know while it traces.
         out: for each parameter that the call makes, what it is like: the name of an argument,
@@ -64,10 +62,11 @@ def jax_call(
         PackageError: there is no jax, or one that Silo does not know.
     """
     jax = connected()
-    known = kernel_of(kernel)
+    known = callee_of(kernel)
     if known is None:
         raise ArgumentError(
-            f"silo.jax_call takes a kernel that silo.kernel made, and not {kernel!r}: wrap it with silo.kernel"
+            f"silo.jax_call takes a kernel that silo.kernel made, or one of a bundle, and not {kernel!r}: wrap it with "
+            "silo.kernel"
         )
     if vmap_method not in _METHODS:
         raise ArgumentError(f"{known.name}: vmap_method={vmap_method!r}: it is one of {', '.join(_METHODS)}")
@@ -78,10 +77,7 @@ def jax_call(
             f"{asked!r}"
         )
     made = dict(out or {})
-    given = named(known, args, kwargs, tuple(made))
-    launcher = known.resolver.direct
-    if isinstance(launcher, HeuristicLauncher):  # functions of the author's, which run at each call
-        given = launcher.complete((), given)
+    given = known.completed(named(known, args, kwargs, tuple(made)))
     arrays, scalars, options = _sorted_out(jax, known, given)
     aliases = (aliases,) if isinstance(aliases, str) else tuple(aliases)
     operands = tuple(_described(jax, known, name, value) for name, value in arrays.items())
@@ -105,11 +101,11 @@ def jax_call(
 
 def _sorted_out(
     jax: Any,  # noqa: ANN401
-    kernel: Kernel,
+    kernel: Callee,
     given: Mapping[str, Any],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """Arrays (made arrays of jax, in the kernel's order), other values, and options."""
-    signature = kernel.source.signature
+    signature = kernel.signature
     arrays: dict[str, Any] = {}
     scalars: dict[str, Any] = {}
     for name in signature.names:
@@ -156,12 +152,12 @@ def _words(jax: Any, value: Any) -> str:  # noqa: ANN401
     return f"an array that jax {'traces' if traced else 'holds'} ({value.dtype}{list(value.shape)})"
 
 
-def _described(jax: Any, kernel: Kernel, name: str, value: Any) -> ArrayForm:  # noqa: ANN401
+def _described(jax: Any, kernel: Callee, name: str, value: Any) -> ArrayForm:  # noqa: ANN401
     aval = jax.typeof(value)
     return ArrayForm(name, element_of(kernel.name, name, aval.dtype).name, _shape(kernel, name, aval.shape))
 
 
-def _shape(kernel: Kernel, name: str, shape: Any) -> tuple[int, ...]:  # noqa: ANN401
+def _shape(kernel: Callee, name: str, shape: Any) -> tuple[int, ...]:  # noqa: ANN401
     """The extents of an array. ``SourceError`` where jax does not know them while it traces."""
     found: list[int] = []
     for extent in shape:
@@ -180,14 +176,14 @@ def _shape(kernel: Kernel, name: str, shape: Any) -> tuple[int, ...]:  # noqa: A
 
 def _results(
     jax: Any,  # noqa: ANN401
-    kernel: Kernel,
+    kernel: Callee,
     made: Mapping[str, OutSpec],
     aliases: Sequence[str],
     given: Mapping[str, Any],
     operands: Sequence[ArrayForm],
 ) -> tuple[ArrayForm, ...]:
     """What the call returns, in the order of the kernel's parameters."""
-    names = kernel.source.signature.names
+    names = kernel.signature.names
     places = {one.name: number for number, one in enumerate(operands)}
     for name in made:
         if name not in names:
@@ -214,7 +210,7 @@ def _results(
 
 def _made(
     jax: Any,  # noqa: ANN401
-    kernel: Kernel,
+    kernel: Callee,
     name: str,
     spec: Any,  # noqa: ANN401
     given: Mapping[str, Any],
@@ -243,7 +239,7 @@ def _made(
     return ArrayForm(name, element.name, _shape(kernel, name, like.shape))
 
 
-def _like(jax: Any, kernel: Kernel, name: str, spec: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _like(jax: Any, kernel: Callee, name: str, spec: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401
     """What an output is like, where ``out=`` says it by a function too."""
     if hasattr(spec, "shape") or not callable(spec):
         return spec
@@ -257,7 +253,7 @@ def _like(jax: Any, kernel: Kernel, name: str, spec: Any, given: Mapping[str, An
         ) from error
 
 
-def _hashable(kernel: Kernel, name: str, value: object) -> Scalar:
+def _hashable(kernel: Callee, name: str, value: object) -> Scalar:
     scalar = Scalar.of(value)
     try:
         hash(scalar)
@@ -269,7 +265,7 @@ def _hashable(kernel: Kernel, name: str, value: object) -> Scalar:
     return scalar
 
 
-def _plain_grid(kernel: Kernel, grid: object) -> object:
+def _plain_grid(kernel: Callee, grid: object) -> object:
     """A grid as a tuple of three; a function, or None, as it is."""
     if grid is None:
         if kernel.grid is None:
@@ -299,7 +295,7 @@ def _check_effects(jax: Any, form: CallForm) -> None:  # noqa: ANN401
     kernel = form.kernel
     device = device_of(jax.default_backend(), kernel.name)
     try:
-        variant, facts = kernel.resolver.lowered_on(form.call(device), device)
+        effects = kernel.effects(form.call(device), device, form.mutates)
     except SiloError as error:
         arrays = ", ".join(f"{one.name}={one.dtype}{list(one.shape)}" for one in form.arrays.values())
         error.add_note(f"for silo.jax_call {kernel.name} was read with the arrays {arrays}")
@@ -310,7 +306,6 @@ def _check_effects(jax: Any, form: CallForm) -> None:  # noqa: ANN401
                 f"tl.load({flat[0]}), or pass a plain number"
             )
         raise
-    effects = effects_of(kernel, variant.signature, facts, kernel.source.signature.names, form.mutates)
     require_results(form, effects)
     if len(_checked) >= _MOST_CHECKED:
         _checked.clear()

@@ -14,8 +14,8 @@ from silo.frozen import frozen, replace
 from silo.launch.arguments import Argument, Call, ValueKind
 
 if TYPE_CHECKING:
-    from silo.api.kernels.kernel import Kernel
     from silo.core.protocols import Device
+    from silo.integrations.jax.callees import Callee
 
 __all__ = ["ArrayForm", "CallForm", "Scalar", "contiguous_strides", "element_of"]
 
@@ -71,7 +71,7 @@ class CallForm:
     extents of the axes that ``vmap`` put before each array's own.
     """
 
-    kernel: Kernel
+    kernel: Callee
     operands: tuple[ArrayForm, ...]
     results: tuple[ArrayForm, ...]
     scalars: tuple[tuple[str, Scalar], ...]
@@ -109,7 +109,7 @@ class CallForm:
         arrays, scalars = self.arrays, dict(self.scalars)
         arguments = tuple(
             self._array(arrays[one.name]) if one.name in arrays else self._scalar(one, scalars.get(one.name))
-            for one in self.kernel.source.signature.parameters
+            for one in self.kernel.signature.parameters
         )
         options = {name: scalar.value for name, scalar in self.options}
         return Call(self.kernel.name, arguments, options, place, None if callable(self.grid) else self.grid)
@@ -142,7 +142,7 @@ class CallForm:
         if isinstance(value, bool):
             return Argument(name, ValueKind.BOOL, value, dtype("bool"))
         if isinstance(value, int):
-            element = parameter.dtype or dtype("int64")
+            element = parameter.dtype or dtype(_smallest(value))
             return Argument(name, ValueKind.INT, value, element, divisible16=value % 16 == 0, equal1=value == 1)
         if isinstance(value, float):
             return Argument(name, ValueKind.FLOAT, value, parameter.dtype or dtype("float32"))
@@ -150,6 +150,13 @@ class CallForm:
             f"{self.kernel.name}: the argument {name} is {value!r}, a {type(value).__name__}: a kernel takes arrays, "
             f"numbers, bools and None; annotate {name} as tl.constexpr to pass anything else"
         )
+
+
+def _smallest(value: int) -> str:
+    """The dtype of an integer that no annotation types, as Triton and the launcher choose it."""
+    if -(1 << 31) <= value < 1 << 31:
+        return "int32"
+    return "int64" if value < 1 << 63 else "uint64"
 
 
 def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
@@ -176,7 +183,7 @@ def element_of(kernel: str, name: str, given: Any) -> DType:  # noqa: ANN401  # 
         ) from None
 
 
-def named(kernel: Kernel, args: Sequence[object], kwargs: Mapping[str, object], made: Sequence[str]) -> dict[str, Any]:
+def named(kernel: Callee, args: Sequence[object], kwargs: Mapping[str, object], made: Sequence[str]) -> dict[str, Any]:
     """The arguments of a call by name: those in order are the kernel's arguments without the outputs that are made.
 
     Raises:

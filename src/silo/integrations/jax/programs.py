@@ -13,6 +13,7 @@ from silo.launch import native
 from silo.launch.jax_versions import load_jax
 
 if TYPE_CHECKING:
+    from silo.api.code.loaded_kernels import VouchedCode
     from silo.core.protocols import Device
     from silo.integrations.jax.form import CallForm
 
@@ -23,7 +24,8 @@ TARGET: Final = "silo_launch"
 # keeps them for a platform that may come, without a word.
 _PLATFORMS: Final = {"cpu": "cpu", "cuda": "CUDA"}
 
-_records: dict[str, CallRecord] = {}  # by digest: what this process made, or was asked for
+# By digest: what this process made, or was asked for; with the code, where that is of a bundle which it opened.
+_records: dict[str, tuple[CallRecord, VouchedCode | None]] = {}
 _made: dict[tuple[CallForm, str], str] = {}  # digests by form and target
 _lock = Mutex()
 
@@ -79,17 +81,16 @@ def record_of(form: CallForm, device: Device) -> str:
     with _lock:
         name = _made.get(key)
         if name is None:
-            record = make_record(form, device)
-            name = _made[key] = save_record(record)
-            _records[name] = record
+            record, found = make_record(form, device)
+            name = _made[key] = save_record(record, found)
+            _records[name] = record, found.code
         return name
 
 
 def _resolve(name: str, platform: str, index: int) -> None:
     """Asked by a handler that does not know a call: have it launch, or raise, which the program reports."""
     with _lock:
-        record = _records.get(name)
-        if record is None:
-            record = load_record(name)
-        make_ready(name, record, device_of(platform, record.artifact.variant.kernel, index))
-        _records[name] = record
+        known = _records.get(name)
+        record, code = known or (load_record(name), None)
+        make_ready(name, record, device_of(platform, record.artifact.variant.kernel, index), code)
+        _records[name] = record, code

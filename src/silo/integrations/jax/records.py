@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from silo.api.code.loaded_kernels import load_code, runs_here, stored_code
+from silo.api.code.loaded_kernels import VouchedCode, load_code, runs_here, stored_code
 from silo.api.machine.session import session
 from silo.artifacts.artifact import Artifact
 from silo.core.dtypes import dtype
@@ -17,7 +17,7 @@ from silo.core.reading import read_list, read_natural, read_object
 from silo.core.signature import ParameterKind
 from silo.core.specialization import Fact
 from silo.core.values import JSON, digest
-from silo.errors import ArgumentError, BlobLostError, DeviceError, SourceError, StoreError
+from silo.errors import ArgumentError, BlobLostError, DeviceError, SourceError, StoreError, TrustError
 from silo.frozen import frozen
 from silo.launch import native
 from silo.launch.arguments import Argument, ValueKind
@@ -27,6 +27,7 @@ from silo.launch.call_grid import call_grid
 if TYPE_CHECKING:
     from silo.core.protocols import Device
     from silo.core.variant import Variant
+    from silo.integrations.jax.callees import CalledCode
     from silo.integrations.jax.form import ArrayForm, CallForm
 
 __all__ = ["CallRecord", "load_record", "make_ready", "make_record", "save_record"]
@@ -89,13 +90,18 @@ class RecordedArray:
 
 @frozen
 class CallRecord:
-    """One call, by value. ``parameters`` are kind, DLPack code, bits and value of each parameter of the kernel."""
+    """One call, by value. ``parameters`` are kind, DLPack code, bits and value of each parameter of the kernel.
+
+    ``packed`` is what the bundle that the code is from says of its calls; None: the code was compiled here. Native code
+    of a bundle is loaded where somebody vouches for it as the bundle has it called, too.
+    """
 
     artifact: Artifact
     parameters: tuple[tuple[int, int, int, int | float | bool | None], ...]
     operands: tuple[RecordedArray, ...]
     results: tuple[RecordedArray, ...]
     grid: tuple[int, int, int]
+    packed: JSON = None
 
     @property
     def calls(self) -> JSON:
@@ -109,6 +115,7 @@ class CallRecord:
             "operands": [one.to_json() for one in self.operands],
             "results": [one.to_json() for one in self.results],
             "grid": list(self.grid),
+            **({} if self.packed is None else {"packed": self.packed}),
         }
 
     def to_json(self) -> JSON:
@@ -125,7 +132,8 @@ class CallRecord:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
         members = read_object(data, ("artifact", "calls"), "a record of a call")
         names = ("schema", "parameters", "operands", "results", "grid")
-        calls = read_object(members["calls"], names, "a record of a call")
+        packed = isinstance(members["calls"], dict) and "packed" in members["calls"]
+        calls = read_object(members["calls"], (*names, "packed") if packed else names, "a record of a call")
         if calls["schema"] != _SCHEMA:
             raise ValueError(f"a record of schema {calls['schema']!r}, and this Silo knows {_SCHEMA}")
         grid = [read_natural(axis, "the grid of a call") for axis in read_list(calls["grid"], "a grid", 3)]
@@ -137,6 +145,7 @@ class CallRecord:
             operands=tuple(map(RecordedArray.from_json, read_list(calls["operands"], "operands", _MOST_ARRAYS))),
             results=tuple(map(RecordedArray.from_json, read_list(calls["results"], "results", _MOST_ARRAYS))),
             grid=(grid[0], grid[1], grid[2]),
+            packed=calls.get("packed"),
         )
 
 
@@ -150,15 +159,16 @@ def _parameter(data: JSON) -> tuple[int, int, int, int | float | bool | None]:
             raise ValueError(f"not a parameter of a call: {data!r}")
 
 
-def make_record(form: CallForm, device: Device) -> CallRecord:
-    """What a call of this form launches on a device; compiles what it needs.
+def make_record(form: CallForm, device: Device) -> tuple[CallRecord, CalledCode]:
+    """What a call of this form launches on a device, and its code; compiles what it needs.
 
     Raises:
         SiloError: the kernel does not compile so, or nothing would be launched although something is to be made.
     """
     kernel = form.kernel
     call = form.call(device)
-    artifact = kernel.resolver.compiled_on(call, device)
+    found = kernel.code(call, device)
+    artifact = found.artifact
     variant = artifact.variant
     config = {**variant.config.as_dict(), **variant.specialization.constant_values}
     if callable(form.grid):
@@ -171,13 +181,15 @@ def make_record(form: CallForm, device: Device) -> CallRecord:
             f"{kernel.name}: the grid is {grid}, so that nothing runs, and {empty.name} has elements "
             f"({list(empty.shape)}) that nobody would write: give a grid that covers them"
         )
-    return CallRecord(
+    record = CallRecord(
         artifact=artifact,
         parameters=tuple(_value(variant, argument) for argument in call.arguments),
         operands=tuple(_recorded(variant, one) for one in form.operands),
         results=tuple(_recorded(variant, one) for one in form.results),
         grid=grid,
+        packed=found.packed,
     )
+    return record, found
 
 
 def _whole(kernel: str, grid: Any) -> tuple[int, int, int]:  # noqa: ANN401  # what a function of the user's gave
@@ -213,9 +225,11 @@ def _recorded(variant: Variant, array: ArrayForm) -> RecordedArray:
     return RecordedArray(array.name, array.dtype, array.shape, aligned, array.alias)
 
 
-def save_record(record: CallRecord) -> str:
-    """Keep a record that was made here, and vouch for it; its digest."""
+def save_record(record: CallRecord, found: CalledCode) -> str:
+    """Keep a record that was made here, with the code of a bundle, and vouch for it as a call; its digest."""
     name, store = record.digest, session().store
+    if found.code is not None:
+        store.blobs.put(found.code.blob)
     if record.artifact.runs_on_host:
         store.trust.note_built(record.artifact.host_code(record.calls))
     key = f"jax-{name}"
@@ -244,8 +258,10 @@ def load_record(name: str) -> CallRecord:
     )
 
 
-def make_ready(name: str, record: CallRecord, device: Device) -> None:
+def make_ready(name: str, record: CallRecord, device: Device, code: VouchedCode | None = None) -> None:
     """Load the code of a record on a device, with consent, and let programs launch it.
+
+    ``code`` is that of a bundle which this process opened; without it the store has the code.
 
     Raises:
         DeviceError: the device does not run such code.
@@ -263,10 +279,19 @@ def make_ready(name: str, record: CallRecord, device: Device) -> None:
     store = session().store
     if artifact.runs_on_host:
         store.trust.vouch(artifact.host_code(record.calls), origin=f"the call {name[:16]} of a program of jax")
-    try:
-        code = stored_code(store, artifact)
-    except BlobLostError as error:
-        raise StoreError(f"{error}; run the program that exported it once with this store") from error
+    if code is None:
+        try:
+            code = stored_code(store, artifact, record.packed)
+        except BlobLostError as error:
+            raise StoreError(f"{error}; run the program that exported it once with this store") from error
+        except TrustError as error:
+            if record.packed is None:
+                raise
+            raise TrustError(
+                f"a program of jax calls {kernel} of a bundle, and nobody here vouches for the bundle's native code "
+                f"({artifact.blob.sha256[:16]}): run 'silo trust' on the bundle (trust=True of silo.load, and a "
+                "signature, hold in the process that opens it)"
+            ) from error
     binding = bind(
         cast("native.LoadedKernel", load_code(device, code)),
         artifact.launch,
