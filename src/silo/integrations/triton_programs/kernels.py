@@ -27,6 +27,7 @@ from silo.launch.native import Binding, TritonKernel
 from silo.launch.runtime import make_triton_launcher
 from silo.sources.triton import adapter
 from silo.sources.triton.adapter import CompiledProgram
+from silo.sources.triton.fingerprint import functions_reached
 from silo.sources.triton.source import TritonSource
 
 __all__ = ["TABLE", "ProgramKernel", "ProgramVariant", "Provided", "Refusal", "Table", "VariantProvider"]
@@ -279,12 +280,20 @@ class ProgramKernel:
         hooks, devices, caches, read = adapter.launch_state(function)
         with self._lock:
             for _, value in () if call is None else _constants(call):
-                self._given.update(adapter.code_of_functions(value))
+                self._given.update(adapter.code_of_functions(value, _reached))
             if not self._read and not self._given:
                 self.native.learned(hooks, devices, caches, read)  # Triton's own dictionary, which grows
                 return
             then = {**self._read, **read}
             self.native.learned(hooks, devices, caches, {**then, **self._given}, lambda: self._changed(then))
+
+    def refuse_changed(self) -> None:
+        """Raise as Triton does where a global that served code has read is another now."""
+        with self._lock:
+            then = dict(self._read)
+        said = adapter.changed_global(then)
+        if said:
+            raise RuntimeError(said)
 
     def _changed(self, then: Mapping[tuple[str, int], tuple[object, dict[str, Any]]]) -> None:
         """A global has changed, which is an error, or a function that was given has other code: all is learned anew."""
@@ -315,6 +324,14 @@ class ProgramKernel:
         consent = consent_to(program, variant.launch)
         loaded: Any = variant.device.load(variant.launch, program.blob, program.blob_kind, self.name, consent=consent)
         return bind_program(loaded, variant.launch, self.source.signature, program.kernel)
+
+
+def _reached(function: Any) -> list[Any]:  # noqa: ANN401
+    """The functions that a function calls; none where Silo cannot read it, which nobody serves then."""
+    try:
+        return functions_reached(function)
+    except SiloError:
+        return []
 
 
 def _constants(call: Call) -> Iterator[tuple[str, object]]:

@@ -14,6 +14,7 @@ from silo.core.plugins import is_host_code
 from silo.core.variant import Variant
 from silo.errors import FrozenError, NoVariantError, SiloError
 from silo.forks import Mutex
+from silo.integrations.triton_programs.kernels import TABLE
 from silo.integrations.triton_records.choosing import best_variant, describe_wanted, nearest
 from silo.integrations.triton_records.decided import described_key, find_decision, winner_of, words_of_nearest
 from silo.integrations.triton_records.recorded import key_of
@@ -58,7 +59,10 @@ class Replayer:
         Raises:
             NoVariantError: frozen, and nothing in the bundle fits.
             TrustError: frozen, and nobody vouched for the native code that fits.
+            RuntimeError: the kernel was served, and a global that it reads is another now.
         """
+        for kernel in TABLE.of(call.function):
+            kernel.refuse_changed()  # Triton, which compiled nothing then, does not know
         try:
             made = self._serve(call)
         except (SiloError, OSError) as error:

@@ -13,7 +13,7 @@ from silo.sources.functions import remember
 from silo.sources.reached_code import Names, ReachedCode
 from silo.sources.triton.constants import to_value
 
-__all__ = ["Globals", "ReadSource", "fingerprint", "function_value", "read_source"]
+__all__ = ["Globals", "ReadSource", "fingerprint", "function_value", "functions_reached", "read_source"]
 
 Globals: TypeAlias = dict[tuple[str, int], tuple[object, dict[str, Any]]]
 """Values and the dictionaries that they are in, by name and the dictionary's id: as Triton notes them."""
@@ -52,6 +52,13 @@ def read_source(function: Any, known: Mapping[str, Names] | None = None) -> Read
     return ReadSource(digest("triton-source/1", cast("JSON", reached.parts)), reached.names, reached.globals)
 
 
+def functions_reached(function: Any) -> list[Any]:  # noqa: ANN401
+    """The function and all that it calls, as Triton holds them; some may occur twice. ``SourceError`` as above."""
+    reached = _Reached(None)
+    reached.refer(function)
+    return reached.functions
+
+
 def function_value(function: Any) -> FunctionValue:  # noqa: ANN401
     """The value that stands for a function passed as a constexpr; it is found again by ``functions.recall``."""
     return remember(
@@ -73,6 +80,11 @@ class _Reached(ReachedCode):
     def __init__(self, known: Mapping[str, Names] | None) -> None:
         super().__init__(known)
         self.globals: Globals = {}
+        self.functions: list[Any] = []
+
+    def refer(self, target: Any) -> JSON:  # noqa: ANN401
+        self.functions.append(target)
+        return super().refer(target)
 
     def meet(self, function: Any, name: str) -> None:  # noqa: ANN401
         scope: dict[str, Any] = function.__globals__

@@ -181,6 +181,88 @@ with replaying(PATH, frozen=True), silo.accelerate():
     )
 
 
+def test_a_changed_global_raises_while_a_hook_sees_launches(tmp_path):
+    serve(
+        tmp_path,
+        """
+def hook(metadata):
+    raise AssertionError("it was launched")
+
+def put():
+    chain = knobs.runtime.launch_enter_hook
+    if hasattr(chain, "add"):
+        chain.add(hook)
+        return lambda: chain.remove(hook)
+    knobs.runtime.launch_enter_hook = hook
+    return lambda: setattr(knobs.runtime, "launch_enter_hook", chain)
+
+for frozen in (True, False):
+    with replaying(PATH, frozen=frozen), silo.accelerate():
+        launch()
+        FACTOR = tl.constexpr(4)  # and Triton has not compiled the kernel yet
+        undo = put()
+        for n in (1000, 1024):
+            try:
+                launch(n=n)
+            except RuntimeError as error:
+                said = str(error)
+                assert "Global variable FACTOR has changed since we compiled this kernel, from constexpr[3]" in said
+            else:
+                raise AssertionError("it did not raise")
+        undo()
+        FACTOR = tl.constexpr(3)
+        launch()
+        assert kernel().launches[0] == 2, kernel().launches
+    assert not k.used_global_vals  # Triton has compiled nothing
+""",
+    )
+
+
+FUNCTIONS = """
+@triton.jit
+def number():
+    return 111
+
+@triton.jit
+def one():
+    return number()
+
+@triton.jit
+def calls(out, F: tl.constexpr):
+    tl.store(out, F())
+
+def given():
+    return calls[(1,)](z, one)
+"""
+
+
+def test_a_function_that_is_given_and_what_it_calls_may_get_other_code(tmp_path):
+    serve(
+        tmp_path,
+        FUNCTIONS
+        + """
+from silo.errors import NoVariantError
+text = number.src
+with replaying(PATH, frozen=True), silo.accelerate():
+    given(), given()
+    assert one.hash is None and kernel(calls).launches == (2, 0)
+    number._unsafe_update_src(text.replace("111", "222"))
+    one.hash = None  # as Triton asks of who replaces a source
+    try:
+        given()
+    except NoVariantError:
+        pass
+    else:
+        raise AssertionError("the code of before was launched")
+    number._unsafe_update_src(text)
+    one.hash = None
+    given(), given()
+    assert kernel(calls).launches == (4, 0), kernel(calls).launches
+""",
+        record=HEAD + FUNCTIONS + "\nwith recording(PATH):\n    given()\n",
+    )
+
+
 def test_hooks_of_launches_and_compiles_see_what_they_see_without_silo(tmp_path):
     serve(
         tmp_path,

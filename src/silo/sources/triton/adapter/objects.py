@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 __all__ = ["code_of_functions", "dtype_name", "is_constexpr", "is_function", "is_settled"]
@@ -31,20 +32,32 @@ def is_settled(candidate: object) -> bool:
     return f"{kind.__module__}.{kind.__qualname__}" == _DTYPE or is_function(candidate)
 
 
-def code_of_functions(value: object) -> dict[tuple[str, int], tuple[object, dict[str, Any]]]:
+def code_of_functions(
+    value: object, reached: Callable[[Any], Iterable[object]]
+) -> dict[tuple[str, int], tuple[object, dict[str, Any]]]:
     """What of the functions in a constexpr's value says which code they have: by member and dictionary, as globals are.
 
-    Triton takes a function whose source is replaced in place (``_unsafe_update_src``) for another one.
+    Triton takes a function whose source is replaced in place (``_unsafe_update_src``) for another one. Who replaces a
+    source unsets the hashes of all its callers: where Triton has set none, the sources of all that is ``reached`` from
+    the function tell.
     """
     if isinstance(value, tuple):
         items = cast("tuple[object, ...]", value)
-        return {place: found for one in items for place, found in code_of_functions(one).items()}
+        return {place: found for one in items for place, found in code_of_functions(one, reached).items()}
     if is_constexpr(value):
-        return code_of_functions(getattr(value, "value", None))
+        return code_of_functions(getattr(value, "value", None), reached)
     if not is_function(value):
         return {}
-    members = vars(value)
-    return {(name, id(members)): (members[name], members) for name in ("_src", "src", "hash") if name in members}
+    found = _code_of(value, ("_src", "src", "hash"))
+    if vars(value).get("hash") is None:
+        for one in reached(value):
+            found.update(_code_of(one, ("_src", "src")) if is_function(one) else {})
+    return found
+
+
+def _code_of(function: object, names: tuple[str, ...]) -> dict[tuple[str, int], tuple[object, dict[str, Any]]]:
+    members = vars(function)
+    return {(name, id(members)): (members[name], members) for name in names if name in members}
 
 
 def dtype_name(value: object) -> str | None:
