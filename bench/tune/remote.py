@@ -1,10 +1,11 @@
 """Tuning 64 configs with a remote store that answers after 50 ms beside tuning without one.
 
-    python -m bench.tune.remote [--repeats 3] [--latency 0.05] [--json FILE]
+    python -m bench.tune.remote [--repeats 3] [--latency 0.05] [--cores N] [--json FILE]
 
 Each sample is a ``silo tune`` of its own with an empty store: a kernel of 64 configs, compiled and measured on the CPU.
 The remote store is a WebDAV server in a process of its own, which waits before each answer. Tunes without it, with it,
-and with an address where nothing listens take turns.
+and with an address where nothing listens take turns. With ``--cores`` a tune has so many of this machine's, and the
+server the others, as a remote store would; without it they share all.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.machine import describe, save
@@ -66,31 +68,58 @@ with web_double() as double:
 """
 
 
+@dataclass(frozen=True)
+class Cores:
+    """Which of this machine's cores a tune runs on, and which the server."""
+
+    tune: frozenset[int]
+    server: frozenset[int]
+
+    @classmethod
+    def split(cls, count: int | None) -> Cores:
+        """All for both, or ``count`` for the tune and the rest for the server."""
+        every = sorted(os.sched_getaffinity(0))
+        if count is None:
+            return cls(frozenset(every), frozenset(every))
+        if not 0 < count < len(every):
+            sys.exit(f"--cores {count}: there are {len(every)}, and the server needs one")
+        return cls(frozenset(every[:count]), frozenset(every[count:]))
+
+
 @contextmanager
-def server(latency_s: float) -> Generator[str]:
+def begun_on(cores: frozenset[int]) -> Generator[None]:
+    """Processes that are begun within run on these cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+@contextmanager
+def server(latency_s: float, cores: frozenset[int]) -> Generator[str]:
     """The address of a remote store that nobody has used."""
     environment = {**os.environ, "PYTHONPATH": str(SAMPLES)}
     command = [sys.executable, "-c", SERVER, str(latency_s)]
-    with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with (
+        begun_on(cores),
+        subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process,
+    ):
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.kill()
 
 
-def tuned(path: Path, home: Path, remote: str) -> tuple[float, int]:
+def tuned(path: Path, home: Path, remote: str, cores: frozenset[int]) -> tuple[float, int]:
     """Seconds of one ``silo tune``, and how many configs it measured."""
     environment = {**os.environ, "SILO_HOME": str(home), "SILO_REMOTE": remote}
+    command = [sys.executable, "-m", "silo", "tune", str(path), "--json", "--searcher", "exhaustive"]
     begin = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-m", "silo", "tune", str(path), "--json", "--searcher", "exhaustive"],
-        env=environment,
-        check=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+    with begun_on(cores):
+        done = subprocess.run(
+            command, env=environment, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
     return time.monotonic() - begin, sum(row["measured"] for row in json.loads(done.stdout))
 
 
@@ -99,18 +128,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.tune.remote", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--latency", type=float, default=0.05, metavar="SECONDS")
+    parser.add_argument("--cores", type=int, metavar="N")
     parser.add_argument("--json", metavar="FILE", type=Path)
     given = parser.parse_args()
+    cores = Cores.split(given.cores)
     samples: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = folder / "kernels.py"
         path.write_text(KERNEL)
         for number in range(given.repeats):
-            local_s, configs = tuned(path, folder / f"local-{number}", "")
-            with server(given.latency) as address:
-                remote_s, same = tuned(path, folder / f"remote-{number}", address)
-            down_s, others = tuned(path, folder / f"down-{number}", "http://127.0.0.1:9/")
+            local_s, configs = tuned(path, folder / f"local-{number}", "", cores.tune)
+            with server(given.latency, cores.server) as address:
+                remote_s, same = tuned(path, folder / f"remote-{number}", address, cores.tune)
+            down_s, others = tuned(path, folder / f"down-{number}", "http://127.0.0.1:9/", cores.tune)
             assert configs == same == others == 64, (configs, same, others)
             samples.append({"local_s": local_s, "remote_s": remote_s, "down_s": down_s})
             print(f"  without {local_s:.1f} s, with {remote_s:.1f} s, down {down_s:.1f} s")
@@ -121,8 +152,15 @@ def main() -> int:
         f"down: {down:+.2f} s"
     )
     if given.json is not None:
-        told = {"latency_s": given.latency, "ratio": ratio, "bar": BAR, "down_s": down, "samples": samples}
-        save(given.json, describe(), told)
+        told = {
+            "latency_s": given.latency,
+            "cores": given.cores,
+            "ratio": ratio,
+            "bar": BAR,
+            "down_s": down,
+            "samples": samples,
+        }
+        save(given.json, describe(), told | {"samples": samples})
     return 0 if ratio <= BAR else 1
 
 

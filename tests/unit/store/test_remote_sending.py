@@ -226,6 +226,33 @@ def test_what_a_remote_store_does_not_take_any_more_is_forgotten():
     assert len(sent) < 30
 
 
+def test_records_go_beside_each_other_when_somebody_waits_for_all_of_them():
+    """A program that ends waits for one answer then, and not for one after the other."""
+    first, second = threading.Event(), threading.Event()
+
+    def deliver(name, data):
+        (first if data == b"1\n" else second).set()
+        return second.wait(30) if data == b"1\n" else True
+
+    outbox = Outbox(deliver, lambda *_: pytest.fail("all is sent"))
+    outbox.put("records/k/1", b"1\n")
+    assert first.wait(30)
+    outbox.put("records/k/2", b"2\n")
+    assert not second.wait(0.2)
+    assert outbox.flush(30) == 0
+
+
+def test_a_remote_store_is_reached_before_it_is_needed(tmp_path, double):
+    store = machine(tmp_path / "one", double.address)
+    store.link.reach()
+    end = time.monotonic() + 20
+    while not double.requests and time.monotonic() < end:
+        time.sleep(0.01)
+    assert [method for method, _ in double.requests] == ["OPTIONS"]
+    store.records.catch_up([KEY])
+    assert [method for method, _ in double.requests].count("OPTIONS") == 1
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_is_lost_or_sent_twice_whatever_the_order(seed):
     chance, lock, sent = random.Random(seed), threading.Lock(), []

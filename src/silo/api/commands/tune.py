@@ -9,6 +9,7 @@ from pathlib import Path
 from silo.api.agents.fleet import Fleet
 from silo.api.kernels.collection import collect_kernels
 from silo.api.machine.device_plugins import devices_named
+from silo.api.machine.session import session
 from silo.api.machine.user_files import PlaceKind, kind_of
 from silo.api.trials.lock_files import LockRow, read_lock, update_lock
 from silo.api.tuning.bundle_tuning import tune_bundle
@@ -123,6 +124,7 @@ def tune_path(
         found = fleet.device
     report = progress or _silent
     require_numpy("tuning, which compares results,")
+    session().reach_remote()
     if kind_of(path) is PlaceKind.BUNDLE:
         if lock is not None:
             raise LockError(

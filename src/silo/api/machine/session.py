@@ -33,6 +33,12 @@ class Session:
                 self._pool = self._started()
             return self._pool
 
+    def reach_remote(self) -> None:
+        """Begin to reach the remote store, where there is one, beside what this process does next."""
+        link = remote_link(self.settings)
+        if link is not None:
+            link.reach()
+
     def _started(self) -> WorkerPool:
         from silo.compile.pool import WorkerPool  # noqa: PLC0415  # a program that only launches compiles nothing
 

@@ -137,6 +137,11 @@ class Link:
         self._askers.start(work)
         return future
 
+    def reach(self) -> None:
+        """Much will be asked soon: begin to learn what the service is, and return at once."""
+        if not self._off:
+            self.aside(lambda: self.parts)
+
     def _begin(self, actions: Sequence[tuple[str, _Action]], end: float, *, writing: bool = False) -> dict[str, _Slot]:
         """Do all of this on the crew's threads, in order; what is not begun at ``end`` is left out."""
         if self._off or not actions:

@@ -32,9 +32,9 @@ class Outbox:
     """A bounded queue, and the threads that empty it. What does not fit is not sent, which is told.
 
     Blobs go first, several at a time: an outcome or an artifact is sent when all blobs that were queued before it are
-    there, so that nobody finds one without its code. Records go on their own, one object at a time: records of one list
-    that have come meanwhile travel in one object (:mod:`silo.store.remote.lines`), so a remote store that is slow, or
-    that many processes send to at once, gets few large objects and not many small ones.
+    there, so that nobody finds one without its code. Records go on their own, one object at a time until somebody waits
+    for all: records of one list that have come meanwhile travel in one object (:mod:`silo.store.remote.lines`), so a
+    remote store that is slow, or that many processes send to at once, gets few large objects and not many small ones.
 
     Args:
         deliver: sends one object, on any of several threads; whether there is a point in sending more.
@@ -52,7 +52,8 @@ class Outbox:
         self._entries: deque[_Item] = deque()
         self._records: deque[_Item] = deque()
         self._blobs_under_way: set[int] = set()
-        self._sending_records = False
+        self._lists_under_way = 0  # objects of records
+        self._awaited = 0  # who wait until all is sent
         self._under_way = 0
         self._bytes = 0
         self._known: set[str] = set()
@@ -72,7 +73,11 @@ class Outbox:
     @property
     def _ready(self) -> int:
         """How many threads could be at work, at most."""
-        return len(self._blobs) + len(self._entries) + (bool(self._records) and not self._sending_records)
+        return len(self._blobs) + len(self._entries) + (bool(self._records) and self._sends_records)
+
+    @property
+    def _sends_records(self) -> bool:
+        return self._lists_under_way == 0 or self._awaited > 0
 
     def knows(self, name: str) -> None:
         """An object that need not be sent."""
@@ -105,8 +110,11 @@ class Outbox:
         """Wait for the queue to be empty, so long at most; how many objects are left."""
         end = time.monotonic() + seconds
         with self._changed:
+            self._awaited += 1
+            self._changed.notify_all()
             while self.waiting and (left := end - time.monotonic()) > 0:
                 self._changed.wait(left)
+            self._awaited -= 1
             return self.waiting
 
     def _work(self) -> None:
@@ -124,7 +132,7 @@ class Outbox:
                 self._under_way -= len(items)
                 self._blobs_under_way.discard(items[0].number)
                 if name.startswith("records/"):
-                    self._sending_records = False
+                    self._lists_under_way -= 1
                 if not goes_on:  # nor is anything taken from now on
                     for queue in (self._blobs, self._entries, self._records):
                         queue.clear()
@@ -133,8 +141,8 @@ class Outbox:
 
     def _taken(self) -> list[_Item]:
         """What the next thread sends as one object; nothing where all there is has to wait."""
-        if self._records and not self._sending_records:
-            self._sending_records = True
+        if self._records and self._sends_records:
+            self._lists_under_way += 1
             return self._alike()
         if self._blobs:
             item = self._blobs.popleft()
