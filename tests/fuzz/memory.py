@@ -22,6 +22,7 @@ __all__ = [
     "shifted_copy",
     "spread_copy",
     "store",
+    "turned_copy",
     "update",
 ]
 
@@ -388,6 +389,38 @@ def spread_copy(m: Maker) -> None:
     place = _tile(m, shape, injective=True)
     _checked(m, parameter, storage, replace(place, low=place.low + end, high=place.high + end))
     m.put(f"tl.store({parameter.name} + ({place.text} + {m.scalar(end)}), {as_stored(m, parameter, storage, tile)})")
+
+
+def turned_copy(m: Maker) -> None:
+    """A tile read along its columns and written along its rows, into memory of its own: what is turned in parts."""
+    shape = m.shape(2)
+    if len(shape) != 2 or any(f"r{extent}" not in {var.name for var in m.scope} for extent in shape):
+        return
+    kind = m.rng.choice(["f32", "i32"]) if m.chance(0.8) else m.kind()
+    rows, columns = shape
+    step = rows + m.rng.choice([0, 0, 3])
+    found = []
+    for _ in range(m.rng.choice([1, 1, 2])):
+        source, storage = _pointer(m, written=False, kind=kind)
+        last = (columns - 1) * step + rows - 1
+        place = Place(f"r{rows}[:, None] + r{columns}[None, :] * {m.scalar(step)}", None, 0, last)
+        mask, narrowed = _mask(m, place, shape)
+        _checked(m, source, storage, narrowed)
+        options = f", mask={mask}" if mask else ""
+        _loaded(m, source, storage, f"tl.load({source.name} + ({place.text}){options})", shape)
+        found.append(m.scope[-1])
+    value = found[0]
+    if len({var.kind for var in found}) == 1 and len(found) > 1 and value.kind in INTS:
+        value = m.define(f"{value.name} ^ {found[1].name}", value.kind, shape)
+    elif value.kind in INTS and m.chance(0.5):
+        value = m.define(f"{value.name} ^ {m.value(value.kind, shape).name}", value.kind, shape)
+    written = _storage(m, value.kind, written=True)
+    target = next(parameter for parameter in m.parameters if parameter.storage == written.name)
+    place = Place(f"r{rows}[:, None] * {m.scalar(columns)} + r{columns}[None, :]", None, 0, rows * columns - 1)
+    mask, narrowed = _mask(m, place, shape)
+    _checked(m, target, written, narrowed)
+    options = f", mask={mask}" if mask else ""
+    m.put(f"tl.store({target.name} + ({place.text}), {as_stored(m, target, written, value)}{options})")
 
 
 def scalar_load(m: Maker) -> None:

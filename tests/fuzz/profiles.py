@@ -39,12 +39,14 @@ _SHAPE: dict[Writer, int] = {
     shapes.flip: 2,
     shapes.sort: 2,
     shapes.histogram: 2,
+    memory.turned_copy: 5,
 }
 _MEMORY: dict[Writer, int] = {
     memory.load: 20,
     memory.store: 14,
     memory.shifted_copy: 14,
     memory.spread_copy: 6,
+    memory.turned_copy: 8,
     memory.update: 8,
     memory.scalar_load: 3,
     memory.scalar_store: 3,

@@ -89,7 +89,8 @@ class Copy:
 class For:
     """``for (ctype variable = start; variable < end; variable += step)``.
 
-    ``simd`` promises that iterations are independent but for ``reductions`` (OpenMP operator, accumulator).
+    ``simd`` promises that iterations are independent but for ``reductions`` (OpenMP operator, accumulator). One of
+    ``unrolled`` iterations, if that is not 0, is written out.
     """
 
     variable: str
@@ -100,6 +101,7 @@ class For:
     ctype: str = "int64_t"
     simd: bool = False
     reductions: tuple[tuple[str, str], ...] = ()
+    unrolled: int = 0
 
 
 @dataclass(slots=True)

@@ -66,6 +66,17 @@ def spread(x, out, COLUMNS: tl.constexpr, ROWS: tl.constexpr):
 
 
 @triton.jit
+def add_turned(x, y, z, out, more, n, m, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    i = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
+    k = (tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
+    inside = (i < n) & (k < m)
+    turned = tl.load(y + k * n + i, mask=inside, other=1)
+    value = tl.load(x + i * m + k, mask=inside) + turned * tl.load(z + k * n + i, mask=inside)
+    tl.store(out + i * m + k, value, mask=inside)
+    tl.store(more + i * m + k, value - turned, mask=inside)
+
+
+@triton.jit
 def turn_round(x, out, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     value = tl.load(x + BLOCK - 1 - i)
@@ -155,6 +166,35 @@ def test_what_a_whole_row_reads_is_read_first(options):
     expected = memory[:32, None] + np.arange(16)
     run(spread, (1,), "optimized", options=options, x=memory, out=memory, COLUMNS=16, ROWS=32)
     np.testing.assert_array_equal(memory[:512].reshape(32, 16), expected)
+
+
+# Blocks that divide what there is and that do not, in one direction and in both; and one that has no parts.
+@pytest.mark.parametrize("sizes", [(64, 96), (61, 96), (64, 90), (61, 90), (5, 7)])
+@pytest.mark.parametrize("blocks", [(32, 32), (16, 64), (64, 16), (8, 64)])
+@pytest.mark.parametrize("dtype", ["float32", "int32", "int64"])
+@pytest.mark.parametrize("into", ["x", "neither"])
+def test_tiles_are_turned_in_parts(sizes, blocks, dtype, into):
+    (n, m), (rows, columns) = sizes, blocks
+    x, y, z = (RNG.integers(-9, 9, shape).astype(dtype) for shape in ((n, m), (m, n), (m, n)))
+    expected = x + y.T * z.T
+    out, more = x if into == "x" else np.zeros_like(x), np.zeros_like(x)
+    given = {"x": x, "y": y, "z": z, "out": out, "more": more, "n": n, "m": m, "ROWS": rows, "COLUMNS": columns}
+    run(add_turned, (-(-n // rows), -(-m // columns)), "optimized", options=APART, **given)
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(more, expected - y.T)
+
+
+def test_only_tiles_of_four_bytes_in_whole_parts_are_turned_in_parts():
+    def text(dtype="float32", blocks=(32, 64), **members):
+        x = np.zeros((128, 128), dtype)
+        rows, columns = blocks
+        given = {"x": x, "y": x, "z": x, "out": x, "more": x, "n": 128, "m": 128, "ROWS": rows, "COLUMNS": columns}
+        return text_of(add_turned, {"elements_apart": True, **members}, **given)
+
+    assert text().count("#pragma GCC unroll 16") == 1
+    assert text().count("silo_turn_lines_4(tile") == 2
+    for other in (text("float64"), text(blocks=(8, 64)), text(elements_apart=False), text(mode="reference")):
+        assert "silo_turn_lines_4(tile" not in other
 
 
 def test_a_barrier_takes_the_promise_back():

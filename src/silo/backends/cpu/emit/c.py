@@ -104,6 +104,8 @@ def _block(body: list[Statement], depth: int, lines: list[str]) -> None:
                 if statement.simd:
                     clauses = "".join(f" reduction({operator}:{name})" for operator, name in statement.reductions)
                     lines.append(f"#pragma omp simd{clauses}")
+                if statement.unrolled:
+                    lines.append(f"#pragma GCC unroll {statement.unrolled}")
                 variable, step = statement.variable, statement.step
                 advance = f"{variable}++" if step == "1" else f"{variable} += {step}"
                 lines.append(

@@ -24,9 +24,9 @@ from silo.backends.cpu.loop_ir import (
 from silo.backends.cpu.lower.atomic import atomic_call, atomic_mask, volatile_load
 from silo.backends.cpu.lower.checked import checked_expression, checked_statement
 from silo.backends.cpu.lower.dot import leading_products, lower_dot
-from silo.backends.cpu.lower.group import lower_group
 from silo.backends.cpu.lower.messages import flush_statement, message_statements
 from silo.backends.cpu.lower.scope import Scope
+from silo.backends.cpu.lower.turning import lower_turning
 from silo.backends.cpu.lower.whole import lower_whole
 from silo.backends.cpu.operations import arith, flow, tt
 from silo.backends.cpu.operations.own import CLOCK, FENCE, VOLATILE_LOAD
@@ -81,11 +81,15 @@ class FunctionLowering:
 
     def steps(self, plan: BlockPlan) -> None:
         """Every step of ``plan``, in order."""
+        turning: list[Group] = []
         for step in plan.steps:
             self.scope.lifetimes.advance()
+            if isinstance(step, Group) and step.turned_by is not None:
+                turning.append(step)
+                continue
             match step:
                 case Group():
-                    lower_group(self.scope, step)
+                    lower_turning(self.scope, [one for one in turning if one.turned_by is step], step)
                 case ScalarStep(operation):
                     self._scalar(operation)
                 case WholeStep(operation):

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from silo.backends.cpu.analysis.affine import is_index_only, is_range_mask, is_structurally_affine
-from silo.backends.cpu.analysis.costs import arithmetic_cost, recompute_cost, row_axis
+from silo.backends.cpu.analysis.costs import arithmetic_cost, recompute_cost
 from silo.backends.cpu.analysis.values import (
     constant_scalar,
     defining_block,
@@ -33,12 +32,10 @@ from silo.backends.cpu.analysis.values import (
 from silo.backends.cpu.operations import flow, tt
 from silo.backends.cpu.operations.own import MIRROR
 from silo.backends.cpu.operations.table import (
-    ATOMICS,
     CONTROL,
     DOTS,
     EFFECTS,
     JUMPS,
-    MESSAGES,
     NO_EFFECT,
     OPAQUE,
     REGION_RETURNS,
@@ -47,6 +44,13 @@ from silo.backends.cpu.operations.table import (
 )
 from silo.backends.cpu.ops_types import FLOATS
 from silo.backends.cpu.schedule.control import NO_OFFSETS, Offsets, carried_of, jump_arguments
+from silo.backends.cpu.schedule.demands import (
+    Demand,
+    one_by_one,
+    reads_out_of_order,
+    turned_by,
+    whole_demand,
+)
 from silo.backends.cpu.schedule.lone_dot import lone_dot
 from silo.backends.cpu.schedule.loop_order import inner_axis_of, read_across
 from silo.backends.cpu.schedule.plan import (
@@ -76,20 +80,6 @@ __all__ = ["plan_block"]
 # stored addresses hide that they are consecutive.
 _RECOMPUTE_LIMIT = 6.0
 _RECOMPUTE_LIMIT_INDEX = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Demand:
-    """One place that needs a value.
-
-    identity: at the index of the nest itself. stored: as a whole in memory.
-    inner: the axis of the value that follows the innermost loop of a nest, None where it does not change along it.
-    """
-
-    step: Step | None  # None stands for after the last step
-    identity: bool = False
-    stored: bool = False
-    inner: int | None = None
 
 
 def plan_block(
@@ -136,7 +126,7 @@ class _Planner:
         self.open: Group | None = None
         self.position = {operation: index for index, operation in enumerate(block.operations)}
         self.step_position: dict[Step, int] = {}  # program position of the operation behind a step that is not a nest
-        self.demands: dict[Value, list[_Demand]] = {}
+        self.demands: dict[Value, list[Demand]] = {}
         self.free: dict[tuple[Value, bool], None] = {}
         self.costs: dict[tuple[Value, bool], float] = {}
         self.offsets = offsets
@@ -354,19 +344,19 @@ class _Planner:
                 case Group():
                     for sink in step.sinks:
                         for root in _roots(sink):
-                            self._need(root, _whole(step))
+                            self._need(root, whole_demand(step))
                 case WholeStep(operation):
                     for operand in operation.operands:
-                        self._need(operand, _Demand(step, stored=True))
+                        self._need(operand, Demand(step, stored=True))
                 case DotStep(operation):
                     for operand in dot_inputs(operation):
-                        self._need(operand, _Demand(step, stored=True))
-                    self._need(step.target, _Demand(step))
+                        self._need(operand, Demand(step, stored=True))
+                    self._need(step.target, Demand(step))
                 case Loop():
                     self._need_free(step, step.body)
                     for entry in step.carried:
                         if entry.kind in {"invariant", "offset"}:
-                            self._need(entry.initial, _Demand(step))
+                            self._need(entry.initial, Demand(step))
                 case Branch():
                     self._need_free(step, step.then)
                     self._need_free(step, step.otherwise)
@@ -376,13 +366,13 @@ class _Planner:
                 case ScalarStep() | Jump():
                     pass
         for value, stored in self.external:
-            self._need(value, _Demand(None, stored=stored))
+            self._need(value, Demand(None, stored=stored))
 
     def _need_free(self, step: Step, plan: BlockPlan) -> None:
         for value, stored in plan.free:
-            self._need(value, _Demand(step, stored=stored))
+            self._need(value, Demand(step, stored=stored))
 
-    def _need(self, value: Value, demand: _Demand) -> None:
+    def _need(self, value: Value, demand: Demand) -> None:
         if not value.type.tensor:
             return
         known = self.demands.setdefault(value, [])
@@ -409,19 +399,22 @@ class _Planner:
                         for demand in self.demands.get(entry.result, []):
                             self._need(entry.initial, demand)
 
-    def _place_value(self, operation: Operation, value: Value, demands: list[_Demand]) -> None:
+    def _place_value(self, operation: Operation, value: Value, demands: list[Demand]) -> None:
         order = self._order()
         is_load = operation.name == tt.LOAD
         first = min(demands, key=lambda demand: order[demand.step]).step
         across = read_across(operation, [demand.inner for demand in demands]) if is_load else None
         if across is not None:  # a tile read along its rows, and then taken from a buffer along its columns
             before = self._overwritten_by(operation, order, order[first]) or first
-            group = Group(value.type.shape, [Fill(value, value)], inner=across)
+            user = turned_by(demands, across) if self.apart else None
+            group = Group(
+                value.type.shape, [Fill(value, value)], inner=across, turned_by=user if user is before else None
+            )
             self.steps.insert(order[None] if before is None else self.steps.index(before), group)
-            self._pass_on(operation, [_whole(group)])
+            self._pass_on(operation, [whole_demand(group)])
             return
         barrier = self._store_before(operation, order, order[first]) if is_load else None
-        cost = recompute_cost(value, self.costs, rows=not any(_one_by_one(demand.step) for demand in demands))
+        cost = recompute_cost(value, self.costs, rows=not any(one_by_one(demand.step) for demand in demands))
         limit = _RECOMPUTE_LIMIT if value.type.element in FLOATS and not value.type.pointer else _RECOMPUTE_LIMIT_INDEX
         places = {demand.step for demand in demands}
         nest = first if isinstance(first, Group) and first.ordered is None else None
@@ -429,7 +422,7 @@ class _Planner:
         if len(demands) > 1 and arithmetic_cost(cost) > limit:  # it would be computed at several indices
             lone_nest = False
         stored = any(demand.stored for demand in demands)
-        again = cost <= limit and not _reads_out_of_order(operation, demands)
+        again = cost <= limit and not reads_out_of_order(operation, demands)
         if again and is_load and len(places) > 1:  # it is read in several steps: nothing may be written up to the last
             again = self._store_before(operation, order, max(order[demand.step] for demand in demands)) is None
         if barrier is None and not stored and (lone_nest or again):
@@ -449,10 +442,10 @@ class _Planner:
             group = Group(value.type.shape, [fill])
             before = barrier if barrier is not None else first
             self.steps.insert(order[None] if before is None else self.steps.index(before), group)
-        self._pass_on(operation, [_whole(group)])
+        self._pass_on(operation, [whole_demand(group)])
 
     @staticmethod
-    def _repeats(value: Value, group: Group, demands: list[_Demand], cost: float) -> bool:
+    def _repeats(value: Value, group: Group, demands: list[Demand], cost: float) -> bool:
         """Whether the innermost loop of ``group`` would compute a costly value again for every row."""
         if arithmetic_cost(cost) <= _RECOMPUTE_LIMIT or value.type.elements >= math.prod(group.shape):
             return False
@@ -466,15 +459,15 @@ class _Planner:
         order[None] = last
         return order
 
-    def _pass_on(self, operation: Operation, demands: list[_Demand]) -> None:
+    def _pass_on(self, operation: Operation, demands: list[Demand]) -> None:
         stored = stored_operands(operation)
         for demand in demands:
             inner = inner_axis(operation, demand.inner)
             for position, operand in enumerate(operation.operands):
                 identity = demand.identity and operand.type.shape == operation.results[0].type.shape
                 identity = identity and operation.name not in VIEWS and operation.name != MIRROR
-                passed = _Demand(demand.step, identity=identity, inner=inner)
-                self._need(operand, _Demand(demand.step, stored=True) if position in stored else passed)
+                passed = Demand(demand.step, identity=identity, inner=inner)
+                self._need(operand, Demand(demand.step, stored=True) if position in stored else passed)
 
     def _overwritten_by(self, load: Operation, order: dict[Step | None, int], end: int) -> Step | None:
         """The first step before ``end`` that holds a later store."""
@@ -567,23 +560,6 @@ class _Planner:
             if self._is_read_after(step.target, start, order):
                 late.add(step.target)
         return late
-
-
-def _whole(group: Group) -> _Demand:
-    """The demand for the value of every index of ``group``."""
-    return _Demand(group, identity=True, inner=group.inner)
-
-
-def _reads_out_of_order(operation: Operation, demands: list[_Demand]) -> bool:
-    """Whether the operation is a load of successive places that are wanted in another order."""
-    axis = row_axis(operation)
-    return axis is not None and any(demand.inner != axis for demand in demands)
-
-
-def _one_by_one(step: Step | None) -> bool:
-    """Whether the nest of an ordered operation has one loop for all elements, in which every mask is asked."""
-    operation = step.ordered if isinstance(step, Group) else None
-    return operation is not None and operation.name not in ATOMICS | MESSAGES
 
 
 def _copies_only(group: Group, value: Value) -> bool:

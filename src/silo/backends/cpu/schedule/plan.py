@@ -75,13 +75,15 @@ class Group:
 
     ``checks`` are pairs of memory accesses whose ranges must be disjoint or identical for the fused form to be right;
     tested at run time, with the stores done one after the other as the way out. ``inner`` is the axis of the innermost
-    loop; another one than the last only where nothing is reduced.
+    loop; another one than the last only where nothing is reduced. ``turned_by`` is the nest that alone uses the tile
+    which this one reads along another axis, and that may read it in parts as it goes.
     """
 
     shape: tuple[int, ...]
     sinks: list[Sink] = field(default_factory=list["Sink"])
     checks: list[tuple[Operation, Operation]] = field(default_factory=list[tuple[Operation, Operation]])
     inner: int = -1
+    turned_by: Group | None = None
 
     def __post_init__(self) -> None:
         """The last axis by default."""
