@@ -1,6 +1,7 @@
 """What a call of a kernel as an operator of torch costs over the kernel itself: ``python -m bench.frameworks``.
 
-``--jax`` measures a jitted function of jax that calls a kernel beside one that does nothing, where jax is installed.
+``--jax`` measures a jitted function of jax that calls a kernel beside one that does nothing, where jax is installed,
+and beside one in which XLA calls C code that does nothing: what is left is Silo's, the kernel's own work included.
 
 Each row takes turns with the direct call in short bursts; what it costs more is the median of the differences between
 bursts that follow each other, with its interval. The bar: an operator's call at most 1.5 us over the kernel's.
@@ -9,6 +10,10 @@ bursts that follow each other, with its interval. The bar: an operator's call at
 from __future__ import annotations
 
 import argparse
+import ctypes
+import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -84,15 +89,45 @@ def jax_rows(size: int) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]
     added = jax.jit(lambda x, y: silo.jax_call(add, x, y, size, out={"out": "x"}))
     updated = jax.jit(lambda x, y: silo.jax_call(axpy, x, y, size, 1e-3, aliases=("y",)))
     own = jax.jit(lambda x, y: x + y)
+    target = empty_target()
 
     def nothing() -> None:
         empty(x, y).block_until_ready()
 
-    return {
+    made = {
         "silo.jax_call": (lambda: added(x, y).block_until_ready(), nothing),
         "silo.jax_call, in place": (lambda: updated(x, y).block_until_ready(), nothing),
         "the same addition by XLA": (lambda: own(x, y).block_until_ready(), nothing),
     }
+    if target:
+        call = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(x.shape, x.dtype))
+        update = jax.ffi.ffi_call(target, jax.ShapeDtypeStruct(x.shape, x.dtype), input_output_aliases={1: 0})
+        digest = "0" * 64  # as a call of a kernel has
+        calls = jax.jit(lambda x, y: call(x, y, digest=digest))
+        updates = jax.jit(lambda x, y: update(x, y, digest=digest))
+        made["XLA's call of C that does nothing"] = (lambda: calls(x, y).block_until_ready(), nothing)
+        made["the same, in place"] = (lambda: updates(x, y).block_until_ready(), nothing)
+    return made
+
+
+def empty_target() -> str | None:
+    """The name under which XLA knows a handler in C that does nothing; None without a C compiler."""
+    import jax  # pyright: ignore[reportMissingImports]
+
+    from silo.launch.jax_versions import load_jax
+
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        return None
+    here = Path(__file__).parent
+    library = Path(tempfile.mkdtemp(prefix="silo-bench-")) / "empty_handler.so"
+    places = [f"-I{here.parent / 'native' / name}" for name in ("python", "core")]
+    flags = ["-std=c11", "-O2", "-shared", "-fPIC", f"-DMINOR={load_jax()[1]}"]
+    subprocess.run([compiler, *flags, *places, str(here / "empty_handler.c"), "-o", str(library)], check=True)
+    function = ctypes.CDLL(str(library)).empty_handler
+    for platform in ("cpu", "CUDA"):
+        jax.ffi.register_ffi_target("silo_bench_empty", jax.ffi.pycapsule(function), platform=platform)
+    return "silo_bench_empty"
 
 
 def burst(call: Callable[[], Any]) -> float:

@@ -83,6 +83,10 @@ struct silo_cpu_thread *silo_cpu_make_thread(void);
  */
 void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number);
 
+/* A launch of one program, which waits for nothing and takes no scratch: nobody else has a part in
+ * it. 0, or its error. */
+int silo_cpu_run_one(const struct silo_cpu_launch *launch);
+
 /* Signals that a thread of ours leaves to others; signals of its own faults are not among them. */
 void silo_cpu_block_signals(sigset_t *before);
 

@@ -309,13 +309,10 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     __atomic_store_n(cost, each ? each : 1, __ATOMIC_RELAXED);
 }
 
-int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
+/* On as many threads as it is worth; some other one may have a part in it. */
+static __attribute__((noinline)) int run_job(const struct silo_cpu_launch *launch, uint64_t *cost) {
     const struct silo_cpu_share share = launch->share;
     const uint64_t total = launch->total;
-    if (total == 0)
-        return 0;
-    if (silo_cpu_python.begins != NULL)
-        silo_cpu_python.begins();
     struct silo_cpu_job job = {
         .launch = launch,
         .chunk = total,
@@ -355,6 +352,18 @@ int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
     }
     silo_cpu_take_back(&job);
     return job.error;
+}
+
+int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
+    const struct silo_cpu_share *share = &launch->share;
+    if (launch->total == 0)
+        return 0;
+    if (silo_cpu_python.begins != NULL)
+        silo_cpu_python.begins();
+    if (launch->total == 1 && share->chunk != 1 && !share->cooperative &&
+        launch->scratch_bytes == 0)
+        return silo_cpu_run_one(launch);
+    return run_job(launch, cost);
 }
 
 void silo_cpu_use_pool(enum silo_cpu_pool_kind kind) {

@@ -168,6 +168,31 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
     }
 }
 
+int silo_cpu_run_one(const struct silo_cpu_launch *launch) {
+    struct silo_cpu_thread *thread = silo_cpu_make_thread();
+    if (thread == NULL)
+        return SILO_CPU_NO_MEMORY;
+    struct silo_cpu_job job; /* what tells of a crash looks for the launch in it, and for no more */
+    struct silo_cpu_runner own;
+    job.launch = launch;
+    own.context.fault.bytes = sizeof own.context;
+    own.context.fault.claimed = 0;
+    own.context.fault.text[0] = '\0';
+    own.context.program = UINT64_MAX;
+    own.context.wait = NULL;
+    own.context.alone = true;
+    own.job = &job;
+    own.begin = 0;
+    own.end = 1;
+    struct silo_cpu_runner *outer = atomic_load_explicit(&thread->running, memory_order_relaxed);
+    atomic_store_explicit(&thread->running, &own, memory_order_relaxed);
+    const int error = launch->entry(launch->params, launch->grid, 0, 1, NULL, &own.context);
+    atomic_store_explicit(&thread->running, outer, memory_order_relaxed);
+    if (error != 0 && launch->fault != NULL)
+        memcpy(launch->fault->text, own.context.fault.text, sizeof launch->fault->text);
+    return error;
+}
+
 void silo_cpu_block_signals(sigset_t *before) {
     /* Signals are for Python's threads: one of ours would only delay them. One that is raised by a
      * fault while it is blocked would end the process without a word. */

@@ -94,12 +94,6 @@ struct batch {
     int64_t dims[SILO_XLA_BATCH];
 };
 
-/* An array of a call: where its memory begins, and which examples it has. */
-struct source {
-    char *data;
-    const int64_t *dims; /* of the batch: as the batch has them, or 1 */
-};
-
 SILO_INLINE const struct silo_xla_array *array_at(const struct silo_xla_frame *frame,
                                                   const struct silo_xla_call *call, int32_t index) {
     return index < call->operands ? frame->args.values[index]
@@ -201,7 +195,8 @@ SILO_INLINE struct silo_xla_error *launch(const struct silo_xla_frame *frame,
     struct silo_loaded *loaded = call->binding->loaded;
     void *params[packing->room];
     uint64_t scratch[2] = {0, 0};
-    struct leases leases = {.count = 0};
+    struct leases leases; /* not all zeroed, which would take longer than the rest of it */
+    leases.count = 0;
     struct silo_xla_error *result = NULL;
     silo_error error;
     int code = 0;
@@ -228,10 +223,62 @@ SILO_INLINE struct silo_xla_error *launch(const struct silo_xla_frame *frame,
     return result;
 }
 
+/* Whether an array may be passed; NULL: it may. */
+SILO_INLINE struct silo_xla_error *check_array(const struct silo_xla_frame *frame,
+                                               const struct silo_xla_call *call, int32_t index,
+                                               const struct batch *batch) {
+    const struct silo_xla_array *array = array_at(frame, call, index);
+    const struct silo_xla_buffer *buffer = &call->buffers[index];
+    if (SILO_UNLIKELY(!fits(buffer, array, batch, index >= call->operands)))
+        return refuse_shape(frame, call, buffer, array);
+    if (buffer->aligned && SILO_UNLIKELY(((uintptr_t)array->data & 15) != 0 ||
+                                         (batch->count != 1 && (buffer->bytes & 15) != 0)))
+        return refuse(frame, SILO_XLA_PRECONDITION,
+                      "silo: %s: its code was made for arrays at multiples of 16 bytes, and "
+                      "XLA passes %s at %p: trace the program again and pass aligned arrays",
+                      call->kernel, buffer->name, array->data);
+    if (SILO_UNLIKELY(buffer->alias >= 0) && buffer->bytes != 0 && batch->count > 0) {
+        const struct silo_xla_array *read = array_at(frame, call, buffer->alias);
+        if (read->data != array->data)
+            return refuse(frame, SILO_XLA_INTERNAL,
+                          "silo: %s: XLA passes %s twice, at %p to be read and at %p to be "
+                          "written, although the program says that it is one array",
+                          call->kernel, buffer->name, read->data, array->data);
+    }
+    return NULL;
+}
+
+/* A launch for each example of a batch. */
+static SILO_NOINLINE struct silo_xla_error *
+run_batch(const struct silo_xla_frame *frame, const struct silo_xla_call *call, void *stream) {
+    const int32_t total = call->operands + call->results;
+    struct batch batch = {.rank = 0, .count = 1};
+    struct silo_xla_error *error = read_batch(frame, call, &batch);
+    for (int32_t i = 0; i < total && error == NULL; i++)
+        error = check_array(frame, call, i, &batch);
+    if (error != NULL || call->empty)
+        return error;
+    if (stream != NULL)
+        silo_binary_launched_on(call->binding->loaded->binary, stream);
+    uint64_t words[call->count + 1];
+    for (int64_t number = 0; number < batch.count && error == NULL; number++) {
+        memcpy(words, call->slots + SILO_SLOT_NULL, sizeof words);
+        for (int32_t i = 0; i < total; i++) {
+            const struct silo_xla_array *array = array_at(frame, call, i);
+            const struct silo_xla_buffer *buffer = &call->buffers[i];
+            if (buffer->slot != SILO_SLOT_NULL)
+                words[buffer->slot + 1] = (uint64_t)(uintptr_t)array->data +
+                                          example_at(&batch, array->dims, buffer->bytes, number);
+        }
+        error = launch(frame, call, words + 1, stream);
+    }
+    return error;
+}
+
 SILO_INLINE struct silo_xla_error *run(const struct silo_xla_frame *frame,
                                        const struct silo_xla_call *call, void *stream) {
     const int32_t total = call->operands + call->results;
-    struct batch batch = {.rank = 0, .count = 1};
+    const struct batch none = {.rank = 0, .count = 1};
     struct silo_xla_error *error = NULL;
     if (SILO_UNLIKELY(frame->args.count != call->operands || frame->rets.count != call->results))
         return refuse(frame, SILO_XLA_INVALID,
@@ -239,51 +286,24 @@ SILO_INLINE struct silo_xla_error *run(const struct silo_xla_frame *frame,
                       "%d and %d: it was changed after Silo made it",
                       call->kernel, (long long)frame->args.count, (long long)frame->rets.count,
                       (int)call->operands, (int)call->results);
-    if (SILO_UNLIKELY(array_at(frame, call, total - 1)->rank != call->buffers[total - 1].rank) &&
-        (error = read_batch(frame, call, &batch)) != NULL)
-        return error;
-    struct source sources[total];
-    const bool many = batch.count != 1;
+    if (SILO_UNLIKELY(array_at(frame, call, total - 1)->rank != call->buffers[total - 1].rank))
+        return run_batch(frame, call, stream);
+    uint64_t words[call->count + 1];
+    for (int32_t i = 0; i <= call->count; i++)
+        words[i] = call->slots[i + SILO_SLOT_NULL];
     for (int32_t i = 0; i < total; i++) {
-        const struct silo_xla_array *array = array_at(frame, call, i);
-        const struct silo_xla_buffer *buffer = &call->buffers[i];
-        if (SILO_UNLIKELY(!fits(buffer, array, &batch, i >= call->operands)))
-            return refuse_shape(frame, call, buffer, array);
-        sources[i] = (struct source){array->data, array->dims};
-        if (buffer->aligned && SILO_UNLIKELY(((uintptr_t)array->data & 15) != 0 ||
-                                             (many && (buffer->bytes & 15) != 0)))
-            return refuse(frame, SILO_XLA_PRECONDITION,
-                          "silo: %s: its code was made for arrays at multiples of 16 bytes, and "
-                          "XLA passes %s at %p: trace the program again and pass aligned arrays",
-                          call->kernel, buffer->name, array->data);
-        if (SILO_UNLIKELY(buffer->alias >= 0) && buffer->bytes != 0 && batch.count > 0 &&
-            sources[buffer->alias].data != sources[i].data)
-            return refuse(frame, SILO_XLA_INTERNAL,
-                          "silo: %s: XLA passes %s twice, at %p to be read and at %p to be "
-                          "written, although the program says that it is one array",
-                          call->kernel, buffer->name, (void *)sources[buffer->alias].data,
-                          (void *)sources[i].data);
+        error = check_array(frame, call, i, &none);
+        if (SILO_UNLIKELY(error != NULL))
+            return error;
+        const int32_t slot = call->buffers[i].slot;
+        if (slot != SILO_SLOT_NULL)
+            words[slot + 1] = (uint64_t)(uintptr_t)array_at(frame, call, i)->data;
     }
     if (SILO_UNLIKELY(call->empty))
         return NULL;
     if (stream != NULL)
         silo_binary_launched_on(call->binding->loaded->binary, stream);
-    uint64_t words[call->count + 1];
-    for (int64_t number = 0; number < batch.count; number++) {
-        memcpy(words, call->slots + SILO_SLOT_NULL, sizeof words);
-        for (int32_t i = 0; i < total; i++) {
-            const struct silo_xla_buffer *buffer = &call->buffers[i];
-            uint64_t address = (uint64_t)(uintptr_t)sources[i].data;
-            if (SILO_UNLIKELY(many))
-                address += example_at(&batch, sources[i].dims, buffer->bytes, number);
-            if (buffer->slot != SILO_SLOT_NULL)
-                words[buffer->slot + 1] = address;
-        }
-        error = launch(frame, call, words + 1, stream);
-        if (SILO_UNLIKELY(error != NULL))
-            return error;
-    }
-    return NULL;
+    return launch(frame, call, words + 1, stream);
 }
 
 /* ---- the handlers ---- */
