@@ -9,13 +9,14 @@ bursts, taken in turns.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,61 @@ def cases(folder: Path) -> dict[str, Callable[[], object]]:
         ),
         "tuned[grid](...)": lambda: tuner[grid](a, b, c, d, e, 4096, 3, 5),
         "heuristics[grid](...)": lambda: guessed[grid](a, b, c, d, e, 4096, 3, 5),
+        "tuned.run(...)": lambda: tuner.run(a, b, c, d, e, 4096, 3, 5, grid=grid, warmup=False),
+        "heuristics.run(...)": lambda: guessed.run(a, b, c, d, e, 4096, 3, 5, grid=grid, warmup=False),
     }
+
+
+@contextlib.contextmanager
+def wrapped_tuners() -> Generator[None]:
+    """A program's own functions in the place of the tuners' ``run``, which call what was there."""
+    from triton.runtime.autotuner import Autotuner, Heuristics
+
+    kinds: list[Any] = [Autotuner, Heuristics]
+    before = [kind.run for kind in kinds]
+
+    def wrapper(run: Any) -> Any:
+        def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return run(self, *args, **kwargs)
+
+        return wrapped
+
+    for kind in kinds:
+        kind.run = wrapper(kind.run)
+    try:
+        yield
+    finally:
+        for kind, run in zip(kinds, before, strict=True):
+            kind.run = run
+
+
+@contextlib.contextmanager
+def watched_tuners() -> Generator[None]:
+    """Tuners that are asked by a recording: what ``silo exec --record`` and ``--bundle`` put before them."""
+    from silo.sources.triton.adapter import watch_autotuners
+
+    class Nothing:
+        def known(self, tuner: Any, key: Any, configs: Any) -> Any:
+            del tuner, key, configs
+
+        def decided(self, tuner: Any, key: Any, config: Any) -> Any:
+            del tuner, key
+            return config
+
+    from silo.integrations.triton_programs.switch import beneath_tuners
+
+    undo = beneath_tuners(lambda: watch_autotuners(Nothing()))
+    try:
+        yield
+    finally:
+        beneath_tuners(undo)
+
+
+WAYS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
+    "": contextlib.nullcontext,
+    ", in a program's wrapper": wrapped_tuners,
+    ", recorded or served": watched_tuners,
+}
 
 
 def burst_us(call: Callable[[], object]) -> float:
@@ -90,18 +145,22 @@ def measure(rounds: int) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as name:
         found = cases(Path(name))
-        best: dict[str, list[float]] = {one: [1e9, 1e9] for one in found}
+        best: dict[str, list[float]] = {}
         for call in found.values():
             call()
         triton_on_stub.stub().record(on=False)
         for _ in range(rounds):
-            for one, call in found.items():
-                best[one][0] = min(best[one][0], burst_us(call))
-            with silo.accelerate():
-                for one, call in found.items():
-                    call()  # Triton's own
-                    call()
-                    best[one][1] = min(best[one][1], burst_us(call))
+            for way, around in WAYS.items():
+                calls = {one: call for one, call in found.items() if not way or one.startswith(("tuned", "heur"))}
+                with around():
+                    for one, call in calls.items():
+                        row = best.setdefault(one + way, [1e9, 1e9])
+                        row[0] = min(row[0], burst_us(call))
+                    with silo.accelerate():
+                        for one, call in calls.items():
+                            call()  # Triton's own
+                            call()
+                            best[one + way][1] = min(best[one + way][1], burst_us(call))
     rows = [{"case": one, "triton_us": own, "silo_us": ours, "ratio": ours / own} for one, (own, ours) in best.items()]
     return {"triton": triton.__version__, "rounds": rounds, "burst": BURST, "rows": rows}
 

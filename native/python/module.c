@@ -340,7 +340,7 @@ static PyMethodDef methods[] = {
      "triton_methods(kind, first_use) -> (run, __getitem__)\n\nWhat launches functions of a class "
      "through Silo; first_use(function) gives its TritonKernel."},
     {"triton_tuners", silo_py_triton_tuners, METH_VARARGS,
-     "triton_tuners(autotuner, run, heuristics, run, members) -> (run, __getitem__, run, "
+     "triton_tuners(autotuner, run, heuristics, run, members, decided) -> (run, __getitem__, run, "
      "__getitem__)\n\nWhat launches through Triton's decorators of these classes."},
     {"triton_serve", silo_py_triton_serve, METH_VARARGS,
      "triton_serve(run, notice)\n\nTriton's own run, and what makes the situation anew."},

@@ -20,6 +20,8 @@ static struct {
 
 static PyObject *members[MOST_MEMBERS]; /* owned, interned */
 static Py_ssize_t member_count;
+static PyTypeObject
+    *decided_type; /* owned: dictionaries that a tuner's decisions are kept in, too */
 static PyTypeObject *bound_type;
 static PyObject *dtype_texts[SCALAR_TYPES]; /* owned: str(dtype) by torch's number */
 static PyObject *s_arg_names, *s_keys, *s_configs, *s_cache, *s_fn, *s_kwargs, *s_pre_hook,
@@ -259,7 +261,7 @@ static PyObject *decided(PyObject *dict, PyObject *configs, PyObject *const *arg
     PyObject *arg_names = own_member(dict, s_arg_names), *keys = own_member(dict, s_keys),
              *cache = own_member(dict, s_cache);
     if (arg_names == NULL || keys == NULL || cache == NULL || !PyList_CheckExact(arg_names) ||
-        !PyList_CheckExact(keys) || !PyDict_CheckExact(cache))
+        !PyList_CheckExact(keys) || (!PyDict_CheckExact(cache) && Py_TYPE(cache) != decided_type))
         return NULL;
     PyObject *key = key_of(arg_names, keys, arguments, positional, names, named);
     if (key == NULL)
@@ -489,11 +491,16 @@ PyObject *silo_py_triton_tuners(PyObject *module, PyObject *args) {
     };
     static PyMethodDef getitem = {"__getitem__", tuned_getitem, METH_O,
                                   "What launches over a grid."};
-    PyObject *kinds[2], *own[2], *names;
-    if (!PyArg_ParseTuple(args, "O!OO!OO!", &PyType_Type, &kinds[0], &own[0], &PyType_Type,
-                          &kinds[1], &own[1], &PyTuple_Type, &names) ||
+    PyObject *kinds[2], *own[2], *names, *decided_kind;
+    if (!PyArg_ParseTuple(args, "O!OO!OO!O!", &PyType_Type, &kinds[0], &own[0], &PyType_Type,
+                          &kinds[1], &own[1], &PyTuple_Type, &names, &PyType_Type, &decided_kind) ||
         read_members(names) != 0)
         return NULL;
+    if (!PyType_IsSubtype((PyTypeObject *)decided_kind, &PyDict_Type))
+        return PyErr_Format(PyExc_TypeError, "decisions are kept in a dictionary");
+    PyTypeObject *before = decided_type;
+    decided_type = (PyTypeObject *)Py_NewRef(decided_kind);
+    Py_XDECREF((PyObject *)before);
     PyObject *made = PyTuple_New(4);
     for (int i = 0; i < 2 && made != NULL; i++) {
         PyObject *run = PyDescr_NewMethod((PyTypeObject *)kinds[i], &runs[i]);

@@ -234,6 +234,7 @@ def triton_tuners(
     heuristics: type,
     heuristics_run: Callable[..., object],
     members: tuple[str, ...],
+    decided: type[dict[Any, Any]],
     /,
 ) -> tuple[Any, Any, Any, Any]: ...
 def triton_serve(run: Callable[..., object], notice: Callable[[], TritonSituation], /) -> None: ...

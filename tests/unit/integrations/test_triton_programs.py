@@ -359,6 +359,57 @@ assert (dict(vars(Autotuner)), dict(vars(Heuristics))) == before
     )
 
 
+@pytest.mark.parametrize("first", ["watched", "served"])
+def test_tuners_that_are_watched_launch_what_is_decided_natively(first):
+    program(
+        TUNED
+        + f"""
+FIRST = {first!r}
+import contextlib
+from silo.integrations.triton_programs.switch import beneath_tuners
+from silo.sources.triton.adapter import watch_autotuners
+from triton.runtime.autotuner import Autotuner, Heuristics
+before = dict(vars(Autotuner)), dict(vars(Heuristics))
+asked = []
+
+class Notes:
+    def known(self, tuner, key, configs):
+        asked.append(key)
+    def decided(self, tuner, key, config):
+        return config
+
+@contextlib.contextmanager
+def watched():
+    undo = beneath_tuners(lambda: watch_autotuners(Notes()))
+    try:
+        yield
+    finally:
+        beneath_tuners(undo)
+
+with contextlib.ExitStack() as both:
+    for one in (watched, silo.accelerate) if FIRST == "watched" else (silo.accelerate, watched):
+        both.enter_context(one())
+    t[(1,)](x, z, 100)
+    assert len(asked) == 1 and type(t.cache) is not dict
+    config = t.best_config
+    profile = []
+    import sys
+    sys.setprofile(lambda frame, event, argument: profile.append(frame.f_code.co_name))
+    for _ in range(3):
+        t[(1,)](x, z, 100)
+    t.run(x, z, 100, grid=(1,), warmup=False)
+    sys.setprofile(None)
+    assert not {{"watched_run", "run", "known", "__contains__"}} & set(profile), profile  # no function of Python's
+    assert t.best_config is config and len(asked) == 1 and kernel(t.fn).launches[0] >= 4
+    t[(1,)](x, z, 200)  # another key: asked again
+    assert len(asked) == 2, asked
+assert (dict(vars(Autotuner)), dict(vars(Heuristics))) == before
+assert type(t.cache) is dict and len(t.cache) == 2
+t[(1,)](x, z, 100)
+"""
+    )
+
+
 def test_a_programs_own_tuner_stays():
     program(
         TUNED

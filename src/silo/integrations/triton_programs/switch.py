@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.plugins import load_place
@@ -19,7 +19,17 @@ from silo.launch.native import TritonKernel
 from silo.settings import settings
 from silo.sources.triton import adapter
 
-__all__ = ["Acceleration", "accelerate", "accelerate_once", "accelerate_when_imported", "served_run", "state"]
+__all__ = [
+    "Acceleration",
+    "accelerate",
+    "accelerate_once",
+    "accelerate_when_imported",
+    "beneath_tuners",
+    "served_run",
+    "state",
+]
+
+T = TypeVar("T")
 
 
 class Acceleration(SwitchedOn):
@@ -75,6 +85,11 @@ def served_run() -> Any:  # noqa: ANN401
     if not decision:
         raise ToolchainError(f"{decision.reason}, so its launches cannot go through Silo")
     return _SWITCH.hold()
+
+
+def beneath_tuners(change: Callable[[], T]) -> T:
+    """Call what replaces methods of Triton's tuners, or puts them back; Silo's own come in front of these again."""
+    return _SWITCH.beneath(change)
 
 
 def state() -> Decision:
@@ -156,13 +171,6 @@ class _Switch:
         self._replace(found.functions, "run", run)
         self._replace(found.functions, "__getitem__", getitem)
         self._replace(found.functions, "debug", adapter.watched_debug(_forget))
-        if found.tuned_run is not None and found.heuristic_run is not None:
-            methods = native.triton_tuners(
-                found.autotuners, found.tuned_run, found.heuristics, found.heuristic_run, found.config_members
-            )
-            kinds = (found.autotuners, found.autotuners, found.heuristics, found.heuristics)
-            for kind, name, ours in zip(kinds, ("run", "__getitem__") * 2, methods, strict=True):
-                self._replace(kind, name, ours)
         self._situations.forget()
         if settings().lock is not None:  # few name one, and it needs what records and bundles do
             lock: Any = load_place("silo.integrations.triton_records.switch:lock_while_accelerated")
@@ -171,6 +179,36 @@ class _Switch:
             except SiloError:
                 self._take()
                 raise
+        self._put_tuners(adapter.seams())  # in front of what the lock has put there
+
+    def _put_tuners(self, found: adapter.Seams) -> None:
+        if found.tuned_run is None or found.heuristic_run is None:
+            return
+        methods = native.triton_tuners(
+            found.autotuners,
+            found.tuned_run,
+            found.heuristics,
+            found.heuristic_run,
+            found.config_members,
+            adapter.Decided,
+        )
+        kinds = (found.autotuners, found.autotuners, found.heuristics, found.heuristics)
+        for kind, name, ours in zip(kinds, ("run", "__getitem__") * 2, methods, strict=True):
+            self._replace(kind, name, ours)
+
+    def beneath(self, change: Callable[[], T]) -> T:
+        with self._lock:
+            found = adapter.seams() if self._before else None
+            kinds = () if found is None else (found.autotuners, found.heuristics)
+            put = [one for one in self._before if one[0] in kinds]
+            if not put or any(_member(kind, name) is not ours for kind, name, _, ours in put):
+                return change()  # a program's own is in front of ours
+            self._before = [one for one in self._before if one not in put]
+            self._restore(put)
+            try:
+                return change()
+            finally:
+                self._put_tuners(adapter.seams())
 
     def _replace(self, kind: Any, name: str, ours: Any) -> None:  # noqa: ANN401
         self._before.append((kind, name, _member(kind, name), ours))
@@ -179,22 +217,26 @@ class _Switch:
     def _take(self) -> None:
         from silo.integrations.triton_programs.kernels import TABLE  # noqa: PLC0415  # as above
 
-        if self._unlock is not None:
-            self._unlock()
-            self._unlock = None
         if self._situations is not None and not self._held:
             self._situations.leave()
             self._methods = None
-        for kind, name, before, ours in reversed(self._before):
+        self._restore(self._before)
+        self._before.clear()
+        if self._unlock is not None:
+            self._unlock()
+            self._unlock = None
+        if not self._held:
+            TABLE.drop()
+
+    @staticmethod
+    def _restore(put: Sequence[tuple[Any, str, Any, Any]]) -> None:
+        for kind, name, before, ours in reversed(put):
             if _member(kind, name) is not ours:
                 continue  # a program put its own there meanwhile, which calls ours: that goes Triton's way
             if before is None:
                 delattr(kind, name)
             else:
                 setattr(kind, name, before)
-        self._before.clear()
-        if not self._held:
-            TABLE.drop()
 
 
 def _member(kind: Any, name: str) -> Any:  # noqa: ANN401

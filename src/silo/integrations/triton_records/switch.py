@@ -14,6 +14,7 @@ from types import ModuleType
 
 from silo.errors import BundleError, LockError, SiloError
 from silo.integrations.triton_programs.providers import PROVIDERS
+from silo.integrations.triton_programs.switch import beneath_tuners
 from silo.integrations.triton_records.folding import fold, open_folded
 from silo.integrations.triton_records.locked import LockedDecisions
 from silo.integrations.triton_records.recorder import Recorder
@@ -21,7 +22,7 @@ from silo.integrations.triton_records.recording import Recording
 from silo.integrations.triton_records.replayer import Replayer
 from silo.integrations.triton_records.serving import Serving
 from silo.settings import records_wanted, settings
-from silo.sources.triton.adapter import adapter_is_ready, intercept_compiles, watch_autotuners
+from silo.sources.triton.adapter import Decisions, adapter_is_ready, intercept_compiles, watch_autotuners
 
 __all__ = ["begin_by_settings", "lock_while_accelerated", "record", "recording", "replay", "replaying"]
 
@@ -100,7 +101,7 @@ def lock_while_accelerated() -> Callable[[], None] | None:
     if current.lock is None or records_wanted():
         return None
     try:
-        return watch_autotuners(LockedDecisions(Path(current.lock), None))
+        return watch_autotuners(LockedDecisions(Path(current.lock), None))  # the switch, which asks, knows its order
     except LockError as error:
         if current.tune == "frozen":
             raise
@@ -121,7 +122,7 @@ def _begin() -> None:
         elif current.record is not None:
             record(current.record, lock=current.lock)
         elif current.lock is not None:
-            watch_autotuners(LockedDecisions(Path(current.lock), None))
+            _watch(LockedDecisions(Path(current.lock), None))
     except SiloError as error:
         if current.frozen or current.tune == "frozen":
             raise
@@ -153,13 +154,19 @@ class _Finder:
 
 def _both(asked: Recorder | Replayer, lock: str | os.PathLike[str] | None) -> Callable[[], None]:
     decisions = asked if lock is None else LockedDecisions(Path(lock), asked)
-    compiles, tuners = intercept_compiles(asked.compile), watch_autotuners(decisions)
+    compiles, tuners = intercept_compiles(asked.compile), _watch(decisions)
 
     def undo() -> None:
         tuners()
         compiles()
 
     return undo
+
+
+def _watch(decisions: Decisions) -> Callable[[], None]:
+    """Ask ``decisions`` for every tuner; a launch that is decided does not come by."""
+    undo = beneath_tuners(lambda: watch_autotuners(decisions))
+    return lambda: beneath_tuners(undo)
 
 
 def _fold(path: Path) -> None:

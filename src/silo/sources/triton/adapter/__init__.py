@@ -4,6 +4,7 @@ Nothing here is imported before a function needs it, so ``import silo`` loads no
 """
 
 from silo.sources.triton.adapter.autotuners import (
+    Decided,
     Decisions,
     TunerKey,
     config_members,
@@ -85,6 +86,7 @@ __all__ = [
     "CompiledProgram",
     "CpuFrontEnd",
     "CpuOptions",
+    "Decided",
     "Decisions",
     "DecoratedKernel",
     "GpuStages",

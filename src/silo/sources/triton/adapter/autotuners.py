@@ -9,11 +9,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from silo.sources.triton.adapter.toolchain import module
 
-__all__ = ["Decisions", "TunerKey", "config_members", "is_trying", "kernel_of_tuner", "watch_autotuners"]
+__all__ = ["Decided", "Decisions", "TunerKey", "config_members", "is_trying", "kernel_of_tuner", "watch_autotuners"]
 
 TunerKey: TypeAlias = tuple[Any, ...]
 
@@ -39,7 +39,10 @@ def is_trying() -> bool:
 
 
 def watch_autotuners(decisions: Decisions) -> Callable[[], None]:
-    """Let ``decisions`` answer for every tuner of the process; what undoes it exactly."""
+    """Let ``decisions`` answer for every tuner of the process; what undoes it exactly.
+
+    Methods of Silo's that launch what is decided belong in front of this one: then a decided launch does not come here.
+    """
     kind: Any = module("triton.runtime.autotuner").Autotuner
     run, bench = kind.run, kind._bench  # noqa: SLF001
     changed: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -48,7 +51,7 @@ def watch_autotuners(decisions: Decisions) -> Callable[[], None]:
     def watched_run(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         if type(self.cache) is dict:
             tuner: Any = self
-            tuner.cache = _Decided(tuner.cache, self, decisions, calls)
+            tuner.cache = Decided(tuner.cache, self, decisions, calls)
             changed.add(self)
         before = getattr(calls, "keywords", None)
         calls.keywords = kwargs
@@ -64,6 +67,7 @@ def watch_autotuners(decisions: Decisions) -> Callable[[], None]:
         finally:
             _trying.depth -= 1
 
+    cast("Any", watched_run).silo_watches = True
     kind.run, kind._bench = watched_run, watched_bench  # noqa: SLF001
 
     def undo() -> None:
@@ -74,8 +78,8 @@ def watch_autotuners(decisions: Decisions) -> Callable[[], None]:
     return undo
 
 
-class _Decided(dict[TunerKey, Any]):
-    """The decisions of one tuner."""
+class Decided(dict[TunerKey, Any]):
+    """The decisions of one tuner. What it holds counts; for what it lacks, ``decisions`` are asked."""
 
     def __init__(self, known: dict[TunerKey, Any], tuner: Any, decisions: Decisions, calls: Any) -> None:  # noqa: ANN401
         super().__init__(known)

@@ -117,9 +117,11 @@ def _config_members(kind: Any) -> tuple[str, ...]:  # noqa: ANN401
 
 
 def _own(kind: Any, name: str, place: str) -> Any:  # noqa: ANN401
-    """A method as the class's own module defines it; None where it is another's."""
+    """A method as the class's own module defines it, or as a recording watches it; None where it is another's."""
     members: Mapping[str, Any] = kind.__dict__
     found = members.get(name)
+    if getattr(found, "silo_watches", False):
+        return found
     code = getattr(found, "__code__", None)
     written = getattr(sys.modules[place], "__file__", None)
     return found if code is not None and written is not None and code.co_filename == written else None
