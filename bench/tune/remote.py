@@ -160,7 +160,7 @@ def main() -> int:
             "down_s": down,
             "samples": samples,
         }
-        save(given.json, describe(), told | {"samples": samples})
+        save(given.json, describe(), {**told, "samples": samples})
     return 0 if ratio <= BAR else 1
 
 
