@@ -22,6 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "samples"))
 import counting_driver  # noqa: E402
 import silo  # noqa: E402
 from jax_kernels import add, added, axpy_kernel, layer_norm, layer_norm_of_jax, softmax  # noqa: E402
+from silo.errors import NoVariantError  # noqa: E402
+from silo.settings import override  # noqa: E402
 
 pytestmark = pytest.mark.usefixtures("store")
 CLOSE = {"rtol": 2e-4, "atol": 2e-4}
@@ -122,6 +124,68 @@ assert counts.launches < 30, "each run launched every kernel"
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_kernels_of_bundles(tmp_path):
+    """Here, and in an exported program in another process, which has neither the bundle nor Triton."""
+    from silo.api.commands.build import build_bundle
+
+    home = tmp_path / "home"
+    source = tmp_path / "kernels_of_bundle.py"
+    source.write_text(BUNDLED)
+    with override(home=home, tune="off"):
+        build_bundle([source], tmp_path / "k.silo", targets=["cuda"], tune="off")
+        kernels = silo.load(tmp_path / "k.silo")
+        x, y = normal(1000), normal(1000)
+        function = jax.jit(lambda x, y: silo.jax_call(kernels["add"], x, y, x.size, out={"out": "x"}))
+        np.testing.assert_array_equal(function(x, 2 * y), x + 2 * y)
+        batch = jnp.stack([x, y, x * y])[:, :7]
+        made = jax.vmap(lambda a: silo.jax_call(kernels["add"], a, a, 7, out={"out": "x"}))(batch)
+        np.testing.assert_array_equal(made, 2 * batch)
+        with pytest.raises(NoVariantError, match="no variant fits add"):
+            silo.jax_call(kernels["add"], *(jnp.arange(8) for _ in "xy"), 8, out={"out": "x"})
+        allowed = [jax.export.DisabledSafetyCheck.custom_call("silo_launch")]
+        kept = jax.export.export(function, platforms=["cuda"], disabled_checks=allowed)(x, y).serialize()
+    (tmp_path / "program").write_bytes(kept)
+    (tmp_path / "k.silo").unlink()
+    code = """
+import sys
+import jax, numpy as np
+from silo.integrations import jax as seam
+seam.connect()
+exported = jax.export.deserialize(open(sys.argv[1], "rb").read())
+x = np.arange(1000, dtype="float32")
+np.testing.assert_array_equal(exported.call(x, x + 1), 2 * x + 1)
+assert "triton" not in sys.modules
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "program")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SILO_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+BUNDLED = """
+import triton
+import triton.language as tl
+
+import silo
+
+
+@silo.kernel(space={"BLOCK": [128, 256]}, grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
+@triton.jit
+def add(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n), mask=i < n)
+
+
+@add.cases(n=[1000])
+def _(n, make):
+    return silo.Case(args=(make.normal(n), make.normal(n), make.empty(n), n))
+"""
 
 
 def test_an_exported_program_runs_again():

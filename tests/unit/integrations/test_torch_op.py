@@ -82,6 +82,26 @@ def test_an_integer_for_a_float_is_a_float():
     assert all(one.abs().max() < 1e-6 for one in made)
 
 
+@silo.kernel(space={"BLOCK": [16]}, grid=(1,), tune="off")
+@triton.jit
+def by_value(x, out, n, whole, real, flag, BLOCK: tl.constexpr):
+    """What is computed with each number shows which type the kernel got."""
+    i = tl.arange(0, BLOCK)
+    made = (whole + whole + whole) + real * real + (flag + flag) * 0.25
+    tl.store(out + i, tl.load(x + i, mask=i < n) * made, mask=i < n)
+
+
+def test_numbers_are_what_the_schema_says_whatever_class_a_call_gives():
+    """An integer's square leaves 32 bits, a bool's sum one bit: the first call and all later ones compute the same."""
+    operator = silo.torch_op(by_value, "samples::by_value", example=(F32, F32, 8, 3, 1.0, True), out={"out": "x"})
+    x = torch.ones(8)
+    for whole, real, flag in ((True, 70000, 1), (2, 0.5, True), (True, 1, 2), (3, True, False), (1 << 40, 2, 0)):
+        wanted = torch.ops.samples.by_value(x, 8, whole, real, flag)
+        for _ in range(3):
+            assert torch.equal(operator(x, 8, whole, real, flag), wanted)
+    assert operator(x, 8, True, 70000, False)[0] == pytest.approx(3 + 4.9e9, rel=1e-6)
+
+
 # -- autograd ----------------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,14 @@ from silo.launch import native
 __all__ = ["QuietCalls", "tracks_gradient"]
 
 
+_CLASSES: dict[OpKind, tuple[type, ...]] = {
+    OpKind.INTEGER: (int,),
+    OpKind.FLOAT: (float,),
+    OpKind.BOOL: (bool,),
+    OpKind.TEXT: (str,),
+}
+
+
 class QuietCalls:
     """What tells calls that may go straight to a launcher.
 
@@ -24,7 +32,11 @@ class QuietCalls:
         self.written = tuple(index for index in self.tensors if arguments[index].writes)
         # The places of tensors of which a gradient is torch's business: where some are written, these alone.
         self._watched = self.written or self.tensors
-        self._plain = {torch.Tensor, torch.nn.Parameter, int, float, bool, str, type(None)}
+        # Of other classes torch makes what the schema says: of an integer a float, of a bool an integer.
+        self._plain = tuple(
+            {*_CLASSES.get(one.kind, (torch.Tensor, torch.nn.Parameter)), *((type(None),) if one.optional else ())}
+            for one in arguments
+        )
         self._empty_like: Callable[[Any], Any] = torch.empty_like
         self._native: native.OperatorCall | None = None
         self._questions: tuple[Callable[[], object], ...] = ()
@@ -94,7 +106,11 @@ class QuietCalls:
     def learn(self, args: tuple[Any, ...]) -> None:
         """Torch took a call with such arguments: they fit the schema, as they are where each is of a plain class."""
         whole = len(args) == self._count  # a call that leaves out a default is not a launch as it stands
-        if whole and self._native is not None and self._plain.issuperset(map(type, args)):
+        if (
+            whole
+            and self._native is not None
+            and all(type(one) in plain for one, plain in zip(args, self._plain, strict=True))
+        ):
             self._native.learn(args)
 
     def count_some(self, written: Sequence[Any]) -> None:
