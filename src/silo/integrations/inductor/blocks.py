@@ -35,7 +35,9 @@ class GeneratedKernel:
 
 
 # Elements of a block that is read and written once: long enough for loops, short enough for a near cache.
-_SPAN = 1024
+_SPAN = 2048
+# Elements of a row that a reduction takes at once.
+_PIECE = 1024
 # Elements of a tile that is read along one axis and written along the other, and of its rows: a line of the cache is
 # read, or written, whole.
 _TILE = 4096
@@ -81,7 +83,7 @@ def _reduction(kernel: GeneratedKernel) -> Sequence[Mapping[str, int]]:
         return ()
     x, row = kernel.sizes["x"], kernel.sizes["r0_"]
     outer = "XBLOCK" in kernel.blocks and kernel.is_outer
-    made = {"XBLOCK": min(_ROWS, x), "R0_BLOCK": 1} if outer else {"XBLOCK": 1, "R0_BLOCK": min(_SPAN, row)}
+    made = {"XBLOCK": min(_ROWS, x), "R0_BLOCK": 1} if outer else {"XBLOCK": 1, "R0_BLOCK": min(_PIECE, row)}
     return [{name: made[name] for name in kernel.blocks}]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ import triton.language as tl  # noqa: E402
 from cpu_samples import MODES, compiled, module_of, needs_compiler, run  # noqa: E402
 from silo.backends.cpu.emit.kernel import emit_c  # noqa: E402
 from silo.backends.cpu.options import CpuOptions  # noqa: E402
+from silo.errors import LaunchError  # noqa: E402
 
 pytestmark = needs_compiler
 APART = {"cpu_elements_apart": True, "cpu_launch_atomics": True}
@@ -39,6 +42,15 @@ def look_up(rows, table, out, n, d: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.load(rows + i // d, mask=i < n, other=0)
     tl.store(out + i, tl.load(table + row * d + i % d, mask=i < n) * 2, mask=i < n)
+
+
+@triton.jit
+def checked_look_up(rows, table, out, n, d: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = (i < n) if MASKED else None
+    row = tl.load(rows + i // d, mask)
+    tl.device_assert((row >= 0) & (row < 11), "no such row", mask)
+    tl.store(out + i, tl.load(table + row * d + i % d, mask) * 2, mask)
 
 
 @triton.jit
@@ -82,6 +94,10 @@ def turn_round(x, out, BLOCK: tl.constexpr):
     value = tl.load(x + BLOCK - 1 - i)
     tl.debug_barrier()
     tl.store(out + i, value)
+
+
+debugged_add = triton.jit(add_rows.fn, debug=True)
+checked_rows = triton.jit(checked_look_up.fn, debug=True)
 
 
 def text_of(kernel, options, **arguments):
@@ -138,6 +154,45 @@ def test_rows_are_looked_up(d, n):
     i = np.arange(n)
     np.testing.assert_array_equal(out[:n], table[rows[i // d], i % d] * 2)
     assert not out[n:].any()
+
+
+# Rows of which a block has one, some, and more than a vector; that blocks cut; and wrong ones at each end of a block.
+@pytest.mark.parametrize("d", [16, 64, 20, 512, 7])
+@pytest.mark.parametrize("n", [2048, 1999])
+@pytest.mark.parametrize("wrong", [None, 0, 511, 512, 1500, 1998, 2048])
+def test_rows_that_a_table_has_not_are_found_and_no_others(d, n, wrong):
+    masked = n != 2048
+    rows, table = RNG.integers(0, 11, 4096 // d), RNG.standard_normal((11, d)).astype(np.float32)
+    if wrong is not None:
+        rows[wrong // d] = RNG.choice([-1, 11, 1 << 40])
+    out, i = np.zeros(2048, np.float32), np.arange(n)
+    given = {"rows": rows, "table": table, "out": out, "n": n, "d": d, "MASKED": masked, "BLOCK": 512}
+    if wrong is not None and wrong // d <= (n - 1) // d:
+        with pytest.raises(LaunchError, match="no such row"):
+            run(checked_rows, (4,), "optimized", options=APART, **given)
+        return
+    run(checked_rows, (4,), "optimized", options=APART, **given)
+    np.testing.assert_array_equal(out[:n], table[rows[i // d], i % d] * 2)
+    assert not out[n:].any()
+
+
+@pytest.mark.parametrize("d", [64, 20, 3])
+def test_rows_that_count_from_the_end_are_added_to_once_they_are_checked(d):
+    rows, values, sums, expected = rows_of("float32", d, 2037)
+    given = {"rows": rows, "values": values, "sums": sums, "n": 2037, "d": d, "BLOCK": 256}
+    run(debugged_add, (8,), "optimized", options=APART, **given)
+    np.testing.assert_array_equal(sums, expected)
+    rows[-2] = 12  # the last that is used
+    with pytest.raises(LaunchError, match="no such row"):
+        run(debugged_add, (8,), "optimized", options=APART, **given)
+
+
+def test_a_row_is_checked_once():
+    x, rows = np.zeros(2048, np.float32), np.zeros(64, np.int64)
+    given = {"rows": rows, "table": x, "out": x, "n": 2048, "d": 64, "MASKED": False, "BLOCK": 512}
+    text = text_of(checked_rows, {"elements_apart": True}, **given)
+    assert re.search(r"for \(int64_t quotient\d+ = \w+; quotient\d+ < high\d+; quotient\d+\+\+\)", text)
+    assert re.search(r"if \(last\d+ - first\d+ == 64\)", text)
 
 
 @pytest.mark.parametrize("mode", MODES)

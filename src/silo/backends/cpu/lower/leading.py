@@ -48,7 +48,9 @@ def leading_loops(
     inner: list[Statement] = [Define("int64_t", limit, str(extent), mutable=True)]
     inner += [Assign(limit, text.replace("limit", limit)) for text in limits]
     if nest.runs is not None:
-        inner += nest.runs.loop(limit, nest.levels[nest.depth - 1], lambda first, last: loop(first, last, fast))
+        once = nest.levels[nest.depth - 1]
+        runs = None if fast.statements or not fast.simd else nest.runs.by_quotients(limit, once, reductions)
+        inner += runs or nest.runs.loop(limit, once, lambda first, last: loop(first, last, fast))
     else:
         inner.append(loop("0", limit, fast))
     if slow is not None:

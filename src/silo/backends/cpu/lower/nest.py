@@ -321,7 +321,10 @@ class Nest:
         """One element of a ``tt.load``."""
         pointer, mask, other = load_parts(operation)
         inner = self.depends(pointer, index)
-        condition = self.mask(mask, index, limiting=inner)
+        if self.runs is not None and self.fast and self.runs.first in index:  # where a run begins its mask holds
+            condition = self.mask(mask, tuple(self.inner if name == self.runs.first else name for name in index))
+        else:
+            condition = self.mask(mask, index, limiting=inner)
         if condition == "0":
             return self.value(other, index) if other is not None else ops.zero(operation.result.type)
         place, level = self.place(pointer, index)

@@ -1,11 +1,14 @@
 """Runs of an innermost loop in which quotients stay the same: ``i // d`` is one number, and ``i % d`` goes up by one.
 
 Addresses such as ``bias + i % d`` are consecutive within a run, and ``scale + i // d`` is one address, so the body of
-the loop is the plain one. Dividends are ``base + index``; a run ends where one of them reaches the next multiple.
+the loop is the plain one. Dividends are ``base + index``; a run ends where one of them reaches the next multiple. Where
+the divisor is a number, a run that nothing cuts has a loop of its own, whose length the C compiler knows. Where all
+elements of a run do one and the same, such as look at one index, the loop goes over the quotients themselves.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -13,6 +16,10 @@ from silo.backends.cpu.loop_ir import Assign, Break, Define, For, Forever, If, S
 
 __all__ = ["RUN_PRELUDE", "Runs"]
 
+_NUMBER = re.compile(r"\(int64_t\)\(\(int32_t\)([0-9]+)\)")
+# Whole runs of a known length: some vectors, and not so many that their ends are of no account.
+_WHOLE = range(16, 1025, 16)
+_WORD = re.compile(r"[A-Za-z_]\w*")
 # A run of fewer iterations costs more than quotients for each.
 _SHORTEST = 16
 
@@ -72,5 +79,37 @@ class Runs:
         for pair in self._pairs.values():
             next_ = f"{self.first} + ({pair.divisor}) - {pair.remainder}"
             run.append(Assign(last, f"{last} < {next_} ? {last} : {next_}"))
-        run += [*before, inner(self.first, last), Assign(self.first, last)]
+        body: Statement = inner(self.first, last)
+        if (whole := self._whole_length()) is not None:
+            body = If(f"{last} - {self.first} == {whole}", [inner(self.first, f"{self.first} + {whole}")], [body])
+        run += [*before, body, Assign(self.first, last)]
         return [Define("int64_t", self.first, "0", mutable=True), Forever(run)]
+
+    def by_quotients(
+        self, end: str, body: list[Statement], reductions: tuple[tuple[str, str], ...]
+    ) -> list[Statement] | None:
+        """What each run up to ``end`` does once, as a loop over quotients; None where it asks for more than these."""
+        pairs = list(self._pairs.values())
+        if len(pairs) != 1 or not all(isinstance(statement, Define | Assign) for statement in body):
+            return None
+        (pair,) = pairs
+        if {self.first, pair.remainder} & set(_WORD.findall(" ".join(map(repr, body)))):
+            return None
+        low, high = self.name("low"), self.name("high")
+
+        def quotient(of: str) -> str:  # of numbers that are known to be natural where there is a run at all
+            return f"{end} > 0 ? nest_quotient({of}, {pair.divisor})"
+
+        return [
+            Define("int64_t", low, f"{quotient(pair.base)} : 0"),
+            Define("int64_t", high, f"{quotient(f'{pair.base} + {end} - 1')} + 1 : 0"),
+            For(pair.quotient, low, high, body, simd=True, reductions=reductions),
+        ]
+
+    def _whole_length(self) -> int | None:
+        """The length of a run that nothing cuts, where it is worth knowing."""
+        if len(self._pairs) != 1:
+            return None
+        (pair,) = self._pairs.values()
+        number = _NUMBER.fullmatch(pair.divisor)
+        return int(number[1]) if number is not None and int(number[1]) in _WHOLE else None
