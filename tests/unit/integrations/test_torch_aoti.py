@@ -3,6 +3,9 @@
 
 import ctypes
 import importlib
+import os
+import subprocess
+import sys
 
 import pytest
 import triton
@@ -81,6 +84,29 @@ def test_a_package_with_kernels_runs_on_the_cpu(tmp_path, monkeypatch):
 
     assert state()
     _triton.has_triton.cache_clear()
+    torch.save({"args": [x, y], "wanted": wanted}, tmp_path / "arrays.pt")
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert done.stdout.strip() == "equal", done.stderr[-3000:]
+
+
+# Another process, which compiles no kernel: there is no C compiler for it.
+RUN = """
+import os, sys
+os.environ["CC"] = "/nowhere/cc"
+import torch
+model = torch._inductor.aoti_load_package(os.path.join(sys.argv[1], "model.pt2"))
+given = torch.load(os.path.join(sys.argv[1], "arrays.pt"))
+for _ in range(3):
+    torch.testing.assert_close(model(*given["args"]), given["wanted"], rtol=1e-4, atol=1e-4)
+print("equal")
+"""
 
 
 def described(kernel, *args, **constants):

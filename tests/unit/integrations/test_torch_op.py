@@ -361,6 +361,29 @@ def test_meta_tensors_beside_tensors_with_memory():
                 call(*args, n)
 
 
+def test_none_in_the_place_of_a_tensor():
+    x, y, n = fresh("add")
+    for call in (OPERATORS["add"], OPERATORS["add"].overload):
+        for _ in range(2):
+            with pytest.raises(ArgumentError, match="samples::add takes a tensor as x, and the call gives None"):
+                call(None, y, n)
+    x, y, n, alpha = fresh("axpy")
+    with pytest.raises(ArgumentError, match="samples::axpy takes a tensor as y, and the call gives None"):
+        OPERATORS["axpy"](x, None, n, alpha)
+
+
+def test_a_child_made_by_fork_calls_operators():
+    import os
+
+    x, y, n = fresh("add")
+    wanted = OPERATORS["add"](x, y, n)
+    child = os.fork()
+    if child == 0:
+        same = torch.equal(OPERATORS["add"](x, y, n), wanted)
+        os._exit(0 if same else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_threads_that_call_one_operator():
     import threading
 

@@ -17,7 +17,7 @@ from silo.integrations.torch.call_facts import CallFacts, example_of, facts_of_c
 from silo.integrations.torch.outputs import Outputs, OutputSpec
 from silo.integrations.torch.quiet_calls import QuietCalls, tracks_gradient
 from silo.integrations.torch.rules import register_rules
-from silo.integrations.torch.schema import OpArgument, argument_of, fill, parse_name, schema_text
+from silo.integrations.torch.schema import OpArgument, OpKind, argument_of, fill, parse_name, schema_text
 from silo.launch.torch_versions import judge_version, load_torch
 
 __all__ = ["TorchOp", "make_operator", "torch_op"]
@@ -145,8 +145,16 @@ class TorchOp:
         return made[0] if len(made) == 1 else made
 
     def filled(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The values that torch's dispatcher gives, with defaults: it leaves out values that equal them."""
-        return values if len(values) == len(self.arguments) else fill(self.arguments, values, {})
+        """The values that torch's dispatcher gives, with defaults: it leaves out values that equal them.
+
+        Raises:
+            ArgumentError: None is in the place of a tensor, which torch lets pass.
+        """
+        whole = values if len(values) == len(self.arguments) else fill(self.arguments, values, {})
+        for one, value in zip(self.arguments, whole, strict=True):
+            if value is None and one.kind is OpKind.TENSOR and not one.optional:
+                raise ArgumentError(f"{self.name} takes a tensor as {one.name}, and the call gives None")
+        return whole
 
     def _start(self, values: tuple[Any, ...]) -> None:
         order = self._order
