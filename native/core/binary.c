@@ -225,6 +225,31 @@ struct silo_binary *silo_binary_at(const void *address, silo_error *error) {
     return binary;
 }
 
+struct silo_binary *silo_binary_of_module(struct silo_gpu_device *device, void *module,
+                                          silo_error *error) {
+    struct silo_gpu_scope scope;
+    struct silo_binary *binary;
+    const int code = silo_gpu_enter(device, &scope);
+    if (code != 0) {
+        silo_gpu_fail(error, device->gpu, SILO_ERROR_LOAD, "cannot use a module", code);
+        return NULL;
+    }
+    const int elsewhere = device->gpu->memory_type == SILO_DEVICE_CUDA && scope.previous != 0;
+    silo_gpu_leave(&scope);
+    if (elsewhere) {
+        silo_fail(error, SILO_ERROR_LOAD,
+                  "the module is of another context than the primary one of %s:%d",
+                  device->gpu->name, (int)device->index);
+        return NULL;
+    }
+    binary = make(device, error);
+    if (binary != NULL) {
+        binary->handle = module;
+        binary->borrowed = 1;
+    }
+    return binary;
+}
+
 void silo_binary_retain(struct silo_binary *binary) {
     __atomic_fetch_add(&binary->references, 1, __ATOMIC_RELAXED);
 }
@@ -235,7 +260,8 @@ void silo_binary_release(struct silo_binary *binary) {
     if (binary->device == NULL) {
         if (binary->handle != NULL)
             silo_cpu_close(binary->handle);
-    } else if (!__atomic_load_n(&binary->captured, __ATOMIC_RELAXED) && !silo_gpu_ending()) {
+    } else if (!binary->borrowed && !__atomic_load_n(&binary->captured, __ATOMIC_RELAXED) &&
+               !silo_gpu_ending()) {
         retire(binary);
     }
     free(binary);

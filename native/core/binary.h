@@ -20,6 +20,7 @@ struct silo_binary {
     void *handle;        /* owned: the driver's module, or the mapped object; NULL: `address` */
     const void *address; /* of one function of this process, whose owner keeps it */
     void *image;         /* owned: the code, where a GPU's driver may read it later; else NULL */
+    int borrowed;        /* `handle` is somebody else's: it is not unloaded here */
     uint32_t references; /* atomic */
     /* Set (relaxed, never cleared) once a launch of it was captured into a graph, which does not
      * keep it alive: such a binary stays loaded to the end of the process. */
@@ -38,6 +39,12 @@ struct silo_binary *silo_binary_load(struct silo_gpu_device *device, const void 
 /* One function of this process as a binary, whatever the name of the entry: code that is linked in,
  * or that something else has loaded. It must outlive the binary. */
 struct silo_binary *silo_binary_at(const void *address, silo_error *error);
+
+/* A module that something else has loaded on a device, in the context that is current now; it must
+ * outlive the binary, which does not unload it. SILO_ERROR_LOAD where that context is not the
+ * device's primary one, in which launches are made. */
+struct silo_binary *silo_binary_of_module(struct silo_gpu_device *device, void *module,
+                                          silo_error *error);
 
 void silo_binary_retain(struct silo_binary *binary);
 void silo_binary_release(struct silo_binary *binary); /* NULL is allowed */

@@ -52,15 +52,23 @@ static PyObject *cpu_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 }
 
 static PyObject *gpu_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"kind", "index", "data", NULL};
+    static char *names[] = {"kind", "index", "data", "module", NULL};
     const char *kind;
     int index;
-    Py_buffer data;
+    Py_buffer data = {0};
+    unsigned long long module = 0;
     silo_error error;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "siy*", names, &kind, &index, &data))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "si|y*$K", names, &kind, &index, &data,
+                                     &module))
         return NULL;
     struct silo_gpu_device *device = silo_gpu_get_device(kind, index);
-    PyObject *self = device != NULL ? wrap(type, load(device, &data, NULL, &error), &error) : NULL;
+    PyObject *self = NULL;
+    if (device != NULL && (data.obj == NULL) == (module == 0))
+        PyErr_SetString(PyExc_TypeError, "a GpuModule is made of bytes or of a module=");
+    else if (device != NULL && module != 0)
+        self = wrap(type, silo_binary_of_module(device, (void *)(uintptr_t)module, &error), &error);
+    else if (device != NULL)
+        self = wrap(type, load(device, &data, NULL, &error), &error);
     PyBuffer_Release(&data);
     return self;
 }
@@ -129,9 +137,10 @@ int silo_code_init(PyObject *module) {
         {Py_tp_members, members},
         {Py_tp_getset, gpu_getters},
         {Py_tp_doc,
-         "GpuModule(kind, index, data)\n--\n\nA cubin, hsaco or PTX loaded on one device. It is "
-         "unloaded after its last kernel is gone and the device has done its work; once captured "
-         "into a graph it stays."},
+         "GpuModule(kind, index, data=None, *, module=0)\n--\n\nA cubin, hsaco or PTX loaded on "
+         "one device. It is unloaded after its last kernel is gone and the device has done its "
+         "work; once captured into a graph it stays. A module= is the driver's handle of one that "
+         "somebody else has loaded, keeps longer than this and unloads."},
         {0, NULL},
     };
     static PyType_Spec gpu_spec = {"silo._native.GpuModule", sizeof(struct silo_code_object), 0,

@@ -23,7 +23,6 @@ from silo.bundle.contents import (
     VariantGroup,
     parse_document,
 )
-from silo.bundle.exact import WrittenVariant
 from silo.bundle.format import (
     ATTACHMENTS_MINOR,
     CASES_KIND,
@@ -216,6 +215,8 @@ class Manifest:
 
     def exact(self, rows: list[JSON], wanted: Variant) -> int | None:
         """The first of these variants that was compiled for just this; none of them is checked for it."""
+        from silo.bundle.exact import WrittenVariant  # noqa: PLC0415  # what a recording serves
+
         sources = self._sources.find((wanted.kernel, wanted.source))
         targets = self._targets.find(wanted.target)
         written = WrittenVariant(wanted)

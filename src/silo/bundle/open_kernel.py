@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
-from silo.bundle.exact import names_in
 from silo.core.config import Config
 from silo.core.signature import Signature
 from silo.core.values import JSON
@@ -47,6 +46,8 @@ class OpenKernel:
 
     def exact(self, wanted: Variant) -> BundleVariant | None:
         """The first variant that was compiled for just this, found without reading any other."""
+        from silo.bundle.exact import names_in  # noqa: PLC0415  # what a recording serves
+
         if names_in(self._manifest.signature_row(self._row["signature"])) != list(wanted.signature.names):
             return None  # variants have the parameters of their kernel
         number = self._manifest.exact(self._rows, wanted)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what a first launch from a bundle has no use for
     from silo.core.code_facts import Lowered
 
 __all__ = [
+    "AdoptsModules",
     "CatchesUp",
     "CheckedKernel",
     "ChecksKernels",
@@ -185,6 +186,15 @@ class LoadedKernel(Protocol):
     @property
     def entry(self) -> str:
         """The symbol that runs."""
+        ...
+
+
+@runtime_checkable
+class AdoptsModules(Protocol):
+    """A device that also launches code which somebody else has loaded there."""
+
+    def adopt(self, launch: LaunchInfo, blob: bytes, name: str, module: int) -> LoadedKernel:
+        """A kernel of ``blob``, loaded as ``module``, which its owner keeps longer. Raises DeviceError."""
         ...
 
 

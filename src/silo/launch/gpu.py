@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
@@ -132,9 +132,23 @@ class GpuDevice:
             raise DeviceError(
                 f"{name}: {self.target} loads code of kind {' or '.join(self.vendor.blob_kinds)}, not {kind!r}"
             )
+        return self._kernel(lambda: self._module(blob), launch, blob, name)
+
+    def adopt(self, launch: LaunchInfo, blob: bytes, name: str, module: int) -> native.LoadedKernel:
+        """A kernel of ``blob``, which somebody else has loaded here as ``module``, keeps, and unloads in the end.
+
+        Raises:
+            DeviceError: as :meth:`load`, or the thread's context now is not the device's primary one.
+        """
+        kind, index = self.target.kind, self.index
+        return self._kernel(lambda: native.GpuModule(kind, index, module=module), launch, blob, name)
+
+    def _kernel(
+        self, module: Callable[[], native.GpuModule], launch: LaunchInfo, blob: bytes, name: str
+    ) -> native.LoadedKernel:
         try:
             loaded = native.LoadedKernel(
-                self._module(blob),
+                module(),
                 launch.entry,
                 name,
                 block=launch.block,

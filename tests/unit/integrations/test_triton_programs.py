@@ -648,3 +648,35 @@ with silo.accelerate():
     knobs.runtime.debug = False
 assert dict(vars(type(k))) == before
 """
+
+
+def test_code_that_triton_has_loaded_is_not_loaded_again():
+    program(
+        """
+import gc
+before = S.count("modules")
+with silo.accelerate():
+    own = k[(4,)](x, y, z, 1000, 2.0, BLOCK=256)
+    k[(4,)](x, y, z, 1024, 2.0, BLOCK=256)
+    assert S.count("modules") == before + 2, S.count("modules")  # two variants
+    for n in (1000, 1024):
+        assert k[(4,)](x, y, z, n, 2.0, BLOCK=256).module
+    assert kernel().launches[0] >= 2 and S.last("k").count == 4
+    other = k[(4,)](x, y, z, 1024, 2.0, BLOCK=256)
+    assert {one.program.module for one in kernel().variants} == {own.module, other.module}
+
+    # Of another context than launches are made in: loaded once more.
+    @triton.jit
+    def elsewhere(out, BLOCK: tl.constexpr):
+        tl.store(out + tl.arange(0, BLOCK), 1.0)
+    S.set_context(S.other_context(0))
+    elsewhere[(1,)](z, BLOCK=64)
+    S.set_context(S.primary(0))
+    assert S.count("modules") == before + 4, S.count("modules")
+    elsewhere[(1,)](z, BLOCK=64)
+    assert kernel(elsewhere).launches[0] == 1, kernel(elsewhere).launches
+unloads = S.count("unloads")
+k[(4,)](x, y, z, 1000, 2.0, BLOCK=256)  # Triton's own goes on with its module
+assert S.last("k").count == 6 and S.count("unloads") <= unloads + 1
+"""
+    )

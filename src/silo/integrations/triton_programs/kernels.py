@@ -12,11 +12,11 @@ from functools import cached_property
 from typing import Any, Protocol, cast
 
 from silo.core.launch_info import LaunchInfo
-from silo.core.protocols import Device
+from silo.core.protocols import AdoptsModules, Device
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.errors import SiloError
+from silo.errors import DeviceError, SiloError
 from silo.forks import Mutex
 from silo.frozen import replace
 from silo.integrations.triton_programs.code import bind_program, consent_to, device_at, read_launch, target_of
@@ -321,9 +321,24 @@ class ProgramKernel:
     def _binding(self, variant: ProgramVariant) -> Binding:
         """Loaded code, joined to the function's parameters."""
         program = variant.program
-        consent = consent_to(program, variant.launch)
-        loaded: Any = variant.device.load(variant.launch, program.blob, program.blob_kind, self.name, consent=consent)
+        loaded: Any = self._adopted(variant)
+        if loaded is None:
+            consent = consent_to(program, variant.launch)
+            loaded = variant.device.load(variant.launch, program.blob, program.blob_kind, self.name, consent=consent)
         return bind_program(loaded, variant.launch, self.source.signature, program.kernel)
+
+    def _adopted(self, variant: ProgramVariant) -> object | None:
+        """The code as Triton has loaded it, where launches may use that: one module serves both, and one memory.
+
+        Triton's kernel, which the binding holds as its tag, unloads it in the end.
+        """
+        program = variant.program
+        if not program.module or not isinstance(variant.device, AdoptsModules):
+            return None
+        try:
+            return variant.device.adopt(variant.launch, program.blob, self.name, program.module)
+        except DeviceError:
+            return None  # loaded once more, which says why where that fails too
 
 
 def _reached(function: Any) -> list[Any]:  # noqa: ANN401

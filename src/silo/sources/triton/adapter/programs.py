@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -299,7 +300,8 @@ class CompiledProgram:
     """One of Triton's compiled kernels, read.
 
     ``signature`` has Triton's type of each parameter by name; one of ``constexpr`` is folded into the code.
-    ``metadata`` is Triton's own, ``target`` its kind, arch and warp size.
+    ``metadata`` is Triton's own, ``target`` its kind, arch and warp size. ``module`` is the driver's handle of the code
+    as Triton has loaded it, for as long as ``kernel`` lives; 0: it has not, or not in this process.
     """
 
     kernel: Any
@@ -311,6 +313,7 @@ class CompiledProgram:
     attributes: Mapping[object, object]
     metadata: Mapping[str, Any]
     target: tuple[str, str | int, int]
+    module: int = 0
 
 
 _BLOBS = {"cuda": "cubin", "hip": "hsaco", "cpu": "so"}
@@ -341,4 +344,11 @@ def read_compiled(kernel: Any) -> CompiledProgram:  # noqa: ANN401
         dict(getattr(source, "attrs", None) or {}),
         members,
         (str(target.backend), target.arch, int(target.warp_size)),
+        _module_of(kernel),
     )
+
+
+def _module_of(kernel: Any) -> int:  # noqa: ANN401
+    module = getattr(kernel, "module", None)
+    here = getattr(kernel, "_module_pid", None) in (None, os.getpid())
+    return module if isinstance(module, int) and here else 0
