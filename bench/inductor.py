@@ -8,6 +8,7 @@ The bars: a geometric mean of at most 1.0 times the time of Inductor's C++, and 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import math
 import os
 import time
@@ -27,6 +28,7 @@ from bench.paired import median_interval
 from silo.integrations import inductor
 
 BAR, WORST = 1.0, 2.0
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 _BURST_S = 0.01
 Model = tuple[Callable[..., Any], tuple[Any, ...]]
 
@@ -145,6 +147,19 @@ def _burst(call: Callable[..., Any], given: tuple[Any, ...], repeats: int, clock
     return (clock() - begin) / repeats
 
 
+def keep_freed_memory() -> bool:
+    """Let freed memory stay in the process, where the C library is glibc; whether it does.
+
+    Else each result of some megabytes may be given back to the system and be new pages in the next call, which costs
+    more than many a kernel, and it is a matter of what was allocated before whose calls pay for it.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    return bool(mallopt(_M_MMAP_THRESHOLD, 32 << 20)) and bool(mallopt(_M_TRIM_THRESHOLD, 1 << 30))
+
+
 def line(name: str, row: dict[str, Any]) -> str:
     """A line of the table."""
     times = "".join(f"{row[way]['least_us']:10.1f}" for way in ("silo", "cpp", "eager"))
@@ -169,13 +184,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--cpu-time", action="store_true", help="time that this thread was on a CPU: where other programs run, too"
     )
+    parser.add_argument(
+        "--force", action="store_true", help="with a version of torch that Silo is not tested with, too"
+    )
     parser.add_argument("--json", type=Path, help="keep the figures here")
     given = parser.parse_args(arguments)
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
+    if not keep_freed_memory():
+        print("freed memory may go back to the system: results of some megabytes may take longer by chance")
     machine, found = describe(), {}
     clock = time.thread_time if given.cpu_time else time.perf_counter
-    with inductor.enable() as enabled:
+    with inductor.enable(force=given.force) as enabled:
         if not enabled:
             parser.error(enabled.decision.reason)
         print(f"{'microseconds':18}{'Silo':>10}{'C++':>10}{'eager':>10}{'over C++':>9}{'':14}{'over eager':>11}")
