@@ -86,7 +86,9 @@ class TorchOp:
         """
         if self._is_tracing():  # of torch.compile, which reads this very code
             return self.overload(*args, **kwargs)
-        return self._call(*args, **kwargs)
+        if kwargs:
+            return self._call(*args, **kwargs)
+        return self._call(*args)  # without making one more dict
 
     def _dispatched(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401
         """A call that torch has something to do with, or the first of its form."""
