@@ -51,7 +51,6 @@ from silo.bundle.format import (
     version_of_extents,
     version_of_specialization,
 )
-from silo.bundle.open_kernel import OpenKernel
 from silo.bundle.tables import Table
 from silo.core import nodes
 from silo.core.config import Config
@@ -128,7 +127,7 @@ class BlobEntry:
 class Manifest:
     """A parsed manifest. The constructor checks what every reader relies on; the rest is checked when it is used.
 
-    :meth:`kernel` reads a kernel with all its variants; :meth:`open_kernel` each variant when it is asked for.
+    :meth:`kernel` reads a kernel with all its variants; ``Bundle.open_kernel`` each variant when it is asked for.
     ``allowed`` is how many bytes of memory reading the file may take.
     """
 
@@ -198,12 +197,12 @@ class Manifest:
             self._kernels[name] = self._parse_kernel(name, row, f"kernels[{number}]")
         return self._kernels[name]
 
-    def open_kernel(self, name: str) -> OpenKernel:
-        """One kernel whose variants are read one by one; ``KeyError`` when there is none of this name."""
+    def rows_of(self, name: str) -> tuple[Mapping[str, JSON], list[JSON], str]:
+        """The row of a kernel, those of its variants, and its place; ``KeyError`` when there is none of this name."""
         number, row = self._rows[name]
         field = f"kernels[{number}]"
         rows = self._check.items(row["variants"], f"{field}.variants", MAX_VARIANTS)
-        return OpenKernel(self, name, row, rows, field)
+        return row, rows, field
 
     def head_of(self, name: str, row: Mapping[str, JSON], field: str) -> BundleKernel:
         """A kernel without its variants."""

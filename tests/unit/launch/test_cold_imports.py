@@ -95,7 +95,7 @@ def test_a_launch_imports_nothing_that_it_can_do_without(path):
     assert "silo.api.declared.derived_constexprs" not in own
     assert "silo.api.machine.session" not in own
     # Raise this number only for something that every launch needs.
-    assert len(own) <= 57, sorted(own)
+    assert len(own) <= 56, sorted(own)
     assert len(loaded) <= 110, sorted(loaded)
 
 

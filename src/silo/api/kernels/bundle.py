@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from silo.api.code.compiled_calls import CompiledKernel
     from silo.api.declared.derived_constexprs import Derived
     from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
-    from silo.bundle.open_kernel import OpenKernel
+    from silo.bundle.reader import OpenKernel
     from silo.core.config import Config
     from silo.core.consent import Consent, HostCases, HostCode
     from silo.core.extents import HeldExtents

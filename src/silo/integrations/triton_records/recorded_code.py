@@ -12,8 +12,7 @@ from silo.api.machine.session import session
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.artifacts.runs_on import runs_on
 from silo.bundle.contents import BundleVariant, calls_of, host_code
-from silo.bundle.open_kernel import OpenKernel
-from silo.bundle.reader import Bundle
+from silo.bundle.reader import Bundle, OpenKernel
 from silo.core.consent import Consent
 from silo.core.variant import Variant
 from silo.errors import BundleError, TrustError
