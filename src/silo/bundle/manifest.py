@@ -198,7 +198,7 @@ class Manifest:
         return self._kernels[name]
 
     def rows_of(self, name: str) -> tuple[Mapping[str, JSON], list[JSON], str]:
-        """The row of a kernel, those of its variants, and its place; ``KeyError`` when there is none of this name."""
+        """A kernel's row, the rows of its variants, and its place; ``KeyError`` when there is none of this name."""
         number, row = self._rows[name]
         field = f"kernels[{number}]"
         rows = self._check.items(row["variants"], f"{field}.variants", MAX_VARIANTS)
