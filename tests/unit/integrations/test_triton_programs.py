@@ -9,30 +9,9 @@ from pathlib import Path
 import pytest
 
 import triton_on_stub
+from triton_programs import HEAD, TUNED, program
 
 pytest.importorskip("torch", reason="Triton's driver for NVIDIA's GPUs asks torch for dtypes here")
-HEAD = """
-from triton_on_stub import *
-import random, sys, torch, triton, triton.language as tl
-import silo
-from silo.integrations.triton_programs import TABLE
-install()
-S = stub()
-
-@triton.jit
-def k(a, b, out, n, scale, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + i, tl.load(a + i, mask=i < n) + tl.load(b + i, mask=i < n) * scale, mask=i < n)
-
-def kernel(function=k):
-    return next(one for one in TABLE if one.function is function)
-
-x, y, z = array(), array(), array()
-"""
-
-
-def program(code, **more):
-    return triton_on_stub.run(HEAD + code, **more)
 
 
 def test_triton_compiles_and_the_second_launch_is_silos():
@@ -296,137 +275,6 @@ assert JITFunction.run is run
 k[(3,)](x, y, z, 10, 2.0, BLOCK=64)
 assert seen == [(2,), (3,)] and S.last("k").count == 3
 """)
-
-
-TUNED = """
-@triton.autotune([triton.Config({"BLOCK": 128}, num_warps=4), triton.Config({"BLOCK": 256}, num_warps=8)], key=["n"])
-@triton.jit
-def t(a, out, n, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + i, tl.load(a + i, mask=i < n), mask=i < n)
-
-@triton.heuristics({"EVEN": lambda given: given["n"] % 256 == 0})
-@triton.jit
-def h(a, out, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out + i, tl.load(a + i, mask=(i < n) | EVEN), mask=i < n)
-
-measured = []
-def bench(call, quantiles):
-    call()
-    measured.append(1)
-    return [len(measured) * 1.0] * 3
-t.do_bench = bench
-t._do_bench = bench
-def seen(function):
-    last = S.last(function.fn.__name__)
-    return last.grid, last.block, last.parameters
-"""
-
-
-def test_tuners_and_heuristics_decide_as_triton_decides():
-    program(
-        TUNED
-        + """
-from triton.runtime.autotuner import Autotuner, Heuristics
-before = dict(vars(Autotuner)), dict(vars(Heuristics))
-def calls(n):
-    t[lambda given: (triton.cdiv(n, given["BLOCK"]),)](x, z, n)
-    first = seen(t)
-    t[(3,)](x, out=z, n=n)
-    second = seen(t)
-    h[(2,)](x, z, n, BLOCK=128)
-    return first, second, seen(h), t.best_config.kwargs
-own = [calls(n) for n in (256, 100, 256)]
-tried = len(measured)
-with silo.accelerate():
-    assert [calls(n) for n in (256, 100, 256)] == own
-    assert len(measured) == tried
-    served = kernel(t.fn).launches[0]
-    assert [calls(n) for n in (256, 100, 256)] == own
-    assert kernel(t.fn).launches[0] == served + 6 and kernel(h.fn).launches[0] >= 3
-    t[(1,)](x, z, 77)
-    assert len(measured) == tried + 2 and t.nargs is None
-    for wrong in (lambda: t[(1,)](x, z, 256, BLOCK=128), lambda: t[(1,)](x, z), lambda: h[(1,)](x, z, 3, 4, 5, 6)):
-        try:
-            wrong()
-        except (ValueError, TypeError, KeyError):
-            pass
-        else:
-            raise AssertionError("it did not raise")
-assert (dict(vars(Autotuner)), dict(vars(Heuristics))) == before
-"""
-    )
-
-
-@pytest.mark.parametrize("first", ["watched", "served"])
-def test_tuners_that_are_watched_launch_what_is_decided_natively(first):
-    program(
-        TUNED
-        + f"""
-FIRST = {first!r}
-import contextlib
-from silo.integrations.triton_programs.switch import beneath_tuners
-from silo.sources.triton.adapter import watch_autotuners
-from triton.runtime.autotuner import Autotuner, Heuristics
-before = dict(vars(Autotuner)), dict(vars(Heuristics))
-asked = []
-
-class Notes:
-    def known(self, tuner, key, configs):
-        asked.append(key)
-    def decided(self, tuner, key, config):
-        return config
-
-@contextlib.contextmanager
-def watched():
-    undo = beneath_tuners(lambda: watch_autotuners(Notes()))
-    try:
-        yield
-    finally:
-        beneath_tuners(undo)
-
-with contextlib.ExitStack() as both:
-    for one in (watched, silo.accelerate) if FIRST == "watched" else (silo.accelerate, watched):
-        both.enter_context(one())
-    t[(1,)](x, z, 100)
-    assert len(asked) == 1 and type(t.cache) is not dict
-    config = t.best_config
-    profile = []
-    import sys
-    sys.setprofile(lambda frame, event, argument: profile.append(frame.f_code.co_name))
-    for _ in range(3):
-        t[(1,)](x, z, 100)
-    t.run(x, z, 100, grid=(1,), warmup=False)
-    sys.setprofile(None)
-    assert not {{"watched_run", "run", "known", "__contains__"}} & set(profile), profile  # no function of Python's
-    assert t.best_config is config and len(asked) == 1 and kernel(t.fn).launches[0] >= 4
-    t[(1,)](x, z, 200)  # another key: asked again
-    assert len(asked) == 2, asked
-assert (dict(vars(Autotuner)), dict(vars(Heuristics))) == before
-assert type(t.cache) is dict and len(t.cache) == 2
-t[(1,)](x, z, 100)
-"""
-    )
-
-
-def test_a_programs_own_tuner_stays():
-    program(
-        TUNED
-        + """
-from triton.runtime.autotuner import Autotuner
-own = Autotuner.run
-used = []
-def run(self, *args, **kwargs):
-    used.append(1)
-    return own(self, *args, **kwargs)
-Autotuner.run = run
-with silo.accelerate():
-    t[(1,)](x, z, 100), t[(1,)](x, z, 100)
-    assert len(used) == 2 and Autotuner.run is run and kernel(t.fn).launches[0] >= 1
-assert Autotuner.run is run
-"""
-    )
 
 
 def test_what_is_not_understood_goes_tritons_way_and_is_said_once():

@@ -1,0 +1,112 @@
+"""Tuners and heuristics of Triton programs whose launches Silo takes over, on the stub driver."""
+
+import pytest
+
+from triton_programs import TUNED, program
+
+pytest.importorskip("torch", reason="Triton's driver for NVIDIA's GPUs asks torch for dtypes here")
+
+
+def test_tuners_and_heuristics_decide_as_triton_decides():
+    program(
+        TUNED
+        + """
+from triton.runtime.autotuner import Autotuner, Heuristics
+before = dict(vars(Autotuner)), dict(vars(Heuristics))
+def calls(n):
+    t[lambda given: (triton.cdiv(n, given["BLOCK"]),)](x, z, n)
+    first = seen(t)
+    t[(3,)](x, out=z, n=n)
+    second = seen(t)
+    h[(2,)](x, z, n, BLOCK=128)
+    return first, second, seen(h), t.best_config.kwargs
+own = [calls(n) for n in (256, 100, 256)]
+tried = len(measured)
+with silo.accelerate():
+    assert [calls(n) for n in (256, 100, 256)] == own
+    assert len(measured) == tried
+    served = kernel(t.fn).launches[0]
+    assert [calls(n) for n in (256, 100, 256)] == own
+    assert kernel(t.fn).launches[0] == served + 6 and kernel(h.fn).launches[0] >= 3
+    t[(1,)](x, z, 77)
+    assert len(measured) == tried + 2 and t.nargs is None
+    for wrong in (lambda: t[(1,)](x, z, 256, BLOCK=128), lambda: t[(1,)](x, z), lambda: h[(1,)](x, z, 3, 4, 5, 6)):
+        try:
+            wrong()
+        except (ValueError, TypeError, KeyError):
+            pass
+        else:
+            raise AssertionError("it did not raise")
+assert (dict(vars(Autotuner)), dict(vars(Heuristics))) == before
+"""
+    )
+
+
+@pytest.mark.parametrize("first", ["watched", "served"])
+def test_tuners_that_are_watched_launch_what_is_decided_natively(first):
+    program(
+        TUNED
+        + f"""
+FIRST = {first!r}
+import contextlib
+from silo.integrations.triton_programs.switch import beneath_tuners
+from silo.sources.triton.adapter import watch_autotuners
+from triton.runtime.autotuner import Autotuner, Heuristics
+before = dict(vars(Autotuner)), dict(vars(Heuristics))
+asked = []
+
+class Notes:
+    def known(self, tuner, key, configs):
+        asked.append(key)
+    def decided(self, tuner, key, config):
+        return config
+
+@contextlib.contextmanager
+def watched():
+    undo = beneath_tuners(lambda: watch_autotuners(Notes()))
+    try:
+        yield
+    finally:
+        beneath_tuners(undo)
+
+with contextlib.ExitStack() as both:
+    for one in (watched, silo.accelerate) if FIRST == "watched" else (silo.accelerate, watched):
+        both.enter_context(one())
+    t[(1,)](x, z, 100)
+    assert len(asked) == 1 and type(t.cache) is not dict
+    config = t.best_config
+    profile = []
+    import sys
+    sys.setprofile(lambda frame, event, argument: profile.append(frame.f_code.co_name))
+    for _ in range(3):
+        t[(1,)](x, z, 100)
+    t.run(x, z, 100, grid=(1,), warmup=False)
+    sys.setprofile(None)
+    assert not {{"watched_run", "run", "known", "__contains__"}} & set(profile), profile  # no function of Python's
+    assert t.best_config is config and len(asked) == 1 and kernel(t.fn).launches[0] >= 4
+    t[(1,)](x, z, 200)  # another key: asked again
+    assert len(asked) == 2, asked
+assert (dict(vars(Autotuner)), dict(vars(Heuristics))) == before
+assert type(t.cache) is dict and len(t.cache) == 2
+t[(1,)](x, z, 100)
+"""
+    )
+
+
+def test_a_programs_own_tuner_stays():
+    program(
+        TUNED
+        + """
+from triton.runtime.autotuner import Autotuner
+own = Autotuner.run
+used = []
+def run(self, *args, **kwargs):
+    used.append(1)
+    return own(self, *args, **kwargs)
+Autotuner.run = run
+with silo.accelerate():
+    t[(1,)](x, z, 100), t[(1,)](x, z, 100)
+    assert len(used) == 2 and Autotuner.run is run and kernel(t.fn).launches[0] >= 1
+assert Autotuner.run is run
+"""
+    )
