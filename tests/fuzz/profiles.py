@@ -165,16 +165,22 @@ PROFILES: dict[str, tuple[dict[Writer, int], str]] = {
     ),
     "attention": (_products({**_ROUNDED, products.attention: 8}, (2, 1, 1, 1)), "rounded"),
     "call": (_with_blocks({**_BASE, elementwise.helper: 9}, (2, 1, 1, 1)), ""),
+    "turned": (
+        {elementwise.int_binary: 4, elementwise.float_binary: 3, memory.load: 4, memory.turned_copy: 9},
+        "",
+    ),
 }
 # Profiles whose kernels begin with a product and run several programs.
 _LARGE = frozenset({"product", "mixed", "function", "attention"})
+# Over tiles of whole vectors, in several programs, without a product.
+_WIDE = _LARGE | {"turned"}
 
 
 def generate(seed: int, profile: str) -> Kernel:
     """The kernel of a seed: the same on every machine and Python."""
     table, arithmetic = PROFILES[profile]
     # Profiles take turns from seed to seed, so that a seed being odd or even says the profile.
-    m = Maker(seed, profile, arithmetic or ("exact", "wild")[seed // len(PROFILES) % 2], large=profile in _LARGE)
+    m = Maker(seed, profile, arithmetic or ("exact", "wild")[seed // len(PROFILES) % 2], large=profile in _WIDE)
     for _ in range(m.rng.randint(1, 3)):
         memory.load(m)
     if profile in _LARGE:

@@ -41,6 +41,7 @@ from silo.backends.cpu.schedule.plan import (
     Jump,
     Loop,
     ScalarStep,
+    Step,
     WhileLoop,
     WholeStep,
 )
@@ -82,14 +83,15 @@ class FunctionLowering:
     def steps(self, plan: BlockPlan) -> None:
         """Every step of ``plan``, in order."""
         turning: list[Group] = []
-        for step in plan.steps:
+        for step, next_ in zip(plan.steps, [*plan.steps[1:], None], strict=True):
             self.scope.lifetimes.advance()
-            if isinstance(step, Group) and step.turned_by is not None:
+            if isinstance(step, Group) and _waits(step, next_):
                 turning.append(step)
                 continue
             match step:
                 case Group():
-                    lower_turning(self.scope, [one for one in turning if one.turned_by is step], step)
+                    lower_turning(self.scope, turning, step)
+                    turning = []
                 case ScalarStep(operation):
                     self._scalar(operation)
                 case WholeStep(operation):
@@ -368,3 +370,11 @@ def _axis(operation: Operation) -> int:
     axis = operation.attributes["axis"]
     assert isinstance(axis, int)
     return axis
+
+
+def _waits(step: Group, next_: Step | None) -> bool:
+    """Whether a nest turns a tile and does nothing else, directly before the nest that uses it, or another such one."""
+    user = step.turned_by
+    if user is None or len(step.sinks) != 1:
+        return False
+    return next_ is user or (isinstance(next_, Group) and next_.turned_by is user and len(next_.sinks) == 1)
