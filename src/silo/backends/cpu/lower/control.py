@@ -83,7 +83,7 @@ class FunctionLowering:
     def steps(self, plan: BlockPlan) -> None:
         """Every step of ``plan``, in order."""
         turning: list[Group] = []
-        for step, next_ in zip(plan.steps, [*plan.steps[1:], None], strict=True):
+        for step, next_ in zip(plan.steps, [*plan.steps, None][1:], strict=True):
             self.scope.lifetimes.advance()
             if isinstance(step, Group) and _waits(step, next_):
                 turning.append(step)
