@@ -6,10 +6,6 @@ import sys
 import textwrap
 
 import pytest
-import triton
-import triton.language as tl
-
-import silo
 
 torch = pytest.importorskip("torch", reason="torch is not installed here")
 
@@ -22,6 +18,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
+
+from packaged_models import Model, WithGrid, wanted  # noqa: E402
 
 RUN = """
     import os, sys
@@ -40,56 +38,6 @@ RUN = """
     torch.testing.assert_close(later.cpu(), given["wanted"], rtol=1e-4, atol=1e-4)
     print("equal")
 """
-
-
-@triton.jit
-def scaled(x, y, out, n, alpha, TWICE: tl.constexpr, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    value = alpha * tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n)
-    tl.store(out + i, value * 2 if TWICE else value, mask=i < n)
-
-
-@triton.jit
-def running(x, out, n, BLOCK: tl.constexpr):
-    i = tl.arange(0, BLOCK)
-    row = tl.program_id(0) * n
-    tl.store(out + row + i, tl.cumsum(tl.load(x + row + i, mask=i < n, other=0.0), axis=0), mask=i < n)
-
-
-twin = silo.kernel(scaled, tune="off")
-
-
-@torch.library.triton_op("gpu_samples::packed", mutates_args={})
-def packed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    out = torch.empty_like(x)
-    torch.library.wrap_triton(twin)[(triton.cdiv(x.numel(), 64),)](x, y, out, x.numel(), 3.0, TWICE=False, BLOCK=64)
-    return out
-
-
-class Model(torch.nn.Module):
-    """A kernel of Triton's own, one more, and one of Silo in a ``triton_op``."""
-
-    def forward(self, x, y):
-        out, sums = torch.empty_like(x), torch.empty_like(x)
-        n = x.numel()
-        scaled[(triton.cdiv(n, 64),)](x, y, out, n, 0.5, TWICE=True, BLOCK=64)
-        running[(x.shape[0],)](out, sums, x.shape[1], BLOCK=64)
-        return packed(sums, y).relu()
-
-
-class WithGrid(torch.nn.Module):
-    """A kernel of Silo, called with a grid."""
-
-    def forward(self, x, y):
-        out = torch.empty_like(x)
-        twin[(triton.cdiv(x.numel(), 128),)](x, y, out, x.numel(), 0.25, TWICE=True, BLOCK=128)
-        return out + y
-
-
-def wanted(model, x, y):
-    if isinstance(model, WithGrid):
-        return 2 * (0.25 * x + y) + y
-    return (3.0 * (2 * (0.5 * x + y)).cumsum(1) + y).relu()
 
 
 @pytest.mark.parametrize("model", [Model, WithGrid])
