@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 GRID = (7, 1, 1)
@@ -72,10 +73,14 @@ CASES = (
 
 @dataclass(frozen=True)
 class Call:
-    """One way to launch: a statement, and the objects its names stand for."""
+    """One way to launch: a statement, and the objects its names stand for.
+
+    ``around`` is what has to hold while it is measured, and for no other row: its calls before the measured ones too.
+    """
 
     statement: str
     names: Mapping[str, object]
+    around: Callable[[], AbstractContextManager[object]] | None = None
 
 
 def select(keys: Sequence[str], known: Sequence[str], what: str) -> list[str]:

@@ -32,6 +32,7 @@ BARS = (
     *(Bar("58 positional", row, "over_floor", 1600) for row in GUARDED),
     *(Bar("58 keyword", row, "over_floor", 1600) for row in GUARDED),
     Bar("5+3", "silo-bound", "over_floor", 300),
+    Bar("5+3", "silo-program", "over_floor", 600),
 )
 STUB_BARS = (Bar("5+3", "silo-held", "minimum", 250), *(Bar("5+3", row, "minimum", 330) for row in GUARDED[:2]))
 

@@ -26,6 +26,7 @@ from bench.launch.peers import AbsentError, Context, Row, inductor, least, nvidi
 
 WARMUP = 50
 SKIPPED_ROUNDS = 2
+FIRST = 3  # launches that are not measured, where something is switched on for a row alone
 FLOOR = "floor"
 
 Loop = Callable[[int], tuple[int, int]]
@@ -68,7 +69,17 @@ def loop_of(call: Call) -> Loop:
     space: dict[str, Any] = dict(call.names)
     space.update(perf_counter_ns=time.perf_counter_ns, thread_time_ns=time.thread_time_ns)
     exec(LOOP.format(parameters=parameters, statement=call.statement), space)
-    return space["loop"]
+    loop: Loop = space["loop"]
+    around = call.around
+    if around is None:
+        return loop
+
+    def within(launches: int) -> tuple[int, int]:
+        with around():
+            loop(FIRST)
+            return loop(launches)
+
+    return within
 
 
 def measure(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from bench.launch.cases import ELEMENTS, GRID, Call
@@ -59,6 +60,14 @@ def bundled(context: Context) -> Call:
     return context.call("k[grid]({arguments})", k=kernel, grid=GRID)
 
 
+def accelerated(context: Context) -> Call:
+    """Triton's kernel, called as Triton's: what ``silo exec`` makes of a program that knows nothing of Silo."""
+    import silo
+
+    call = context.call("k[grid]({arguments})", k=context.jit, grid=GRID)
+    return replace(call, around=silo.accelerate)
+
+
 ROWS = (
     Row("silo", "Silo, guarded: k[grid](...)", guarded, stub=True),
     Row("silo-declared", "Silo, guarded, declared grid: k(...)", declared, stub=True),
@@ -69,4 +78,5 @@ ROWS = (
     Row("silo-bound-int", "Silo, bound, addresses as integers", bound_addresses, stub=True),
     Row("silo-buffer", "Silo, guarded, silo.Buffer arguments", buffers, stub=True),
     Row("silo-bundle", "Silo, from a bundle: k[grid](...)", bundled, stub=True),
+    Row("silo-program", "Silo, an unchanged program: k[grid](...)", accelerated),
 )

@@ -1,5 +1,6 @@
 """The benchmarks' own logic: statistics, pairing, rows, bars, restarts. No timings."""
 
+import contextlib
 import ctypes
 import json
 import subprocess
@@ -130,7 +131,8 @@ def test_names_of_rows_are_unique_and_bars_name_rows_and_cases_that_exist():
 
 
 def test_without_a_gpu_only_our_own_rows_are_measured():
-    assert set(run.all_rows(stub=True, fork=False)) == set(peers.ROWS)
+    # The stub has no program of Triton's own.
+    assert set(run.all_rows(stub=True, fork=False)) == {row for row in peers.ROWS if row.name != "silo-program"}
 
 
 def test_a_peer_that_is_not_installed_says_so(tmp_path, monkeypatch):
@@ -149,6 +151,21 @@ def test_the_loop_runs_the_statement_as_often_as_asked():
     assert seen == [(1, 2)] * 3
     assert wall > 0
     assert cpu >= 0
+
+
+def test_what_holds_around_a_row_holds_while_it_is_measured_alone():
+    seen, on = [], []
+
+    @contextlib.contextmanager
+    def around():
+        on.append(True)
+        yield
+        on.pop()
+
+    loop = run.loop_of(Call("call()", {"call": lambda: seen.append(bool(on))}, around))
+    loop(5)
+    assert seen == [True] * (5 + run.FIRST)
+    assert not on
 
 
 def test_rounds_measure_each_row_once_right_after_the_floor():
