@@ -16,6 +16,7 @@ def scaled(x, y, out, n, alpha, TWICE: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def running(x, out, n, BLOCK: tl.constexpr):
+    """On a CPU it has values that it keeps in memory of its own."""
     i = tl.arange(0, BLOCK)
     row = tl.program_id(0) * n
     tl.store(out + row + i, tl.cumsum(tl.load(x + row + i, mask=i < n, other=0.0), axis=0), mask=i < n)
@@ -24,7 +25,7 @@ def running(x, out, n, BLOCK: tl.constexpr):
 twin = silo.kernel(scaled, tune="off")
 
 
-@torch.library.triton_op("gpu_samples::packed", mutates_args={})
+@torch.library.triton_op("packaged_samples::packed", mutates_args={})
 def packed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     out = torch.empty_like(x)
     torch.library.wrap_triton(twin)[(triton.cdiv(x.numel(), 64),)](x, y, out, x.numel(), 3.0, TWICE=False, BLOCK=64)

@@ -1,5 +1,5 @@
 """Packages of AOTInductor with kernels for the CPU: a launcher for each in torch's ABI."""
-# pyright: reportCallIssue=false, reportAttributeAccessIssue=false, reportInvalidTypeForm=false
+# pyright: reportCallIssue=false, reportAttributeAccessIssue=false
 
 import ctypes
 import importlib
@@ -9,9 +9,7 @@ import sys
 
 import pytest
 import triton
-import triton.language as tl
 
-import silo
 from silo.backends.cpu.triton_plugin.aot_launcher import launcher_object, launcher_text
 from silo.core.launch_info import AbiType, LaunchInfo
 from silo.errors import UnsupportedError
@@ -20,6 +18,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from triton.backends import Backend, backends  # noqa: E402
 
+from packaged_models import Model, running, scaled, wanted  # noqa: E402
 from silo.backends.cpu.triton_plugin.named_cpu.compiler import NamedCpuBackend  # noqa: E402
 from silo.backends.cpu.triton_plugin.named_cpu.driver import NamedCpuDriver  # noqa: E402
 
@@ -28,40 +27,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning"),
 ]
-
-
-@triton.jit
-def scaled(x, y, out, n, alpha, TWICE: tl.constexpr, BLOCK: tl.constexpr):
-    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    value = alpha * tl.load(x + i, mask=i < n) + tl.load(y + i, mask=i < n)
-    tl.store(out + i, value * 2 if TWICE else value, mask=i < n)
-
-
-@triton.jit
-def running(x, out, n, BLOCK: tl.constexpr):
-    """Has values that it keeps in memory of its own."""
-    i = tl.arange(0, BLOCK)
-    row = tl.program_id(0) * n
-    tl.store(out + row + i, tl.cumsum(tl.load(x + row + i, mask=i < n, other=0.0), axis=0), mask=i < n)
-
-
-twin = silo.kernel(scaled, tune="off")
-
-
-@torch.library.triton_op("samples::packed", mutates_args={})
-def packed(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    out = torch.empty_like(x)
-    torch.library.wrap_triton(twin)[(triton.cdiv(x.numel(), 64),)](x, y, out, x.numel(), 3.0, TWICE=False, BLOCK=64)
-    return out
-
-
-class Model(torch.nn.Module):
-    def forward(self, x, y):
-        out, sums = torch.empty_like(x), torch.empty_like(x)
-        n = x.numel()
-        scaled[(triton.cdiv(n, 64),)](x, y, out, n, 0.5, TWICE=True, BLOCK=64)
-        running[(x.shape[0],)](out, sums, x.shape[1], BLOCK=64)
-        return packed(sums, y).relu()
 
 
 @pytest.mark.slow
@@ -75,16 +40,16 @@ def test_a_package_with_kernels_runs_on_the_cpu(tmp_path, monkeypatch):
     monkeypatch.setattr(torch._inductor.config, "compile_threads", 1)
     monkeypatch.setattr(torch._inductor.config.aot_inductor, "compile_wrapper_opt_level", "O0")  # torch's own C++
     x, y = torch.randn(3, 50), torch.randn(3, 50)
-    wanted = (3.0 * (2 * (0.5 * x + y)).cumsum(1) + y).relu()
+    result = wanted(Model(), x, y)
     exported = torch.export.export(Model(), (x, y), strict=True)
     path = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "model.pt2"))
     loaded = torch._inductor.aoti_load_package(path)
-    torch.testing.assert_close(loaded(x, y), wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(loaded(x, y), result, rtol=1e-4, atol=1e-4)
     from silo.integrations.torch.aoti import state
 
     assert state()
     _triton.has_triton.cache_clear()
-    torch.save({"args": [x, y], "wanted": wanted}, tmp_path / "arrays.pt")
+    torch.save({"args": [x, y], "wanted": result}, tmp_path / "arrays.pt")
     done = subprocess.run(
         [sys.executable, "-c", RUN, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": ""},
