@@ -4,9 +4,10 @@
 #include "launcher_arrange.h"
 #include "names.h"
 
-static PyObject *first_use;    /* owned: puts a TritonKernel into a function's dictionary */
-static PyTypeObject *kind;     /* owned: Triton's class of functions */
-static PyObject *run_of_class; /* owned: what the class has as run while launches are served */
+static PyObject *first_use;     /* owned: puts a TritonKernel into a function's dictionary */
+static PyTypeObject *kind;      /* owned: Triton's class of functions */
+static PyObject *class_members; /* owned: that class's dictionary; NULL: not known */
+static PyObject *run_of_class;  /* owned: what the class has as run while launches are served */
 static PyTypeObject *bound_type;
 static PyObject *s_kernel, *s_run;
 
@@ -182,9 +183,14 @@ static SILO_HOT PyObject *triton_run(PyObject *function, PyObject *const *argume
 
 /* ---- function[grid] ---- */
 
-/* Whether the class still launches through us: a program may have put its own run there. */
+/* Whether the class still launches through us: a program may have put its own run there. A class's
+ * own dictionary goes before all that it inherits. */
 static bool runs_here(PyObject *function) {
     PyTypeObject *type = Py_TYPE(function);
+    if (SILO_LIKELY(type == kind && class_members != NULL) &&
+        SILO_LIKELY(PyDict_GetItemWithError(class_members, s_run) == run_of_class))
+        return true;
+    PyErr_Clear();
     PyObject *run = PyObject_GetAttr((PyObject *)type, s_run);
     const bool ours = run == run_of_class;
     Py_XDECREF(run);
@@ -408,7 +414,11 @@ PyObject *silo_py_triton_methods(PyObject *module, PyObject *args) {
         Py_XDECREF(getitem);
         return NULL;
     }
-    PyObject *old[] = {first_use, (PyObject *)kind, run_of_class};
+    PyObject *old[] = {first_use, (PyObject *)kind, class_members, run_of_class};
+    class_members = PyObject_GenericGetDict(type, NULL);
+    if (class_members != NULL && !PyDict_Check(class_members))
+        Py_CLEAR(class_members);
+    PyErr_Clear();
     first_use = Py_NewRef(ask);
     kind = (PyTypeObject *)Py_NewRef(type);
     run_of_class = Py_NewRef(run);

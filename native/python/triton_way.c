@@ -50,14 +50,14 @@ static int read_watched(struct silo_situation *self, PyObject *watched, PyObject
 }
 
 static PyObject *situation_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"watched", "sizes",   "get_device",   "get_stream", "memory_type",
-                            "epoch",   "blocked", "torch_stream", NULL};
+    static char *names[] = {"watched", "sizes",   "get_device",   "get_stream",   "memory_type",
+                            "epoch",   "blocked", "torch_stream", "torch_device", NULL};
     PyObject *watched, *sizes, *get_device, *get_stream;
-    int memory_type, blocked, torch_stream;
+    int memory_type, blocked, torch_stream, torch_device;
     unsigned int epoch;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!OOiIpp", names, &PyTuple_Type, &watched,
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!OOiIppp", names, &PyTuple_Type, &watched,
                                      &PyTuple_Type, &sizes, &get_device, &get_stream, &memory_type,
-                                     &epoch, &blocked, &torch_stream))
+                                     &epoch, &blocked, &torch_stream, &torch_device))
         return NULL;
     struct silo_situation *self = (struct silo_situation *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
@@ -66,6 +66,7 @@ static PyObject *situation_new(PyTypeObject *type, PyObject *args, PyObject *key
     self->epoch = epoch;
     self->blocked = blocked != 0;
     self->torch_stream = torch_stream != 0;
+    self->torch_device = torch_device != 0;
     self->get_device = get_device == Py_None ? NULL : Py_NewRef(get_device);
     self->get_stream = get_stream == Py_None ? NULL : Py_NewRef(get_stream);
     if (read_watched(self, watched, sizes) != 0) {
@@ -239,32 +240,41 @@ static PyObject *own_way_later(const struct silo_triton_call *call) {
 
 /* ---- one call ---- */
 
+/* Whether the current device can be no other than 0; the driver is open where a kernel is loaded.
+ */
+SILO_INLINE bool has_one_device(const struct silo_situation *now) {
+    const struct silo_gpu *gpu = now->torch_device ? silo_gpu_of_memory(now->memory_type) : NULL;
+    return gpu != NULL && gpu->device_count == 1;
+}
+
+static SILO_NOINLINE int ask_stream(const struct silo_situation *now,
+                                    struct silo_triton_call *call) {
+    PyObject *device = PyLong_FromLong(call->device);
+    PyObject *stream = device != NULL ? silo_call_one(now->get_stream, device) : NULL;
+    call->stream = stream != NULL ? PyLong_AsVoidPtr(stream) : NULL;
+    Py_XDECREF(device);
+    Py_XDECREF(stream);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
 int silo_triton_place(struct silo_triton_call *call) {
     const struct silo_situation *now = call->situation;
     call->device = 0;
     call->stream = NULL;
     if (now->get_device == NULL)
         return 0;
-    PyObject *device = PyObject_CallNoArgs(now->get_device);
-    if (device == NULL)
-        return -1;
-    const long number = PyLong_AsLong(device);
-    int result = number == -1 && PyErr_Occurred() ? -1 : 0;
-    call->device = (int32_t)number;
-    if (SILO_LIKELY(result == 0 && now->torch_stream) &&
-        SILO_LIKELY(silo_torch.current_stream != NULL) &&
-        SILO_LIKELY(silo_torch.current_stream(call->device, &call->stream) == 0)) {
-        Py_DECREF(device);
+    if (!has_one_device(now)) {
+        PyObject *device = PyObject_CallNoArgs(now->get_device);
+        const long number = device != NULL ? PyLong_AsLong(device) : -1;
+        Py_XDECREF(device);
+        if (number == -1 && PyErr_Occurred())
+            return -1;
+        call->device = (int32_t)number;
+    }
+    if (SILO_LIKELY(now->torch_stream) && SILO_LIKELY(silo_torch.current_stream != NULL) &&
+        SILO_LIKELY(silo_torch.current_stream(call->device, &call->stream) == 0))
         return 0;
-    }
-    if (result == 0 && now->get_stream != NULL) {
-        PyObject *stream = silo_call_one(now->get_stream, device);
-        call->stream = stream != NULL ? PyLong_AsVoidPtr(stream) : NULL;
-        result = stream == NULL || PyErr_Occurred() ? -1 : 0;
-        Py_XDECREF(stream);
-    }
-    Py_DECREF(device);
-    return result;
+    return now->get_stream != NULL ? ask_stream(now, call) : 0;
 }
 
 /* What a global is now, borrowed; NULL: it is gone. */
@@ -371,7 +381,8 @@ int silo_triton_way_init(PyObject *module) {
         {Py_tp_traverse, (void *)situation_traverse},
         {Py_tp_members, situation_members},
         {Py_tp_doc, "TritonSituation(watched, sizes, get_device, get_stream, memory_type, epoch, "
-                    "blocked, torch_stream)\n--\n\nWhat decides launches of Triton programs now."},
+                    "blocked, torch_stream, torch_device)\n--\n\nWhat decides launches of Triton "
+                    "programs now."},
         {0, NULL},
     };
     static PyType_Spec situation_spec = {"silo._native.TritonSituation",

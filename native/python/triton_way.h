@@ -28,6 +28,7 @@ struct silo_situation {
     Py_ssize_t watched_count, size_count;
     PyObject *get_device, *get_stream; /* owned; NULL: one device, the null stream */
     bool torch_stream;                 /* torch's C function gives what get_stream gives */
+    bool torch_device;                 /* get_device is torch's: 0 where there is one device */
     bool blocked;                      /* every launch goes Triton's way */
     int32_t memory_type;               /* DLPack's, of the devices that launches go to */
     uint32_t epoch;                    /* a number for all that is part of Triton's key */

@@ -204,6 +204,7 @@ class TritonSituation:
         epoch: int,
         blocked: bool,
         torch_stream: bool,
+        torch_device: bool,
     ) -> TritonSituation: ...
     @property
     def passed(self) -> int: ...

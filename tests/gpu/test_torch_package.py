@@ -40,6 +40,28 @@ RUN = """
 """
 
 
+LINKER = """#!/bin/sh
+for argument in "$@"; do
+    if [ "$argument" = -shared ]; then exec g++ "$@" -Wl,-Bsymbolic; fi
+done
+exec g++ "$@"
+"""
+
+
+@pytest.fixture
+def own_regex(tmp_path, monkeypatch):
+    """A package uses the C++ library that it was compiled with.
+
+    torch's library exports its own copies of ``std::regex``, and where torch was built with an older gcc every package
+    crashes in them while it is loaded, also one without kernels (torch 2.11 from its wheel, gcc 13).
+    """
+    compiler = tmp_path / "compiler"
+    compiler.write_text(LINKER)
+    compiler.chmod(0o755)
+    monkeypatch.setattr(torch._inductor.config.cpp, "cxx", (None, str(compiler)))
+
+
+@pytest.mark.usefixtures("own_regex")
 @pytest.mark.parametrize("model", [Model, WithGrid])
 def test_a_package_with_kernels_runs_in_another_process(model, tmp_path):
     x, y = torch.randn(3, 50, device="cuda"), torch.randn(3, 50, device="cuda")

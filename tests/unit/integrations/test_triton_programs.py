@@ -343,6 +343,33 @@ with silo.accelerate():
 """)
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_torch_is_asked_for_the_current_device_only_where_there_are_several(devices):
+    program(
+        """
+from silo.sources.triton.adapter import programs
+asked = []
+def current():
+    asked.append(1)
+    return DRIVER[0].device
+places = programs._places
+programs._places = lambda driver: (current, places(driver)[1], False, True)
+with silo.accelerate():
+    for _ in range(2):
+        k[(1,)](x, y, z, 100, 1.0, BLOCK=64)
+    asked.clear()
+    for _ in range(5):
+        k[(1,)](x, y, z, 100, 1.0, BLOCK=64)
+    assert kernel().launches[0] == 6 and S.last("k").count == 7
+    assert len(asked) == (0 if DEVICES == 1 else 5), asked
+    DRIVER[0].device = DEVICES - 1
+    k[(1,)](x, y, z, 100, 1.0, BLOCK=64)
+    assert set(k.device_caches) == {0, DEVICES - 1}
+""".replace("DEVICES", str(devices)),
+        devices=devices,
+    )
+
+
 def test_threads_and_children():
     program("""
 import multiprocessing, os, threading

@@ -12,7 +12,8 @@ from silo.sources.triton import adapter
 __all__ = ["Situations"]
 
 _MOST_EPOCHS = 1 << 16  # the guard's word for it has 16 bits
-_NOWHERE = native.TritonSituation((), (), None, None, 0, 0, True, False)  # noqa: FBT003  # blocked, and watches nothing
+# Blocked, and watches nothing.
+_NOWHERE = native.TritonSituation((), (), None, None, 0, 0, True, False, False)  # noqa: FBT003
 
 
 class Situations:
@@ -47,6 +48,7 @@ class Situations:
                 0 if full else epoch,
                 bool(self.blocked),
                 seen.torch_stream,
+                seen.torch_device,
             )
             native.triton_situation(made)
             self._current = made

@@ -91,6 +91,7 @@ class _GroupLowering:
         self.in_runs = lambda: Nest(scope, group.shape, computed, cut, inner=group.inner, in_runs=True)
         self.accumulators: dict[ReduceSink, tuple[str, str, Accumulation]] = {}
         self.unconditional: set[Operation] = set()  # stores that the fast body does for every element
+        self.limits_of: dict[Operation, set[str]] = {}  # of a store: it does nothing where one of them is passed
         self.repeated: list[tuple[ReduceSink, str]] = []  # what a reduction has one value of in a whole tail
         self.streaming: Streaming | None = None
         self.turned: Buffer | None = self._turned()
@@ -289,7 +290,10 @@ class _GroupLowering:
             buffer = self.spill[operation]
             self.scope.lifetimes.touch(buffer)
             return [Assign(f"{buffer.name}[{linear}]", nest.value(value, nest.index))]
+        known = len(nest.limits)
         condition = nest.mask(mask, nest.index)
+        if nest.fast:
+            self.limits_of[operation] = set(nest.limits[known:])
         if condition == "0":
             return []
         if operation in self.replay:
@@ -346,6 +350,20 @@ class _GroupLowering:
 
     # ---- loops
 
+    def _rest_ends(self, limits: list[str], extent: int) -> str:
+        """The condition under which nothing is left to do from the limits on; "" where that is not known.
+
+        From the least limit on one of the comparisons is false, unless its numbers leave 32 bits on the way.
+        """
+        nest = self.nest
+        if nest.runs is not None or any(limit not in nest.bases for limit in limits):
+            return ""
+        for sink in self.group.sinks:
+            if not isinstance(sink, StoreSink) or not self.limits_of.get(sink.operation, set()).issuperset(limits):
+                return ""
+        bases = dict.fromkeys(base for limit in limits if (base := nest.bases[limit]))
+        return " && ".join(f"nest_fits({base}, {extent})" for base in bases) or "1"
+
     def _inner_loops(
         self,
         fast: list[Statement],
@@ -374,7 +392,11 @@ class _GroupLowering:
             rest: list[Statement] = []
             if slow:
                 simd_rest = simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
-                rest.append(For(inner, limit, str(extent), slow, simd=simd_rest, reductions=marks))
+                last = str(extent)
+                if nothing := self._rest_ends(limits, extent):
+                    last = self.scope.name("last")
+                    rest.append(Define("int64_t", last, f"{nothing} ? {limit} : {extent}"))
+                rest.append(For(inner, limit, last, slow, simd=simd_rest, reductions=marks))
             for sink, element in self.repeated:
                 name, flag, how = self.accumulators[sink]
                 item = how.load.format(element)
@@ -393,7 +415,7 @@ class _GroupLowering:
             loops = self.nest.runs.loop(end, self.nest.levels[self.nest.depth - 1], run)
         if self.streaming is not None:
             chunks = self.streaming.loops(self.scope, inner, end, streamed, marks)
-            loops = [If(self.streaming.condition, [chunks], loops)]
+            loops = [If(self.streaming.condition, chunks, loops)]
         loops += rest
         after = [
             Assign(self._result_place(sink.operation), how.finish.format(name, flag))

@@ -6,7 +6,7 @@ import re
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.streams import streamable_stores
-from silo.backends.cpu.loop_ir import Buffer, Call, Function, Parameter, Program
+from silo.backends.cpu.loop_ir import Buffer, Function, Parameter, Program
 from silo.backends.cpu.lower.control import FunctionLowering
 from silo.backends.cpu.lower.messages import split_prints
 from silo.backends.cpu.lower.regions import element_functions
@@ -54,7 +54,7 @@ def lower_kernel(module: Module, options: CpuOptions, entry: str = "") -> tuple[
         constants=scope.constants,
         body=scope.out,
         functions=[*applied, *called],
-        finish=[*scope.finish, *([Call("silo_stream_end()")] if "stream" in scope.pieces else [])],
+        finish=scope.finish,
         scratch_bytes=scratch,
         locals=scope.locals,
     )

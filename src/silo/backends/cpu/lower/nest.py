@@ -78,7 +78,7 @@ class Nest:
         self.fast = False
         self.tail = ""  # while a tail is lowered: the limit from which on its comparison is false
         self.limits: list[str] = []
-        self._tail_limits: set[str] = set()  # of comparisons that are false from there on
+        self.bases: dict[str, str] = {}  # of limits: what is compared begins there; "": it is the same everywhere
         self._adopted: list[str] = []  # limits of the tails that values read here have
         self._depends: dict[tuple[Value, Index], bool] = {}
         self._same_in_run: dict[tuple[Value, Index], bool] = {}
@@ -389,6 +389,7 @@ class Nest:
                 return ""
         if not self.tail and not self.depends(mask, index):
             self.limits.append(f"{self.value(mask, index)} ? limit : 0")
+            self.bases[self.limits[-1]] = ""
             return ""
         return self.value(mask, index)
 
@@ -421,8 +422,7 @@ class Nest:
         inclusive = " + 1" if predicate == 3 else ""
         if low[1] == "1" and high[1] == "0":
             limit = f"nest_below({low[0]}, {high[0]}{inclusive}, limit)"
-            if _RANGE_START.fullmatch(low[0]):  # it never leaves 32 bits
-                self._tail_limits.add(limit)
+            self.bases[limit] = low[0]
             return limit
         if low[1] == "0" and high[1] == "1":  # holds from some index on: fast only where it holds from the start
             less = f"({low[0]}) {'<' if predicate == 2 else '<='} ({high[0]})"
@@ -436,7 +436,8 @@ class Nest:
         if not limits and len(adopted) == 1:
             self.limits += adopted
             return adopted[0]
-        return limits[0] if len(limits) == 1 and limits[0] in self._tail_limits else ""
+        plain = len(limits) == 1 and _RANGE_START.fullmatch(self.bases.get(limits[0], ""))  # it never leaves 32 bits
+        return limits[0] if plain else ""
 
     # ---- affine forms
 

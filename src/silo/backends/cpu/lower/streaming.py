@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.streams import enclosing_loops
 from silo.backends.cpu.analysis.values import store_parts
-from silo.backends.cpu.loop_ir import Buffer, Call, Define, For, Statement
+from silo.backends.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
 from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.scope import Scope
 from silo.sources.triton.ssa import Operation, Type
@@ -24,6 +24,8 @@ _CHUNK_BYTES = 4096
 _LEAST_ROW_BYTES = 256
 # A body with more statements takes longer than memory does.
 _MOST_STATEMENTS = 48
+# Whether a call has stored past the caches: waiting for all its stores costs a small launch more than its work.
+_STREAMED = "silo_streamed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Streaming:
 
     def loops(
         self, scope: Scope, inner: str, end: str, body: list[Statement], marks: tuple[tuple[str, str], ...]
-    ) -> For:
+    ) -> list[Statement]:
         """The innermost loop up to ``end`` in chunks."""
         last = scope.name("last")
         chunk: list[Statement] = [
@@ -59,7 +61,7 @@ class Streaming:
             size = stream.buffer.item_bytes
             call = f"silo_stream({stream.start} + {self.first}, {stream.buffer.name}, ({last} - {self.first}) * {size})"
             chunk.append(Call(call))
-        return For(self.first, "0", end, chunk, step=str(self.elements))
+        return [Assign(_STREAMED, "1"), For(self.first, "0", end, chunk, step=str(self.elements))]
 
 
 def streaming_of(scope: Scope, nest: Nest, stores: list[Operation], statements: int) -> Streaming | None:
@@ -88,5 +90,8 @@ def streaming_of(scope: Scope, nest: Nest, stores: list[Operation], statements: 
     trips = [scope.trips[loop] for loop in enclosing_loops(stores[0]) if loop is not None]
     programs = "".join(f" * (double){factor}" for factor in ["grid[1]", "grid[2]", *trips])
     condition = f"(double)grid[0]{programs} >= {-(-_THRESHOLD_BYTES // written)}"
-    scope.pieces.add("stream")
+    if "stream" not in scope.pieces:
+        scope.pieces.add("stream")
+        scope.locals.append(f"int32_t {_STREAMED} = 0;")
+        scope.finish.append(If(_STREAMED, [Call("silo_stream_end()")]))
     return Streaming(condition, scope.name("first"), elements, streams)

@@ -159,6 +159,7 @@ class Watch:
 
     ``blocked`` is why every launch goes Triton's own way, "" where none has to; ``key`` is everything of Triton's key
     that is neither an argument nor an option of the call, ``driver`` Triton's active driver, which it is part of.
+    ``torch_stream`` and ``torch_device``: torch's C functions give what these two functions give.
     """
 
     watched: tuple[tuple[Any, ...], ...]
@@ -169,6 +170,7 @@ class Watch:
     get_device: Callable[[], int] | None
     get_stream: Callable[[int], int] | None
     torch_stream: bool
+    torch_device: bool
     memory_type: int
 
 
@@ -192,7 +194,7 @@ def watch() -> Watch:
     if kind not in _MEMORY:
         blocked = blocked or f"Silo launches nothing on Triton's target {kind}"
     host = type(driver).__module__.startswith("silo.")
-    device, stream, by_torch = (None, None, False) if host else _places(driver)
+    device, stream, torch_stream, torch_device = (None, None, False, False) if host else _places(driver)
     return Watch(
         tuple(watched),
         tuple(sizes),
@@ -201,7 +203,8 @@ def watch() -> Watch:
         _key(knobs),
         device,
         stream,
-        by_torch,
+        torch_stream,
+        torch_device,
         _MEMORY.get(kind, 0),
     )
 
@@ -254,16 +257,17 @@ def _variables(knobs: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
     return found
 
 
-def _places(driver: Any) -> tuple[Any, Any, bool]:  # noqa: ANN401
-    """What gives the current device and its stream: the driver's functions, or what is behind torch's."""
+def _places(driver: Any) -> tuple[Any, Any, bool, bool]:  # noqa: ANN401
+    """What gives the current device and stream: the driver's functions, or what is behind torch's; whose they are."""
     device, stream = driver.get_current_device, driver.get_current_stream
     torch: Any = sys.modules.get("torch")
     if torch is None:
-        return device, stream, False
-    if device == torch.cuda.current_device and torch.cuda.is_initialized():
+        return device, stream, False, False
+    torch_device = device == torch.cuda.current_device and torch.cuda.is_initialized()
+    if torch_device:
         device = getattr(torch._C, "_cuda_getDevice", device)  # noqa: SLF001
-    by_torch = stream is getattr(torch._C, "_cuda_getCurrentRawStream", torch)  # noqa: SLF001
-    return device, stream, by_torch
+    torch_stream = stream is getattr(torch._C, "_cuda_getCurrentRawStream", torch)  # noqa: SLF001
+    return device, stream, torch_stream, torch_device
 
 
 def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, Any], dict[Any, Any]]:  # noqa: ANN401
