@@ -25,7 +25,7 @@ _LEAST_ROW_BYTES = 256
 # A body with more statements takes longer than memory does.
 _MOST_STATEMENTS = 48
 # Whether a call has stored past the caches: waiting for all its stores costs a small launch more than its work.
-_STREAMED = "silo_streamed"
+_STREAMED = "streamed"
 
 
 @dataclass(frozen=True, slots=True)
