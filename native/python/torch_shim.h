@@ -103,19 +103,25 @@ SILO_INLINE bool silo_torch_holds_others(void *handle) {
     return (keys & silo_torch.other_values) != 0;
 }
 
+/* The c10::ScalarType of a tensor; nonzero where torch has no answer. */
+SILO_INLINE int32_t silo_torch_read_dtype(void *handle, int32_t *scalar_type) {
+    if (SILO_UNLIKELY(silo_torch.dtype_offset == 0))
+        return silo_torch.dtype(handle, scalar_type);
+    const char *implementation;
+    uint16_t type;
+    memcpy(&implementation, handle, sizeof implementation);
+    memcpy(&type, implementation + silo_torch.dtype_offset, sizeof type);
+    *scalar_type = type;
+    return 0;
+}
+
 /* What torch says of a tensor; nonzero where it has no answer. */
 SILO_INLINE int32_t silo_torch_read(void *handle, void **data, int32_t *scalar_type,
                                     int32_t *device_type, int32_t *device_id) {
     const char *implementation;
     memcpy(&implementation, handle, sizeof implementation);
     int32_t failed = silo_torch.data_ptr(handle, data) | silo_torch_holds_others(handle);
-    if (SILO_LIKELY(silo_torch.dtype_offset != 0)) {
-        uint16_t type;
-        memcpy(&type, implementation + silo_torch.dtype_offset, sizeof type);
-        *scalar_type = type;
-    } else {
-        failed |= silo_torch.dtype(handle, scalar_type);
-    }
+    failed |= silo_torch_read_dtype(handle, scalar_type);
     if (SILO_LIKELY(silo_torch.device_offset != 0)) {
         *device_type = (int8_t)implementation[silo_torch.device_offset];
         *device_id = (int8_t)implementation[silo_torch.device_offset + 1];

@@ -3,28 +3,12 @@
 #include "flat.h"
 #include "launcher_arrange.h"
 #include "names.h"
+#include "triton_bound.h"
+#include "triton_class.h"
 
-static PyObject *first_use;     /* owned: puts a TritonKernel into a function's dictionary */
-static PyTypeObject *kind;      /* owned: Triton's class of functions */
-static PyObject *class_members; /* owned: that class's dictionary; NULL: not known */
-static PyObject *run_of_class;  /* owned: what the class has as run while launches are served */
-static PyTypeObject *bound_type;
-static PyObject *s_kernel, *s_run;
-
-/* `function[grid]`. */
-struct triton_bound {
-    PyObject_HEAD vectorcallfunc call;
-    PyObject *function; /* owned */
-    PyObject *grid;     /* owned */
-    int64_t dims[3];    /* where `plain` */
-    bool plain;         /* a tuple of one to three integers */
-    bool tracked;       /* by the collector: somebody keeps it */
-};
-
-/* Owned memory of the last one, for the next function[grid]; it holds its grid where that is
- * plain. */
-static struct triton_bound *spare;
-static silo_lock spare_lock;
+static PyObject *first_use; /* owned: puts a TritonKernel into a function's dictionary */
+static struct silo_triton_class functions;
+static PyObject *s_kernel;
 
 static PyTypeObject *kernel_type;
 
@@ -183,23 +167,8 @@ static SILO_HOT PyObject *triton_run(PyObject *function, PyObject *const *argume
 
 /* ---- function[grid] ---- */
 
-/* Whether the class still launches through us: a program may have put its own run there. A class's
- * own dictionary goes before all that it inherits. */
-static bool runs_here(PyObject *function) {
-    PyTypeObject *type = Py_TYPE(function);
-    if (SILO_LIKELY(type == kind && class_members != NULL) &&
-        SILO_LIKELY(PyDict_GetItemWithError(class_members, s_run) == run_of_class))
-        return true;
-    PyErr_Clear();
-    PyObject *run = PyObject_GetAttr((PyObject *)type, s_run);
-    const bool ours = run == run_of_class;
-    Py_XDECREF(run);
-    PyErr_Clear();
-    return ours;
-}
-
 bool silo_triton_is_served(PyObject *function) {
-    return kind != NULL && Py_TYPE(function) == kind && runs_here(function);
+    return Py_TYPE(function) == functions.type && silo_triton_class_runs(&functions, function);
 }
 
 PyObject *silo_triton_launch_function(PyObject *function, PyObject *const *arguments,
@@ -209,19 +178,16 @@ PyObject *silo_triton_launch_function(PyObject *function, PyObject *const *argum
 
 static SILO_HOT PyObject *bound_call(PyObject *self, PyObject *const *arguments, size_t flagged,
                                      PyObject *names) {
-    struct triton_bound *bound = (struct triton_bound *)self;
-    if (SILO_UNLIKELY(!bound->tracked && Py_REFCNT(self) > 1)) {
-        bound->tracked = true;
-        PyObject_GC_Track(self);
-    }
-    struct silo_triton_call call = {.function = bound->function,
+    struct silo_triton_bound *bound = (struct silo_triton_bound *)self;
+    silo_triton_bound_used(bound);
+    struct silo_triton_call call = {.function = bound->owner,
                                     .arguments = arguments,
                                     .positional =
                                         (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET),
                                     .names = names,
                                     .grid = bound->grid};
-    if (SILO_UNLIKELY(!runs_here(bound->function))) {
-        PyObject *run = PyObject_GetAttr(bound->function, s_run);
+    if (SILO_UNLIKELY(!silo_triton_class_runs(&functions, bound->owner))) {
+        PyObject *run = PyObject_GetAttr(bound->owner, silo_triton_s_run);
         PyObject *result = run != NULL ? silo_triton_by(run, &call) : NULL;
         Py_XDECREF(run);
         return result;
@@ -230,84 +196,8 @@ static SILO_HOT PyObject *bound_call(PyObject *self, PyObject *const *arguments,
                  bound->plain || PyCallable_Check(bound->grid));
 }
 
-static bool read_grid(PyObject *grid, int64_t dims[3]) {
-    if (!PyTuple_Check(grid))
-        return false;
-    const Py_ssize_t size = PyTuple_Size(grid);
-    if (size < 1 || size > 3)
-        return false;
-    dims[0] = dims[1] = dims[2] = 1;
-    for (Py_ssize_t i = 0; i < size; i++) {
-        PyObject *item = PyTuple_GetItem(grid, i);
-        int overflow;
-        if (!PyLong_Check(item))
-            return false;
-        dims[i] = PyLong_AsLongLongAndOverflow(item, &overflow);
-        if (overflow != 0 || dims[i] < 0)
-            return false;
-    }
-    return true;
-}
-
-/* Free memory that holds at most a grid. */
-static void drop(struct triton_bound *bound) {
-    if (bound != NULL) {
-        Py_XDECREF(bound->grid);
-        PyObject_GC_Del(bound);
-    }
-}
-
 static SILO_HOT PyObject *triton_getitem(PyObject *function, PyObject *grid) {
-    SILO_LOCK(&spare_lock);
-    struct triton_bound *bound = spare;
-    spare = NULL;
-    SILO_UNLOCK(&spare_lock);
-    if (bound == NULL) {
-        bound = PyObject_GC_New(struct triton_bound, bound_type);
-        if (bound == NULL)
-            return NULL;
-        Py_DECREF((PyObject *)bound_type); /* taken again below, as for a spare */
-        bound->grid = NULL;
-    }
-    if (bound->grid != grid) { /* the same tuple of integers needs no reading */
-        Py_XDECREF(bound->grid);
-        bound->grid = Py_NewRef(grid);
-        bound->plain = read_grid(grid, bound->dims);
-    }
-    PyObject_Init((PyObject *)bound, bound_type);
-    bound->call = bound_call;
-    bound->function = Py_NewRef(function);
-    bound->tracked = false;
-    return (PyObject *)bound;
-}
-
-static int bound_traverse(PyObject *object, visitproc visit, void *arg) {
-    struct triton_bound *bound = (struct triton_bound *)object;
-    Py_VISIT((PyObject *)Py_TYPE(object));
-    Py_VISIT(bound->function);
-    Py_VISIT(bound->grid);
-    return 0;
-}
-
-static SILO_HOT void bound_dealloc(PyObject *object) {
-    struct triton_bound *bound = (struct triton_bound *)object;
-    PyTypeObject *type = Py_TYPE(object);
-    PyObject *function = bound->function;
-    if (bound->tracked)
-        PyObject_GC_UnTrack(object);
-    if (!bound->plain || !PyTuple_CheckExact(bound->grid)) /* what it refers to is unknown */
-        Py_CLEAR(bound->grid);
-    SILO_LOCK(&spare_lock);
-    struct triton_bound *extra = spare;
-    spare = bound;
-    SILO_UNLOCK(&spare_lock);
-    drop(extra);
-    Py_DECREF(function);
-    Py_DECREF((PyObject *)type);
-}
-
-static PyObject *bound_tuple_call(PyObject *self, PyObject *args, PyObject *keywords) {
-    return silo_flat_call(self, args, keywords, bound_call);
+    return silo_triton_bind(function, grid, bound_call);
 }
 
 /* ---- kernels ---- */
@@ -414,21 +304,15 @@ PyObject *silo_py_triton_methods(PyObject *module, PyObject *args) {
         Py_XDECREF(getitem);
         return NULL;
     }
-    PyObject *old[] = {first_use, (PyObject *)kind, class_members, run_of_class};
-    class_members = PyObject_GenericGetDict(type, NULL);
-    if (class_members != NULL && !PyDict_Check(class_members))
-        Py_CLEAR(class_members);
-    PyErr_Clear();
+    PyObject *old = first_use;
     first_use = Py_NewRef(ask);
-    kind = (PyTypeObject *)Py_NewRef(type);
-    run_of_class = Py_NewRef(run);
-    for (size_t i = 0; i < sizeof old / sizeof *old; i++)
-        Py_XDECREF(old[i]);
+    Py_XDECREF(old);
+    silo_triton_class_set(&functions, (PyTypeObject *)type, run);
     return Py_BuildValue("(NN)", run, getitem);
 }
 
 int silo_triton_kernel_init(PyObject *module) {
-    static const struct silo_name words[] = {{&s_kernel, "_silo_kernel"}, {&s_run, "run"}};
+    static const struct silo_name words[] = {{&s_kernel, "_silo_kernel"}};
     static PyMemberDef kernel_members[] = {
         {"launches", T_ULONGLONG, offsetof(struct silo_triton_kernel, launches), READONLY,
          "Launches that the guard served."},
@@ -460,30 +344,8 @@ int silo_triton_kernel_init(PyObject *module) {
     static PyType_Spec kernel_spec = {"silo._native.TritonKernel",
                                       sizeof(struct silo_triton_kernel), 0,
                                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, kernel_slots};
-    static PyMemberDef members[] = {
-        {"__vectorcalloffset__", T_PYSSIZET, offsetof(struct triton_bound, call), READONLY, NULL},
-        {NULL, 0, 0, 0, NULL},
-    };
-    static PyType_Slot slots[] = {
-        {Py_tp_dealloc, (void *)bound_dealloc},
-        {Py_tp_traverse, (void *)bound_traverse},
-        {Py_tp_call, (void *)bound_tuple_call},
-        {Py_tp_members, members},
-        {Py_tp_doc, "A Triton function with a grid: function[grid]."},
-        {0, NULL},
-    };
-    static PyType_Spec spec = {
-        .name = "silo._native.TritonBound",
-        .basicsize = sizeof(struct triton_bound),
-        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                 Py_TPFLAGS_DISALLOW_INSTANTIATION,
-        .slots = slots,
-    };
-    bound_type = (PyTypeObject *)PyType_FromSpec(&spec);
     kernel_type = (PyTypeObject *)PyType_FromSpec(&kernel_spec);
-    if (bound_type == NULL || kernel_type == NULL ||
-        silo_intern(words, sizeof words / sizeof *words) != 0 ||
-        PyModule_AddObjectRef(module, "TritonKernel", (PyObject *)kernel_type) != 0)
+    if (kernel_type == NULL || silo_intern(words, sizeof words / sizeof *words) != 0)
         return -1;
-    return PyModule_AddObjectRef(module, "TritonBound", (PyObject *)bound_type);
+    return PyModule_AddObjectRef(module, "TritonKernel", (PyObject *)kernel_type);
 }

@@ -17,6 +17,6 @@ bool silo_triton_is_served(PyObject *function);
 PyObject *silo_triton_launch_function(PyObject *function, PyObject *const *arguments,
                                       Py_ssize_t positional, PyObject *names);
 
-int silo_triton_kernel_init(PyObject *module); /* TritonKernel, TritonBound */
+int silo_triton_kernel_init(PyObject *module); /* TritonKernel */
 
 #endif

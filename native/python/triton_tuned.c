@@ -3,36 +3,31 @@
 #include "flat.h"
 #include "kept_names.h"
 #include "names.h"
-#include "torch_shim.h"
+#include "triton_bound.h"
+#include "triton_class.h"
+#include "triton_decision.h"
 #include "triton_kernel.h"
 
-#define MOST_VALUES 384 /* of one call, with what configs and heuristics add */
-#define MOST_MEMBERS 8  /* of a config besides its keywords */
-#define SCALAR_TYPES 64 /* of torch */
+#define MOST_MEMBERS 8 /* of a config besides its keywords */
 
 enum decorator { AUTOTUNER, HEURISTICS };
 
-static struct {
-    PyTypeObject *kind; /* owned: Triton's class */
-    PyObject *run;      /* owned: what Triton has as its run */
-    PyObject *ours;     /* owned: what the class has while launches are served */
-} decorators[2];
+static struct silo_triton_class classes[2];
+static PyObject *own_runs[2]; /* owned: what Triton has as their run */
 
 static PyObject *members[MOST_MEMBERS]; /* owned, interned */
 static Py_ssize_t member_count;
 static PyTypeObject
     *decided_type; /* owned: dictionaries that a tuner's decisions are kept in, too */
-static PyTypeObject *bound_type;
-static PyObject *dtype_texts[SCALAR_TYPES]; /* owned: str(dtype) by torch's number */
 static PyObject *s_arg_names, *s_keys, *s_configs, *s_cache, *s_fn, *s_kwargs, *s_pre_hook,
-    *s_nargs, *s_best_config, *s_values, *s_dtype, *s_run, *s_grid, *s_warmup;
+    *s_nargs, *s_best_config, *s_values, *s_grid, *s_warmup;
 
 /* A call on its way inwards: positional values, then named ones. */
 struct outgoing {
-    PyObject *values[MOST_VALUES]; /* borrowed, but for those in `made` */
-    PyObject *names[MOST_VALUES];  /* borrowed, of those that are not positional */
+    PyObject *values[SILO_TUNED_VALUES]; /* borrowed, but for those in `made` */
+    PyObject *names[SILO_TUNED_VALUES];  /* borrowed, of those that are not positional */
     Py_ssize_t positional, named;
-    PyObject *made[MOST_VALUES]; /* owned: results of heuristics */
+    PyObject *made[SILO_TUNED_VALUES]; /* owned: results of heuristics */
     Py_ssize_t made_count;
 };
 
@@ -42,7 +37,7 @@ static void release_made(struct outgoing *out) {
 }
 
 static bool add_named(struct outgoing *out, PyObject *name, PyObject *value) {
-    if (out->positional + out->named == MOST_VALUES)
+    if (out->positional + out->named == SILO_TUNED_VALUES)
         return false;
     out->names[out->named] = name;
     out->values[out->positional + out->named++] = value;
@@ -53,13 +48,7 @@ static PyObject *tuned(enum decorator which, PyObject *self, PyObject *const *ar
                        Py_ssize_t positional, PyObject *const *names, Py_ssize_t named);
 
 static bool runs_here(enum decorator which, PyObject *self) {
-    if (decorators[which].kind == NULL || Py_TYPE(self) != decorators[which].kind)
-        return false;
-    PyObject *run = PyObject_GetAttr((PyObject *)Py_TYPE(self), s_run);
-    const bool ours = run == decorators[which].ours;
-    Py_XDECREF(run);
-    PyErr_Clear();
-    return ours;
+    return Py_TYPE(self) == classes[which].type && silo_triton_class_runs(&classes[which], self);
 }
 
 /* callable(*values, **named); `before` goes first, NULL: nothing does. */
@@ -90,7 +79,7 @@ static PyObject *call_by_python(PyObject *callable, PyObject *before, PyObject *
 
 static PyObject *own_way(enum decorator which, PyObject *self, PyObject *const *arguments,
                          Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
-    return call_by_python(decorators[which].run, self, arguments, positional, names, named);
+    return call_by_python(own_runs[which], self, arguments, positional, names, named);
 }
 
 /* inner.run(*values, **named) */
@@ -107,96 +96,12 @@ static PyObject *call_inner(PyObject *inner, struct outgoing *out) {
         if (runs_here(which, inner))
             return tuned(which, inner, out->values, out->positional, out->names, out->named);
     }
-    PyObject *run = PyObject_GetAttr(inner, s_run);
+    PyObject *run = PyObject_GetAttr(inner, silo_triton_s_run);
     PyObject *result = run != NULL ? call_by_python(run, NULL, out->values, out->positional,
                                                     out->names, out->named)
                                    : NULL;
     Py_XDECREF(run);
     return result;
-}
-
-/* ---- keys ---- */
-
-/* str(value.dtype) (a new reference), NULL without an exception: it has none. */
-static PyObject *dtype_text(PyObject *value) {
-    PyTypeObject *type = Py_TYPE(value);
-    if (type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
-        type == &PyUnicode_Type || value == Py_None || type == &PyTuple_Type)
-        return NULL;
-    int32_t number = SCALAR_TYPES;
-    if (SILO_LIKELY(type == silo_torch.tensor)) {
-        void *data;
-        int32_t device, index;
-        if (silo_torch_read(silo_torch_handle(value), &data, &number, &device, &index) != 0 ||
-            number < 0)
-            number = SCALAR_TYPES;
-        if (SILO_LIKELY(number < SCALAR_TYPES && dtype_texts[number] != NULL))
-            return Py_NewRef(dtype_texts[number]);
-    }
-    PyObject *dtype = PyObject_GetAttr(value, s_dtype);
-    if (dtype == NULL) {
-        if (PyErr_ExceptionMatches(PyExc_AttributeError))
-            PyErr_Clear();
-        return NULL;
-    }
-    PyObject *text = PyObject_Str(dtype);
-    Py_DECREF(dtype);
-    if (text != NULL && number < SCALAR_TYPES && dtype_texts[number] == NULL)
-        dtype_texts[number] = Py_NewRef(text);
-    return text;
-}
-
-/* Which of the names of the arguments this is; -1: none. */
-static Py_ssize_t index_of(PyObject *arg_names, Py_ssize_t count, PyObject *name) {
-    name = silo_canonical_name(name);
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if (silo_canonical_name(PyList_GetItem(arg_names, i)) == name)
-            return i;
-    }
-    return -1;
-}
-
-/* Triton's key of a call, a new tuple; NULL, perhaps with an exception: Triton makes it. */
-static PyObject *key_of(PyObject *arg_names, PyObject *keys, PyObject *const *arguments,
-                        Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
-    const Py_ssize_t count = PyList_Size(arg_names), key_count = PyList_Size(keys);
-    PyObject *by_name[MOST_VALUES], *parts[2 * MOST_VALUES];
-    PyObject *in_order[MOST_VALUES];
-    Py_ssize_t used = 0, given = 0;
-    if (count > MOST_VALUES || positional > count || key_count > MOST_VALUES)
-        return NULL;
-    for (Py_ssize_t i = positional; i < count; i++)
-        by_name[i] = NULL;
-    for (Py_ssize_t i = 0; i < positional; i++)
-        in_order[given++] = by_name[i] = arguments[i];
-    for (Py_ssize_t i = 0; i < named; i++) {
-        const Py_ssize_t place = index_of(arg_names, count, names[i]);
-        if (place < 0)
-            continue;
-        if (by_name[place] != NULL)
-            return NULL; /* given twice */
-        in_order[given++] = by_name[place] = arguments[positional + i];
-    }
-    for (Py_ssize_t i = 0; i < key_count; i++) {
-        const Py_ssize_t place = index_of(arg_names, count, PyList_GetItem(keys, i));
-        if (place >= 0 && by_name[place] != NULL)
-            parts[used++] = Py_NewRef(by_name[place]);
-    }
-    bool failed = false;
-    for (Py_ssize_t i = 0; i < given && !failed; i++) {
-        PyObject *text = dtype_text(in_order[i]);
-        failed = text == NULL && PyErr_Occurred();
-        if (text != NULL)
-            parts[used++] = text;
-    }
-    PyObject *key = failed ? NULL : PyTuple_New(used);
-    for (Py_ssize_t i = 0; i < used; i++) {
-        if (key != NULL)
-            PyTuple_SetItem(key, i, parts[i]);
-        else
-            Py_DECREF(parts[i]);
-    }
-    return key;
 }
 
 /* ---- decisions ---- */
@@ -245,11 +150,10 @@ static bool start(struct outgoing *out, PyObject *const *arguments, Py_ssize_t p
     out->positional = positional;
     out->named = named;
     out->made_count = 0;
-    if (positional + named > MOST_VALUES)
+    if (positional + named > SILO_TUNED_VALUES)
         return false;
     memcpy(out->values, arguments, (size_t)(positional + named) * sizeof *arguments);
-    for (Py_ssize_t i = 0; i < named; i++)
-        out->names[i] = silo_canonical_name(names[i]);
+    memcpy(out->names, names, (size_t)named * sizeof *names);
     return true;
 }
 
@@ -263,12 +167,7 @@ static PyObject *decided(PyObject *dict, PyObject *configs, PyObject *const *arg
     if (arg_names == NULL || keys == NULL || cache == NULL || !PyList_CheckExact(arg_names) ||
         !PyList_CheckExact(keys) || (!PyDict_CheckExact(cache) && Py_TYPE(cache) != decided_type))
         return NULL;
-    PyObject *key = key_of(arg_names, keys, arguments, positional, names, named);
-    if (key == NULL)
-        return NULL;
-    PyObject *config = PyDict_GetItemWithError(cache, key);
-    Py_DECREF(key);
-    return config;
+    return silo_triton_decision(arg_names, keys, cache, arguments, positional, names, named);
 }
 
 static PyObject *run_autotuner(PyObject *self, PyObject *const *arguments, Py_ssize_t positional,
@@ -333,7 +232,7 @@ static PyObject *run_heuristics(PyObject *self, PyObject *const *arguments, Py_s
     const bool known =
         values != NULL && inner != NULL && arg_names != NULL && PyDict_CheckExact(values) &&
         PyList_CheckExact(arg_names) && PyList_Size(arg_names) >= positional &&
-        positional + named + PyDict_Size(values) <= MOST_VALUES &&
+        positional + named + PyDict_Size(values) <= SILO_TUNED_VALUES &&
         start(&out, arguments, positional, names, named) && (given = PyDict_New()) != NULL;
     if (!known) {
         PyErr_Clear();
@@ -368,19 +267,19 @@ static PyObject *tuned(enum decorator which, PyObject *self, PyObject *const *ar
                               : run_heuristics(self, arguments, positional, names, named);
 }
 
-/* The items of a tuple of names. */
-static Py_ssize_t spread(PyObject *names, PyObject *out[MOST_VALUES]) {
+/* The items of a tuple of names, as interned strings. */
+static Py_ssize_t spread(PyObject *names, PyObject *out[SILO_TUNED_VALUES]) {
     const Py_ssize_t count = names != NULL ? PyTuple_Size(names) : 0;
-    for (Py_ssize_t i = 0; i < count && i < MOST_VALUES; i++)
-        out[i] = PyTuple_GetItem(names, i);
+    for (Py_ssize_t i = 0; i < count && i < SILO_TUNED_VALUES; i++)
+        out[i] = silo_canonical_name(PyTuple_GetItem(names, i));
     return count;
 }
 
 static PyObject *method(enum decorator which, PyObject *self, PyObject *const *arguments,
                         Py_ssize_t positional, PyObject *names) {
-    PyObject *spread_names[MOST_VALUES];
+    PyObject *spread_names[SILO_TUNED_VALUES];
     const Py_ssize_t named = spread(names, spread_names);
-    if (named > MOST_VALUES)
+    if (named > SILO_TUNED_VALUES)
         return PyErr_Format(PyExc_TypeError, "%zd keyword arguments", named);
     return tuned(which, self, arguments, positional, spread_names, named);
 }
@@ -397,18 +296,14 @@ static PyObject *heuristics_run(PyObject *self, PyObject *const *arguments, Py_s
 
 /* ---- tuner[grid] ---- */
 
-struct tuned_bound {
-    PyObject_HEAD vectorcallfunc call;
-    PyObject *self, *grid; /* owned */
-};
-
 static PyObject *bound_call(PyObject *object, PyObject *const *arguments, size_t flagged,
                             PyObject *names) {
-    struct tuned_bound *bound = (struct tuned_bound *)object;
+    struct silo_triton_bound *bound = (struct silo_triton_bound *)object;
+    silo_triton_bound_used(bound);
     const Py_ssize_t positional = (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET);
-    PyObject *values[MOST_VALUES], *all[MOST_VALUES];
+    PyObject *values[SILO_TUNED_VALUES], *all[SILO_TUNED_VALUES];
     const Py_ssize_t named = names != NULL ? PyTuple_Size(names) : 0;
-    if (positional + named + 2 > MOST_VALUES)
+    if (positional + named + 2 > SILO_TUNED_VALUES)
         return PyErr_Format(PyExc_TypeError, "%zd arguments", positional + named);
     memcpy(values, arguments, (size_t)positional * sizeof *values);
     values[positional] = bound->grid;
@@ -417,13 +312,13 @@ static PyObject *bound_call(PyObject *object, PyObject *const *arguments, size_t
     all[1] = s_warmup;
     for (Py_ssize_t i = 0; i < named; i++) {
         values[positional + 2 + i] = arguments[positional + i];
-        all[2 + i] = PyTuple_GetItem(names, i);
+        all[2 + i] = silo_canonical_name(PyTuple_GetItem(names, i));
     }
     for (enum decorator which = AUTOTUNER; which <= HEURISTICS; which++) {
-        if (SILO_LIKELY(runs_here(which, bound->self)))
-            return tuned(which, bound->self, values, positional, all, named + 2);
+        if (SILO_LIKELY(runs_here(which, bound->owner)))
+            return tuned(which, bound->owner, values, positional, all, named + 2);
     }
-    PyObject *run = PyObject_GetAttr(bound->self, s_run);
+    PyObject *run = PyObject_GetAttr(bound->owner, silo_triton_s_run);
     PyObject *result =
         run != NULL ? call_by_python(run, NULL, values, positional, all, named + 2) : NULL;
     Py_XDECREF(run);
@@ -431,36 +326,7 @@ static PyObject *bound_call(PyObject *object, PyObject *const *arguments, size_t
 }
 
 static PyObject *tuned_getitem(PyObject *self, PyObject *grid) {
-    struct tuned_bound *bound = PyObject_GC_New(struct tuned_bound, bound_type);
-    if (bound == NULL)
-        return NULL;
-    bound->call = bound_call;
-    bound->self = Py_NewRef(self);
-    bound->grid = Py_NewRef(grid);
-    PyObject_GC_Track((PyObject *)bound);
-    return (PyObject *)bound;
-}
-
-static int bound_traverse(PyObject *object, visitproc visit, void *arg) {
-    struct tuned_bound *bound = (struct tuned_bound *)object;
-    Py_VISIT((PyObject *)Py_TYPE(object));
-    Py_VISIT(bound->self);
-    Py_VISIT(bound->grid);
-    return 0;
-}
-
-static void bound_dealloc(PyObject *object) {
-    struct tuned_bound *bound = (struct tuned_bound *)object;
-    PyTypeObject *type = Py_TYPE(object);
-    PyObject_GC_UnTrack(object);
-    Py_DECREF(bound->self);
-    Py_DECREF(bound->grid);
-    PyObject_GC_Del(object);
-    Py_DECREF((PyObject *)type);
-}
-
-static PyObject *bound_tuple_call(PyObject *self, PyObject *args, PyObject *keywords) {
-    return silo_flat_call(self, args, keywords, bound_call);
+    return silo_triton_bind(self, grid, bound_call);
 }
 
 /* ---- the methods ---- */
@@ -511,47 +377,22 @@ PyObject *silo_py_triton_tuners(PyObject *module, PyObject *args) {
             Py_CLEAR(made);
             break;
         }
-        PyObject *old[] = {(PyObject *)decorators[i].kind, decorators[i].run, decorators[i].ours};
-        decorators[i].kind = (PyTypeObject *)Py_NewRef(kinds[i]);
-        decorators[i].run = Py_NewRef(own[i]);
-        decorators[i].ours = Py_NewRef(run);
-        for (size_t j = 0; j < sizeof old / sizeof *old; j++)
-            Py_XDECREF(old[j]);
+        PyObject *old = own_runs[i];
+        own_runs[i] = Py_NewRef(own[i]);
+        Py_XDECREF(old);
+        silo_triton_class_set(&classes[i], (PyTypeObject *)kinds[i], run);
         PyTuple_SetItem(made, 2 * i, run);
         PyTuple_SetItem(made, 2 * i + 1, item);
     }
     return made;
 }
 
-int silo_triton_tuned_init(PyObject *module) {
+int silo_triton_tuned_init(void) {
     static const struct silo_name words[] = {
-        {&s_arg_names, "arg_names"}, {&s_keys, "keys"},     {&s_configs, "configs"},
-        {&s_cache, "cache"},         {&s_fn, "fn"},         {&s_kwargs, "kwargs"},
-        {&s_pre_hook, "pre_hook"},   {&s_nargs, "nargs"},   {&s_best_config, "best_config"},
-        {&s_values, "values"},       {&s_dtype, "dtype"},   {&s_run, "run"},
-        {&s_grid, "grid"},           {&s_warmup, "warmup"},
+        {&s_arg_names, "arg_names"}, {&s_keys, "keys"},   {&s_configs, "configs"},
+        {&s_cache, "cache"},         {&s_fn, "fn"},       {&s_kwargs, "kwargs"},
+        {&s_pre_hook, "pre_hook"},   {&s_nargs, "nargs"}, {&s_best_config, "best_config"},
+        {&s_values, "values"},       {&s_grid, "grid"},   {&s_warmup, "warmup"},
     };
-    static PyMemberDef bound_members[] = {
-        {"__vectorcalloffset__", T_PYSSIZET, offsetof(struct tuned_bound, call), READONLY, NULL},
-        {NULL, 0, 0, 0, NULL},
-    };
-    static PyType_Slot slots[] = {
-        {Py_tp_dealloc, (void *)bound_dealloc},
-        {Py_tp_traverse, (void *)bound_traverse},
-        {Py_tp_call, (void *)bound_tuple_call},
-        {Py_tp_members, bound_members},
-        {Py_tp_doc, "A tuner or heuristics of Triton's with a grid."},
-        {0, NULL},
-    };
-    static PyType_Spec spec = {
-        .name = "silo._native.TritonTunedBound",
-        .basicsize = sizeof(struct tuned_bound),
-        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
-                 Py_TPFLAGS_DISALLOW_INSTANTIATION,
-        .slots = slots,
-    };
-    bound_type = (PyTypeObject *)PyType_FromSpec(&spec);
-    if (bound_type == NULL || silo_intern(words, sizeof words / sizeof *words) != 0)
-        return -1;
-    return PyModule_AddObjectRef(module, "TritonTunedBound", (PyObject *)bound_type);
+    return silo_intern(words, sizeof words / sizeof *words);
 }

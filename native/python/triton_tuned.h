@@ -11,6 +11,6 @@
  * passes besides its keywords, in Triton's order. */
 PyObject *silo_py_triton_tuners(PyObject *module, PyObject *args);
 
-int silo_triton_tuned_init(PyObject *module); /* TritonTunedBound */
+int silo_triton_tuned_init(void);
 
 #endif

@@ -110,3 +110,46 @@ with silo.accelerate():
 assert Autotuner.run is run
 """
     )
+
+
+def test_a_decision_is_asked_for_at_each_launch():
+    """The key of the last call is kept, and found again by its address; what the cache has for it is not."""
+    program(
+        TUNED
+        + """
+with silo.accelerate():
+    for n in (100, 70000):
+        for _ in range(3):
+            t[(1,)](x, z, n)
+    configs = list(t.configs)
+    tried = len(measured)
+    keys = list(t.cache)
+    assert len(keys) == 2 and len(configs) == 2
+    for n, key in zip((100, 70000, 100, 70000), keys * 2):
+        for config in (*configs, *configs):
+            t.cache[key] = config
+            t[(1,)](x, z, int(str(n)))  # an equal number, another object
+            assert t.best_config is config
+    for _ in range(3):
+        t[(1,)](x, z, 100), t[(1,)](x, z, 70000)  # in turns
+    assert len(measured) == tried and list(t.cache) == keys
+    t.cache[tuple(part for part in keys[0])] = configs[0]  # an equal tuple: the cache's own stays
+    t[(1,)](x, z, 100)
+    assert t.best_config is configs[0]
+    served = kernel(t.fn).launches[0]
+    t[(1,)](x, z, 100)
+    assert kernel(t.fn).launches[0] == served + 1
+    del t.cache[keys[0]]
+    t[(1,)](x, z, 100)
+    assert len(measured) == tried + 2 and keys[0] in t.cache
+    for _ in range(3):
+        t[(1,)](x, z, 100)
+    t.cache.clear()
+    t[(1,)](x, z, 100)
+    assert len(measured) == tried + 4
+    t.cache[(True, *keys[0][1:])] = configs[1]
+    for number in (1, True, 1, True):  # one key to a dictionary
+        t[(1,)](x, z, number)
+        assert t.best_config is configs[1] and len(measured) == tried + 4
+"""
+    )

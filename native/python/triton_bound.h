@@ -1,0 +1,28 @@
+/* `owner[grid]`, of a Triton function, a tuner or heuristics. */
+#ifndef SILO_TRITON_BOUND_H
+#define SILO_TRITON_BOUND_H
+
+#include "python.h"
+
+struct silo_triton_bound {
+    PyObject_HEAD vectorcallfunc call;
+    PyObject *owner; /* owned */
+    PyObject *grid;  /* owned */
+    int64_t dims[3]; /* where `plain` */
+    bool plain;      /* a tuple of one to three integers */
+    bool tracked;    /* by the collector: somebody keeps it */
+};
+
+/* A new reference; `call` gets it as its first argument, and begins with silo_triton_bound_used. */
+PyObject *silo_triton_bind(PyObject *owner, PyObject *grid, vectorcallfunc call);
+
+SILO_INLINE void silo_triton_bound_used(struct silo_triton_bound *bound) {
+    if (SILO_UNLIKELY(!bound->tracked && Py_REFCNT((PyObject *)bound) > 1)) {
+        bound->tracked = true;
+        PyObject_GC_Track((PyObject *)bound);
+    }
+}
+
+int silo_triton_bound_init(PyObject *module); /* TritonBound */
+
+#endif

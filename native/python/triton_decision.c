@@ -1,0 +1,208 @@
+#include "triton_decision.h"
+
+#include "kept_names.h"
+#include "locks.h"
+#include "names.h"
+#include "torch_shim.h"
+
+#define SCALAR_TYPES 64    /* of torch */
+#define KEPT_KEYS 64       /* a power of two */
+#define MOST_SEARCHED 1024 /* members of a cache */
+
+static PyObject *dtype_texts[SCALAR_TYPES]; /* owned: str(dtype) by torch's number */
+static PyObject *s_dtype;
+
+/* The last key that was looked up in a cache. The next call mostly has an equal one: its tuple
+ * needs not be made, and the cache's own tuple is found there by its address. A cache is asked each
+ * time.
+ */
+struct kept_key {
+    const void *cache; /* only compared */
+    PyObject *made;    /* owned tuple of plain values; NULL: none */
+    PyObject *stored;  /* owned: the equal tuple that the cache has; NULL: not looked for */
+};
+static struct kept_key kept_keys[KEPT_KEYS];
+static silo_lock kept_lock;
+
+/* The parts of a key, owned. */
+struct parts {
+    PyObject *items[2 * SILO_TUNED_VALUES];
+    Py_ssize_t count;
+};
+
+/* str(value.dtype) (a new reference), NULL without an exception: it has none. */
+static PyObject *dtype_text(PyObject *value) {
+    PyTypeObject *type = Py_TYPE(value);
+    if (type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type ||
+        type == &PyUnicode_Type || value == Py_None || type == &PyTuple_Type)
+        return NULL;
+    int32_t number = SCALAR_TYPES;
+    if (SILO_LIKELY(type == silo_torch.tensor)) {
+        if (silo_torch_read_dtype(silo_torch_handle(value), &number) != 0 || number < 0)
+            number = SCALAR_TYPES;
+        if (SILO_LIKELY(number < SCALAR_TYPES && dtype_texts[number] != NULL))
+            return Py_NewRef(dtype_texts[number]);
+    }
+    PyObject *dtype = PyObject_GetAttr(value, s_dtype);
+    if (dtype == NULL) {
+        if (PyErr_ExceptionMatches(PyExc_AttributeError))
+            PyErr_Clear();
+        return NULL;
+    }
+    PyObject *text = PyObject_Str(dtype);
+    Py_DECREF(dtype);
+    if (text != NULL && number < SCALAR_TYPES && dtype_texts[number] == NULL)
+        dtype_texts[number] = Py_NewRef(text);
+    return text;
+}
+
+/* Which of the names of the arguments this is; -1: none. All are canonical. */
+SILO_INLINE Py_ssize_t index_of(PyObject *const *arg_names, Py_ssize_t count, PyObject *name) {
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (arg_names[i] == name)
+            return i;
+    }
+    return -1;
+}
+
+/* The parts of Triton's key of a call. -1, perhaps with an exception: Triton makes it. */
+static int read_parts(struct parts *parts, PyObject *arg_names, PyObject *keys,
+                      PyObject *const *arguments, Py_ssize_t positional, PyObject *const *names,
+                      Py_ssize_t named) {
+    const Py_ssize_t count = PyList_Size(arg_names), key_count = PyList_Size(keys);
+    PyObject *by_name[SILO_TUNED_VALUES], *own_names[SILO_TUNED_VALUES];
+    PyObject *in_order[SILO_TUNED_VALUES];
+    Py_ssize_t given = 0;
+    parts->count = 0;
+    if (count > SILO_TUNED_VALUES || positional > count || key_count > SILO_TUNED_VALUES)
+        return -1;
+    for (Py_ssize_t i = 0; i < count; i++)
+        own_names[i] = silo_canonical_name(PyList_GetItem(arg_names, i));
+    for (Py_ssize_t i = 0; i < positional; i++)
+        in_order[given++] = by_name[i] = arguments[i];
+    for (Py_ssize_t i = positional; i < count; i++)
+        by_name[i] = NULL;
+    for (Py_ssize_t i = 0; i < named; i++) {
+        const Py_ssize_t place = index_of(own_names, count, names[i]);
+        if (place < 0)
+            continue;
+        if (by_name[place] != NULL)
+            return -1; /* given twice */
+        in_order[given++] = by_name[place] = arguments[positional + i];
+    }
+    for (Py_ssize_t i = 0; i < key_count; i++) {
+        const Py_ssize_t place =
+            index_of(own_names, count, silo_canonical_name(PyList_GetItem(keys, i)));
+        if (place >= 0 && by_name[place] != NULL)
+            parts->items[parts->count++] = Py_NewRef(by_name[place]);
+    }
+    for (Py_ssize_t i = 0; i < given; i++) {
+        PyObject *text = dtype_text(in_order[i]);
+        if (text != NULL)
+            parts->items[parts->count++] = text;
+        else if (PyErr_Occurred())
+            return -1;
+    }
+    return 0;
+}
+
+/* Whether two values are equal as parts of a key, as far as that is known without Python code. */
+static bool is_same(PyObject *one, PyObject *other) {
+    if (one == other)
+        return true;
+    if (PyLong_CheckExact(one) && PyLong_CheckExact(other)) {
+        int first_overflow, second_overflow;
+        const long long first = PyLong_AsLongLongAndOverflow(one, &first_overflow);
+        const long long second = PyLong_AsLongLongAndOverflow(other, &second_overflow);
+        return first == second && first_overflow == 0 && second_overflow == 0;
+    }
+    return PyUnicode_CheckExact(one) && PyUnicode_CheckExact(other) &&
+           PyUnicode_Compare(one, other) == 0;
+}
+
+static bool is_plain(PyObject *value) {
+    return PyLong_CheckExact(value) || PyUnicode_CheckExact(value) || value == Py_None ||
+           PyBool_Check(value);
+}
+
+static bool equals(PyObject *key, PyObject *const *items, Py_ssize_t count) {
+    if (!PyTuple_CheckExact(key) || PyTuple_Size(key) != count)
+        return false;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (!is_same(PyTuple_GetItem(key, i), items[i]))
+            return false;
+    }
+    return true;
+}
+
+/* The tuple with these parts that is a member of the cache (a new reference); NULL: none was found.
+ */
+static SILO_NOINLINE PyObject *stored_key(PyObject *cache, const struct parts *parts) {
+    PyObject *key, *config;
+    Py_ssize_t position = 0;
+    if (PyDict_Size(cache) > MOST_SEARCHED)
+        return NULL;
+    while (PyDict_Next(cache, &position, &key, &config)) {
+        if (equals(key, parts->items, parts->count))
+            return Py_NewRef(key);
+    }
+    return NULL;
+}
+
+/* Keep a key where its parts are no objects that it would keep alive. */
+static void keep(struct kept_key *at, const void *cache, const struct parts *parts, PyObject *made,
+                 PyObject *stored) {
+    for (Py_ssize_t i = 0; i < parts->count; i++) {
+        if (!is_plain(parts->items[i]))
+            return;
+    }
+    SILO_LOCK(&kept_lock);
+    const struct kept_key old = *at;
+    *at = (struct kept_key){cache, Py_NewRef(made), Py_XNewRef(stored)};
+    SILO_UNLOCK(&kept_lock);
+    Py_XDECREF(old.made);
+    Py_XDECREF(old.stored);
+}
+
+/* What the cache has for a key of these parts, borrowed; NULL, perhaps with an exception. */
+static PyObject *look_up(PyObject *cache, const struct parts *parts) {
+    struct kept_key *at = &kept_keys[(size_t)(uintptr_t)cache >> 4 & (KEPT_KEYS - 1)];
+    SILO_LOCK(&kept_lock);
+    struct kept_key last = *at;
+    const bool again =
+        last.cache == cache && last.made != NULL && equals(last.made, parts->items, parts->count);
+    PyObject *key = !again ? NULL : Py_NewRef(last.stored != NULL ? last.stored : last.made);
+    const bool search = again && last.stored == NULL;
+    SILO_UNLOCK(&kept_lock);
+    if (search) {
+        PyObject *stored = stored_key(cache, parts);
+        keep(at, cache, parts, key, stored != NULL ? stored : key);
+        Py_XDECREF(stored);
+    } else if (!again) {
+        key = PyTuple_New(parts->count);
+        for (Py_ssize_t i = 0; key != NULL && i < parts->count; i++)
+            PyTuple_SetItem(key, i, Py_NewRef(parts->items[i]));
+        if (key != NULL)
+            keep(at, cache, parts, key, NULL);
+    }
+    PyObject *config = key != NULL ? PyDict_GetItemWithError(cache, key) : NULL;
+    Py_XDECREF(key);
+    return config;
+}
+
+PyObject *silo_triton_decision(PyObject *arg_names, PyObject *keys, PyObject *cache,
+                               PyObject *const *arguments, Py_ssize_t positional,
+                               PyObject *const *names, Py_ssize_t named) {
+    struct parts parts;
+    PyObject *config = NULL;
+    if (read_parts(&parts, arg_names, keys, arguments, positional, names, named) == 0)
+        config = look_up(cache, &parts);
+    for (Py_ssize_t i = 0; i < parts.count; i++)
+        Py_DECREF(parts.items[i]);
+    return config;
+}
+
+int silo_triton_decision_init(void) {
+    static const struct silo_name words[] = {{&s_dtype, "dtype"}};
+    return silo_intern(words, sizeof words / sizeof *words);
+}
