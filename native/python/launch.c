@@ -112,9 +112,10 @@ static int read_options(struct silo_launcher *self, const struct silo_inputs *in
                         struct silo_frame *frame) {
     for (uint32_t i = 0; i < inputs->options; i++) {
         uint64_t word[2];
-        PyObject *name = self->plan.options[inputs->option[i]];
-        if (silo_read_constant(&self->plan, name, inputs->option_value[i], self->constants,
-                               &frame->holds, word))
+        PyObject *value = inputs->option_value[i];
+        if (SILO_UNLIKELY(!silo_read_small_constant(value, word)) &&
+            silo_read_constant(&self->plan, self->plan.options[inputs->option[i]], value,
+                               self->constants, &frame->holds, word) != 0)
             return -1;
         frame->key[frame->words++] = word[0] | inputs->option[i];
         frame->key[frame->words++] = word[1];

@@ -30,6 +30,7 @@
 #include "triton_class.h"
 #include "triton_decision.h"
 #include "triton_kernel.h"
+#include "triton_run.h"
 #include "triton_tuned.h"
 #include "xla_module.h"
 
@@ -449,9 +450,9 @@ PyMODINIT_FUNC PyInit__native(void) {
         silo_buffer_init(module) != 0 || silo_launcher_init(module) != 0 ||
         silo_bound_init(module) != 0 || silo_triton_way_init(module) != 0 ||
         silo_triton_class_init() != 0 || silo_triton_bound_init(module) != 0 ||
-        silo_triton_kernel_init(module) != 0 || silo_triton_tuned_init() != 0 ||
-        silo_triton_decision_init() != 0 || silo_operator_call_init(module) != 0 ||
-        silo_xla_init(module) != 0 ||
+        silo_triton_run_init(module) != 0 || silo_triton_kernel_init(module) != 0 ||
+        silo_triton_tuned_init() != 0 || silo_triton_decision_init() != 0 ||
+        silo_operator_call_init(module) != 0 || silo_xla_init(module) != 0 ||
         PyModule_AddIntConstant(module, "MAX_PARAMETERS", SILO_MAX_PARAMETERS) != 0 ||
         PyModule_AddIntConstant(module, "MAX_OPTIONS", SILO_MAX_OPTIONS) != 0) {
         Py_DECREF(module);

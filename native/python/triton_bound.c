@@ -1,12 +1,16 @@
 #include "triton_bound.h"
 
 #include "flat.h"
+#include "kept_names.h"
 #include "locks.h"
+
+#define FEW_VALUES 96 /* of one call, on its stack */
 
 static PyTypeObject *bound_type;
 
-/* Owned memory of the last one, for the next owner[grid]; it holds its grid where that is plain. */
-static struct silo_triton_bound *spare;
+/* Owned memory of the last one, for the next owner[grid], where it holds its grid if that is plain;
+ * and for the next owner.run. */
+static struct silo_triton_bound *spare, *spare_run;
 static silo_lock spare_lock;
 
 static bool read_grid(PyObject *grid, int64_t dims[3]) {
@@ -36,10 +40,11 @@ static void drop(struct silo_triton_bound *bound) {
     }
 }
 
-SILO_HOT PyObject *silo_triton_bind(PyObject *owner, PyObject *grid, vectorcallfunc call) {
+/* Where the last one lies; without references but to its grid. */
+SILO_INLINE struct silo_triton_bound *take_spare(struct silo_triton_bound **place) {
     SILO_LOCK(&spare_lock);
-    struct silo_triton_bound *bound = spare;
-    spare = NULL;
+    struct silo_triton_bound *bound = *place;
+    *place = NULL;
     SILO_UNLOCK(&spare_lock);
     if (bound == NULL) {
         bound = PyObject_GC_New(struct silo_triton_bound, bound_type);
@@ -48,16 +53,34 @@ SILO_HOT PyObject *silo_triton_bind(PyObject *owner, PyObject *grid, vectorcallf
         Py_DECREF((PyObject *)bound_type); /* taken again below, as for a spare */
         bound->grid = NULL;
     }
+    return bound;
+}
+
+SILO_INLINE PyObject *begin(struct silo_triton_bound *bound, PyObject *owner, vectorcallfunc call,
+                            silo_triton_run_function run) {
+    PyObject_Init((PyObject *)bound, bound_type);
+    bound->call = call;
+    bound->run = run;
+    bound->owner = Py_NewRef(owner);
+    bound->tracked = false;
+    return (PyObject *)bound;
+}
+
+SILO_HOT PyObject *silo_triton_bind(PyObject *owner, PyObject *grid, vectorcallfunc call) {
+    struct silo_triton_bound *bound = take_spare(&spare);
+    if (SILO_UNLIKELY(bound == NULL))
+        return NULL;
     if (bound->grid != grid) { /* the same tuple of integers needs no reading */
         Py_XDECREF(bound->grid);
         bound->grid = Py_NewRef(grid);
         bound->plain = read_grid(grid, bound->dims);
     }
-    PyObject_Init((PyObject *)bound, bound_type);
-    bound->call = call;
-    bound->owner = Py_NewRef(owner);
-    bound->tracked = false;
-    return (PyObject *)bound;
+    return begin(bound, owner, call, NULL);
+}
+
+SILO_HOT PyObject *silo_triton_bind_run(PyObject *owner, silo_triton_run_function run) {
+    struct silo_triton_bound *bound = take_spare(&spare_run);
+    return SILO_LIKELY(bound != NULL) ? begin(bound, owner, NULL, run) : NULL;
 }
 
 static int bound_traverse(PyObject *object, visitproc visit, void *arg) {
@@ -74,33 +97,134 @@ static SILO_HOT void bound_dealloc(PyObject *object) {
     PyObject *owner = bound->owner;
     if (bound->tracked)
         PyObject_GC_UnTrack(object);
-    if (!bound->plain || !PyTuple_CheckExact(bound->grid)) /* what it refers to is unknown */
-        Py_CLEAR(bound->grid);
+    struct silo_triton_bound **place = bound->grid != NULL ? &spare : &spare_run;
+    if (bound->grid != NULL && (!bound->plain || !PyTuple_CheckExact(bound->grid)))
+        Py_CLEAR(bound->grid); /* what it refers to is unknown */
     SILO_LOCK(&spare_lock);
-    struct silo_triton_bound *extra = spare;
-    spare = bound;
+    struct silo_triton_bound *extra = *place;
+    *place = bound;
     SILO_UNLOCK(&spare_lock);
     drop(extra);
     Py_DECREF(owner);
     Py_DECREF((PyObject *)type);
 }
 
-static PyObject *tuple_call(PyObject *self, PyObject *args, PyObject *keywords) {
-    return silo_flat_call(self, args, keywords, ((struct silo_triton_bound *)self)->call);
+static SILO_NOINLINE PyObject *run_many(const struct silo_triton_bound *bound, PyObject *args,
+                                        PyObject *keywords) {
+    struct silo_flat flat;
+    PyObject *result = NULL;
+    if (silo_flat_make(&flat, args, keywords) == 0)
+        result = bound->run(bound->owner, flat.values, flat.positional, flat.names);
+    silo_flat_free(&flat);
+    return result;
+}
+
+/* owner.run(*args, **keywords), as tuners call it: CPython makes a tuple and a dictionary for it
+ * whatever is called, and for a function of its own a row and a tuple of names of them. */
+static SILO_HOT PyObject *run_few(const struct silo_triton_bound *bound, PyObject *args,
+                                  PyObject *keywords) {
+    const Py_ssize_t positional = PyTuple_Size(args), named = keywords ? PyDict_Size(keywords) : 0;
+    if (SILO_UNLIKELY(positional + named > FEW_VALUES))
+        return run_many(bound, args, keywords);
+    PyObject *values[FEW_VALUES], *names[FEW_VALUES], *all = NULL, *result = NULL;
+    for (Py_ssize_t i = 0; i < positional; i++)
+        values[i] = PyTuple_GetItem(args, i);
+    PyObject *name, *value;
+    bool strings = true;
+    for (Py_ssize_t i = 0, cursor = 0; i < named && PyDict_Next(keywords, &cursor, &name, &value);
+         i++) {
+        names[i] = silo_canonical_name(name);
+        strings = strings && SILO_LIKELY(PyUnicode_CheckExact(names[i]) || PyUnicode_Check(name));
+        values[positional + i] = Py_NewRef(value); /* a call may change the dictionary */
+    }
+    if (SILO_UNLIKELY(!strings))
+        PyErr_SetString(PyExc_TypeError, "keywords must be strings");
+    else if (named == 0 || SILO_LIKELY((all = silo_kept_tuple(names, named)) != NULL))
+        result = bound->run(bound->owner, values, positional, all);
+    for (Py_ssize_t i = 0; i < named; i++)
+        Py_DECREF(values[positional + i]);
+    Py_XDECREF(all);
+    return result;
+}
+
+static SILO_HOT PyObject *tuple_call(PyObject *self, PyObject *args, PyObject *keywords) {
+    struct silo_triton_bound *bound = (struct silo_triton_bound *)self;
+    if (bound->run == NULL)
+        return silo_flat_call(self, args, keywords, bound->call);
+    silo_triton_bound_used(bound);
+    return run_few(bound, args, keywords);
+}
+
+/* Two of `owner.run` are equal, as two bound methods are. */
+static PyObject *bound_compare(PyObject *object, PyObject *other, int operation) {
+    const struct silo_triton_bound *one = (struct silo_triton_bound *)object,
+                                   *two = (struct silo_triton_bound *)other;
+    if ((operation != Py_EQ && operation != Py_NE) || Py_TYPE(other) != bound_type)
+        Py_RETURN_NOTIMPLEMENTED;
+    const bool same =
+        object == other || (one->run != NULL && one->run == two->run && one->owner == two->owner);
+    return PyBool_FromLong(same == (operation == Py_EQ));
+}
+
+static Py_hash_t bound_hash(PyObject *object) {
+    const struct silo_triton_bound *bound = (struct silo_triton_bound *)object;
+    const void *what = bound->run != NULL ? (const void *)bound->owner : (const void *)object;
+    const Py_hash_t hash = (Py_hash_t)((uintptr_t)what >> 4);
+    return hash != -1 ? hash : -2;
+}
+
+static PyObject *bound_itself(PyObject *self, PyObject *ignored) {
+    (void)ignored;
+    return Py_NewRef(self);
+}
+
+static PyObject *bound_name(PyObject *self, void *closure) {
+    (void)closure;
+    if (((struct silo_triton_bound *)self)->run != NULL)
+        return PyUnicode_FromString("run");
+    return PyErr_Format(PyExc_AttributeError, "function[grid] has no __name__");
+}
+
+/* By reference, as bound methods are. */
+static PyObject *bound_reduce(PyObject *self, PyObject *protocol) {
+    (void)protocol;
+    const struct silo_triton_bound *bound = (struct silo_triton_bound *)self;
+    if (bound->run == NULL)
+        return PyErr_Format(PyExc_TypeError, "function[grid] cannot be pickled");
+    PyObject *builtins = PyImport_ImportModule("builtins");
+    PyObject *getter = builtins != NULL ? PyObject_GetAttrString(builtins, "getattr") : NULL;
+    Py_XDECREF(builtins);
+    return getter != NULL ? Py_BuildValue("(N(Os))", getter, bound->owner, "run") : NULL;
 }
 
 int silo_triton_bound_init(PyObject *module) {
     static PyMemberDef members[] = {
         {"__vectorcalloffset__", T_PYSSIZET, offsetof(struct silo_triton_bound, call), READONLY,
          NULL},
+        {"__self__", T_OBJECT, offsetof(struct silo_triton_bound, owner), READONLY, NULL},
         {NULL, 0, 0, 0, NULL},
+    };
+    static PyGetSetDef attributes[] = {
+        {"__name__", bound_name, NULL, NULL, NULL},
+        {NULL, NULL, NULL, NULL, NULL},
+    };
+    static PyMethodDef methods[] = {
+        {"__copy__", bound_itself, METH_NOARGS, NULL},
+        {"__deepcopy__", bound_itself, METH_O, NULL},
+        {"__reduce_ex__", bound_reduce, METH_O, NULL},
+        {NULL, NULL, 0, NULL},
     };
     static PyType_Slot slots[] = {
         {Py_tp_dealloc, (void *)bound_dealloc},
+        {Py_tp_richcompare, (void *)bound_compare},
+        {Py_tp_hash, (void *)bound_hash},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, attributes},
         {Py_tp_traverse, (void *)bound_traverse},
         {Py_tp_call, (void *)tuple_call},
         {Py_tp_members, members},
-        {Py_tp_doc, "A function, tuner or heuristics of Triton's with a grid: function[grid]."},
+        {Py_tp_doc, "A function, tuner or heuristics of Triton's with a grid: function[grid]; or "
+                    "function.run."},
         {0, NULL},
     };
     static PyType_Spec spec = {

@@ -5,6 +5,7 @@
 #include "names.h"
 #include "triton_bound.h"
 #include "triton_class.h"
+#include "triton_run.h"
 
 static PyObject *first_use; /* owned: puts a TritonKernel into a function's dictionary */
 static struct silo_triton_class functions;
@@ -289,15 +290,12 @@ static void kernel_dealloc(PyObject *object) {
 
 PyObject *silo_py_triton_methods(PyObject *module, PyObject *args) {
     (void)module;
-    static PyMethodDef run_method = {"run", (PyCFunction)(void (*)(void))triton_run,
-                                     METH_FASTCALL | METH_KEYWORDS,
-                                     "Launch, through Silo where Silo serves such launches."};
     static PyMethodDef getitem_method = {"__getitem__", triton_getitem, METH_O,
                                          "What launches over a grid."};
     PyObject *type, *ask;
     if (!PyArg_ParseTuple(args, "O!O", &PyType_Type, &type, &ask))
         return NULL;
-    PyObject *run = PyDescr_NewMethod((PyTypeObject *)type, &run_method);
+    PyObject *run = silo_triton_run_new((PyTypeObject *)type, triton_run);
     PyObject *getitem = PyDescr_NewMethod((PyTypeObject *)type, &getitem_method);
     if (run == NULL || getitem == NULL) {
         Py_XDECREF(run);
