@@ -1,12 +1,13 @@
 """Tuning a matrix product of sixteen configs in a cold process, beside Triton's autotuner.
 
-    python -m bench.tune [--device cuda|cpu] [--size 4096] [--repeats 3] [--devices] [--json FILE]
+    python -m bench.tune [--device cuda|cpu] [--size 4096] [--repeats 3] [--devices] [--configs N] [--json FILE]
 
 Each sample is a process of its own with folders of its own, Silo and Triton in turns. The clock starts when torch and
 Triton are imported and the arrays are there, and stops when the first call has left a right result: compiling, checking
 and measuring are in it, on every core there is. ``again`` is a second process on what the first one kept, where Silo is
 frozen: it could not measure. The winners of both are then compared with every config and with torch's own product, side
-by side in one process. ``--devices`` measures a space of 288 configs, compiled before, on one GPU and on all of them.
+by side in one process. ``--devices`` measures a space of 288 configs (``--configs`` of them), compiled before, on one
+GPU and on all of them, by this process and by agents on pipes; ``--only-devices`` nothing else.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.machine import save
+from bench.machine import describe, save
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -80,10 +81,10 @@ def cold_and_again(device: str, size: int, repeats: int) -> dict[str, list[dict[
     return found
 
 
-def scaling(size: int) -> dict[str, Any]:
+def scaling(size: int, configs: int | None) -> dict[str, Any]:
     """Wall time of a wide space on one device and on all, with everything compiled and workers started before."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "bench.tune.devices", str(size)]
+        command = [sys.executable, "-m", "bench.tune.devices", str(size), *([] if configs is None else [str(configs)])]
         environment = {**os.environ, "SILO_HOME": folder}
         done = subprocess.run(
             command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1800
@@ -95,21 +96,36 @@ def scaling(size: int) -> dict[str, Any]:
 
 def bars_of(results: Mapping[str, Any]) -> list[Bar]:
     """Every bar the results speak of."""
+    found = call_bars(results) if "calls" in results else []
+    if "devices" in results:
+        devices, count = results["devices"], results["devices"]["count"]
+        for prefix, what in (("", "devices"), ("agents_", "agents")):
+            gain = devices[f"{prefix}one_s"] / devices[f"{prefix}all_s"] / count
+            found.append(Bar(f"gain of {count} {what}, of as many times", gain, SCALING_BAR, least=True))
+    return found
+
+
+def call_bars(results: Mapping[str, Any]) -> list[Bar]:
+    """The bars of first calls in cold processes."""
     seconds = {name: statistics.median(one["seconds"] for one in rows) for name, rows in results["calls"].items()}
     found = [Bar("cold, of Triton's cold", seconds["silo cold"] / seconds["triton cold"], COLD_BAR)]
     times = {name: value for name, value in results["compared"]["medians_ns"].items() if name != "torch"}
     best = min(times.values())
     worst = max(times[json.dumps(one["winner"], sort_keys=True)] for one in results["calls"]["silo cold"])
     found.append(Bar("the winner, of the fastest config", worst / best, WINNER_BAR))
-    if "devices" in results:
-        devices = results["devices"]
-        gain = devices["one_s"] / devices["all_s"] / devices["count"]
-        found.append(Bar(f"gain of {devices['count']} devices, of as many times", gain, SCALING_BAR, least=True))
     return found
 
 
 def show(results: Mapping[str, Any]) -> str:
     """The results as text."""
+    lines = show_calls(results) if "calls" in results else []
+    if "devices" in results:
+        lines.append(f"devices: {results['devices']}")
+    return "\n".join([*lines, *map(str, bars_of(results))])
+
+
+def show_calls(results: Mapping[str, Any]) -> list[str]:
+    """What first calls took, and what they chose."""
     lines: list[str] = []
     for name, rows in results["calls"].items():
         seconds = [one["seconds"] for one in rows]
@@ -122,9 +138,7 @@ def show(results: Mapping[str, Any]) -> str:
             lines.append(
                 f"{role:7} chose {one['winner']}: {took / best:.4f} of the best, {took / times['torch']:.3f} of torch"
             )
-    if "devices" in results:
-        lines.append(f"devices: {results['devices']}")
-    return "\n".join([*lines, *map(str, bars_of(results))])
+    return lines
 
 
 def main() -> int:
@@ -136,15 +150,19 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=4096)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--devices", action="store_true", help="also measure on all GPUs at once")
+    parser.add_argument("--only-devices", action="store_true", help="measure nothing else")
+    parser.add_argument("--configs", type=int, help="how many configs --devices measures; all 288 by default")
     parser.add_argument("--json", type=Path, help="where to keep the results")
     given = parser.parse_args()
     results: dict[str, Any] = {"size": given.size, "device": given.device}
-    results["calls"] = cold_and_again(given.device, given.size, given.repeats)
-    with tempfile.TemporaryDirectory() as folder:
-        results["compared"] = child("compare", given.device, given.size, Path(folder), SILO_TUNE="off")
-    if given.devices:
-        results["devices"] = scaling(given.size)
+    if not given.only_devices:
+        results["calls"] = cold_and_again(given.device, given.size, given.repeats)
+        with tempfile.TemporaryDirectory() as folder:
+            results["compared"] = child("compare", given.device, given.size, Path(folder), SILO_TUNE="off")
+    if given.devices or given.only_devices:
+        results["devices"] = scaling(given.size, given.configs)
     print(show(results))
     if given.json:
-        save(given.json, results["compared"].pop("machine"), results)
+        machine = results["compared"].pop("machine") if "compared" in results else describe()
+        save(given.json, machine, results)
     return 0 if all(bar.passed for bar in bars_of(results)) else 1

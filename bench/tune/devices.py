@@ -1,32 +1,41 @@
-"""A wide space measured on one GPU and on all of them: ``bench.tune.devices SIZE [DEVICE]``. Prints one JSON line.
+"""A wide space measured on one GPU and on all of them: ``bench.tune.devices SIZE [CONFIGS [DEVICE]]``.
 
-Everything is compiled and the measuring processes have the arguments before the clock starts; how long they took to
-start is reported beside it.
+Prints one line of JSON. It is measured twice: by measuring processes that this one starts, and by agents on pipes
+(``silo agent``), one for each GPU. CONFIGS says how many of the space's configs are measured, evenly chosen; all of
+them by default. Everything is compiled and the measuring processes have the arguments before the clock starts; how
+long they took to start is reported beside it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import numpy as np
 
 import silo
 from bench.tune import kernels
+from silo.api.agents.fleet import Fleet
+from silo.api.agents.pipes import PipeSource
+from silo.api.agents.remote_evaluator import fleet_lanes
 from silo.api.code.compilation import Compilation
+from silo.api.code.loaded_kernels import stored_code
 from silo.api.kernels.kernel import kernel_of
 from silo.api.machine.device_plugins import devices_named
 from silo.api.machine.session import session
 from silo.api.trials.evaluators import CompiledArtifacts, evaluators
-from silo.api.tuning.case_tuning import case_benches, case_studies
+from silo.api.tuning.case_tuning import case_benches, case_studies, sent_case
 from silo.core.cases import Make
 from silo.core.config_set import ConfigSet
 from silo.core.protocols import Device
 from silo.errors import SiloError
 from silo.store.store import MemoryStore
+from silo.tune.lanes import Lanes
 from silo.tune.session import tune
 from silo.tune.terms import Scope, Search
 
@@ -43,13 +52,16 @@ def prepared(kernel, device: Device):
     return study, artifacts
 
 
-def measured(kernel, study, artifacts, devices: Sequence[Device]) -> dict[str, float]:
-    """Seconds to start the processes, and then to measure every config."""
+def problem(kernel, study):
+    """The study that trials are of."""
+    return kernel.resolver.problem(study.situation).study(study.situation.specialization, study.bucket)
+
+
+def measured(kernel, study, placed: AbstractContextManager[Lanes]) -> dict[str, float]:
+    """Seconds to start the measuring processes, and then to measure every config."""
     situation = study.situation
-    made = kernel.resolver.problem(situation).study(situation.specialization, study.bucket)
-    benches = case_benches(study, devices[1:])
     begin = time.perf_counter()
-    with evaluators(made, artifacts, benches, study.case.compare, situation.candidates) as lanes:
+    with placed as lanes:
         lanes.prepare(())
         first = situation.candidates[: lanes.count]
         for config in first:  # copies the arguments, and loads a first kernel everywhere
@@ -58,7 +70,7 @@ def measured(kernel, study, artifacts, devices: Sequence[Device]) -> dict[str, f
             lanes.finish()
         started = time.perf_counter()
         outcome = tune(
-            made,
+            problem(kernel, study),
             ConfigSet(situation.candidates),
             lanes,
             MemoryStore().records,
@@ -69,10 +81,30 @@ def measured(kernel, study, artifacts, devices: Sequence[Device]) -> dict[str, f
     return {"start_s": started - begin, "seconds": ended - started, "measured": outcome.measured}
 
 
-def main(size: str, device: str = "cuda") -> None:
+def on_devices(kernel, study, artifacts, devices: Sequence[Device]) -> dict[str, float]:
+    """By measuring processes of this one, one for each device."""
+    benches = case_benches(study, devices[1:])
+    candidates = study.situation.candidates
+    return measured(
+        kernel, study, evaluators(problem(kernel, study), artifacts, benches, study.case.compare, candidates)
+    )
+
+
+def on_agents(kernel, study, artifacts, devices: Sequence[Device]) -> dict[str, float]:
+    """By agents on pipes, one for each device."""
+    agent = [sys.executable, "-m", "silo", "agent", "--device"]
+    commands = [shlex.join([*agent, f"{device.target.kind}:{device.index}"]) for device in devices]
+    sent = sent_case(study, problem(kernel, study))
+    with Fleet([PipeSource(command) for command in commands]) as fleet:
+        placed = fleet_lanes(fleet, sent, artifacts, lambda artifact: stored_code(session().store, artifact))
+        return measured(kernel, study, placed)
+
+
+def main(size: str, configs: str = "", device: str = "cuda") -> None:
     """See the module."""
     extent = int(size)
-    made = kernels.tuned_by_silo(kernels.WIDE if device == "cuda" else kernels.SMALL)
+    space = kernels.WIDE if device == "cuda" else kernels.SMALL
+    made = kernels.tuned_by_silo(space[:: len(space) // int(configs)] if configs else space)
 
     @made.cases(extent=[extent])
     def _(extent: int, make: Make) -> silo.Case:
@@ -88,21 +120,13 @@ def main(size: str, device: str = "cuda") -> None:
     devices = devices_named(device)
     kernel = kernel_of(made)
     study, artifacts = prepared(kernel, devices[0])
-    one = measured(kernel, study, artifacts, devices[:1])
-    every = measured(kernel, study, artifacts, devices)
-    print(
-        json.dumps(
-            {
-                "count": len(devices),
-                "configs": len(study.situation.candidates),
-                "one_s": one["seconds"],
-                "all_s": every["seconds"],
-                "one_start_s": one["start_s"],
-                "all_start_s": every["start_s"],
-                "measured": every["measured"],
-            }
-        )
-    )
+    found: dict[str, float] = {"count": len(devices), "configs": len(study.situation.candidates)}
+    for prefix, way in (("", on_devices), ("agents_", on_agents)):
+        one, every = (way(kernel, study, artifacts, some) for some in (devices[:1], devices))
+        found |= {f"{prefix}one_s": one["seconds"], f"{prefix}all_s": every["seconds"]}
+        found |= {f"{prefix}one_start_s": one["start_s"], f"{prefix}all_start_s": every["start_s"]}
+        found |= {f"{prefix}measured": every["measured"]}
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from bench.tune import command as bench
 FAST, SLOW = {"BLOCK": 64, "num_warps": 4}, {"BLOCK": 32, "num_warps": 4}
 
 
-def results(*, silo=3.0, winner=FAST, one=10.0, count=2):
+def results(*, silo=3.0, winner=FAST, one=10.0, agents=10.0, count=2):
     """Triton's cold seconds are 10; the fast config takes 1000 ns and the slow one 1020."""
 
     def calls(seconds, chosen):
@@ -20,18 +20,19 @@ def results(*, silo=3.0, winner=FAST, one=10.0, count=2):
         "compared": {
             "medians_ns": {json.dumps(FAST, sort_keys=True): 1000, json.dumps(SLOW, sort_keys=True): 1020, "torch": 900}
         },
-        "devices": {"count": count, "one_s": one, "all_s": 6.0},
+        "devices": {"count": count, "one_s": one, "all_s": 6.0, "agents_one_s": agents, "agents_all_s": 6.0},
     }
 
 
 @pytest.mark.parametrize(
     ("changes", "passed"),
     [
-        ({}, [True, True, True]),
-        ({"silo": 3.4}, [False, True, True]),
-        ({"winner": SLOW}, [True, False, True]),
-        ({"one": 7.0}, [True, True, False]),
-        ({"count": 4}, [True, True, False]),
+        ({}, [True, True, True, True]),
+        ({"silo": 3.4}, [False, True, True, True]),
+        ({"winner": SLOW}, [True, False, True, True]),
+        ({"one": 7.0}, [True, True, False, True]),
+        ({"agents": 7.0}, [True, True, True, False]),
+        ({"count": 4}, [True, True, False, False]),
     ],
 )
 def test_bars(changes, passed):
