@@ -5,6 +5,7 @@
 #include "cpu_driver.h"
 
 #include "cpu_fault.h"
+#include "cpu_job.h"
 #include "cpu_pool.h"
 #include "dlpack.h"
 
@@ -26,15 +27,48 @@
 /* Of the calling thread's last launch, whichever threads ran it. */
 static _Thread_local struct silo_fault fault;
 
-static int cpu_launch(const struct silo_launch *launch) {
-    struct silo_function *function = launch->function;
+static silo_cpu_entry *entry_of(const struct silo_function *function) {
     silo_cpu_entry *entry;
     memcpy(&entry, &function->handle, sizeof entry);
-    const uint64_t total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    return entry;
+}
+
+/* One program, which waits for nothing and takes no scratch: nobody else has a part in it, so that
+ * the launch takes little more than the call. `thread` has run a kernel before, and is known to
+ * what tells of a crash, which looks for the launch in the job, and for no more. */
+static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *thread) {
+    const struct silo_function *function = launch->function;
+    silo_cpu_entry *entry = entry_of(function);
+    struct silo_cpu_launch asked;
+    asked.name = function->name;
+    asked.grid = launch->grid;
+    struct silo_cpu_job job;
+    job.launch = &asked;
+    struct silo_cpu_runner own;
+    own.context.fault.bytes = sizeof own.context;
+    own.context.fault.claimed = 0;
+    own.context.fault.text[0] = '\0';
+    own.context.program = UINT64_MAX;
+    own.context.wait = NULL;
+    own.context.alone = true;
+    own.job = &job;
+    own.begin = 0;
+    own.end = 1;
+    struct silo_cpu_runner *outer = atomic_load_explicit(&thread->running, memory_order_relaxed);
+    atomic_store_explicit(&thread->running, &own, memory_order_relaxed);
+    const int error = entry(launch->params, launch->grid, 0, 1, NULL, &own.context);
+    atomic_store_explicit(&thread->running, outer, memory_order_relaxed);
+    if (SILO_UNLIKELY(error != 0))
+        memcpy(fault.text, own.context.fault.text, sizeof fault.text);
+    return error;
+}
+
+static SILO_NOINLINE int launch_any(const struct silo_launch *launch, uint64_t total) {
+    struct silo_function *function = launch->function;
     struct silo_fault own; /* the thread's is of launches within this one, until it is done */
     own.text[0] = '\0';
     const struct silo_cpu_launch asked = {
-        .entry = entry,
+        .entry = entry_of(function),
         .name = function->name,
         .params = launch->params,
         .grid = launch->grid,
@@ -49,6 +83,18 @@ static int cpu_launch(const struct silo_launch *launch) {
     if (code != 0)
         memcpy(fault.text, own.text, sizeof fault.text);
     return code;
+}
+
+static SILO_HOT int cpu_launch(const struct silo_launch *launch) {
+    const struct silo_function *function = launch->function;
+    const uint64_t total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    if (total == 1 && function->cpu_chunk != 1 && function->cooperative == 0 &&
+        function->scratch_bytes == 0) {
+        struct silo_cpu_thread *thread = silo_cpu_known_thread();
+        if (SILO_LIKELY(thread != NULL))
+            return launch_one(launch, thread);
+    }
+    return launch_any(launch, total);
 }
 
 static const char *cpu_error_text(int code) {

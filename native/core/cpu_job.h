@@ -3,6 +3,7 @@
 #ifndef SILO_CPU_JOB_H
 #define SILO_CPU_JOB_H
 
+#include "base.h"
 #include "cpu_launch.h"
 
 #include <pthread.h>
@@ -28,6 +29,9 @@ struct silo_cpu_job {
     uint64_t first;
     struct silo_cpu_part *parts; /* NULL: all programs are handed out in order, by `next` */
     uint32_t part_count;
+    /* With parts: a bit for each that may have programs left. A thread that is done with its own
+     * need not look into all the others, which would move a cache line for each. */
+    _Atomic uint64_t *open;
     int team;   /* threads of an OpenMP team that work on it */
     bool alone; /* in a child of a fork during that: the team's other threads do not exist */
     void (*wait)(void *context); /* at each turn of a loop that waits; NULL: no program may */
@@ -41,6 +45,8 @@ struct silo_cpu_job {
     struct silo_cpu_job *outer; /* the one that this thread was at when it launched this */
     SILO_CPU_APART _Atomic uint64_t next;
     SILO_CPU_APART _Atomic uint64_t spent; /* nanoseconds threads were at its programs, summed */
+    /* 1/16 nanosecond a program: of the thread that had the fastest; UINT64_MAX: nobody says. */
+    _Atomic uint64_t fastest;
     /* Of launches whose programs may wait (cpu_waiting.c): */
     bool gated;              /* helpers wait until all are there; guarded by the lock there */
     uint32_t helpers;        /* threads made for this launch that have not left; likewise */
@@ -52,8 +58,9 @@ struct silo_cpu_job {
 struct silo_cpu_runner {
     struct silo_context context; /* first: it is what the kernel gets, and gives back to `wait` */
     struct silo_cpu_job *job;
-    uint64_t begin, end;  /* programs it was given */
-    uint32_t part, tried; /* where it takes programs, and how many parts it found empty before */
+    uint64_t begin, end; /* programs it was given */
+    uint64_t done;       /* how many it was given before */
+    uint32_t part;       /* where it takes programs */
     /* Since `begin`: turns of loops that wait, and when they were found to; 0: not yet. */
     uint64_t turns, since, asked;
     jmp_buf out; /* back to the pool from within a kernel, which has nothing to release */
@@ -66,6 +73,7 @@ struct silo_cpu_thread {
     struct silo_cpu_thread *next;            /* never changed */
     pthread_t self;                          /* while `used` */
     struct silo_cpu_runner *_Atomic running; /* NULL between kernels; written by the thread alone */
+    const void *_Atomic mark;                /* silo_cpu_mark of it; NULL while not `used` */
     _Atomic bool used;
     void *memory; /* scratch, owned; grown on demand, kept between launches */
     uint64_t size;
@@ -82,10 +90,6 @@ struct silo_cpu_thread *silo_cpu_make_thread(void);
 /* Take chunks until none is left or one failed. `number`: of the thread in the launch.
  */
 void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number);
-
-/* A launch of one program, which waits for nothing and takes no scratch: nobody else has a part in
- * it. 0, or its error. */
-int silo_cpu_run_one(const struct silo_cpu_launch *launch);
 
 /* Signals that a thread of ours leaves to others; signals of its own faults are not among them. */
 void silo_cpu_block_signals(sigset_t *before);
@@ -135,6 +139,32 @@ void silo_cpu_disperse(struct silo_cpu_job *job);
 
 /* In a child made by fork. */
 void silo_cpu_waiting_renew(void);
+
+/* What no other thread has that runs now; NULL: none is known here. */
+SILO_INLINE const void *silo_cpu_mark(void) {
+#if (__GNUC__ >= 11 || defined(__clang__)) && (defined(__x86_64__) || defined(__aarch64__)) &&     \
+    defined(__linux__)
+    return __builtin_thread_pointer();
+#else
+    return NULL;
+#endif
+}
+
+extern struct silo_cpu_thread *_Atomic silo_cpu_first_thread; /* that ran a kernel */
+struct silo_cpu_thread *silo_cpu_stored_thread(void);
+
+/* The calling thread's own, NULL where it has none: of the first thread that ran a kernel, most
+ * often the one that launches, without thread storage, which a shared library reaches by a call of
+ * the loader's. */
+SILO_INLINE struct silo_cpu_thread *silo_cpu_known_thread(void) {
+    const void *mark = silo_cpu_mark();
+    struct silo_cpu_thread *first =
+        atomic_load_explicit(&silo_cpu_first_thread, memory_order_acquire);
+    if (SILO_LIKELY(first != NULL && mark != NULL &&
+                    atomic_load_explicit(&first->mark, memory_order_relaxed) == mark))
+        return first;
+    return silo_cpu_stored_thread();
+}
 
 static inline uint64_t silo_cpu_now(void) {
     struct timespec time;

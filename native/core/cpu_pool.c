@@ -22,11 +22,17 @@
 
 /* Chunks per thread: enough that threads finish together, few enough that the counter is cheap. */
 #define CHUNKS_PER_THREAD 8
-/* Each thread of a launch has at least this many nanoseconds of its work: to have a thread that is
- * awake join and leave takes a microsecond or two, to wake one takes some of both threads, and a
- * launch that has fewer is over sooner. */
-#define GRAIN_AWAKE 5000
+/* A launch of fewer nanoseconds stays on its thread: to have one that is awake join and leave takes
+ * a microsecond or two. */
+#define LEAST_SHARED 5000
+/* Each thread of a launch has at least this many nanoseconds of its work: the launch ends with the
+ * last of them, and the more there are, the later one of them comes. To wake one that is asleep
+ * takes some of both threads. */
+#define GRAIN_AWAKE 2500
 #define GRAIN_ASLEEP 12000
+/* Of the time that a thread is at the programs of a launch, so many nanoseconds may be none of
+ * theirs: it finds the launch, its code and its arrays in other CPUs' caches. */
+#define MOST_JOINING 4000
 /* What a thread takes at first is worth this many nanoseconds, and so many programs at most: the
  * launches that told what they take may have been of others. */
 #define CLAIM_NANOSECONDS 1000
@@ -153,6 +159,8 @@ static void leave_shared(const struct silo_cpu_job *job) {
 static int worth(uint64_t total, uint64_t known, uint64_t grain, int threads) {
     if (known == 0)
         return threads;
+    if (total < 16 * LEAST_SHARED / known)
+        return 1;
     const uint64_t each = 16 * grain / known; /* programs a thread */
     const uint64_t most = each != 0 ? total / each : total;
     return most < (uint64_t)threads ? (most > 1 ? (int)most : 1) : threads;
@@ -240,6 +248,7 @@ static void run_shared(struct silo_cpu_job *job, int threads, const uint64_t *co
 
 /* Of the launch that has the pool. */
 static struct silo_cpu_part parts[SILO_CPU_MOST_THREADS];
+SILO_CPU_APART static _Atomic uint64_t open_parts[SILO_CPU_MOST_THREADS / 64];
 
 /* Several threads' share of the programs: a part for each where none waits for another's, what one
  * takes at a time, and at first. Caller holds pool.launch. */
@@ -257,7 +266,13 @@ static void divide(struct silo_cpu_job *job, uint64_t known, int threads) {
             begin += each + ((uint64_t)i < more);
             parts[i].end = begin;
         }
+        for (int i = 0; i < threads; i += 64)
+            atomic_store_explicit(&open_parts[i / 64],
+                                  threads - i < 64 ? (UINT64_C(1) << (threads - i)) - 1
+                                                   : UINT64_MAX,
+                                  memory_order_relaxed);
         job->parts = parts;
+        job->open = open_parts;
         job->part_count = (uint32_t)threads;
     }
     const uint64_t wanted = known != 0 ? 16 * CLAIM_NANOSECONDS / known : 1;
@@ -271,6 +286,18 @@ static void count_begun(struct silo_cpu_job *job) {
         const uint64_t next = parts[i].next, begin = i > 0 ? parts[i - 1].end : 0;
         job->begun += (next < parts[i].end ? next : parts[i].end) - begin;
     }
+}
+
+/* What a program of a launch took, in 1/16 nanosecond: of the threads' own time at the programs,
+ * for what waking them and waiting took is none of it, or a launch that was slow for having many
+ * threads would be thought to be worth them. For the same reason less what they may have lost by
+ * joining, but no less than it took for the fastest of them. */
+static uint64_t each_took(const struct silo_cpu_job *job, int threads) {
+    const uint64_t spent = atomic_load_explicit(&job->spent, memory_order_relaxed);
+    const uint64_t fastest = atomic_load_explicit(&job->fastest, memory_order_relaxed);
+    const uint64_t lost = threads > 1 ? (uint64_t)threads * MOST_JOINING : 0;
+    const uint64_t each = spent > lost ? (spent - lost) * 16 / job->launch->total : 0;
+    return fastest != UINT64_MAX && fastest > each ? fastest : each;
 }
 
 /* On the pool where it is free and worth it, else on this thread. */
@@ -291,14 +318,12 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
         pthread_mutex_unlock(&pool.launch);
         job->pooled = false;
     } else {
+        threads = 1;
         silo_cpu_work_on(job, 0);
     }
     if (!small)
         atomic_store_explicit(&pool.ended, silo_cpu_now(), memory_order_relaxed);
-    /* The threads' own time at the programs: what waking them and waiting took is none of it, or a
-     * launch that was slow for having many threads would be thought to be worth them. */
-    const uint64_t spent = atomic_load_explicit(&job->spent, memory_order_relaxed);
-    uint64_t each = spent * 16 / total; /* 2^60 nanoseconds are 36 years */
+    uint64_t each = each_took(job, threads);
     /* Launches of one kernel differ: a heavy one is remembered for some time after a light one, for
      * to run it on one thread costs more than to wake the others for nothing. But one during which
      * the system ran something else is no heavy one. */
@@ -320,6 +345,7 @@ static __attribute__((noinline)) int run_job(const struct silo_cpu_launch *launc
         .part_count = 1,
         .launcher = pthread_self(),
         .inside = 1,
+        .fastest = UINT64_MAX,
         .timed = total > 1,
         .wait = share.chunk == 1 || share.cooperative ? silo_cpu_wait : NULL,
     };
@@ -355,14 +381,10 @@ static __attribute__((noinline)) int run_job(const struct silo_cpu_launch *launc
 }
 
 int silo_cpu_run(const struct silo_cpu_launch *launch, uint64_t *cost) {
-    const struct silo_cpu_share *share = &launch->share;
     if (launch->total == 0)
         return 0;
     if (silo_cpu_python.begins != NULL)
         silo_cpu_python.begins();
-    if (launch->total == 1 && share->chunk != 1 && !share->cooperative &&
-        launch->scratch_bytes == 0)
-        return silo_cpu_run_one(launch);
     return run_job(launch, cost);
 }
 
