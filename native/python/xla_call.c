@@ -16,6 +16,10 @@ silo_xla_ask *silo_xla_resolver;
 /* Lists that only grow at their heads: read without a lock. */
 static struct silo_xla_call *buckets[BUCKETS];
 
+/* Calls that frames with attributes at such an address have led to: the address is at hand before
+ * the digest is. A call is taken from here only where it has the digest. */
+static const struct silo_xla_call *hints[64];
+
 /* Digests are spread evenly. */
 static struct silo_xla_call **bucket_of(const char *digest) {
     uint32_t number = 0;
@@ -23,10 +27,21 @@ static struct silo_xla_call **bucket_of(const char *digest) {
     return &buckets[(number ^ number >> 13 ^ number >> 21) % BUCKETS];
 }
 
+/* In place: a call of memcmp is one more piece of code to wait for. */
+SILO_INLINE bool same_digest(const char *left, const char *right) {
+    uint64_t differs = 0;
+    for (size_t i = 0; i < SILO_XLA_DIGEST; i += sizeof differs) {
+        uint64_t a, b;
+        memcpy(&a, left + i, sizeof a);
+        memcpy(&b, right + i, sizeof b);
+        differs |= a ^ b;
+    }
+    return differs == 0;
+}
+
 static const struct silo_xla_call *find_in(const struct silo_xla_call *call, const char *digest,
                                            int32_t device) {
-    while (call != NULL &&
-           (call->device != device || memcmp(call->digest, digest, SILO_XLA_DIGEST) != 0))
+    while (call != NULL && (call->device != device || !same_digest(call->digest, digest)))
         call = call->next;
     return call;
 }
@@ -49,7 +64,7 @@ bool silo_xla_publish(struct silo_xla_call *call) {
 /* ---- errors ---- */
 
 /* An error that XLA raises in its caller; the text is cut where it is long. */
-__attribute__((format(printf, 3, 4))) static struct silo_xla_error *
+__attribute__((format(printf, 3, 4), cold)) static SILO_NOINLINE struct silo_xla_error *
 refuse(const struct silo_xla_frame *frame, int32_t code, const char *format, ...) {
     char text[2048];
     va_list arguments;
@@ -72,10 +87,9 @@ static const char *shape_text(char *buffer, size_t size, const int64_t *dims, in
     return buffer;
 }
 
-static struct silo_xla_error *refuse_shape(const struct silo_xla_frame *frame,
-                                           const struct silo_xla_call *call,
-                                           const struct silo_xla_buffer *buffer,
-                                           const struct silo_xla_array *array) {
+__attribute__((cold)) static SILO_NOINLINE struct silo_xla_error *
+refuse_shape(const struct silo_xla_frame *frame, const struct silo_xla_call *call,
+             const struct silo_xla_buffer *buffer, const struct silo_xla_array *array) {
     char wanted[256], given[256];
     return refuse(frame, SILO_XLA_INVALID,
                   "silo: %s: the program passes %s an array of XLA type %d and shape %s, and was "
@@ -162,7 +176,7 @@ static const struct silo_scratch_source of_driver;
 
 static int take_scratch(const struct silo_xla_call *call, void *stream, uint64_t scratch[2],
                         struct leases *leases, silo_error *error) {
-    const struct silo_function *function = &call->binding->loaded->function;
+    const struct silo_function *function = call->function;
     const int64_t dims[3] = {call->grid[0], call->grid[1], call->grid[2]};
     const uint64_t each[2] = {function->scratch_bytes, function->profile_bytes};
     const uint32_t align[2] = {function->scratch_align, function->profile_align};
@@ -181,45 +195,43 @@ static int take_scratch(const struct silo_xla_call *call, void *stream, uint64_t
     return 0;
 }
 
-/* The maps of descriptors need an object of the caller: xla_keep takes no code that has some. */
-static void *no_map(void *context, int32_t slot, const struct silo_map_form *form) {
-    (void)context, (void)slot, (void)form;
-    return NULL;
+__attribute__((cold)) static SILO_NOINLINE struct silo_xla_error *
+refuse_launch(const struct silo_xla_frame *frame, const struct silo_xla_call *call, int code) {
+    const struct silo_driver *driver = call->binding->loaded->driver;
+    return refuse(frame, SILO_XLA_INTERNAL, "silo: %s: %s (code %d) on %s; grid=(%u, %u, %u)",
+                  call->kernel, driver->error_text(code), code, driver->name,
+                  (unsigned)call->grid[0], (unsigned)call->grid[1], (unsigned)call->grid[2]);
 }
 
-/* `slots` has the addresses; they are narrowed in place. */
+/* `words` has the addresses. */
 SILO_INLINE struct silo_xla_error *launch(const struct silo_xla_frame *frame,
-                                          const struct silo_xla_call *call, uint64_t *slots,
+                                          const struct silo_xla_call *call, uint64_t *words,
                                           void *stream) {
-    const struct silo_packing *packing = &call->binding->packing;
-    struct silo_loaded *loaded = call->binding->loaded;
-    void *params[packing->room];
-    uint64_t scratch[2] = {0, 0};
-    struct leases leases; /* not all zeroed, which would take longer than the rest of it */
-    leases.count = 0;
-    struct silo_xla_error *result = NULL;
+    void *params[call->parameter_count + 1];
+    for (uint32_t i = 0; i < call->parameter_count; i++)
+        params[i] = words + call->places[i];
+    const struct silo_launch asked = {
+        .function = call->function,
+        .grid = {call->grid[0], call->grid[1], call->grid[2]},
+        .params = params,
+        .stream = stream,
+    };
+    const int code = call->launch(&asked);
+    return SILO_UNLIKELY(code != 0) ? refuse_launch(frame, call, code) : NULL;
+}
+
+/* The same with scratch memory of the GPU's. */
+static SILO_NOINLINE struct silo_xla_error *launch_with_scratch(const struct silo_xla_frame *frame,
+                                                                const struct silo_xla_call *call,
+                                                                uint64_t *words, void *stream) {
+    struct leases leases = {.count = 0};
     silo_error error;
-    int code = 0;
-    if (loaded->function.device != NULL && packing->takes_scratch &&
-        take_scratch(call, stream, scratch, &leases, &error) != 0) {
-        result = refuse(frame, SILO_XLA_EXHAUSTED, "silo: %s", error.text);
-    } else {
-        const struct silo_values values = {slots, scratch, NULL, NULL};
-        silo_pack(packing, &values, params, no_map, NULL);
-        const struct silo_launch asked = {
-            .function = &loaded->function,
-            .grid = {call->grid[0], call->grid[1], call->grid[2]},
-            .params = params,
-            .stream = stream,
-        };
-        code = loaded->driver->launch(&asked);
-    }
-    if (SILO_UNLIKELY(code != 0))
-        result = refuse(frame, SILO_XLA_INTERNAL, "silo: %s: %s (code %d) on %s; grid=(%u, %u, %u)",
-                        call->kernel, loaded->driver->error_text(code), code, loaded->driver->name,
-                        (unsigned)call->grid[0], (unsigned)call->grid[1], (unsigned)call->grid[2]);
+    struct silo_xla_error *result =
+        take_scratch(call, stream, words + call->scratch_at, &leases, &error) != 0
+            ? refuse(frame, SILO_XLA_EXHAUSTED, "silo: %s", error.text)
+            : launch(frame, call, words, stream);
     while (leases.count > 0)
-        silo_scratch_give(&of_driver, loaded->function.device, &leases.lease[--leases.count]);
+        silo_scratch_give(&of_driver, call->function->device, &leases.lease[--leases.count]);
     return result;
 }
 
@@ -260,17 +272,17 @@ run_batch(const struct silo_xla_frame *frame, const struct silo_xla_call *call, 
         return error;
     if (stream != NULL)
         silo_binary_launched_on(call->binding->loaded->binary, stream);
-    uint64_t words[call->count + 1];
+    uint64_t words[call->word_count];
     for (int64_t number = 0; number < batch.count && error == NULL; number++) {
-        memcpy(words, call->slots + SILO_SLOT_NULL, sizeof words);
+        memcpy(words, call->words, sizeof words);
         for (int32_t i = 0; i < total; i++) {
             const struct silo_xla_array *array = array_at(frame, call, i);
             const struct silo_xla_buffer *buffer = &call->buffers[i];
-            if (buffer->slot != SILO_SLOT_NULL)
-                words[buffer->slot + 1] = (uint64_t)(uintptr_t)array->data +
-                                          example_at(&batch, array->dims, buffer->bytes, number);
+            words[buffer->word] = (uint64_t)(uintptr_t)array->data +
+                                  example_at(&batch, array->dims, buffer->bytes, number);
         }
-        error = launch(frame, call, words + 1, stream);
+        error = call->takes_scratch ? launch_with_scratch(frame, call, words, stream)
+                                    : launch(frame, call, words, stream);
     }
     return error;
 }
@@ -288,22 +300,21 @@ SILO_INLINE struct silo_xla_error *run(const struct silo_xla_frame *frame,
                       (int)call->operands, (int)call->results);
     if (SILO_UNLIKELY(array_at(frame, call, total - 1)->rank != call->buffers[total - 1].rank))
         return run_batch(frame, call, stream);
-    uint64_t words[call->count + 1];
-    for (int32_t i = 0; i <= call->count; i++)
-        words[i] = call->slots[i + SILO_SLOT_NULL];
+    uint64_t words[call->word_count];
+    for (uint32_t i = 0; i < call->word_count; i++)
+        words[i] = call->words[i];
     for (int32_t i = 0; i < total; i++) {
         error = check_array(frame, call, i, &none);
         if (SILO_UNLIKELY(error != NULL))
             return error;
-        const int32_t slot = call->buffers[i].slot;
-        if (slot != SILO_SLOT_NULL)
-            words[slot + 1] = (uint64_t)(uintptr_t)array_at(frame, call, i)->data;
+        words[call->buffers[i].word] = (uint64_t)(uintptr_t)array_at(frame, call, i)->data;
     }
     if (SILO_UNLIKELY(call->empty))
         return NULL;
     if (stream != NULL)
         silo_binary_launched_on(call->binding->loaded->binary, stream);
-    return launch(frame, call, words + 1, stream);
+    return SILO_UNLIKELY(call->takes_scratch) ? launch_with_scratch(frame, call, words, stream)
+                                              : launch(frame, call, words, stream);
 }
 
 /* ---- the handlers ---- */
@@ -365,6 +376,24 @@ static struct silo_xla_error *read_place(const struct silo_xla_frame *frame, int
     return NULL;
 }
 
+SILO_INLINE const struct silo_xla_call **hint_of(const struct silo_xla_frame *frame) {
+    return &hints[(uintptr_t)frame->attributes.values / 16 % (sizeof hints / sizeof *hints)];
+}
+
+#define CACHE_LINE 64
+#define MOST_FETCHED 1024 /* bytes of a call */
+
+/* Calls live as long as the process. */
+SILO_INLINE void fetch(const struct silo_xla_call *call, bool on_gpu) {
+    const uint32_t bytes = call->bytes < MOST_FETCHED ? call->bytes : MOST_FETCHED;
+    for (uint32_t at = CACHE_LINE; at < bytes; at += CACHE_LINE)
+        __builtin_prefetch((const char *)call + at);
+    __builtin_prefetch((const char *)call->function);
+    __builtin_prefetch((const char *)call->function + CACHE_LINE);
+    if (!on_gpu)
+        __builtin_prefetch(call->function->handle); /* its code */
+}
+
 SILO_INLINE struct silo_xla_error *handle(struct silo_xla_frame *frame, const char *platform,
                                           bool on_gpu) {
     const struct silo_xla_extension *extension = frame->extension;
@@ -372,6 +401,9 @@ SILO_INLINE struct silo_xla_error *handle(struct silo_xla_frame *frame, const ch
         tell_metadata(extension, on_gpu ? SILO_XLA_CAPTURES : 0);
         return NULL;
     }
+    const struct silo_xla_call *hint = __atomic_load_n(hint_of(frame), __ATOMIC_ACQUIRE);
+    if (SILO_LIKELY(hint != NULL))
+        fetch(hint, on_gpu);
     /* A program is instantiated for no device: code for a GPU is loaded when it is initialized. */
     const int32_t early = on_gpu ? SILO_XLA_INITIALIZE : SILO_XLA_INSTANTIATE;
     if (frame->stage != SILO_XLA_EXECUTE && frame->stage != early)
@@ -387,10 +419,14 @@ SILO_INLINE struct silo_xla_error *handle(struct silo_xla_frame *frame, const ch
     void *stream = NULL;
     if (on_gpu && (error = read_place(frame, &device, &stream)) != NULL)
         return error;
-    const struct silo_xla_call *call = silo_xla_find(digest, device);
-    if (SILO_UNLIKELY(call == NULL) &&
-        (call = asked_for(frame, digest, platform, device, &error)) == NULL)
-        return error;
+    const struct silo_xla_call *call = hint;
+    if (SILO_UNLIKELY(hint == NULL || hint->device != device ||
+                      !same_digest(hint->digest, digest))) {
+        call = silo_xla_find(digest, device);
+        if (call == NULL && (call = asked_for(frame, digest, platform, device, &error)) == NULL)
+            return error;
+        __atomic_store_n(hint_of(frame), call, __ATOMIC_RELEASE);
+    }
     return frame->stage == SILO_XLA_EXECUTE ? run(frame, call, stream) : NULL;
 }
 

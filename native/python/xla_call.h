@@ -20,26 +20,36 @@
 struct silo_xla_buffer {
     int32_t dtype;    /* XLA's number */
     int32_t rank;     /* of one example */
-    int64_t *dims;    /* owned */
+    int64_t *dims;    /* of the call's own memory */
     uint64_t bytes;   /* of one example */
-    int16_t slot;     /* the parameter that gets its address; SILO_SLOT_NULL: none does */
+    uint16_t word;    /* of the call's words, that gets its address */
     int16_t alias;    /* of a result: the operand whose memory it is; -1: memory of its own */
     bool aligned;     /* the code assumes a multiple of 16 */
     const char *name; /* of the parameter; owned */
 };
 
+/* What a frame of XLA's leads to. XLA's own work puts all of it out of the nearest caches, so that
+ * a call takes as long as its memory: what it reads lies behind the struct in one piece, and a
+ * frame that looks like one before has it fetched while its digest is compared. */
 struct silo_xla_call {
     char digest[SILO_XLA_DIGEST];
-    int32_t device;               /* 0 on a CPU */
-    struct silo_binding *binding; /* owned */
-    uint32_t grid[3];
-    bool empty;      /* the grid has no programs */
-    char *kernel;    /* its name; owned */
-    int32_t count;   /* parameters of the launcher */
-    uint64_t *slots; /* owned: their values, 0 for arrays; slots[SILO_SLOT_NULL] is 0 */
+    int32_t device; /* 0 on a CPU */
     int32_t operands, results;
-    struct silo_xla_buffer *buffers; /* owned: the operands, then the results */
-    struct silo_xla_call *next;      /* in its bucket; set before it is published */
+    struct silo_xla_buffer *buffers; /* the operands, then the results */
+    /* What parameters of the code point at: `words` of a launch begin as these, then get the
+     * addresses of the arrays, and of scratch memory at `scratch_at` and behind it. */
+    uint64_t *words;
+    uint16_t *places; /* the word of each parameter of the code */
+    uint16_t word_count, parameter_count, scratch_at;
+    bool takes_scratch; /* of a GPU's memory */
+    bool empty;         /* the grid has no programs */
+    uint32_t grid[3];
+    int (*launch)(const struct silo_launch *); /* of the driver */
+    struct silo_function *function;            /* of the binding */
+    struct silo_xla_call *next;                /* in its bucket; set before it is published */
+    struct silo_binding *binding;              /* owned */
+    char *kernel;                              /* its name; owned */
+    uint32_t bytes;                            /* of the piece of memory that this begins */
 };
 
 /* The call, or NULL. */

@@ -10,19 +10,18 @@
 
 static PyObject *resolver; /* owned; NULL: nobody connected */
 
+/* Words of a call beside those of its parameters: the slot of zero before them; behind them two
+ * of scratch memory, and that of arrays which no parameter gets. */
+#define OTHER_WORDS 4
+
 /* ---- making a call ---- */
 
 static void free_call(struct silo_xla_call *call) {
     if (call == NULL)
         return;
-    for (int32_t i = 0; call->buffers != NULL && i < call->operands + call->results; i++) {
-        free(call->buffers[i].dims);
+    for (int32_t i = 0; i < call->operands + call->results; i++)
         free((void *)(uintptr_t)call->buffers[i].name);
-    }
-    free(call->buffers);
     free(call->kernel);
-    if (call->slots != NULL)
-        free(call->slots + SILO_SLOT_NULL);
     Py_XDECREF((PyObject *)call->binding);
     free(call);
 }
@@ -64,21 +63,20 @@ static int read_buffer(PyObject *item, const struct silo_xla_call *call,
     if (!PyArg_ParseTuple(item, "UiiiO!pi", &name, &slot, &dtype, &element, &PyTuple_Type, &shape,
                           &aligned, &alias))
         return -1;
-    if (slot < -1 || slot >= call->count || alias < -1 || alias >= call->operands) {
+    if (slot < -1 || slot >= call->word_count - OTHER_WORDS || alias < -1 ||
+        alias >= call->operands) {
         PyErr_SetString(PyExc_ValueError, "an array of no parameter, or that is no operand's");
         return -1;
     }
-    buffer->slot = (int16_t)slot;
+    buffer->word = (uint16_t)(slot < 0 ? call->word_count - 1 : slot + 1);
     buffer->dtype = dtype;
     buffer->aligned = aligned != 0;
     buffer->alias = (int16_t)alias;
-    buffer->rank = (int32_t)PyTuple_Size(shape);
-    buffer->bytes = (uint64_t)element;
-    buffer->dims = calloc((size_t)buffer->rank + 1, sizeof *buffer->dims);
-    if (buffer->dims == NULL) {
-        PyErr_NoMemory();
+    if (PyTuple_Size(shape) != buffer->rank) {
+        PyErr_SetString(PyExc_RuntimeError, "the shape of an array has changed");
         return -1;
     }
+    buffer->bytes = (uint64_t)element;
     for (int32_t i = 0; i < buffer->rank; i++) {
         buffer->dims[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
         if (PyErr_Occurred())
@@ -93,30 +91,77 @@ static int read_buffer(PyObject *item, const struct silo_xla_call *call,
     return buffer->name != NULL ? 0 : -1;
 }
 
-static int read_buffers(struct silo_xla_call *call, PyObject *operands, PyObject *results) {
-    const Py_ssize_t count = PyTuple_Size(operands), made = PyTuple_Size(results);
-    if (count > SILO_MAX_PARAMETERS || made > SILO_MAX_PARAMETERS || made == 0) {
-        PyErr_SetString(PyExc_ValueError, "too many arrays, or no result");
-        return -1;
+static PyObject *array_item(PyObject *operands, PyObject *results, Py_ssize_t index) {
+    const Py_ssize_t count = PyTuple_Size(operands);
+    return index < count ? PyTuple_GetItem(operands, index)
+                         : PyTuple_GetItem(results, index - count);
+}
+
+/* How many axes an array has; -1 with an exception set. */
+static Py_ssize_t rank_of(PyObject *item) {
+    PyObject *shape = PyTuple_Check(item) ? PyTuple_GetItem(item, 4) : NULL;
+    if (shape != NULL && PyTuple_Check(shape))
+        return PyTuple_Size(shape);
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_TypeError, "an array is a tuple, the fifth of which is its shape");
+    return -1;
+}
+
+/* Zeroed, with room for what belongs to it, and pointers to that; NULL with an exception set. */
+static struct silo_xla_call *new_call(const struct silo_packing *packing, PyObject *parameters,
+                                      PyObject *operands, PyObject *results) {
+    const Py_ssize_t count = PyTuple_Size(parameters), arrays = PyTuple_Size(operands),
+                     made = PyTuple_Size(results), total = arrays + made;
+    if (count > SILO_MAX_PARAMETERS || arrays > SILO_MAX_PARAMETERS || made > SILO_MAX_PARAMETERS ||
+        made == 0) {
+        PyErr_SetString(PyExc_ValueError, "too many parameters or arrays, or no result");
+        return NULL;
     }
-    call->operands = (int32_t)count;
-    call->results = (int32_t)made;
-    call->buffers = calloc((size_t)(count + made), sizeof *call->buffers);
-    if (call->buffers == NULL) {
+    size_t extents = 0;
+    for (Py_ssize_t i = 0; i < total; i++) {
+        const Py_ssize_t rank = rank_of(array_item(operands, results, i));
+        if (rank < 0)
+            return NULL;
+        extents += (size_t)rank;
+    }
+    struct silo_xla_call *call;
+    const size_t words = (size_t)count + OTHER_WORDS;
+    const size_t bytes = sizeof *call + words * sizeof *call->words +
+                         (size_t)total * sizeof *call->buffers + extents * sizeof(int64_t) +
+                         packing->count * sizeof *call->places;
+    void *memory;
+    if (bytes > UINT32_MAX || posix_memalign(&memory, 64, bytes) != 0) {
         PyErr_NoMemory();
-        return -1;
+        return NULL;
     }
-    for (Py_ssize_t i = 0; i < count + made; i++) {
-        PyObject *item =
-            i < count ? PyTuple_GetItem(operands, i) : PyTuple_GetItem(results, i - count);
-        if (read_buffer(item, call, &call->buffers[i]) != 0)
+    call = memset(memory, 0, bytes);
+    call->bytes = (uint32_t)bytes;
+    call->operands = (int32_t)arrays;
+    call->results = (int32_t)made;
+    call->word_count = (uint16_t)words;
+    call->scratch_at = (uint16_t)(count + 1);
+    call->parameter_count = (uint16_t)packing->count;
+    call->words = (uint64_t *)(call + 1);
+    call->buffers = (struct silo_xla_buffer *)(call->words + words);
+    int64_t *dims = (int64_t *)(call->buffers + total);
+    for (Py_ssize_t i = 0; i < total; i++) {
+        call->buffers[i].dims = dims;
+        call->buffers[i].rank = (int32_t)rank_of(array_item(operands, results, i));
+        dims += call->buffers[i].rank;
+    }
+    call->places = (uint16_t *)dims;
+    return call;
+}
+
+static int read_buffers(struct silo_xla_call *call, PyObject *operands, PyObject *results) {
+    for (int32_t i = 0; i < call->operands + call->results; i++)
+        if (read_buffer(array_item(operands, results, i), call, &call->buffers[i]) != 0)
             return -1;
-    }
     return 0;
 }
 
-/* Whether the code takes such arguments, and can take them where nobody holds objects. */
-static int check_packing(const struct silo_xla_call *call, const uint64_t *words) {
+/* Whether the code takes arguments of these kinds, and can take them where nobody holds objects. */
+static int check_packing(const struct silo_xla_call *call, const uint64_t *codes) {
     const struct silo_packing *packing = &call->binding->packing;
     char buffer[64];
     const char *wanted;
@@ -132,33 +177,39 @@ static int check_packing(const struct silo_xla_call *call, const uint64_t *words
             return -1;
         }
     }
-    if (silo_packing_check(packing, words, call->count, buffer, sizeof buffer, &index, &wanted) ==
-        0)
+    if (silo_packing_check(packing, codes, call->word_count - OTHER_WORDS, buffer, sizeof buffer,
+                           &index, &wanted) == 0)
         return 0;
     PyErr_Format(silo_argument_error, "%s: its code needs %s as parameter number %d", call->kernel,
                  wanted != NULL ? wanted : "another parameter", (int)index + 1);
     return -1;
 }
 
+/* The maps of descriptors need an object of the caller: check_packing takes no code that has some.
+ */
+static void *no_map(void *context, int32_t slot, const struct silo_map_form *form) {
+    (void)context, (void)slot, (void)form;
+    return NULL;
+}
+
+/* Numbers never change, so that they are packed once, and each parameter of the code has its word.
+ */
 static int read_parameters(struct silo_xla_call *call, PyObject *parameters) {
+    const struct silo_packing *packing = &call->binding->packing;
     const Py_ssize_t count = PyTuple_Size(parameters);
-    if (count > SILO_MAX_PARAMETERS) {
-        PyErr_SetString(PyExc_ValueError, "too many parameters");
-        return -1;
-    }
-    uint64_t words[SILO_MAX_PARAMETERS];
-    uint64_t *slots = calloc((size_t)count + 1, sizeof *slots);
-    if (slots == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    call->count = (int32_t)count;
-    call->slots = slots - SILO_SLOT_NULL;
+    uint64_t codes[SILO_MAX_PARAMETERS];
     for (Py_ssize_t i = 0; i < count; i++) {
-        if (read_parameter(PyTuple_GetItem(parameters, i), &call->slots[i], &words[i]) != 0)
+        if (read_parameter(PyTuple_GetItem(parameters, i), &call->words[i + 1], &codes[i]) != 0)
             return -1;
     }
-    return check_packing(call, words);
+    if (check_packing(call, codes) != 0)
+        return -1;
+    void *params[packing->room + 1];
+    const struct silo_values values = {call->words + 1, call->words + call->scratch_at, NULL, NULL};
+    silo_pack(packing, &values, params, no_map, NULL);
+    for (uint32_t i = 0; i < packing->count; i++)
+        call->places[i] = (uint16_t)((uint64_t *)params[i] - call->words);
+    return 0;
 }
 
 static int read_grid(struct silo_xla_call *call, PyObject *grid) {
@@ -200,13 +251,17 @@ static PyObject *py_keep(PyObject *module, PyObject *args) {
         return NULL;
     if (length != SILO_XLA_DIGEST)
         return PyErr_Format(PyExc_ValueError, "a digest has %d characters", SILO_XLA_DIGEST);
-    struct silo_xla_call *call = calloc(1, sizeof *call);
+    const struct silo_packing *packing = &((struct silo_binding *)binding)->packing;
+    struct silo_xla_call *call = new_call(packing, parameters, operands, results);
     if (call == NULL)
-        return PyErr_NoMemory();
+        return NULL;
     memcpy(call->digest, digest, SILO_XLA_DIGEST);
     call->device = device;
     Py_INCREF(binding);
     call->binding = (struct silo_binding *)binding;
+    call->launch = call->binding->loaded->driver->launch;
+    call->function = &call->binding->loaded->function;
+    call->takes_scratch = packing->takes_scratch && call->function->device != NULL;
     call->kernel = copied_text(call->binding->loaded->name);
     if (call->kernel != NULL && call->binding->loaded->function.handle == NULL)
         PyErr_Format(silo_argument_error,
