@@ -3,9 +3,10 @@
     python -m bench.cpu.scaling [--threads 1 2 4 8 16] [--rows "add 10,000" ...] [--json FILE] [--no-sweep]
 
 Each also takes turns with itself over other arrays, which shows how much of a turn's cost is that of cold caches.
-Every call is timed by itself; a figure is a median. The sweep repeats the short rows with Silo's own threads, on the
-OpenMP threads that torch has loaded, and as ``auto`` chooses, with several lengths of spinning: alone, in turns with
-torch, and apart (the caller does 100 microseconds of work of its own between two launches).
+Every call is timed by itself; a figure is the median of those of three processes (``--repeats``), each the median of
+its calls. The sweep repeats the short rows with Silo's own threads, on the OpenMP threads that torch has loaded, and as
+``auto`` chooses, with several lengths of spinning: alone, in turns with torch, and apart (the caller does 100
+microseconds of work of its own between two launches).
 """
 
 from __future__ import annotations
@@ -53,6 +54,18 @@ def measured(asked: Round, home: str, variables: Mapping[str, str]) -> list[dict
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+def measured_in_turns(
+    threads: tuple[int, ...], rows: tuple[str, ...], seconds: float, repeats: int, home: str
+) -> dict[tuple[str, ...], list[report.Line]]:
+    """Each side alone, both in turns, and each in turns with itself: processes of each kind, after each other."""
+    kinds = (("silo",), ("torch",), ("silo", "torch"), ("silo", "silo too"), ("torch", "torch too"))
+    found: dict[tuple[str, ...], list[list[dict[str, Any]]]] = {sides: [] for sides in kinds}
+    for _ in range(repeats):
+        for sides in kinds:
+            found[sides].append(measured(Round(sides, threads, rows, seconds), home, {}))
+    return {sides: report.merged(several) for sides, several in found.items()}
+
+
 def swept(threads: Sequence[int], seconds: float, home: str, rows: Sequence[str]) -> list[dict[str, Any]]:
     """The short rows with every pool and length of spinning, called in three ways."""
     ways = {"alone": (("silo",), 0.0), "turns": (("silo", "torch"), 0.0), "apart": (("silo",), GAP_US)}
@@ -77,7 +90,8 @@ def main() -> None:
     usual = [count for count in (1, 2, 4, 8, 16) if count <= cores]
     parser.add_argument("--threads", type=int, nargs="+", default=usual, help="numbers of threads")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW", help="only these rows")
-    parser.add_argument("--seconds", type=float, default=0.25, help="for a row and number of threads")
+    parser.add_argument("--seconds", type=float, default=0.1, help="for a row and number of threads in a process")
+    parser.add_argument("--repeats", type=int, default=3, help="processes of each kind, whose medians count")
     parser.add_argument("--no-sweep", action="store_true", help="only the default settings")
     parser.add_argument("--only-sweep", action="store_true", help="only the sweep over pools")
     parser.add_argument("--sweep-all", action="store_true", help="the sweep over every row, not the short ones alone")
@@ -90,10 +104,7 @@ def main() -> None:
     bars: list[report.Bar] = []
     with tempfile.TemporaryDirectory() as home:
         if not options.only_sweep:
-            lines = {
-                sides: measured(Round(sides, threads, rows, options.seconds), home, {})
-                for sides in (("silo",), ("torch",), ("silo", "torch"), ("silo", "silo too"), ("torch", "torch too"))
-            }
+            lines = measured_in_turns(threads, rows, options.seconds, options.repeats, home)
             found = report.cells(
                 lines["silo",],
                 lines["torch",],
@@ -105,9 +116,7 @@ def main() -> None:
         if options.json:
             save(options.json, machine, report.document(found, bars, sweep))
         if not options.no_sweep:
-            sweep = swept(
-                threads, options.seconds / 2, home, [row for row in rows if options.sweep_all or row in SHORT]
-            )
+            sweep = swept(threads, options.seconds, home, [row for row in rows if options.sweep_all or row in SHORT])
             print("", report.sweep_table(sweep, threads), sep="\n")
     if options.json:
         save(options.json, machine, report.document(found, bars, sweep))

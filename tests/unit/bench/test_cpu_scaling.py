@@ -101,3 +101,15 @@ def test_the_names_are_those_of_the_rows():
 
     assert tuple(rows.ROWS) == ROWS
     assert set(SHORT) <= set(ROWS)
+
+
+def test_processes_are_merged_by_their_medians():
+    def lines(us, ratio, *, right=True):
+        side = {"us": us, "low": us, "high": us, "calls": 20}
+        return [{"row": "add", "threads": 2, "right": right, "silo": side, "torch": side, "ratio": ratio}]
+
+    (one,) = report.merged([lines(1.0, 0.5), lines(9.0, 0.7), lines(2.0, 0.6, right=False)])
+    assert (one["silo"]["us"], one["torch"]["us"], one["ratio"], one["right"]) == (2.0, 2.0, 0.6, False)
+    other = [{**lines(1.0, 0.5)[0], "threads": 4}]
+    with pytest.raises(ValueError, match="each another row"):
+        report.merged([lines(1.0, 0.5), other])
