@@ -34,8 +34,8 @@ _BY_RECIPROCAL: Mapping[str, str] = {arith.DIVSI: "silo_divsi_by_i32", arith.REM
 class Nest(NestLoops):
     """Loops over ``shape`` in which values are evaluated.
 
-    ``computed`` are evaluated here although they have a buffer: this nest fills it. The other arguments are those of
-    :class:`NestLoops`.
+    ``computed`` are evaluated here although they have a buffer: this nest fills it. :class:`NestLoops` says what the
+    other arguments are.
     """
 
     def __init__(
