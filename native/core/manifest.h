@@ -205,6 +205,9 @@ struct silo_variant {
     const struct silo_target *target;
     const struct silo_launch_info *launch;
     struct silo_string kernel, source, compiler, job;
+    /* Why its code reaches memory that lies behind none of its arguments; empty where nothing says
+     * that it does. */
+    struct silo_string hidden_memory;
     uint32_t blob; /* index into the blobs */
     uint32_t sidecar_count;
     const uint32_t *sidecars;

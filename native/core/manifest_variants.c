@@ -19,11 +19,19 @@ enum {
     SOURCE,
     SPECIALIZATION,
     TARGET,
-    MEMBERS
+    MEMBERS,
+    HIDDEN_MEMORY = MEMBERS, /* from SILO_HIDDEN_MEMORY_MINOR on, and perhaps absent */
+    ALL_MEMBERS
 };
 static const char *const NAMES[MEMBERS] = {"basis",     "blob",   "compiler",       "config",
                                            "job",       "launch", "reason",         "sidecars",
                                            "signature", "source", "specialization", "target"};
+
+/* What a file of this version may have besides. */
+static const char *const *added(const struct silo_decoding *decoding) {
+    static const char *const names[] = {"hidden_memory", NULL};
+    return decoding->minor >= SILO_HIDDEN_MEMORY_MINOR ? names : NULL;
+}
 
 /* Members that are indices into tables. */
 static const struct {
@@ -153,9 +161,9 @@ static int decode(struct silo_manifest *manifest, const struct silo_decoding *de
                   const struct silo_field *field, const struct silo_json *node,
                   const struct silo_signature *parameters, struct silo_variant *made) {
     static const char *const bases[] = {"measured", "heuristic"};
-    const struct silo_json *found[MEMBERS];
+    const struct silo_json *found[ALL_MEMBERS] = {NULL};
     uint8_t basis;
-    if (silo_need_members(decoding, field, node, NAMES, MEMBERS, NULL, found) != 0 ||
+    if (silo_need_members(decoding, field, node, NAMES, MEMBERS, added(decoding), found) != 0 ||
         silo_need_items(decoding, SILO_FIELD_MEMBER(field, NAMES[SIDECARS]), found[SIDECARS],
                         SILO_MAX_SIDECARS) != 0 ||
         silo_need_word(decoding, SILO_FIELD_MEMBER(field, NAMES[BASIS]), found[BASIS], bases, 2,
@@ -170,6 +178,11 @@ static int decode(struct silo_manifest *manifest, const struct silo_decoding *de
                                                  found[JOB], &made->job) != 0)
         return -1;
     made->compiler = *compiler;
+    made->hidden_memory = (struct silo_string){"", 0};
+    if (found[HIDDEN_MEMORY] != NULL &&
+        silo_need_name(decoding, SILO_FIELD_MEMBER(field, "hidden_memory"), found[HIDDEN_MEMORY],
+                       &made->hidden_memory) != 0)
+        return -1;
     if (!silo_same_parameters(made->signature, parameters))
         return silo_refuse(decoding, SILO_FIELD_MEMBER(field, NAMES[SIGNATURE]),
                            "it has other parameters than the kernel");
@@ -338,7 +351,12 @@ static int read_common(struct silo_manifest *manifest, const struct silo_decodin
     const struct silo_table *tables = manifest->tables;
     const uint32_t rows[] = {tables[SILO_TABLE_TARGETS].count, tables[SILO_TABLE_SIGNATURES].count,
                              tables[SILO_TABLE_SPECIALIZATIONS].count, manifest->blob_count};
-    bool right = node->type == SILO_JSON_OBJECT && node->count == MEMBERS;
+    const char *const *more = added(decoding);
+    bool right = node->type == SILO_JSON_OBJECT;
+    if (right) {
+        const bool hides = more != NULL && silo_json_member(node, *more) != NULL;
+        right = node->count == (uint32_t)MEMBERS + hides;
+    }
     for (int i = 0; right && i < MEMBERS; i++)
         right = member(node, i) != NULL;
     *common = (struct identity){{0}};

@@ -172,7 +172,13 @@ def _full(random: Random, names: tuple[str, ...]) -> tuple[BundleContents, dict[
             )
             sidecars: tuple[BlobRef, ...] = (put(blobs, "ttir", b"module {}" * 30),) if kind == "so" else ()
             made = Artifact(
-                variant, _launch(random), put(blobs, kind, code(random, 160)), sidecars, "made-up 1.0", "cd" * 32
+                variant,
+                _launch(random),
+                put(blobs, kind, code(random, 160)),
+                sidecars,
+                "made-up 1.0",
+                "cd" * 32,
+                "it loads addresses from memory" if random.random() < 0.3 else "",
             )
             variants.append(BundleVariant(made, "first config"))
         kernels.append(

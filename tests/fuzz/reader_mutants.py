@@ -60,6 +60,7 @@ _TEXTS = (
     *("0" * 30, "-0", "+" + "9" * 20, "9" * 309, "1" + "0" * 308, "1" + "0" * 309, " " + "9" * 20),
     *("\x00", "a\x00b", "ä", "\u2028", "\U0001f600", "\x7f", "\x80", "\xad", "\u0378", "\ufeff", "a b", '"', "\\"),
 )
+_OPTIONAL = ("kind", "extents", "grid", "space", "unseen", "block", "tensor_maps", "axes", "bits", "hidden_memory")
 _PLAIN: tuple[Any, ...] = (
     *(None, True, False, [], {}, [[]], [0], [None], [1, 2, 3], [1, 1, 1], [4, 1, 1], ["x", "ptr"], ["n", 0], {"a": 1}),
     *({"float": "nan"}, {"float": "0x1.8p+1"}, {"float": "0x1.8000000000000p+1"}, {"float": "inf"}, {"float": 1}),
@@ -142,9 +143,7 @@ def _change(mutant: Mutant) -> None:
         elif how == 4:
             del node[place]
         elif isinstance(node, dict):
-            name = random.choice(
-                (*_TEXTS, place, "kind", "extents", "grid", "space", "unseen", "block", "tensor_maps", "axes", "bits")
-            )
+            name = random.choice((*_TEXTS, place, *_OPTIONAL))
             node[name] = _strange(mutant, None) if how < 7 else node.pop(place)
         elif how == 5:
             node.insert(place, json.loads(json.dumps(node[place])))
@@ -162,7 +161,7 @@ def _limit(mutant: Mutant) -> None:
 
 def _version(mutant: Mutant) -> None:
     """Another version, in the header and mostly in the manifest too."""
-    mutant.minor = mutant.random.choice((0, 1, 2, 2, 3, 3, 4, 4, 5, 255))
+    mutant.minor = mutant.random.choice((0, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 255))
     mutant.manifest["format"] = mutant.random.choice(
         ([1, mutant.minor], [1, mutant.minor], [True, mutant.minor], [1, 0], [1], [0, 1], [1, 2, 3], None)
     )

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Artifact", "BlobRef", "decoded", "text_of"]
 
+_MEMBERS = frozenset({"variant", "launch", "blob", "sidecars", "compiler", "job"})
+
 
 @frozen
 class BlobRef:
@@ -59,6 +61,8 @@ class Artifact:
     """A compiled variant: which blob a driver loads, how it is launched, what made it.
 
     ``job`` is the key of the compile job it came from: variants with equal jobs share one artifact's blobs.
+    ``hidden_memory`` says why the code reaches memory that lies behind none of its arguments ("it loads addresses from
+    memory"); "" where nothing says that it does.
     """
 
     variant: Variant
@@ -67,6 +71,7 @@ class Artifact:
     sidecars: tuple[BlobRef, ...]
     compiler: str
     job: str
+    hidden_memory: str = ""
 
     @property
     def runs_on_host(self) -> bool:
@@ -88,7 +93,7 @@ class Artifact:
         )
 
     def to_json(self) -> JSON:
-        """The canonical form."""
+        """The canonical form. ``hidden_memory`` is left out where nothing is said of it, as before it could be."""
         return {
             "variant": self.variant.to_json(),
             "launch": self.launch.to_json(),
@@ -96,15 +101,18 @@ class Artifact:
             "sidecars": [ref.to_json() for ref in self.sidecars],
             "compiler": self.compiler,
             "job": self.job,
+            **({"hidden_memory": self.hidden_memory} if self.hidden_memory else {}),
         }
 
     @classmethod
     def from_json(cls, data: JSON) -> Artifact:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        if not isinstance(data, dict) or set(data) != {"variant", "launch", "blob", "sidecars", "compiler", "job"}:
+        if not isinstance(data, dict) or frozenset(data) - {"hidden_memory"} != _MEMBERS:
             raise malformed("an artifact", data)
-        sidecars, compiler, job = data["sidecars"], data["compiler"], data["job"]
-        if not isinstance(sidecars, list) or not isinstance(compiler, str) or not isinstance(job, str):
+        sidecars, compiler, job, hidden = data["sidecars"], data["compiler"], data["job"], data.get("hidden_memory", "")
+        if not isinstance(sidecars, list) or not (isinstance(compiler, str) and isinstance(job, str)):
+            raise malformed("an artifact", data)
+        if not isinstance(hidden, str) or ("hidden_memory" in data and not hidden):
             raise malformed("an artifact", data)
         try:
             return cls(
@@ -114,6 +122,7 @@ class Artifact:
                 sidecars=tuple(BlobRef.from_json(ref) for ref in sidecars),
                 compiler=compiler,
                 job=job,
+                hidden_memory=hidden,
             )
         except (TypeError, KeyError, AttributeError, TargetError) as error:
             raise ValueError(f"not an artifact: {type(error).__name__}: {error}") from error

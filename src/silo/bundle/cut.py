@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from silo.artifacts.artifact import Artifact
 from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant, rules_key
 from silo.core.target import Target
 from silo.errors import BundleError
@@ -67,6 +66,4 @@ def _is_wanted(target: Target, targets: Sequence[Target] | None) -> bool:
 
 
 def _bare(one: BundleVariant) -> BundleVariant:
-    of = one.artifact
-    artifact = Artifact(of.variant, of.launch, of.blob, (), of.compiler, of.job)
-    return BundleVariant(artifact, one.reason, one.basis)
+    return replace(one, artifact=replace(one.artifact, sidecars=()))

@@ -9,6 +9,7 @@ from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant
 from silo.bundle.format import (
     ATTACHMENTS_MINOR,
+    HIDDEN_MEMORY_MINOR,
     MAJOR,
     version_of_extents,
     version_of_launch,
@@ -95,6 +96,7 @@ class _Encoder:
             "blob": self._blob(artifact.blob),
             "sidecars": [self._blob(ref) for ref in artifact.sidecars],
             "basis": item.basis.value,
+            **({"hidden_memory": artifact.hidden_memory} if artifact.hidden_memory else {}),
         }
 
     def _row(self, table: str, row: JSON) -> int:
@@ -115,6 +117,7 @@ def minor_version(contents: BundleContents) -> int:
             *(version_of_launch(one.launch) for one in artifacts),
             *(version_of_extents(one.extents) for one in rules),
             ATTACHMENTS_MINOR if contents.attachments else 0,
+            HIDDEN_MEMORY_MINOR if any(one.hidden_memory for one in artifacts) else 0,
             2 if any(kernel.kind for kernel in kernels) else 0,
             int(any(one.space for one in rules)),
         ]

@@ -28,6 +28,7 @@ __all__ = [
     "EXPANDED_SHARE",
     "FILE_KIND",
     "HEADER_BYTES",
+    "HIDDEN_MEMORY_MINOR",
     "ITEM_BYTES",
     "KERNEL_ADDED",
     "MAGIC",
@@ -49,6 +50,7 @@ __all__ = [
     "TEXT_SHARE",
     "TOP_ADDED",
     "TRIALS_KIND",
+    "VARIANT_ADDED",
     "Header",
     "aligned",
     "pack_header",
@@ -60,7 +62,7 @@ __all__ = [
 ]
 
 MAGIC = b"SILOBNDL"
-MAJOR, MINOR = 1, 4  # the newest that is read; what is written is the lowest that can express the contents
+MAJOR, MINOR = 1, 5  # the newest that is read; what is written is the lowest that can express the contents
 HEADER_BYTES = 64
 ALIGNMENT = 64
 
@@ -180,15 +182,21 @@ def parse_header(data: bytes, file_bytes: int, name: str = "the file") -> Header
 _KINDS = frozenset({"kind"})
 _SPACES = frozenset({"space"})
 _EXTENTS = frozenset({"space", "extents"})
-KERNEL_ADDED = {0: frozenset[str](), 1: frozenset[str](), 2: _KINDS, 3: _KINDS, 4: _KINDS}
+KERNEL_ADDED = {0: frozenset[str](), 1: frozenset[str](), 2: _KINDS, 3: _KINDS, 4: _KINDS, 5: _KINDS}
 """Members of a kernel that version 1.0 does not have, by minor version."""
 
-RULES_ADDED = {0: frozenset[str](), 1: _SPACES, 2: _EXTENTS, 3: _EXTENTS, 4: _EXTENTS}
+RULES_ADDED = {0: frozenset[str](), 1: _SPACES, 2: _EXTENTS, 3: _EXTENTS, 4: _EXTENTS, 5: _EXTENTS}
 """The same of dispatch rules."""
 
 ATTACHMENTS_MINOR = 4
 TOP_ADDED = {minor: frozenset({"attachments"} if minor >= ATTACHMENTS_MINOR else ()) for minor in range(MINOR + 1)}
 """The same of the manifest itself."""
+
+HIDDEN_MEMORY_MINOR = 5
+VARIANT_ADDED = {
+    minor: frozenset({"hidden_memory"} if minor >= HIDDEN_MEMORY_MINOR else ()) for minor in range(MINOR + 1)
+}
+"""The same of a variant."""
 
 
 def version_of_extents(extents: Sequence[tuple[str, ArrayExtents]]) -> int:

@@ -45,6 +45,7 @@ from silo.bundle.format import (
     RULES_ADDED,
     TOP_ADDED,
     TRIALS_KIND,
+    VARIANT_ADDED,
     Header,
     aligned,
     require_minor,
@@ -327,7 +328,7 @@ class Manifest:
         for number, item in enumerate(check.items(row["variants"], f"{field}.variants", MAX_VARIANTS)):
             where = f"{field}.variants[{number}]"
             variants.append(self.parse_variant(item, where, kernel.signature))
-            members = check.members(item, where, _VARIANT)
+            members = check.members(item, where, _VARIANT, VARIANT_ADDED[self._minor])
             length = self.expanded(length, members, where)
             # Indices are checked integers by now; equal rows of a table would slip through, `verify` finds those.
             if (identity := _IDENTITY(members)) in seen:
@@ -361,8 +362,9 @@ class Manifest:
         """Variants by what decides whether a call may use them, besides their configs; in order of first occurrence."""
         kinds = [row[1] for row in self._blobs]
         groups: dict[tuple[JSON, ...], list[int]] = {}
+        added = VARIANT_ADDED[self._minor]
         for number, row in enumerate(rows):
-            if not isinstance(row, dict) or row.keys() != _VARIANT:
+            if not isinstance(row, dict) or (row.keys() != _VARIANT and frozenset(row) - added != _VARIANT):
                 raise self._variant_error(row, f"{field}[{number}]")
             blob = row["blob"]
             target, signature, facts = row["target"], row["signature"], row["specialization"]
@@ -425,7 +427,7 @@ class Manifest:
 
     def expanded(self, length: int, row: JSON, field: str) -> int:
         """``length`` and that of a checked variant's table rows: texts and keys of a kernel write them all out."""
-        members = self._check.members(row, field, _VARIANT)
+        members = self._check.members(row, field, _VARIANT, VARIANT_ADDED[self._minor])
         for name, table in self._of_variant.items():
             length += table.length(members[name], f"{field}.{name}")
         if length > self._allowed // EXPANDED_SHARE:
@@ -438,7 +440,7 @@ class Manifest:
 
     def parse_variant(self, data: JSON, field: str, parameters: Signature | None = None) -> BundleVariant:
         """One variant, checked, also against the parameters of its kernel: calls pass them by position."""
-        row = self._check.members(data, field, _VARIANT)
+        row = self._check.members(data, field, _VARIANT, VARIANT_ADDED[self._minor])
         check = self._check
         kernel, source = self._sources.get(row["source"], f"{field}.source")
         sidecars = check.items(row["sidecars"], f"{field}.sidecars", MAX_SIDECARS)
@@ -459,6 +461,7 @@ class Manifest:
             sidecars=tuple(self._blob(item, f"{field}.sidecars") for item in sidecars),
             compiler=self._compilers.get(row["compiler"], f"{field}.compiler"),
             job=self._text(row["job"]) if isinstance(row["job"], str) else check.text(row["job"], f"{field}.job"),
+            hidden_memory=check.name(row["hidden_memory"], f"{field}.hidden_memory") if "hidden_memory" in row else "",
         )
         if parameters is not None and artifact.variant.signature.names != parameters.names:
             raise check.error(f"{field}.signature", "it has other parameters than the kernel")

@@ -61,10 +61,10 @@ def command(
 
     A kernel is built for each of the targets that kernels of its kind are compiled for; the others are listed.
 
-    The bundle holds, for each kernel, the specializations of its cases and one generic fallback per dtype signature.
-    For a target that nothing here can measure it holds the configs of the space besides; calls use the heuristic's
-    until silo tune K.silo has measured them there. It is written in one piece: an existing file is replaced only by a
-    finished one.
+    The bundle holds, for each kernel, the specializations of its cases and one generic fallback per dtype signature,
+    each for every value that triton.heuristics computes for a case. For a target that nothing here can measure it holds
+    the configs of the space besides; calls use the heuristic's until silo tune K.silo has measured them there. It is
+    written in one piece: an existing file is replaced only by a finished one.
     """
     from silo.api.commands.build import build_bundle  # noqa: PLC0415  # heavy: only when the command runs
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from silo.compile.packing import Packing, first_of
@@ -82,6 +82,22 @@ class PlannedVariant:
     origin: Origin = Origin.ONLY
     leads: tuple[str, ...] = ()
 
+    def serving(self, variant: Variant, cases: Sequence[str]) -> PlannedVariant:
+        """The part of it that serves these of its cases, as ``variant``, with what was said of them."""
+        others = tuple(_said_of(label) for label in self.cases if label not in cases)
+        return replace(
+            self,
+            variant=variant,
+            reasons=tuple(reason for reason in self.reasons if not reason.startswith(others)),
+            cases=tuple(cases),
+            leads=tuple(label for label in self.leads if label in cases),
+        )
+
+
+def _said_of(case: str) -> str:
+    """What reasons begin with that are about one case."""
+    return f"case {case}: "
+
 
 def plan_variants(
     kernels: Iterable[PlanKernel],
@@ -121,7 +137,7 @@ def plan_variants(
                 for rank, (config, origin, reason) in enumerate(chooser.configs(case)):
                     variant = _variant(kernel, case.signature, case.specialization, config, canonical(target))
                     entry = planned.setdefault((variant, False), _Entry(origin))
-                    entry.add(f"case {case.label}: {reason}", case.label, leads=rank == 0)
+                    entry.add(_said_of(case.label) + reason, case.label, leads=rank == 0)
             for case, specialization, labels in _fallbacks(kernel):
                 # One config serves every key that no variant was made for, so others would only add bytes.
                 config, origin, reason = chooser.configs(case)[0]

@@ -10,6 +10,7 @@ from silo.errors import ArgumentError, SourceError
 
 if TYPE_CHECKING:
     from silo.api.kernels.kernel import Kernel
+    from silo.artifacts.artifact import Artifact
     from silo.core.code_facts import CodeFacts
 
 __all__ = ["POINTING", "effects_of", "said_effects"]
@@ -32,31 +33,44 @@ def effects_of(
     if mutates is not None:
         return _as_said(kernel.name, pointers, mutates)
     found = {name: facts.effects.get(name, signature[name].effect) for name in pointers}
-    cure = f"say it with mutates=(...), the names of the tensors that it writes to among {', '.join(pointers)}"
     unknown = [name for name in pointers if name not in facts.effects and signature[name].effect is Effect.BOTH]
     if unknown:
         raise SourceError(
-            f"{kernel.name} ({kernel.location}): nothing says what it does through {', '.join(unknown)}: {cure}"
+            f"{kernel.name} ({kernel.location}): nothing says what it does through {', '.join(unknown)}: "
+            f"{_cure(pointers)}"
         )
     shown = facts.shows_its_memory
     if not shown:
-        raise SourceError(
-            f"{kernel.name} ({kernel.location}) may write to memory that lies behind none of its arguments "
-            f"({shown.reason}), so its effects are unknown: {cure}, if it writes to nothing else"
-        )
+        raise _hides(kernel.name, kernel.location, shown.reason, pointers)
     return found
 
 
-def said_effects(kernel: str, signature: Signature, mutates: Collection[str] | None) -> dict[str, Effect]:
-    """The effect on each array, as the signature of finished code has it; ``mutates`` as in :func:`effects_of`.
+def said_effects(kernel: str, location: str, code: Artifact, mutates: Collection[str] | None) -> dict[str, Effect]:
+    """The effect on each array, as finished code says it; ``mutates`` as in :func:`effects_of`.
 
     What was not known when the code was made counts as read and written.
 
     Raises:
         ArgumentError: ``mutates`` names something other than arrays.
+        SourceError: the code may write to memory behind none of its arguments, and the caller does not say.
     """
-    pointers = {one.name: one.effect for one in signature.parameters if one.kind in POINTING}
-    return pointers if mutates is None else _as_said(kernel, list(pointers), mutates)
+    pointers = {one.name: one.effect for one in code.variant.signature.parameters if one.kind in POINTING}
+    if mutates is not None:
+        return _as_said(kernel, list(pointers), mutates)
+    if code.hidden_memory:
+        raise _hides(kernel, location, code.hidden_memory, list(pointers))
+    return pointers
+
+
+def _hides(kernel: str, location: str, reason: str, pointers: Sequence[str]) -> SourceError:
+    return SourceError(
+        f"{kernel} ({location}) may write to memory that lies behind none of its arguments ({reason}), so its effects "
+        f"are unknown: {_cure(pointers)}, if it writes to nothing else"
+    )
+
+
+def _cure(pointers: Sequence[str]) -> str:
+    return f"say it with mutates=(...), the names of the tensors that it writes to among {', '.join(pointers)}"
 
 
 def _as_said(kernel: str, pointers: Sequence[str], mutates: Collection[str]) -> dict[str, Effect]:

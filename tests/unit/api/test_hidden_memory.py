@@ -11,6 +11,12 @@ import triton
 import triton.language as tl
 
 import silo
+from silo.api.commands.build import build_bundle
+from silo.api.commands.description import describe_bundle
+from silo.bundle.reader import open_bundle
+from silo.core.signature import Effect
+from silo.errors import SourceError
+from silo.integrations.call_effects import said_effects
 from silo.settings import override
 
 SPACE = {"BLOCK": [64, 128, 256]}
@@ -68,3 +74,56 @@ def test_integers_of_64_bits_that_are_no_addresses_are_tuned(caplog):
         made(count_up)(x, x.size)
     assert (x == 1).all()
     assert any("3 configs" in one for one in caplog.messages)
+
+
+BUNDLED = """
+import silo
+import triton
+import triton.language as tl
+
+
+@silo.kernel(grid=lambda a: (1,))
+@triton.jit
+def copy_behind(addresses, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(tl.load(addresses).to(tl.pointer_type(tl.float32)) + i))
+
+
+@silo.kernel(grid=lambda a: (1,))
+@triton.jit
+def copy(x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i))
+
+
+@copy_behind.cases(dtype=["int64"])
+@copy.cases(dtype=["float32"])
+def _(dtype, make):
+    return silo.Case(args=(make.integers(16, low=0, high=1, dtype=dtype), make.empty(16)), kwargs={"BLOCK": 16})
+"""
+
+
+def test_a_bundle_tells_it_and_so_does_what_asks_for_effects(tmp_path):
+    source, path = tmp_path / "kernels.py", tmp_path / "k.silo"
+    source.write_text(BUNDLED)
+    build_bundle([source], path, targets=["cpu"], tune="off")
+    reason = "it makes addresses of integers"
+    with open_bundle(path) as bundle:
+        plain, hiding = ([one.artifact for one in bundle.kernel(name).variants] for name in ("copy", "copy_behind"))
+    assert {one.hidden_memory for one in plain} == {""}
+    assert {one.hidden_memory for one in hiding} == {reason}
+    rows = describe_bundle(path).variants
+    assert {row.hidden_memory for row in rows if row.kernel == "copy_behind"} == {reason}
+    assert all((reason in row.resources) == (row.kernel == "copy_behind") for row in rows)
+    # The store has the code by now, and tells it again.
+    build_bundle([source], path, targets=["cpu"], tune="off")
+    with open_bundle(path) as bundle:
+        assert {one.artifact.hidden_memory for one in bundle.kernel("copy_behind").variants} == {reason}
+    assert said_effects("copy", "k.silo", plain[0], None) == {"x": Effect.READ, "out": Effect.WRITE}
+    with pytest.raises(
+        SourceError, match=r"copy_behind \(k.silo\) may write to memory .* \(it makes addresses of"
+    ) as found:
+        said_effects("copy_behind", "k.silo", hiding[0], None)
+    assert "mutates=(...), the names of the tensors that it writes to among addresses, out" in str(found.value)
+    said = said_effects("copy_behind", "k.silo", hiding[0], ("out",))
+    assert said == {"addresses": Effect.READ, "out": Effect.BOTH}

@@ -58,6 +58,21 @@ def parity(x, out, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
 parity = silo.kernel(parity, space={"BLOCK": [64]}, grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))
 
 
+@silo.kernel(grid=lambda a: (1,))
+@triton.jit
+def behind(addresses, x, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    if tl.load(addresses) != 0:
+        tl.store(tl.load(addresses).to(tl.int64).to(tl.pointer_type(tl.float32)) + i, 1.0)
+    tl.store(out + i, tl.load(x + i))
+
+
+@behind.cases()
+def _(make):
+    return silo.Case(args=(make.integers(2, low=0, high=1, dtype="int32"), make.normal(16), make.empty(16)),
+                     kwargs={"BLOCK": 16})
+
+
 @add.cases(n=[1000])
 def _(n, make):
     return silo.Case(args=(make.normal(n), make.normal(n), make.empty(n), n))
@@ -129,6 +144,19 @@ def test_arguments_that_are_updated(kernels):
     x, y = normal(1000), normal(1000) + 1
     made = jax.jit(lambda x, y: silo.jax_call(kernels["axpy"], x, y, y.size, 0.5, aliases=("y",)))(x, y)
     np.testing.assert_allclose(made, np.asarray(y) + 0.5 * np.asarray(x), rtol=1e-6)
+
+
+def test_memory_behind_no_argument_is_told_by_the_bundle(kernels):
+    addresses, x = jnp.zeros(2, "int32"), normal(16)
+
+    def call(**more):
+        return silo.jax_call(kernels["behind"], addresses, x, BLOCK=16, out={"out": "x"}, **more)
+
+    with pytest.raises(
+        SourceError, match=r"behind \(k.silo\) may write to memory that lies behind none of its arguments"
+    ):
+        call()
+    np.testing.assert_array_equal(call(mutates=("out",)), x)
 
 
 def test_grids_of_the_call(kernels):

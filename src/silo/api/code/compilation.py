@@ -99,9 +99,9 @@ def _may_be_addresses(value: object) -> bool:
 class Pending:
     """An artifact that is there, is looked for, or is being compiled.
 
-    ``asked`` makes its key; ``variant`` has effects besides. ``sought`` is the artifact that a remote store is known to
-    have, ``future`` what compiling comes to, or the outcome of the same job from there. ``fresh`` says, once it is
-    finished, whether it was compiled for this.
+    ``asked`` makes its key; ``variant`` has effects besides, and ``hidden_memory`` is an artifact's. ``sought`` is the
+    artifact that a remote store is known to have, ``future`` what compiling comes to, or the outcome of the same job
+    from there. ``fresh`` says, once it is finished, whether it was compiled for this.
     """
 
     asked: Variant
@@ -109,6 +109,7 @@ class Pending:
     compiler: str
     artifact: Artifact | None = None
     job: str = ""
+    hidden_memory: str = ""
     outcome: Outcome | None = None
     sought: Future[Artifact | None] | None = None
     future: Future[Compiled] | Future[Compiled | Outcome] | None = None
@@ -180,14 +181,17 @@ class Compilation:
         # Effects belong to the artifact, not to its key: they follow from the source and need the lowered text.
         typed = replace(variant, signature=variant.signature.with_effects(dict(made.facts.effects)))
         key = job.key(identity)
-        outcome = self._outcomes.get(key) or artifacts.outcome_here(key)
-        if outcome is not None:
+        shown = made.facts.shows_its_memory
+        pending = Pending(variant, typed, identity, job=key, hidden_memory="" if shown else shown.reason)
+        pending.outcome = self._outcomes.get(key) or artifacts.outcome_here(key)
+        if pending.outcome is not None:
             self.reused += 1
-            return Pending(variant, typed, identity, job=key, outcome=outcome)
+            return pending
         future = self._futures.get(key)
         if future is None:
             future = self._futures[key] = self._sought(compiler, job, key, variant.artifact_key(identity))
-        return Pending(variant, typed, identity, job=key, future=future)
+        pending.future = future
+        return pending
 
     def _sought(
         self, compiler: Compiler, job: CompileJob, key: str, artifact_key: str
@@ -230,7 +234,7 @@ class Compilation:
                 return pending.artifact
             compiler = select_compiler(self.source.kind, pending.asked.target)  # what had come was of no use
             made = self._lowered(compiler, pending.compiler, pending.asked)
-            pending.variant, pending.job = made.variant, made.job
+            pending.variant, pending.job, pending.hidden_memory = made.variant, made.job, made.hidden_memory
             pending.sought, pending.outcome, pending.future = None, made.outcome, made.future
         outcome = pending.outcome or self._outcomes.get(pending.job)
         if outcome is None:
@@ -242,6 +246,7 @@ class Compilation:
             sidecars=outcome.sidecars,
             compiler=pending.compiler,
             job=pending.job,
+            hidden_memory=pending.hidden_memory,
         )
         self.session.store.artifacts.put(pending.asked.artifact_key(pending.compiler), artifact)
         pending.artifact = artifact

@@ -13,12 +13,12 @@ from silo.api.calls.pruning import allowed_configs
 from silo.api.code.compilation import compiler_identity
 from silo.api.code.early_worker import start_early_worker
 from silo.api.code.packed_code import PackedCode, compile_plans
-from silo.api.declared.derived_constexprs import derive
 from silo.api.kernels.collection import collect_kernels
 from silo.api.kernels.kernel import Kernel
 from silo.api.machine.device_plugins import all_devices, device_named, devices_of_kind, resolve_target
 from silo.api.machine.session import session
-from silo.api.tuning.case_tuning import CaseStudy, Limits, call_arguments, case_studies, make_of, tune_case
+from silo.api.tuning.case_tuning import CaseStudy, Limits, case_studies, make_of, tune_case
+from silo.api.tuning.case_variants import case_variants, opaque_constants
 from silo.bundle.contents import (
     Basis,
     BundleContents,
@@ -46,6 +46,7 @@ from silo.core.dispatch import Bucket
 from silo.core.nodes import Node
 from silo.core.origins import Origin
 from silo.core.protocols import Device
+from silo.core.recipes import CaseRecipe, ScalarRecipe
 from silo.core.space import Space
 from silo.core.target import Target
 from silo.core.values import JSON, Value
@@ -303,7 +304,7 @@ def _plan(
         for case in asked.cases:
             key = (canonical, case.signature.without_effects(), case.specialization.extents)
             spaces[key] = ConfigSet((*spaces.get(key, ConfigSet(())), *(case.configs or ())))
-        plan += plan_variants(
+        shared = plan_variants(
             [asked],
             [target],
             winners=winners,
@@ -311,9 +312,9 @@ def _plan(
             canonical=lambda target: _canonical(kernel, target),
             packing=packing,
         )
-    settled = (replace(one, variant=_with_derived(kernel, studies, one)) for one in plan)
-    derived = tuple(one for each in settled for one in _with_grids(kernel, studies, each))
-    return _Planned(kernel, studies, tuple(tuned), winners, derived, spaces)
+        facts = here[target].facts() if target in here else None
+        plan += [one for each in shared for one in case_variants(kernel, studies, each, facts)]
+    return _Planned(kernel, studies, tuple(tuned), winners, tuple(plan), spaces)
 
 
 def _tune(kernel: Kernel, study: CaseStudy, limits: Limits, report: OnTuning) -> None:
@@ -402,41 +403,6 @@ def _key(entry: _Planned) -> tuple[str, ...]:
     return next(iter(keys), entry.kernel.key)
 
 
-def _with_derived(kernel: Kernel, studies: Sequence[CaseStudy], planned: PlannedVariant) -> Variant:
-    """The variant with the constexprs that heuristics compute from its case; a fallback's first case decides."""
-    variant = planned.variant
-    study = next(study for study in studies if study.case.label in planned.cases)
-    own = derive(kernel.derived, study.situation.values, variant.config.as_dict(), study.situation.device.facts())
-    opaque = {
-        name: kernel.source.constant(value)
-        for name, value in call_arguments(kernel, study.case).items()
-        if name in kernel.derived.names
-    }
-    shapes = kernel.source.constants_of(variant.config, variant.specialization)
-    constants = {**own, **opaque, **shapes, **variant.specialization.constant_values}
-    return replace(variant, specialization=variant.specialization.with_constants(constants))
-
-
-def _with_grids(kernel: Kernel, studies: Sequence[CaseStudy], planned: PlannedVariant) -> list[PlannedVariant]:
-    """One for each grid that its cases have, where the grid decides the code."""
-    if not kernel.holds_grid:
-        return [planned]
-    found: dict[Variant, list[str]] = {}
-    for study in studies:
-        if study.case.label in planned.cases:
-            own = kernel.resolver.with_grid(study.situation, planned.variant.config, planned.variant.specialization)
-            found.setdefault(replace(planned.variant, specialization=own), []).append(study.case.label)
-    return [
-        replace(
-            planned,
-            variant=variant,
-            cases=tuple(labels),
-            leads=tuple(label for label in planned.leads if label in labels),
-        )
-        for variant, labels in found.items()
-    ]
-
-
 def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str, bytes]) -> BundleKernel:
     kernel = entry.kernel
     variants: dict[Variant, BundleVariant] = {}
@@ -446,11 +412,7 @@ def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str,
         measured = any(choice is not None and choice.origin.measured for choice in chosen)
         basis = Basis.MEASURED if measured else Basis.HEURISTIC
         variants.setdefault(one.variant, BundleVariant(code.artifacts[one.variant], "; ".join(one.reasons), basis))
-    recipes: tuple[JSON, ...] = tuple(
-        function.recipe(values, make_of(None)).to_json()
-        for function in kernel.case_functions
-        for values in function.combinations()
-    )
+    recipes = _recipes(entry)
     cases = trials = None
     if recipes:  # code that exists already needs none
         cases, data = document_blob(CASES_KIND, recipes)
@@ -472,6 +434,26 @@ def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str,
         trials=trials,
         kind=_kind_in_bundles(kernel.source.kind),
     )
+
+
+def _recipes(entry: _Planned) -> tuple[JSON, ...]:
+    """Its cases, with what heuristics that run in Python say of each: where a bundle is used there are none to ask."""
+    kernel = entry.kernel
+    recipes = [
+        function.recipe(values, make_of(None))
+        for function in kernel.case_functions
+        for values in function.combinations()
+    ]
+    if kernel.derived.opaque:
+        recipes = [_with_opaque(recipe, study) for recipe, study in zip(recipes, entry.studies, strict=True)]
+    return tuple(recipe.to_json() for recipe in recipes)
+
+
+def _with_opaque(recipe: CaseRecipe, study: CaseStudy) -> CaseRecipe:
+    given = dict(recipe.arguments)
+    said = opaque_constants(study).items()
+    own = tuple((name, ScalarRecipe(value)) for name, value in said if name not in given)
+    return replace(recipe, arguments=(*recipe.arguments, *own))
 
 
 def _kind_in_bundles(kind: str) -> str:

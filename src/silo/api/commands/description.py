@@ -39,6 +39,7 @@ class VariantRow:
     basis: str
     reason: str
     serves: str  # the extents that it was built for; "" where it serves any
+    hidden_memory: str  # why it reaches memory behind none of its arguments; "" where nothing says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,8 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
     resources += [f"{launch.spills} values spilled"] if launch.spills else []
     resources += [f"{launch.shared_bytes} shared bytes"] if launch.shared_bytes else []
     resources += [f"{launch.scratch_bytes} scratch bytes"] if launch.scratch_bytes else []
+    hidden = artifact.hidden_memory
+    resources += [f"memory behind none of its arguments: {hidden}"] if hidden else []
     return VariantRow(
         kernel=kernel.name,
         target=str(variant.target),
@@ -149,6 +152,7 @@ def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
         basis=one.basis.value,
         reason=one.reason,
         serves=variant.specialization.served,
+        hidden_memory=hidden,
     )
 
 

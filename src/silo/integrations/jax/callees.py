@@ -122,8 +122,9 @@ class PackedKernel:
         Raises:
             ArgumentError: ``mutates`` names something other than arrays.
             NoVariantError: no code of the bundle serves it.
+            SourceError: that code may write to memory behind none of its arguments, and the caller does not say.
         """
-        return said_effects(self.name, self.kernel.choose(call, device).artifact.variant.signature, mutates)
+        return said_effects(self.name, self.location, self.kernel.choose(call, device).artifact, mutates)
 
     def code(self, call: Call, device: Device) -> CalledCode:
         """The bundle's code for such a call, with consent.

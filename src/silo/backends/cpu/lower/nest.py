@@ -14,13 +14,11 @@ from collections.abc import Mapping
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.values import is_unit_reshape, load_parts, scalar_source
-from silo.backends.cpu.loop_ir import Define, For, Statement
 from silo.backends.cpu.lower.affine_text import combine
 from silo.backends.cpu.lower.checked import checked_expression
-from silo.backends.cpu.lower.flat import FlatLoops
 from silo.backends.cpu.lower.index import Index, linear_index, remap
 from silo.backends.cpu.lower.known import holds_within
-from silo.backends.cpu.lower.runs import Runs
+from silo.backends.cpu.lower.nest_loops import NestLoops
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.operations import arith, tt
 from silo.backends.cpu.operations.own import MIRROR
@@ -30,12 +28,15 @@ from silo.sources.triton.ssa import Operation, Value
 __all__ = ["Nest"]
 
 _RANGE_START = re.compile(r"\(int64_t\)[0-9]+")
-_WORD = re.compile(r"[A-Za-z_]\w*")
 _BY_RECIPROCAL: Mapping[str, str] = {arith.DIVSI: "silo_divsi_by_i32", arith.REMSI: "silo_remsi_by_i32"}
 
 
-class Nest:
-    """The loops over ``shape``: names of their indices, and the statements of each level."""
+class Nest(NestLoops):
+    """Loops over ``shape`` in which values are evaluated.
+
+    ``computed`` are evaluated here although they have a buffer: this nest fills it. :class:`NestLoops` says what the
+    other arguments are.
+    """
 
     def __init__(
         self,
@@ -47,34 +48,9 @@ class Nest:
         inner: int | None = None,
         in_runs: bool = False,
     ) -> None:
-        self.scope = scope
-        self.shape = shape
-        self.computed = computed or set()  # evaluated here although they have a buffer: this nest fills it
-        axes = [axis for axis, extent in enumerate(shape) if extent != 1] or [len(shape) - 1]
-        if inner in axes:
-            axes.append(axes.pop(axes.index(inner)))
-        self.axes = axes  # in the order of the loops
-        self.index: Index = tuple(scope.name("i") if axis in axes else "0" for axis in range(len(shape)))
-        self.flat = None if cut is None else FlatLoops(scope, shape, self.index, cut)
-        if self.flat is None:
-            self.ctype = "int64_t"
-            self.loops_over = [(self.index[axis], shape[axis]) for axis in axes]
-        else:
-            self.ctype = "int32_t"
-            self.loops_over = self.flat.loops
-        self.inner = self.loops_over[-1][0]
-        self.runs = Runs(scope.name, scope.name("first")) if in_runs else None
+        super().__init__(scope, shape, cut=cut, inner=inner, in_runs=in_runs)
+        self.computed = computed or set()
         self.wants_runs = False  # set where an address has a quotient or a remainder of the innermost index
-        self.depth = len(self.loops_over) + in_runs  # the level of the innermost body; runs have the one before it
-        self.levels: list[list[Statement]] = [[] for _ in range(self.depth + 1)]
-        self.level_of: dict[str, int] = {name: level + 1 for level, (name, _) in enumerate(self.loops_over)}
-        self.level_of[self.inner] = self.depth
-        self._mirrors: dict[str, str] = {}
-        self._mirror_of: dict[str, str] = {}
-        if self.flat is not None:
-            self.level_of |= self.flat.levels
-            if self.depth == 2:
-                self.levels[1] = self.flat.coordinates(1)
         self.fast = False
         self.tail = ""  # while a tail is lowered: the limit from which on its comparison is false
         self.limits: list[str] = []
@@ -82,8 +58,6 @@ class Nest:
         self._adopted: list[str] = []  # limits of the tails that values read here have
         self._depends: dict[tuple[Value, Index], bool] = {}
         self._same_in_run: dict[tuple[Value, Index], bool] = {}
-        if self.runs is not None:
-            self.level_of[self.runs.first] = self.depth - 1
         self._outer_memo: dict[tuple[Value, Index], str] = {}
         self._inner_memo: dict[tuple[Value, Index], str] = {}
 
@@ -91,46 +65,11 @@ class Nest:
         """Start lowering the innermost body (again); a tail last, as what is known in it is known nowhere else."""
         self.fast = fast
         self.tail = tail
-        self.levels[self.depth] = [] if self.flat is None else self.flat.coordinates(self.depth)
         self._inner_memo = {}
         if self.runs is not None:  # what a run knows is not known outside of it
             known = self._outer_memo.items()
             self._outer_memo = {key: name for key, name in known if self.level(name) < self.depth - 1}
-        self._mirrors = {name: other for name, other in self._mirrors.items() if self.level(other) < self.depth}
-
-    def put(self, ctype: str, text: str, level: int) -> str:
-        """Define a fresh constant at ``level``."""
-        name = self.scope.name("t")
-        self.levels[level].append(Define(ctype, name, text))
-        self.level_of[name] = level
-        return name
-
-    def level(self, *names: str) -> int:
-        """The outermost level at which all of ``names`` are known."""
-        return max((self.level_of.get(name, 0) for name in names), default=0)
-
-    def outer_loops(self, body: list[Statement]) -> list[Statement]:
-        """``body`` within every loop but the innermost, each level with its statements before it."""
-        return self._within(body, len(self.loops_over) - 1, None)
-
-    def loops(self, body: list[Statement], *, simd: bool = False, backward: int | None = None) -> list[Statement]:
-        """``body`` within every loop, the axis ``backward`` from its end to its start."""
-        loop = self._loop(self.depth, body, backward, simd=simd)
-        return self._within([loop], self.depth - 1, backward)
-
-    def _within(self, body: list[Statement], depth: int, backward: int | None) -> list[Statement]:
-        for level in range(depth, -1, -1):
-            body = [*self.levels[level], *body]
-            if level > 0:
-                body = [self._loop(level, body, backward)]
-        return body
-
-    def _loop(self, level: int, body: list[Statement], backward: int | None, *, simd: bool = False) -> For:
-        index, extent = self.loops_over[level - 1]
-        if backward is None or index != self.index[backward]:
-            return For(index, "0", str(extent), body, ctype=self.ctype, simd=simd)
-        counter = self.scope.name("n")
-        return For(counter, "0", str(extent), [Define("int64_t", index, f"{extent - 1} - {counter}"), *body], simd=simd)
+        self.clear_body()
 
     # ---- values
 
@@ -271,19 +210,14 @@ class Nest:
             case tt.CAT:
                 return self._cat(operation, index)
             case name if name == MIRROR:
-                return self.value(operation.operands[0], self._mirrored(operation, index))
+                return self.value(operation.operands[0], self._mirror_image(operation, index))
             case _:
                 return self._gathered(operation, index)
 
-    def _mirrored(self, operation: Operation, index: Index) -> Index:
+    def _mirror_image(self, operation: Operation, index: Index) -> Index:
         axis = operation.attributes["axis"]
         assert isinstance(axis, int)
-        name = self._mirrors.get(index[axis])
-        if name is None:
-            name = self.put(self.ctype, f"{index[axis]} ^ 1", self.level(index[axis]))
-            self._mirrors[index[axis]] = name
-            self._mirror_of[name] = index[axis]
-        return (*index[:axis], name, *index[axis + 1 :])
+        return (*index[:axis], self.mirrored(index[axis]), *index[axis + 1 :])
 
     def _stored(self, value: Value, index: Index) -> str:
         """The place of one element of a value that lies in memory, or is one constant."""
@@ -344,7 +278,7 @@ class Nest:
             name = self.value(pointer, index)
             return f"*{name}", self.level(name)
         base, stride = form
-        start = self.put(ops.c_type(pointer.type), base, self._text_level(base, stride))
+        start = self.put(ops.c_type(pointer.type), base, self.text_level(base, stride))
         if stride == "0":
             return f"*{start}", self.level(start)
         step = self.inner if stride == "1" else f"{self.inner} * {stride}"
@@ -355,7 +289,7 @@ class Nest:
         form = self.affine(pointer, index)
         if form is None or form[1] != "1":
             return None
-        level = self._text_level(form[0])
+        level = self.text_level(form[0])
         return None if level == self.depth else self.put(ops.c_type(pointer.type), form[0], level)
 
     def mask(self, mask: Value | None, index: Index, *, limiting: bool = True) -> str:
@@ -417,7 +351,7 @@ class Nest:
         low, high = self.affine(left, index), self.affine(right, index)
         if low is None or high is None:
             return ""
-        if self.runs is not None and self._text_level(low[0], high[0]) == self.depth - 1:  # differs from run to run
+        if self.runs is not None and self.text_level(low[0], high[0]) == self.depth - 1:  # differs from run to run
             return ""
         inclusive = " + 1" if predicate == 3 else ""
         if low[1] == "1" and high[1] == "0":
@@ -564,7 +498,7 @@ class Nest:
         if self.runs is None:
             self.wants_runs = True
             return None
-        if self._text_level(form[0], divisor[0]) >= self.depth - 1:  # itself known within a run only
+        if self.text_level(form[0], divisor[0]) >= self.depth - 1:  # itself known within a run only
             return None
         pair = self.runs.pair(form[0], divisor[0])
         self.level_of |= dict.fromkeys((pair.quotient, pair.remainder, self.runs.first), self.depth - 1)
@@ -572,29 +506,7 @@ class Nest:
             return pair.quotient, "0"
         return f"({pair.remainder} - {self.runs.first})", "1"
 
-    def _text_level(self, *texts: str) -> int:
-        return max(self.level(*_words(text)) for text in texts)
-
     def limit_statements(self) -> tuple[list[str], int]:
         """The limits found, each once, as texts over ``limit``."""
         limits = self.limits if self.runs is None else [*self.limits, *self.runs.limits]
         return list(dict.fromkeys(limits)), self.loops_over[-1][1]
-
-    def linear(self, index: Index, shape: tuple[int, ...]) -> str:
-        """The row-major place of ``index`` in a buffer of ``shape``, by the loops' own counters where that is it."""
-        if self.flat is None or shape != self.shape:
-            return linear_index(index, shape)
-        exchanged: list[int] = []
-        for axis, name in enumerate(index):
-            origin, times = name, 0
-            while origin in self._mirror_of:
-                origin, times = self._mirror_of[origin], times + 1
-            if origin != self.index[axis]:
-                return linear_index(index, shape)
-            if times % 2:
-                exchanged.append(axis)
-        return self.flat.linear(exchanged)
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text)
