@@ -170,12 +170,12 @@ run_waiting_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *
     return setjmp(own->out) == 0 ? run_chunks(job, own, scratch) : 0;
 }
 
-/* What a thread took for the programs that it was given. */
-static void tell_time(struct silo_cpu_job *job, uint64_t took, uint64_t programs) {
+/* What a thread, perhaps one of several, took for the programs that it was given. */
+static void tell_time(struct silo_cpu_job *job, uint64_t took, uint64_t programs, bool several) {
     atomic_fetch_add_explicit(&job->spent, took, memory_order_relaxed); /* 2^60 are 36 years */
     if (programs == 0)
         return;
-    const uint64_t lost = job->pooled ? LEAST_JOINING : 0;
+    const uint64_t lost = several ? LEAST_JOINING : 0;
     const uint64_t each = took > lost ? (took - lost) * 16 / programs : 0;
     uint64_t before = atomic_load_explicit(&job->fastest, memory_order_relaxed);
     while (each < before &&
@@ -217,7 +217,7 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
                                   : run_chunks(job, &own, scratch);
         atomic_store_explicit(&thread->running, outer, memory_order_relaxed);
         if (job->timed)
-            tell_time(job, silo_cpu_now() - started, own.done);
+            tell_time(job, silo_cpu_now() - started, own.done, !own.context.alone);
     }
     if (outer != NULL)
         free(scratch);
