@@ -25,10 +25,12 @@ class BuiltObject:
     log: str
 
 
-def build(source: str, flags: tuple[str, ...], toolchain: CCompiler, language: str = "c") -> BuiltObject:
+def build(
+    source: str, flags: tuple[str, ...], toolchain: CCompiler, language: str = "c", beside: bytes = b""
+) -> BuiltObject:
     """Compile and link ``source``, which is the compiler's standard input, in a private temporary folder.
 
-    ``language`` is what the compiler calls it: ``c``, ``c++``.
+    ``language`` is what the compiler calls it: ``c``, ``c++``. ``beside`` is an object that is linked with it.
 
     Raises:
         CompileError: the compiler refused; its message, and where the C source was kept. Or a signal handler forked
@@ -41,7 +43,12 @@ def build(source: str, flags: tuple[str, ...], toolchain: CCompiler, language: s
         text.write(source.encode())
         text.seek(0)
         output = Path(folder, "kernel.so")
-        command = [*toolchain.command, *rest, "-x", language, "-", "-o", str(output), *([library] if library else [])]
+        objects: list[str] = []
+        if beside:
+            Path(folder, "beside.o").write_bytes(beside)
+            objects = ["-x", "none", "beside.o"]
+        libraries = [library] if library else []
+        command = [*toolchain.command, *rest, "-x", language, "-", *objects, "-o", str(output), *libraries]
         try:
             done = subprocess.run(
                 command,

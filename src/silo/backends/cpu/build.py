@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from functools import lru_cache
 
+from silo.backends.cpu.emit.apart import part
 from silo.backends.cpu.levels import Level, level_of
+from silo.compile.c_compiler import CCompiler
 from silo.compile.native_build import BuiltObject, build
 from silo.core.target import Target
 from silo.errors import ToolchainError
@@ -14,6 +17,7 @@ from silo.settings import child_environment
 __all__ = [
     "BuiltObject",
     "build",
+    "build_kernel",
     "compile_flags",
     "llvm_of",
     "source_flags",
@@ -49,6 +53,31 @@ _LINK_FLAGS = (
     "-Wl,-z,noseparate-code",
     "-Wl,-z,defs",
 )
+_NO_UNUSED = "-Wl,--gc-sections"  # of what kernels share
+
+# Flags of the linker, and those that make its object a shared one.
+_LINKED_ONLY = frozenset({*_LINK_FLAGS, "-lm"})
+
+
+def build_kernel(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObject:
+    """Compile and link the C text of a kernel; what it shares with other kernels is compiled once a process.
+
+    The bytes do not depend on what was compiled before.
+
+    Raises:
+        CompileError: see :func:`build`.
+    """
+    parts = part(text)
+    if not parts.shared:
+        return build(text, flags, toolchain)
+    apart = tuple(flag for flag in flags if flag not in _LINKED_ONLY)
+    beside = _shared_object(parts.shared, apart, toolchain)
+    return build(parts.own, (_NO_UNUSED, *flags), toolchain, beside=beside)
+
+
+@lru_cache(maxsize=64)  # some 20 KB each
+def _shared_object(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> bytes:
+    return build(text, (*flags, "-ffunction-sections", "-c"), toolchain).data
 
 
 def compile_flags(level: Level, *, contract: bool = True, libm: bool = False) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import cast
 
 from silo.backends.cpu.analysis.supported import check_supported, unsupported_operations
 from silo.backends.cpu.analysis.work import program_nanoseconds
-from silo.backends.cpu.build import build, compile_flags, llvm_of
+from silo.backends.cpu.build import build_kernel, compile_flags, llvm_of
 from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
 from silo.backends.cpu.declaration import CPU
 from silo.backends.cpu.emit.kernel import emit_c
@@ -225,7 +225,7 @@ def make_job(
 def compile_ttir(job: CompileJob, toolchain: CCompiler) -> Compiled:
     """Compile one job with the given C compiler; see :meth:`CpuCompiler.compile`."""
     emitted = emit_job(job, toolchain)
-    built = build(emitted.text, emitted.flags, toolchain)
+    built = build_kernel(emitted.text, emitted.flags, toolchain)
     sidecars = (CompiledBlob("c", emitted.text.encode()), CompiledBlob("ttir", job.text.encode()))
     return Compiled(emitted.launch, CompiledBlob("so", built.data), sidecars, built.log)
 

@@ -12,6 +12,7 @@ from silo.backends.cpu.analysis.orders import free_orders
 from silo.backends.cpu.analysis.polls import spell_out_polls
 from silo.backends.cpu.analysis.supported import check_supported, refuse_depth
 from silo.backends.cpu.analysis.waiting import order_memory
+from silo.backends.cpu.emit.apart import BLOCK, REST
 from silo.backends.cpu.emit.c import kernel_text
 from silo.backends.cpu.loop_ir import Program
 from silo.backends.cpu.lower.halves import PIECE, convert_in_blocks
@@ -115,6 +116,10 @@ def emit_supported(module: Module, options: CpuOptions, entry: str = "") -> Emit
     """:func:`emit_c` of a module that was checked already; it may have been instrumented since."""
     with refuse_depth():
         program, uses = _lower_supported(module, options, entry)
+        blocks = [text for text in program.constants if text.startswith(BLOCK)]
+        program.constants = [text for text in program.constants if text not in blocks]
+        shared = [*blocks, REST] if any(name.startswith("dot_") for name in uses) else []
         text = kernel_text(program)
-    source = "\n".join((runtime.text(uses, options.vector_bits, options.dot_units), PRELUDE, text))
+    head = runtime.text(uses, options.vector_bits, options.dot_units)
+    source = "\n".join((head, PRELUDE, *shared, text))
     return EmittedKernel(source, program.entry, program.total_bytes, runtime.with_needs(uses))

@@ -53,6 +53,24 @@ def lower_group(scope: Scope, group: Group) -> None:
     scope.emit(If(condition, fused, ordered))
 
 
+def _reads_memory(value: Value) -> bool:
+    """Whether something is loaded or carried on the way to ``value``."""
+    pending, seen = [value], {value}
+    while pending:
+        one = pending.pop()
+        operation = one.owner
+        if operation is None:
+            if one.type.tensor:
+                return True
+            continue
+        if operation.name == tt.LOAD or operation.regions:
+            return True
+        fresh = [operand for operand in operation.operands if operand not in seen]
+        seen.update(fresh)
+        pending.extend(fresh)
+    return False
+
+
 def _prepare(scope: Scope, sink: Sink) -> None:
     """Make what a sink writes to, before anything is lowered."""
     match sink:
@@ -289,6 +307,8 @@ class _GroupLowering:
         if operation in self.spill:
             buffer = self.spill[operation]
             self.scope.lifetimes.touch(buffer)
+            if nest.fast:
+                self.limits_of[operation] = self._limits_of_mask(mask)
             return [Assign(f"{buffer.name}[{linear}]", nest.value(value, nest.index))]
         known = len(nest.limits)
         condition = nest.mask(mask, nest.index)
@@ -308,6 +328,17 @@ class _GroupLowering:
             self.unconditional.add(operation)
         place, _ = nest.place(pointer, nest.index)
         return [Assign(place, text, condition)]
+
+    def _limits_of_mask(self, mask: Value | None) -> set[str]:
+        """From where on a store that is put off will do nothing; unknown where memory has a say, which changes."""
+        nest = self.nest
+        if mask is None or _reads_memory(mask):
+            return set()
+        before = list(nest.limits)
+        nest.mask(mask, nest.index)
+        found = set(nest.limits[len(before) :])
+        nest.limits[:] = before
+        return found
 
     def _reduce(self, sink: ReduceSink, operation: Operation) -> list[Statement]:
         nest = self.nest
@@ -392,11 +423,11 @@ class _GroupLowering:
             rest: list[Statement] = []
             if slow:
                 simd_rest = simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
-                last = str(extent)
-                if nothing := self._rest_ends(limits, extent):
-                    last = self.scope.name("last")
-                    rest.append(Define("int64_t", last, f"{nothing} ? {limit} : {extent}"))
-                rest.append(For(inner, limit, last, slow, simd=simd_rest, reductions=marks))
+                nothing = self._rest_ends(limits, extent)
+                if not nothing:
+                    rest.append(For(inner, limit, str(extent), slow, simd=simd_rest, reductions=marks))
+                elif nothing != "1":  # so rare that vectors are not worth their compile time
+                    rest.append(If(f"!({nothing})", [For(inner, limit, str(extent), slow)]))
             for sink, element in self.repeated:
                 name, flag, how = self.accumulators[sink]
                 item = how.load.format(element)

@@ -41,11 +41,12 @@ SILO_INLINE void silo_dot_block_KIND(const int rows, const int vectors, int64_t 
         a += a_step;
         b += b_step;
     }
+    /* One row's place after the other: gcc keeps their distances on the stack, else. */
 #pragma GCC unroll 16
-    for (int i = 0; i < rows; i++)
+    for (int i = 0; i < rows; i++, c += ldc)
 #pragma GCC unroll 16
         for (int j = 0; j < vectors; j++) {
-            silo_totals_KIND *place = (silo_totals_KIND *)(c + i * ldc + j * SILO_LANES_KIND);
+            silo_totals_KIND *place = (silo_totals_KIND *)(c + j * SILO_LANES_KIND);
             const silo_totals_KIND add = __builtin_convertvector(sum[i][j], silo_totals_KIND);
             if (fresh)
                 *place = add;
@@ -60,7 +61,7 @@ typedef void silo_dot_kernel_KIND(int64_t m, int64_t k, const REAL *a, int64_t a
 
 /* The blocks of one shape, over m rows. */
 #define SILO_DOT_KERNEL_KIND(ROWS, VECTORS)                                                        \
-    static __attribute__((noinline)) void silo_dot_KIND_##ROWS##x##VECTORS(                        \
+    SILO_APART void silo_dot_KIND_##ROWS##x##VECTORS(                                              \
         int64_t m, int64_t k, const REAL *a, int64_t a_row, int64_t a_step, const REAL *b,         \
         int64_t b_step, int64_t b_next, TOTAL *c, int64_t ldc, int fresh) {                        \
         for (int64_t i = 0; i < m; i += ROWS)                                                      \
@@ -78,13 +79,13 @@ typedef void silo_dot_read_KIND(silo_tile from, int64_t first, int64_t depth, in
    these leave of all, `narrow` for one vector of `rows` rows. `work` has room for what the readers
    write, and for a block of rows of a left operand that is else read in place. With `kept` the
    panels of all of k, up to `room` values, outlive the call. */
-SILO_INLINE void silo_dot_KIND(const int64_t most, int64_t m, const int64_t n, int64_t columns,
-                               int64_t k, silo_tile a, silo_dot_read_KIND *left, silo_tile b,
-                               silo_dot_read_KIND *right, const int near, TOTAL *c, int fresh,
-                               silo_dot_kernel_KIND *full, const int64_t rows,
-                               silo_dot_kernel_KIND *rest, const int64_t vectors,
-                               silo_dot_kernel_KIND *narrow, REAL *left_work, REAL *right_work,
-                               silo_kept *kept, int64_t room) {
+SILO_APART void silo_dot_KIND(const int64_t most, int64_t m, const int64_t n, int64_t columns,
+                              int64_t k, silo_tile a, silo_dot_read_KIND *left, silo_tile b,
+                              silo_dot_read_KIND *right, const int near, TOTAL *c, int fresh,
+                              silo_dot_kernel_KIND *full, const int64_t rows,
+                              silo_dot_kernel_KIND *rest, const int64_t vectors,
+                              silo_dot_kernel_KIND *narrow, REAL *left_work, REAL *right_work,
+                              silo_kept *kept, int64_t room) {
     const int64_t width = vectors * SILO_LANES_KIND, top = m - m % rows;
     const int64_t filled = (columns + SILO_LANES_KIND - 1) / SILO_LANES_KIND * SILO_LANES_KIND;
     const int whole = kept && k * n <= room;

@@ -18,9 +18,8 @@ typedef ITEM silo_items_KIND
 
 /* Panels of `words` words from `depth` rows of a right tile, `first` and the next ones; what is
    beyond these rows, and columns beyond the last, is 0. */
-static __attribute__((noinline, unused)) void silo_pack_KIND(silo_tile from, int64_t first,
-                                                             int64_t depth, int64_t words,
-                                                             int64_t columns, uint32_t *to) {
+SILO_APART void silo_pack_KIND(silo_tile from, int64_t first, int64_t depth, int64_t words,
+                               int64_t columns, uint32_t *to) {
     const ITEM *at = (const ITEM *)from.at + first * from.row;
     if (from.column != 1 && from.row == 1 && from.column % SILO_SHARE_KIND == 0 &&
         columns % SILO_WORDS_KIND == 0 && words % 4 == 0 && depth == words * SILO_SHARE_KIND) {
@@ -53,9 +52,8 @@ static __attribute__((noinline, unused)) void silo_pack_KIND(silo_tile from, int
 /* Rows of `words` words from `depth` columns of a left tile that cannot be read in place: packed as
    if it were a right one, then turned. Rows up to the next multiple of 16, and columns beyond the
    last, are 0. `work` has room for twice the rows. */
-static __attribute__((noinline, unused)) const ITEM *silo_turn_KIND(silo_tile from, int64_t first,
-                                                                    int64_t depth, int64_t words,
-                                                                    int64_t rows, uint32_t *work) {
+SILO_APART const ITEM *silo_turn_KIND(silo_tile from, int64_t first, int64_t depth, int64_t words,
+                                      int64_t rows, uint32_t *work) {
     const int64_t filled = (rows + 15) / 16 * 16;
     const silo_tile turned = {from.at, from.column, from.row};
     uint32_t *to = work + filled * words;
@@ -186,9 +184,9 @@ SILO_INLINE void silo_vectors_block_KIND(const int rows, const int vectors, int6
 }
 
 /* By blocks, then by single rows and single vectors. */
-static __attribute__((noinline, unused)) void
-silo_vectors_rows_KIND(int64_t m, int64_t n, int64_t words, const ITEM *a, int64_t a_row,
-                       const uint32_t *b, TOTAL *c, int64_t ldc, int fresh) {
+SILO_APART void silo_vectors_rows_KIND(int64_t m, int64_t n, int64_t words, const ITEM *a,
+                                       int64_t a_row, const uint32_t *b, TOTAL *c, int64_t ldc,
+                                       int fresh) {
     const int64_t next = words * SILO_WORDS_KIND, top = m - m % 4;
     int64_t j = 0;
     for (; j + 2 * SILO_WORDS_KIND <= n; j += 2 * SILO_WORDS_KIND) {
@@ -209,9 +207,9 @@ silo_vectors_rows_KIND(int64_t m, int64_t n, int64_t words, const ITEM *a, int64
     }
 }
 
-static __attribute__((noinline, unused)) void
-silo_tiles_rows_KIND(int64_t rows, int64_t m, int64_t n, int64_t words, int64_t step, const ITEM *a,
-                     int64_t a_row, const uint32_t *b, TOTAL *c, int64_t ldc, int fresh) {
+SILO_APART void silo_tiles_rows_KIND(int64_t rows, int64_t m, int64_t n, int64_t words,
+                                     int64_t step, const ITEM *a, int64_t a_row, const uint32_t *b,
+                                     TOTAL *c, int64_t ldc, int fresh) {
     const int64_t b_next = words * 16;
     for (int64_t j = 0; j < n; j += 32)
         for (int64_t i = 0; i < m; i += 2 * rows)
@@ -222,10 +220,10 @@ silo_tiles_rows_KIND(int64_t rows, int64_t m, int64_t n, int64_t words, int64_t 
 
 /* By tiles or by vectors, where the CPU has them. Of k that is no multiple of SHARE, and of tiles
    that would be thin, the last words are filled with zeros. The arguments are silo_dot_f32's. */
-static __attribute__((noinline, unused)) void
-silo_dot_packed_KIND(const int tiles, const int own, int64_t most, int64_t m, int64_t n,
-                     int64_t columns, int64_t k, silo_tile a, silo_tile b, TOTAL *c, int fresh,
-                     uint32_t *left_work, uint32_t *right_work, silo_kept *kept, int64_t room) {
+SILO_APART void silo_dot_packed_KIND(const int tiles, const int own, int64_t most, int64_t m,
+                                     int64_t n, int64_t columns, int64_t k, silo_tile a,
+                                     silo_tile b, TOTAL *c, int fresh, uint32_t *left_work,
+                                     uint32_t *right_work, silo_kept *kept, int64_t room) {
     const int64_t exact = (k + SILO_SHARE_KIND - 1) / SILO_SHARE_KIND, low = exact & -exact;
     const int thin = tiles && low < 4 && exact > 16;
     const int64_t words = thin ? (exact + 15) / 16 * 16 : exact;

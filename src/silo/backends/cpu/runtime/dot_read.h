@@ -1,12 +1,14 @@
 /* Readers of dot operands of type ELEMENT, kept as CTYPE, multiplied as FACTOR. */
 
 /* Between two columns of a left tile: row-major, or column-major where columns are contiguous. */
-static __attribute__((noinline, unused)) void
-silo_dot_left_ELEMENT(silo_tile from, int64_t first, int64_t depth, int64_t rows, REAL *to) {
+SILO_APART void silo_dot_left_ELEMENT(silo_tile from, int64_t first, int64_t depth, int64_t rows,
+                                      REAL *to) {
     const CTYPE *at = (const CTYPE *)from.at + first * from.column;
     const int turned = from.column != 1 && from.row == 1;
-    const int64_t outer = turned ? depth : rows, inner = turned ? rows : depth;
+    int64_t outer = turned ? depth : rows, inner = turned ? rows : depth;
     const int64_t far = turned ? from.column : from.row, near = turned ? 1 : from.column;
+    if (near == 1 && far == inner) /* one row after the other, without gaps */
+        inner *= outer, outer = 1;
     for (int64_t i = 0; i < outer; i++, at += far, to += inner)
         if (near == 1)
             silo_dot_widen_ELEMENT(at, to, inner);
@@ -16,8 +18,8 @@ silo_dot_left_ELEMENT(silo_tile from, int64_t first, int64_t depth, int64_t rows
 }
 
 /* Panels between two rows of a right tile; columns beyond the last are 0. */
-static __attribute__((noinline, unused)) void
-silo_dot_right_ELEMENT(silo_tile from, int64_t first, int64_t depth, int64_t columns, REAL *to) {
+SILO_APART void silo_dot_right_ELEMENT(silo_tile from, int64_t first, int64_t depth,
+                                       int64_t columns, REAL *to) {
     enum { LANES = SILO_VECTOR_BYTES / (int)sizeof(REAL) };
     const CTYPE *at = (const CTYPE *)from.at + first * from.row;
     if (from.column != 1 && from.row == 1 && sizeof(REAL) == 4 && columns % LANES == 0 &&

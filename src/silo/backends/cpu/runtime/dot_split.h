@@ -31,11 +31,12 @@ SILO_INLINE void silo_split_block(const int rows, const int vectors, int64_t wor
                     sum[i][j] += left * right[j];
             }
         }
+    /* One row's place after the other: gcc keeps their distances on the stack, else. */
 #pragma GCC unroll 8
-    for (int i = 0; i < rows; i++)
+    for (int i = 0; i < rows; i++, c += ldc)
 #pragma GCC unroll 2
         for (int j = 0; j < vectors; j++) {
-            floats *place = (floats *)(c + i * ldc + j * LANES);
+            floats *place = (floats *)(c + j * LANES);
             if (fresh)
                 *place = sum[i][j];
             else
@@ -43,11 +44,39 @@ SILO_INLINE void silo_split_block(const int rows, const int vectors, int64_t wor
         }
 }
 
+SILO_APART void silo_split_8x2(int64_t m, int64_t words, const float *a, int64_t row, int64_t step,
+                               const uint32_t *b, float *c, int64_t ldc, int fresh) {
+    for (int64_t i = 0; i < m; i += 8)
+        silo_split_block(8, 2, words, a + i * row, row, step, b, words * (SILO_VECTOR_BYTES / 4),
+                         c + i * ldc, ldc, fresh);
+}
+
+SILO_APART void silo_split_8x1(int64_t m, int64_t words, const float *a, int64_t row, int64_t step,
+                               const uint32_t *b, float *c, int64_t ldc, int fresh) {
+    for (int64_t i = 0; i < m; i += 8)
+        silo_split_block(8, 1, words, a + i * row, row, step, b, words * (SILO_VECTOR_BYTES / 4),
+                         c + i * ldc, ldc, fresh);
+}
+
+SILO_APART void silo_split_1x2(int64_t m, int64_t words, const float *a, int64_t row, int64_t step,
+                               const uint32_t *b, float *c, int64_t ldc, int fresh) {
+    for (int64_t i = 0; i < m; i += 1)
+        silo_split_block(1, 2, words, a + i * row, row, step, b, words * (SILO_VECTOR_BYTES / 4),
+                         c + i * ldc, ldc, fresh);
+}
+
+SILO_APART void silo_split_1x1(int64_t m, int64_t words, const float *a, int64_t row, int64_t step,
+                               const uint32_t *b, float *c, int64_t ldc, int fresh) {
+    for (int64_t i = 0; i < m; i += 1)
+        silo_split_block(1, 1, words, a + i * row, row, step, b, words * (SILO_VECTOR_BYTES / 4),
+                         c + i * ldc, ldc, fresh);
+}
+
 /* c[m][n] += a * b over `items` of k from `first` on, `words` words; `left` has room for `most`
    rows of floats. Sums of the rows after m, up to the next block's end, become anything. */
-static __attribute__((noinline, unused)) void
-silo_split_rows(int64_t most, int64_t m, int64_t n, int64_t first, int64_t items, int64_t words,
-                silo_tile a, float *left, const uint32_t *b, float *c, int64_t ldc, int fresh) {
+SILO_APART void silo_split_rows(int64_t most, int64_t m, int64_t n, int64_t first, int64_t items,
+                                int64_t words, silo_tile a, float *left, const uint32_t *b,
+                                float *c, int64_t ldc, int fresh) {
     enum { LANES = SILO_VECTOR_BYTES / 4 };
     const int turned = a.column != 1 && a.row == 1;
     const int64_t row = turned ? 1 : 2 * words, step = turned ? m : 1;
@@ -63,20 +92,15 @@ silo_split_rows(int64_t most, int64_t m, int64_t n, int64_t first, int64_t items
     for (int64_t i = 0; i < m; i++)
         for (int64_t q = items; q < 2 * words; q++)
             left[i * row + q * step] = 0;
-    for (int64_t j = 0; j < n; j += 2 * LANES)
-        for (int64_t i = 0; i < m; i += high) {
-            const float *from = left + i * row;
-            const uint32_t *panel = b + j * words;
-            float *to = c + i * ldc + j;
-            if (high == 8 && j + LANES < n)
-                silo_split_block(8, 2, words, from, row, step, panel, words * LANES, to, ldc,
-                                 fresh);
-            else if (high == 8)
-                silo_split_block(8, 1, words, from, row, step, panel, 0, to, ldc, fresh);
-            else if (j + LANES < n)
-                silo_split_block(1, 2, words, from, row, step, panel, words * LANES, to, ldc,
-                                 fresh);
-            else
-                silo_split_block(1, 1, words, from, row, step, panel, 0, to, ldc, fresh);
-        }
+    for (int64_t j = 0; j < n; j += 2 * LANES) {
+        const uint32_t *panel = b + j * words;
+        if (high == 8 && j + LANES < n)
+            silo_split_8x2(m, words, left, row, step, panel, c + j, ldc, fresh);
+        else if (high == 8)
+            silo_split_8x1(m, words, left, row, step, panel, c + j, ldc, fresh);
+        else if (j + LANES < n)
+            silo_split_1x2(m, words, left, row, step, panel, c + j, ldc, fresh);
+        else
+            silo_split_1x1(m, words, left, row, step, panel, c + j, ldc, fresh);
+    }
 }

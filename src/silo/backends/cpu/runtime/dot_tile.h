@@ -75,8 +75,8 @@ SILO_INLINE void silo_turn_four(const float *from, int64_t far, float *to, int64
 
 /* Panels of `lanes` columns of 32-bit values from a tile whose columns are contiguous and `far`
    values apart; depth and columns are multiples of 4. */
-static __attribute__((noinline, unused)) void
-silo_turn_panels(const float *from, int64_t far, int64_t depth, int64_t columns, float *to) {
+SILO_APART void silo_turn_panels(const float *from, int64_t far, int64_t depth, int64_t columns,
+                                 float *to) {
     enum { LANES = SILO_VECTOR_BYTES / 4 };
     for (int64_t j = 0; j < columns; j += 4)
         for (int64_t p = 0; p < depth; p += 4)

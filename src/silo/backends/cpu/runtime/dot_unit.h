@@ -3,7 +3,7 @@
 enum { SILO_UNIT_BF16 = 1, SILO_UNIT_VNNI = 2, SILO_UNIT_TILE_BF16 = 4, SILO_UNIT_TILE_I8 = 8 };
 
 #if defined(__x86_64__) && SILO_DOT_UNITS > 0
-static __attribute__((noinline, unused)) int silo_find_units(void) {
+SILO_APART int silo_find_units(void) {
     uint32_t a = 0, b, c = 0, d, high;
     __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
     if (a < 7)

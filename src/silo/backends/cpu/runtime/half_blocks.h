@@ -8,8 +8,7 @@ typedef short silo_half16 __attribute__((vector_size(32)));
 typedef float silo_wide16 __attribute__((vector_size(64)));
 #endif
 
-static __attribute__((noinline, unused)) void silo_widen_row_f16(float *to, const uint16_t *from,
-                                                                 int64_t count) {
+SILO_APART void silo_widen_row_f16(float *to, const uint16_t *from, int64_t count) {
     int64_t i = 0;
 #if defined(__F16C__) && !defined(__clang__)
 #ifdef __AVX512F__
@@ -31,8 +30,7 @@ static __attribute__((noinline, unused)) void silo_widen_row_f16(float *to, cons
         to[i] = silo_f16_to_f32(from[i]);
 }
 
-static __attribute__((noinline, unused)) void silo_narrow_row_f16(uint16_t *to, const float *from,
-                                                                  int64_t count) {
+SILO_APART void silo_narrow_row_f16(uint16_t *to, const float *from, int64_t count) {
     int64_t i = 0;
 #if defined(__F16C__) && !defined(__clang__)
 #ifdef __AVX512F__

@@ -6,8 +6,7 @@ typedef int64_t silo_stream_vector
 typedef int64_t silo_stream_line __attribute__((vector_size(SILO_VECTOR_BYTES), may_alias));
 typedef long long silo_stream_long __attribute__((vector_size(SILO_VECTOR_BYTES), may_alias));
 
-static __attribute__((noinline, unused)) void silo_stream(void *to, const void *from,
-                                                          int64_t bytes) {
+SILO_APART void silo_stream(void *to, const void *from, int64_t bytes) {
     char *target = to;
     const char *source = from;
     int64_t head = (int64_t)(-(uintptr_t)target & 63);

@@ -12,6 +12,10 @@ typedef __UINTPTR_TYPE__ uintptr_t;
 
 #define SILO_INLINE static inline __attribute__((always_inline, unused))
 
+/* What kernels share and nothing of which is worth having in their own code: the compiler of the C
+   text may make one object of it for many kernels, see emit/apart.py. */
+#define SILO_APART static __attribute__((noinline, unused))
+
 SILO_INLINE uint32_t silo_bits_f32(float value) {
     uint32_t bits;
     __builtin_memcpy(&bits, &value, sizeof bits);

@@ -6,7 +6,7 @@ import time
 from functools import lru_cache
 from typing import Any
 
-from silo.backends.cpu.build import build
+from silo.backends.cpu.build import build_kernel
 from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
 from silo.backends.cpu.compiler import EmittedJob, compiler_identity, emit_job, make_job, module_layout
 from silo.backends.cpu.levels import level_of
@@ -111,4 +111,4 @@ def _toolchain() -> CCompiler:
 @lru_cache(maxsize=32)
 def _built(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> bytes:
     """Configs that differ in options of GPUs alone lead to the same text, one after the other."""
-    return build(text, flags, toolchain).data
+    return build_kernel(text, flags, toolchain).data
