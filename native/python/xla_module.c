@@ -10,8 +10,8 @@
 
 static PyObject *resolver; /* owned; NULL: nobody connected */
 
-/* Words of a call beside those of its parameters: the slot of zero before them; behind them two
- * of scratch memory, and that of arrays which no parameter gets. */
+/* Words of a call that no parameter has: before the parameters' own the slot of zero, behind them
+ * two of scratch memory and the one for arrays that no parameter gets. */
 #define OTHER_WORDS 4
 
 /* ---- making a call ---- */

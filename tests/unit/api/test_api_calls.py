@@ -12,7 +12,8 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.errors import ArgumentError, CompileError, SourceError, SpaceError, TraceError, UnsupportedError
+from silo.api.tuning.case_tuning import case_studies
+from silo.errors import ArgumentError, CaseError, CompileError, SourceError, SpaceError, TraceError, UnsupportedError
 from silo.settings import override
 
 N = 1000
@@ -264,6 +265,47 @@ def test_untraceable_heuristics_run_at_every_call_and_say_so_once(arrays, caplog
             kernel[(8,)](given, out, N)
             assert (out == block).all()
     assert sum("runs in Python at every call" in record.message for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("block_of", [lambda a: a["BLOCK"], lambda a: a.get("BLOCK", 1)], ids=["item", "get"])
+def test_an_untraceable_heuristic_gets_of_the_config_what_all_configs_agree_on(arrays, block_of):
+    """It runs before there is a config: the first one's block would leave out the mask of the others."""
+
+    def even(a):
+        return str(a["x"].dtype) == "float32" and a["n"] % block_of(a) == 0
+
+    def kernel_of(blocks):
+        @triton.heuristics({"EVEN": even})
+        @triton.jit
+        def plus(x, out, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+            i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+            if EVEN:
+                tl.store(out + i, tl.load(x + i) + 1)
+            else:
+                tl.store(out + i, tl.load(x + i, mask=i < n) + 2, mask=i < n)
+
+        space = [{"BLOCK": block, "num_warps": warps} for block in blocks for warps in (1, 2)]
+        return silo.kernel(space=space, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))(plus)
+
+    x, out = arrays
+    agreed = kernel_of([64])
+    for n, added in ((640, 1), (641, 2)):
+        agreed(x, out, n)
+        np.testing.assert_array_equal(out[:n], x[:n] + added)
+    several = kernel_of([64, 128])
+    with pytest.raises(SpaceError, match="the heuristic of EVEN reads BLOCK, which differs between the configs, and"):
+        several(x, out, 192)
+    out[:] = -1
+    several[(3,)](x, out, 192, BLOCK=64)
+    np.testing.assert_array_equal(out[:192], x[:192] + 1)
+    assert (out[192:] == -1).all()
+
+    @several.cases(n=[192])
+    def _(n, make):
+        return silo.Case(args=(make.normal(n), make.empty(n), n))
+
+    with pytest.raises(CaseError, match=r"the case n=192 of plus .*: the heuristic of EVEN reads BLOCK"):
+        case_studies(several.kernel, None)
 
 
 def test_warmup_touches_nothing_and_explain_says_why(arrays):

@@ -138,12 +138,7 @@ class Resolver:
 
     def _complete(self, launcher: Launcher) -> Launcher | HeuristicLauncher:
         """A launcher with the heuristics before it that run in Python, where the kernel has some."""
-        kernel = self._kernel
-        if not kernel.derived.opaque:
-            return launcher
-        parameters = kernel.source.signature.parameters
-        defaults = {p.name: p.default for p in parameters if not isinstance(p.default, NoDefault)}
-        return HeuristicLauncher(launcher, kernel.source.signature.names, defaults, kernel.derived)
+        return HeuristicLauncher(launcher, self._kernel) if self._kernel.derived.opaque else launcher
 
     def compiled(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> CompiledKernel:
         """Compile and load what a call needs; what came of it."""

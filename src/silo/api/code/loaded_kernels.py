@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from silo.api.declared.derived_constexprs import call_opaque
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.decisions import Decision, Rejected
 from silo.core.plugins import loader_of, option_names
-from silo.core.signature import ParameterKind, Signature
+from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.values import JSON, Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BlobLostError
@@ -21,7 +22,6 @@ from silo.settings import settings
 
 if TYPE_CHECKING:
     from silo.api.declared.declaration import DeclaredKernel
-    from silo.api.declared.derived_constexprs import Derived
     from silo.core.consent import Consent
     from silo.core.protocols import Device, LoadedKernel
     from silo.core.target import Target
@@ -120,13 +120,13 @@ def runs_here(device: Device, target: Target, blob_kind: str) -> Decision:
 class HeuristicLauncher:
     """Stands before the native launcher and runs untraceable heuristics in Python at every call, as Triton does."""
 
-    def __init__(
-        self, launcher: Launcher, names: tuple[str, ...], defaults: Mapping[str, object], derived: Derived
-    ) -> None:
+    def __init__(self, launcher: Launcher, kernel: DeclaredKernel) -> None:
+        signature = kernel.source.signature
+        defaults = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
         self._launcher = launcher
-        self._names = names
-        self._defaults = dict(defaults)
-        self._derived = derived
+        self._kernel = kernel
+        self._names = signature.names
+        self._known = {**defaults, **kernel.agreed_values}
 
     @property
     def native(self) -> Launcher:
@@ -145,12 +145,9 @@ class HeuristicLauncher:
 
     def complete(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         """The keyword arguments with what the heuristics say; a value given by the caller wins."""
-        given = {**self._defaults, **dict(zip(self._names, args, strict=False)), **kwargs}
-        found = dict(kwargs)
-        for name, function, _ in self._derived.opaque:
-            if name not in found:
-                found[name] = given[name] = function(given)
-        return found
+        kernel = self._kernel
+        given = {**self._known, **dict(zip(self._names, args, strict=False)), **kwargs}
+        return {**kwargs, **call_opaque(kernel.name, kernel.derived, given, kernel.config_names)}
 
 
 class CheckedLauncher:

@@ -91,6 +91,14 @@ class DeclaredKernel:
             return self.space.default
         return self.rule.space(Target("cuda"), {}, values).default
 
+    @cached_property
+    def agreed_values(self) -> Mapping[str, Value]:
+        """What every config of its space sets to the same value; nothing where a heuristic makes the space."""
+        if self.rule is not None:
+            return {}
+        first, *others = (config.as_dict() for config in self.space.configs())
+        return {name: value for name, value in first.items() if all(one.get(name) == value for one in others)}
+
     @property
     def guard_key(self) -> tuple[str, ...]:
         """Scalar arguments whose bucket is part of the guard in calls that leave block sizes open."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from silo.core.nodes import INT64_MIN, Argument, Bindings, ConfigValue, DeviceFact, Node, Op, evaluate, leaves
 from silo.core.values import Value
-from silo.errors import ExpressionError, TraceError
+from silo.errors import ExpressionError, SpaceError, TraceError
 
-__all__ = ["FORBIDDEN", "Derived", "derive", "trace_heuristics"]
+__all__ = ["FORBIDDEN", "Derived", "call_opaque", "derive", "trace_heuristics"]
 
 # What a config's value must be in a call for which the kernel's author does not allow the config: nothing is that.
 FORBIDDEN = INT64_MIN
@@ -79,3 +79,44 @@ def derive(
         # A comparison was a bool to its author, and a bool is another constexpr than 1.
         found[name] = bool(number) if isinstance(node, Op) and node.kind.is_predicate else number
     return found
+
+
+def call_opaque(
+    kernel: str, derived: Derived, arguments: Mapping[str, object], config_names: Collection[str]
+) -> dict[str, object]:
+    """What heuristics that do not trace say of ``arguments``; a value that is among these wins.
+
+    They run before there is a config, and for every config at once: ``arguments`` may hold what all configs agree on.
+
+    Raises:
+        SpaceError: one of them reads another name of ``config_names``.
+    """
+    found: dict[str, object] = {}
+    for name, function, reason in derived.opaque:
+        if name not in arguments:
+            given = _BeforeConfig({**arguments, **found}, config_names, f"{kernel}: the heuristic of {name}", reason)
+            found[name] = function(given)
+    return found
+
+
+class _BeforeConfig(dict[str, object]):
+    """The arguments of a call for a heuristic: what a config would set is refused, and is not absent."""
+
+    def __init__(self, given: Mapping[str, object], config_names: Collection[str], what: str, reason: str) -> None:
+        super().__init__(given)
+        self._config_names = config_names
+        self._what = what
+        self._reason = reason
+
+    def __missing__(self, name: str) -> object:
+        if name in self._config_names:
+            raise SpaceError(
+                f"{self._what} reads {name}, which differs between the configs, and runs in Python before one is "
+                f"chosen, for it cannot be written as an expression ({self._reason}). Compute it from numbers of the "
+                f"call and {name} alone, or give {name} in the call"
+            )
+        raise KeyError(name)
+
+    def get(self, name: str, default: object = None) -> object:
+        """As ``[]``, for a default would stand for a config's value."""
+        return self[name] if name in self or name in self._config_names else default

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -15,6 +15,7 @@ from silo.api.calls.determinism import deterministic_remark
 from silo.api.calls.guessed_space import check_grid
 from silo.api.code.compilation import Compilation
 from silo.api.code.loaded_kernels import stored_code
+from silo.api.declared.derived_constexprs import call_opaque
 from silo.api.declared.ready_cases import PreparedCase
 from silo.api.declared.situation import Situation
 from silo.api.kernels.kernel import Kernel
@@ -31,7 +32,6 @@ from silo.core.device import place_of
 from silo.core.dispatch import Bucket
 from silo.core.protocols import Device
 from silo.core.recipes import ArrayRecipe
-from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, CaseError, DeviceError, SpaceError, TargetError, TuneError
 from silo.launch.array_libraries.filling import fill
@@ -174,14 +174,10 @@ def _compiles(kernel: Kernel, device: Device) -> bool:
 def call_arguments(kernel: Kernel, case: PreparedCase) -> dict[str, object]:
     """What the launcher is called with: the case's arguments and options, and what opaque heuristics say of them."""
     named = {**case.arguments, **case.options}
-    for name, function, _ in kernel.derived.opaque:
-        if name not in named:
-            named[name] = function({**kernel.first_config(_scalars(named)).as_dict(), **named})
+    if kernel.derived.opaque:
+        given = {**kernel.agreed_values, **named}
+        named |= call_opaque(kernel.name, kernel.derived, given, kernel.config_names)
     return named
-
-
-def _scalars(named: Mapping[str, object]) -> dict[str, Value]:
-    return {name: value for name, value in named.items() if isinstance(value, int | float | str)}
 
 
 def launcher_of(study: CaseStudy) -> Callable[[Config], Callable[[], object]]:
