@@ -2,8 +2,9 @@
 
     python -m bench.cpu.compile [--rows add ...] [--dtypes fp32 ...] [--repeats N] [--json FILE]
 
-CPU time of this process and of the C compiler it starts, by ``getrusage``; the median of the repeats. Beside it, the
-wall time of Triton's front end once it is warm, and how large the C source and the object are.
+CPU time of this process and of the C compiler it starts, by ``getrusage``; the median of the repeats. Beside it, CPU
+and wall time of the first kernel of a process that multiplies tiles, which compiles what such kernels share, the wall
+time of Triton's front end once it is warm, and how large the C source and the object are.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from bench.cpu.table import ROWS, chosen  # after the path
 from bench.cpu.work import Call
 from bench.machine import describe, save
 from silo.api.kernels.kernel import Kernel, kernel_of
+from silo.backends.cpu.build import forget_shared
 from silo.backends.cpu.compiler import CpuCompiler
 from silo.core.protocols import CompileJob
 from silo.core.variant import Variant
@@ -45,6 +47,8 @@ class Row:
     front_end_ms: float = 0.0
     compile_ms: float = 0.0
     slowest_ms: float = 0.0
+    first_ms: float = 0.0
+    first_wall_ms: float = 0.0
     source_bytes: int = 0
     object_bytes: int = 0
 
@@ -89,6 +93,10 @@ def measure(rows: list[tuple[str, str]], repeats: int) -> Iterator[Row]:
 
 
 def _fill(row: Row, compiler: CpuCompiler, job: CompileJob, repeats: int) -> None:
+    forget_shared()
+    begin = time.perf_counter()
+    row.first_ms = timed(lambda: load(compiler.compile(job)))
+    row.first_wall_ms = 1e3 * (time.perf_counter() - begin)
     compiled = compiler.compile(job)
     times = [timed(lambda: load(compiler.compile(job))) for _ in range(repeats)]
     row.compile_ms, row.slowest_ms = statistics.median(times), max(times)
@@ -110,7 +118,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where to keep the results")
     options = parser.parse_args()
     print(
-        f"{'row':20}{'dtype':6}{'kernel':24}{'compile ms':>10} {'slowest':>8} {'front end':>10} {'C':>8} {'object':>7}"
+        f"{'row':20}{'dtype':6}{'kernel':24}{'compile ms':>10} {'slowest':>8} {'first':>8} {'by clock':>8}"
+        f" {'front end':>10} {'C':>8} {'object':>7}"
     )
     rows: list[Row] = []
     for row in measure(chosen(options.rows, options.dtypes), options.repeats):
@@ -120,7 +129,8 @@ def main() -> None:
             print(f"{head}missing: {row.reason[:120]}", flush=True)
             continue
         print(
-            f"{head}{row.compile_ms:10.1f} {row.slowest_ms:8.1f} {row.front_end_ms:10.1f}"
+            f"{head}{row.compile_ms:10.1f} {row.slowest_ms:8.1f} {row.first_ms:8.1f} {row.first_wall_ms:8.1f}"
+            f" {row.front_end_ms:10.1f}"
             f" {row.source_bytes:8} {row.object_bytes:7}  {row.config}",
             flush=True,
         )

@@ -6,6 +6,8 @@ import os
 import shlex
 import subprocess
 import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from silo.errors import CompileError, CompilerMissingError
 from silo.forks import own_folder
 from silo.settings import child_environment
 
-__all__ = ["BuiltObject", "build"]
+__all__ = ["BuiltObject", "build", "build_beside"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +38,92 @@ def build(
         CompileError: the compiler refused; its message, and where the C source was kept. Or a signal handler forked
             meanwhile, and this is its child.
     """
-    *rest, library = flags if flags and flags[-1] == "-lm" else (*flags, "")
-    maker = os.getpid()
-    # A file, not a pipe: a child that a signal handler forks would go on filling the pipe, beside this process.
-    with own_folder("silo-cc-") as folder, tempfile.TemporaryFile(dir=folder) as text:
-        text.write(source.encode())
-        text.seek(0)
-        output = Path(folder, "kernel.so")
+    with own_folder("silo-cc-") as folder:
         objects: list[str] = []
         if beside:
             Path(folder, "beside.o").write_bytes(beside)
-            objects = ["-x", "none", "beside.o"]
-        libraries = [library] if library else []
-        command = [*toolchain.command, *rest, "-x", language, "-", *objects, "-o", str(output), *libraries]
+            objects = ["beside.o"]
+        with _started(_Compilation(source, flags, toolchain, language), folder, "kernel.so", objects) as running:
+            return running.finish()
+
+
+def build_beside(
+    source: str, shared: str, flags: tuple[str, ...], compile_flags: tuple[str, ...], toolchain: CCompiler
+) -> tuple[BuiltObject, bytes]:
+    """:func:`build` of ``source`` beside the object of ``shared``, both compiled at the same time; and that object.
+
+    The bytes are those of :func:`build` with that object. ``compile_flags`` are those of ``flags`` that are not the
+    linker's; of ``shared`` each function has a section of its own.
+
+    Raises:
+        CompileError: as :func:`build`.
+    """
+    both = _Compilation(shared, (*compile_flags, "-ffunction-sections", "-c"), toolchain)
+    own = _Compilation(source, (*compile_flags, "-c"), toolchain)
+    with own_folder("silo-cc-") as folder:
+        with _started(both, folder, "beside.o") as first, _started(own, folder, "own.o") as second:
+            beside, compiled = first.finish(), second.finish()
+        with _started(_Compilation("", flags, toolchain, ""), folder, "kernel.so", ["own.o", "beside.o"]) as linking:
+            linked = linking.finish()
+    return BuiltObject(linked.data, beside.log + compiled.log + linked.log), beside.data
+
+
+@dataclass(frozen=True, slots=True)
+class _Compilation:
+    """A text and how it is compiled; without a language nothing is, and objects are linked."""
+
+    source: str
+    flags: tuple[str, ...]
+    toolchain: CCompiler
+    language: str = "c"
+
+    def command(self, objects: Sequence[str], output: Path) -> list[str]:
+        flags = self.flags
+        *rest, library = flags if flags and flags[-1] == "-lm" else (*flags, "")
+        text = ["-x", self.language, "-"] if self.language else []
+        linked = [*(["-x", "none"] if text and objects else []), *objects]
+        return [*self.toolchain.command, *rest, *text, *linked, "-o", str(output), *([library] if library else [])]
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """A compiler at work."""
+
+    asked: _Compilation
+    command: list[str]
+    output: Path
+    process: subprocess.Popen[bytes]
+    maker: int
+
+    def finish(self) -> BuiltObject:
+        """Wait for its end."""
+        _, said = self.process.communicate()
+        if os.getpid() != self.maker:
+            raise CompileError("this process was forked while the C compiler of its parent ran; compile it again here")
+        asked, log, status = self.asked, said.decode(errors="replace"), self.process.returncode
+        if status != 0:
+            raise CompileError(_refusal(asked.source, log, status, self.command, asked.toolchain, asked.language))
         try:
-            done = subprocess.run(
+            return BuiltObject(self.output.read_bytes(), log)
+        except OSError as error:
+            raise CompileError(f"{asked.toolchain.version} left no object: {error}") from error
+
+
+@contextmanager
+def _started(asked: _Compilation, folder: str, output: str, objects: Sequence[str] = ()) -> Generator[_Running]:
+    """The compiler started; it is ended with the block where it has not by then."""
+    toolchain, target, maker = asked.toolchain, Path(folder, output), os.getpid()
+    command = asked.command(objects, target)
+    # A file, not a pipe: a child that a signal handler forks would go on filling the pipe, beside this process.
+    with tempfile.TemporaryFile(dir=folder) as text:
+        text.write(asked.source.encode())
+        text.seek(0)
+        try:
+            process = subprocess.Popen(
                 command,
                 stdin=text,
-                capture_output=True,
-                check=False,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
                 cwd=folder,
                 env=child_environment(LC_ALL="C", TMPDIR=folder),
             )
@@ -65,15 +134,12 @@ def build(
             ) from error
         except OSError as error:
             raise CompileError(f"the C compiler {toolchain.command[0]} could not be run: {error}") from error
-        if os.getpid() != maker:
-            raise CompileError("this process was forked while the C compiler of its parent ran; compile it again here")
-        log = done.stderr.decode(errors="replace")
-        if done.returncode != 0:
-            raise CompileError(_refusal(source, log, done.returncode, command, toolchain, language))
-        try:
-            return BuiltObject(output.read_bytes(), log)
-        except OSError as error:
-            raise CompileError(f"{toolchain.version} left no object: {error}") from error
+        with process:
+            try:
+                yield _Running(asked, command, target, process, maker)
+            finally:
+                if os.getpid() == maker:
+                    process.kill()
 
 
 def _refusal(source: str, log: str, status: int, command: list[str], toolchain: CCompiler, language: str) -> str:

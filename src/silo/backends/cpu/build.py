@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from functools import lru_cache
 
 from silo.backends.cpu.emit.apart import part
 from silo.backends.cpu.levels import Level, level_of
 from silo.compile.c_compiler import CCompiler
-from silo.compile.native_build import BuiltObject, build
+from silo.compile.native_build import BuiltObject, build, build_beside
 from silo.core.target import Target
 from silo.errors import ToolchainError
 from silo.settings import child_environment
@@ -19,6 +18,7 @@ __all__ = [
     "build",
     "build_kernel",
     "compile_flags",
+    "forget_shared",
     "llvm_of",
     "source_flags",
 ]
@@ -55,12 +55,16 @@ _LINK_FLAGS = (
 )
 _NO_UNUSED = "-Wl,--gc-sections"  # of what kernels share
 
+# Objects of this process by text, flags and compiler; some 20 KB each.
+_shared: dict[tuple[str, tuple[str, ...], CCompiler], bytes] = {}
+_MOST_SHARED = 64
+
 # Flags of the linker, and those that make its object a shared one.
 _LINKED_ONLY = frozenset({*_LINK_FLAGS, "-lm"})
 
 
 def build_kernel(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObject:
-    """Compile and link the C text of a kernel; what it shares with other kernels is compiled once a process.
+    """Compile and link the C text of a kernel; what it shares with other kernels is compiled once a process, beside it.
 
     The bytes do not depend on what was compiled before.
 
@@ -71,13 +75,20 @@ def build_kernel(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> Bui
     if not parts.shared:
         return build(text, flags, toolchain)
     apart = tuple(flag for flag in flags if flag not in _LINKED_ONLY)
-    beside = _shared_object(parts.shared, apart, toolchain)
-    return build(parts.own, (_NO_UNUSED, *flags), toolchain, beside=beside)
+    both = (_NO_UNUSED, *flags)
+    beside = _shared.get((parts.shared, apart, toolchain))
+    if beside is not None:
+        return build(parts.own, both, toolchain, beside=beside)
+    built, beside = build_beside(parts.own, parts.shared, both, apart, toolchain)
+    if len(_shared) >= _MOST_SHARED:
+        _shared.clear()
+    _shared[parts.shared, apart, toolchain] = beside
+    return built
 
 
-@lru_cache(maxsize=64)  # some 20 KB each
-def _shared_object(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> bytes:
-    return build(text, (*flags, "-ffunction-sections", "-c"), toolchain).data
+def forget_shared() -> None:
+    """Let the next kernel be as the first of a process."""
+    _shared.clear()
 
 
 def compile_flags(level: Level, *, contract: bool = True, libm: bool = False) -> tuple[str, ...]:

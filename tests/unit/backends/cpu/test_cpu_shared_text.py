@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,12 @@ triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
 from cpu_samples import module_of, needs_compiler  # noqa: E402
-from silo.backends.cpu import build as cpu_build  # noqa: E402
-from silo.backends.cpu.build import build, build_kernel, compile_flags  # noqa: E402
+from silo.backends.cpu.build import build_kernel, compile_flags, forget_shared  # noqa: E402
 from silo.backends.cpu.emit.apart import BLOCK, REST, part  # noqa: E402
 from silo.backends.cpu.emit.kernel import emit_c  # noqa: E402
 from silo.backends.cpu.levels import host_target, level_of  # noqa: E402
 from silo.backends.cpu.options import CpuOptions  # noqa: E402
+from silo.compile import native_build  # noqa: E402
 from silo.compile.c_compiler import find_compiler  # noqa: E402
 from silo.errors import CompileError  # noqa: E402
 
@@ -70,24 +71,26 @@ def test_what_has_nothing_to_share_stays_whole():
 
 
 def test_the_shared_part_is_compiled_once_and_the_bytes_do_not_tell(whole, flags, monkeypatch):
-    calls = []
-
-    def counted(text, *rest, **more):
-        calls.append(text)
-        return build(text, *rest, **more)
-
-    monkeypatch.setattr(cpu_build, "build", counted)
-    cpu_build._shared_object.cache_clear()
     toolchain = find_compiler(None)
+    started = []
+    real = subprocess.Popen
+
+    def counted(command, *rest, **more):
+        started.append(command)
+        return real(command, *rest, **more)
+
+    monkeypatch.setattr(native_build.subprocess, "Popen", counted)
+    forget_shared()
     first = build_kernel(whole, flags, toolchain).data
-    assert len(calls) == 2
+    assert [command.count("-c") for command in started] == [1, 1, 0]  # both texts, then both objects are linked
     second = build_kernel(whole, flags, toolchain).data
-    assert len(calls) == 3
+    assert len(started) == 4
     assert first == second
     assert b"silo_dot_" not in first  # hidden
 
 
 def test_a_shared_part_that_is_refused(whole, flags):
+    forget_shared()
     broken = whole.replace("SILO_APART void silo_dot_f32(", "SILO_APART nothing silo_dot_f32(")
     with pytest.raises(CompileError, match="unknown type name") as caught:
         build_kernel(broken, flags, find_compiler(None))
