@@ -42,6 +42,11 @@
 /* So many nanoseconds after a launch on an OpenMP team its threads still look for the next region:
  * libgomp's for some milliseconds, libomp's for 200. */
 #define TEAM_LOOKS 1000000
+/* Where so many launches in a row came later than threads look for them, threads look for so many
+ * nanoseconds only: to look would be in vain, and others, whose work fills the time between, would
+ * share the CPUs with them. */
+#define LATE_LAUNCHES 4
+#define SHORT_LOOK 5000
 /* Spinning longer than this many microseconds helps nobody. */
 #define MOST_SPIN 100000
 
@@ -51,6 +56,7 @@ static struct {
     pthread_mutex_t launch;
     pthread_mutex_t mutex;
     _Atomic int threads; /* wanted, the caller included; 0: not decided yet */
+    int late;            /* launches in a row that came after their threads slept; under `launch` */
     uint64_t asked_spin; /* nanoseconds, as asked for */
     _Atomic int kind;    /* enum silo_cpu_pool_kind */
     /* Nanoseconds: the end of the last launch that was large enough for several threads. */
@@ -144,6 +150,11 @@ uint64_t silo_cpu_spinning(void) {
     return silo_cpu_workers_spinning();
 }
 
+uint64_t silo_cpu_looking(void) {
+    silo_cpu_threads(); /* decides */
+    return silo_cpu_workers_looking();
+}
+
 /* From here on other threads may be in the launch. */
 static void enter_shared(struct silo_cpu_job *job) {
     job->outer = shared;
@@ -171,7 +182,7 @@ static int worth(uint64_t total, uint64_t known, uint64_t grain, int threads) {
 static bool follows_closely(void) {
     const uint64_t ended = atomic_load_explicit(&pool.ended, memory_order_relaxed);
     const bool team = atomic_load_explicit(&pool.ended_on_team, memory_order_relaxed);
-    return silo_cpu_now() - ended < (team ? TEAM_LOOKS : silo_cpu_workers_spinning());
+    return silo_cpu_now() - ended < (team ? TEAM_LOOKS : silo_cpu_workers_looking());
 }
 
 /* How many threads a launch gets, this one included. */
@@ -222,8 +233,20 @@ static void run_on_team(struct silo_cpu_job *job, int size, int threads) {
     job->team = 0;
 }
 
+/* How long threads look for the next launch. Caller holds pool.launch. */
+static void choose_look(void) {
+    const uint64_t spin = silo_cpu_workers_spinning();
+    const uint64_t ended = atomic_load_explicit(&pool.ended, memory_order_relaxed);
+    if (silo_cpu_now() - ended <= spin)
+        pool.late = 0;
+    else if (pool.late < LATE_LAUNCHES)
+        pool.late++;
+    silo_cpu_workers_look(pool.late < LATE_LAUNCHES || spin < SHORT_LOOK ? spin : SHORT_LOOK);
+}
+
 /* On several threads. `cost` stands for the kernel. Caller holds pool.launch. */
 static void run_shared(struct silo_cpu_job *job, int threads, const uint64_t *cost) {
+    choose_look();
     const int size = team_for(job);
     struct silo_cpu_pick *known = NULL;
     bool team = size > 0;

@@ -21,8 +21,10 @@ int silo_cpu_set_threads(int count);
 int silo_cpu_set_spin(int microseconds);
 #define SILO_CPU_SPIN 50 /* until it is set */
 
-/* Nanoseconds that they do. */
+/* Nanoseconds that they do; and that threads of the pool do after the last launch, which is less
+ * where launches come too late for it. */
 uint64_t silo_cpu_spinning(void);
+uint64_t silo_cpu_looking(void);
 
 /* Whose threads run launches. */
 enum silo_cpu_pool_kind {

@@ -38,8 +38,8 @@ static struct {
     uint64_t number;
     int helpers;
     /* Of the thread that has the pool: */
-    int running; /* workers that exist: the first ones */
-    _Atomic uint64_t spin;
+    int running;                 /* workers that exist: the first ones */
+    _Atomic uint64_t spin, look; /* nanoseconds: see silo_cpu_workers_spin, _look */
     /* The launching thread sleeps, or is about to, until nobody is inside. */
     _Atomic bool awaited;
     pthread_mutex_t mutex;
@@ -80,7 +80,7 @@ static bool spin_until_empty(uint64_t most) {
 
 /* The next call after `seen`. */
 static uint64_t await_call(struct worker *own, uint64_t seen) {
-    if (!spin_until_called(own, seen, atomic_load_explicit(&crew.spin, memory_order_relaxed))) {
+    if (!spin_until_called(own, seen, silo_cpu_workers_looking())) {
         pthread_mutex_lock(&own->mutex);
         /* Each side writes its own and then reads the other's: one of them sees both. */
         atomic_store(&own->asleep, true);
@@ -217,6 +217,15 @@ void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers) {
 
 void silo_cpu_workers_spin(uint64_t nanoseconds) {
     atomic_store_explicit(&crew.spin, nanoseconds, memory_order_relaxed);
+    atomic_store_explicit(&crew.look, nanoseconds, memory_order_relaxed);
+}
+
+void silo_cpu_workers_look(uint64_t nanoseconds) {
+    atomic_store_explicit(&crew.look, nanoseconds, memory_order_relaxed);
+}
+
+uint64_t silo_cpu_workers_looking(void) {
+    return atomic_load_explicit(&crew.look, memory_order_relaxed);
 }
 
 uint64_t silo_cpu_workers_spinning(void) {

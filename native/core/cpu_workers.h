@@ -21,6 +21,10 @@ void silo_cpu_workers_keep(int count);
 void silo_cpu_workers_spin(uint64_t nanoseconds);
 uint64_t silo_cpu_workers_spinning(void);
 
+/* How long a thread looks for a call after this launch and later ones, where it is less. */
+void silo_cpu_workers_look(uint64_t nanoseconds);
+uint64_t silo_cpu_workers_looking(void);
+
 /* Whether one is inside a job. */
 bool silo_cpu_workers_inside(void);
 

@@ -83,10 +83,11 @@ static PyObject *py_cpu_state(PyObject *module, PyObject *unused) {
     const int quota = silo_cpu_quota("");
     int own, team;
     silo_cpu_pick_count(&own, &team);
-    return Py_BuildValue("{sisisisssssisisisi}", "threads", silo_cpu_threads(), "affinity",
+    return Py_BuildValue("{sisisisssssisisisisi}", "threads", silo_cpu_threads(), "affinity",
                          silo_cpu_affinity(), "quota", quota, "runtimes", runtimes[found],
                          "runtime", silo_cpu_team_path(), "team", silo_cpu_team_size(), "spin",
-                         (int)(silo_cpu_spinning() / 1000), "own_faster", own, "team_faster", team);
+                         (int)(silo_cpu_spinning() / 1000), "look",
+                         (int)(silo_cpu_looking() / 1000), "own_faster", own, "team_faster", team);
 }
 
 static PyObject *py_set_type_hook(PyObject *module, PyObject *hook) {

@@ -142,6 +142,28 @@ def test_idle_threads_take_no_time(spin):
     cpu_threads()
 
 
+def test_threads_look_for_launches_where_these_come_in_time():
+    """Where none does, another library's threads may have the CPUs; the first that does is noticed."""
+    launch, out = launcher("threads"), np.zeros(100, np.uint64)
+    with override(spin=100_000, pool="own"), threads(2):
+        if native.cpu_state()["spin"] == 0:
+            pytest.skip("one CPU, on which nobody spins")
+
+        def looks_after(*pauses):
+            for pause in pauses:
+                time.sleep(pause)
+                launch[(100,)](out)
+            return native.cpu_state()["look"]
+
+        assert looks_after(0, 0) == 100_000
+        assert looks_after(0.12, 0.12, 0.12) == 100_000
+        assert looks_after(0.12) == 5
+        assert looks_after(0.12) == 5
+        assert looks_after(0) == 100_000
+    cpu_threads()
+    assert native.cpu_state()["look"] == native.cpu_state()["spin"]
+
+
 def within_a_parallel_region(asked):
     """What ``asked`` says on each thread of a team of two."""
     lines = Path("/proc/self/maps").read_text().splitlines()

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from silo.api.declared.derived_constexprs import call_opaque
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.decisions import Decision, Rejected
 from silo.core.plugins import loader_of, option_names
@@ -121,10 +120,13 @@ class HeuristicLauncher:
     """Stands before the native launcher and runs untraceable heuristics in Python at every call, as Triton does."""
 
     def __init__(self, launcher: Launcher, kernel: DeclaredKernel) -> None:
+        from silo.api.declared.derived_constexprs import call_opaque  # noqa: PLC0415  # few kernels have such
+
         signature = kernel.source.signature
         defaults = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
         self._launcher = launcher
         self._kernel = kernel
+        self._call_opaque = call_opaque
         self._names = signature.names
         self._known = {**defaults, **kernel.agreed_values}
 
@@ -147,7 +149,7 @@ class HeuristicLauncher:
         """The keyword arguments with what the heuristics say; a value given by the caller wins."""
         kernel = self._kernel
         given = {**self._known, **dict(zip(self._names, args, strict=False)), **kwargs}
-        return {**kwargs, **call_opaque(kernel.name, kernel.derived, given, kernel.config_names)}
+        return {**kwargs, **self._call_opaque(kernel.name, kernel.derived, given, kernel.config_names)}
 
 
 class CheckedLauncher:
