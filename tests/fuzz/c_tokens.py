@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
+from silo.backends.cpu.emit.apart import REST
 from silo.backends.cpu.emit.kernel import PRELUDE, EmittedKernel
 from silo.backends.cpu.lower.messages import c_string
 
@@ -55,7 +56,7 @@ def strange(kernel: EmittedKernel, marker: str) -> str:
         return "the marker is in the runtime's text"
     known = _words(runtime) | _words(PRELUDE)
     for line in own.splitlines():
-        reason = _strange_line(line, kernel.entry, known)
+        reason = "" if line == REST else _strange_line(line, kernel.entry, known)
         if reason:
             return reason
     return ""

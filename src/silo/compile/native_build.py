@@ -52,8 +52,8 @@ def build_beside(
 ) -> tuple[BuiltObject, bytes]:
     """:func:`build` of ``source`` beside the object of ``shared``, both compiled at the same time; and that object.
 
-    The bytes are those of :func:`build` with that object. ``compile_flags`` are those of ``flags`` that are not the
-    linker's; of ``shared`` each function has a section of its own.
+    The bytes are what :func:`build` makes with that object. ``compile_flags`` are ``flags`` without the linker's; of
+    ``shared`` each function has a section of its own.
 
     Raises:
         CompileError: as :func:`build`.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 __all__ = ["BLOCK", "REST", "Parts", "part"]
 
-REST = "/* ---- from here on this kernel's own */"
+REST = "/* ---- from here on: of this kernel alone */"
 BLOCK = "SILO_DOT_KERNEL_"  # how the line of a block of a dot begins
 _STATIC = "#define SILO_APART static __attribute__((noinline, unused))\n"
 _HIDDEN = '#define SILO_APART __attribute__((noinline, visibility("hidden")))\n'
