@@ -29,7 +29,7 @@ from silo.api.kernels.kernel import kernel_of
 from silo.api.machine.device_plugins import devices_named
 from silo.api.machine.session import session
 from silo.api.trials.evaluators import CompiledArtifacts, evaluators
-from silo.api.tuning.case_tuning import case_benches, case_studies, sent_case
+from silo.api.tuning.case_tuning import case_benches, case_studies, made_study, sent_case
 from silo.core.cases import Make
 from silo.core.config_set import ConfigSet
 from silo.core.protocols import Device
@@ -52,12 +52,7 @@ def prepared(kernel, device: Device):
     return study, artifacts
 
 
-def problem(kernel, study):
-    """The study that trials are of."""
-    return kernel.resolver.problem(study.situation).study(study.situation.specialization, study.bucket)
-
-
-def measured(kernel, study, placed: AbstractContextManager[Lanes]) -> dict[str, float]:
+def measured(study, placed: AbstractContextManager[Lanes]) -> dict[str, float]:
     """Seconds to start the measuring processes, and then to measure every config."""
     situation = study.situation
     begin = time.perf_counter()
@@ -70,7 +65,7 @@ def measured(kernel, study, placed: AbstractContextManager[Lanes]) -> dict[str, 
             lanes.finish()
         started = time.perf_counter()
         outcome = tune(
-            problem(kernel, study),
+            made_study(study),
             ConfigSet(situation.candidates),
             lanes,
             MemoryStore().records,
@@ -81,23 +76,21 @@ def measured(kernel, study, placed: AbstractContextManager[Lanes]) -> dict[str, 
     return {"start_s": started - begin, "seconds": ended - started, "measured": outcome.measured}
 
 
-def on_devices(kernel, study, artifacts, devices: Sequence[Device]) -> dict[str, float]:
+def on_devices(study, artifacts, devices: Sequence[Device]) -> dict[str, float]:
     """By measuring processes of this one, one for each device."""
     benches = case_benches(study, devices[1:])
     candidates = study.situation.candidates
-    return measured(
-        kernel, study, evaluators(problem(kernel, study), artifacts, benches, study.case.compare, candidates)
-    )
+    return measured(study, evaluators(made_study(study), artifacts, benches, study.case.compare, candidates))
 
 
-def on_agents(kernel, study, artifacts, devices: Sequence[Device]) -> dict[str, float]:
+def on_agents(study, artifacts, devices: Sequence[Device]) -> dict[str, float]:
     """By agents on pipes, one for each device."""
     agent = [sys.executable, "-m", "silo", "agent", "--device"]
     commands = [shlex.join([*agent, f"{device.target.kind}:{device.index}"]) for device in devices]
-    sent = sent_case(study, problem(kernel, study))
+    sent = sent_case(study, made_study(study))
     with Fleet([PipeSource(command) for command in commands]) as fleet:
         placed = fleet_lanes(fleet, sent, artifacts, lambda artifact: stored_code(session().store, artifact))
-        return measured(kernel, study, placed)
+        return measured(study, placed)
 
 
 def main(size: str, configs: str = "", device: str = "cuda") -> None:
@@ -122,7 +115,7 @@ def main(size: str, configs: str = "", device: str = "cuda") -> None:
     study, artifacts = prepared(kernel, devices[0])
     found: dict[str, float] = {"count": len(devices), "configs": len(study.situation.candidates)}
     for prefix, way in (("", on_devices), ("agents_", on_agents)):
-        one, every = (way(kernel, study, artifacts, some) for some in (devices[:1], devices))
+        one, every = (way(study, artifacts, some) for some in (devices[:1], devices))
         found |= {f"{prefix}one_s": one["seconds"], f"{prefix}all_s": every["seconds"]}
         found |= {f"{prefix}one_start_s": one["start_s"], f"{prefix}all_start_s": every["start_s"]}
         found |= {f"{prefix}measured": every["measured"]}

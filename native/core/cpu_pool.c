@@ -177,19 +177,24 @@ static int worth(uint64_t total, uint64_t known, uint64_t grain, int threads) {
     return most < (uint64_t)threads ? (most > 1 ? (int)most : 1) : threads;
 }
 
-/* Whether the last launch that might have had several threads ended so lately that they look for
- * the next one. */
-static bool follows_closely(void) {
-    const uint64_t ended = atomic_load_explicit(&pool.ended, memory_order_relaxed);
+/* Nanoseconds since the last launch that might have had several threads ended. It is asked for
+ * before the clock: another thread's may end meanwhile. */
+static uint64_t since_last(void) {
+    const uint64_t ended = atomic_load_explicit(&pool.ended, memory_order_acquire);
+    return silo_cpu_now() - ended;
+}
+
+/* Whether that one ended so lately that its threads look for the next one. */
+static bool follows_closely(uint64_t gap) {
     const bool team = atomic_load_explicit(&pool.ended_on_team, memory_order_relaxed);
-    return silo_cpu_now() - ended < (team ? TEAM_LOOKS : silo_cpu_workers_looking());
+    return gap < (team ? TEAM_LOOKS : silo_cpu_workers_looking());
 }
 
 /* How many threads a launch gets, this one included. */
-static int threads_for(const struct silo_cpu_job *job, uint64_t known, int threads) {
+static int threads_for(const struct silo_cpu_job *job, uint64_t known, int threads, uint64_t gap) {
     const uint64_t total = job->launch->total;
     threads = worth(total, known, GRAIN_AWAKE, threads);
-    if (threads > 1 && !follows_closely())
+    if (threads > 1 && !follows_closely(gap))
         threads = worth(total, known, GRAIN_ASLEEP, threads);
     if (threads > 1 && atomic_load_explicit(&pool.kind, memory_order_relaxed) != SILO_CPU_OWN) {
         silo_cpu_team_find();
@@ -234,10 +239,9 @@ static void run_on_team(struct silo_cpu_job *job, int size, int threads) {
 }
 
 /* How long threads look for the next launch. Caller holds pool.launch. */
-static void choose_look(void) {
+static void choose_look(uint64_t gap) {
     const uint64_t spin = silo_cpu_workers_spinning();
-    const uint64_t ended = atomic_load_explicit(&pool.ended, memory_order_relaxed);
-    if (silo_cpu_now() - ended <= spin)
+    if (gap <= spin)
         pool.late = 0;
     else if (pool.late < LATE_LAUNCHES)
         pool.late++;
@@ -245,8 +249,8 @@ static void choose_look(void) {
 }
 
 /* On several threads. `cost` stands for the kernel. Caller holds pool.launch. */
-static void run_shared(struct silo_cpu_job *job, int threads, const uint64_t *cost) {
-    choose_look();
+static void run_shared(struct silo_cpu_job *job, int threads, const uint64_t *cost, uint64_t gap) {
+    choose_look(gap);
     const int size = team_for(job);
     struct silo_cpu_pick *known = NULL;
     bool team = size > 0;
@@ -328,13 +332,14 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
     const uint64_t total = job->launch->total;
     const uint64_t known = __atomic_load_n(cost, __ATOMIC_RELAXED);
     const bool small = worth(total, known, GRAIN_AWAKE, threads) == 1;
-    threads = small ? 1 : threads_for(job, known, threads);
+    const uint64_t gap = small ? 0 : since_last();
+    threads = small ? 1 : threads_for(job, known, threads, gap);
     if (threads > 1 && pthread_mutex_trylock(&pool.launch) == 0) {
         divide(job, known, threads);
         job->pooled = true;
         if (job->wait == NULL)
             enter_shared(job);
-        run_shared(job, threads, cost);
+        run_shared(job, threads, cost, gap);
         if (job->wait == NULL)
             leave_shared(job);
         count_begun(job);

@@ -37,6 +37,15 @@ def scale(x, out, n, factor=2.0, BLOCK: tl.constexpr = 256):
 
 
 @triton.jit
+def plus(x, out, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if EVEN:
+        tl.store(out + i, tl.load(x + i) + 1)
+    else:
+        tl.store(out + i, tl.load(x + i, mask=i < n) + 2, mask=i < n)
+
+
+@triton.jit
 def accumulate(x, n, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(x + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
@@ -232,16 +241,8 @@ def test_a_wrong_decoration_says_what_to_write(make, kind, message):
 
 
 def test_traced_heuristics_follow_arguments_and_config(arrays):
-    @triton.heuristics({"EVEN": lambda a: a["n"] % a["BLOCK"] == 0})
-    @triton.jit
-    def plus(x, out, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
-        i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        if EVEN:
-            tl.store(out + i, tl.load(x + i) + 1)
-        else:
-            tl.store(out + i, tl.load(x + i, mask=i < n) + 2, mask=i < n)
-
-    kernel = silo.kernel(space={"BLOCK": [64]}, grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))(plus)
+    even = triton.heuristics({"EVEN": lambda a: a["n"] % a["BLOCK"] == 0})
+    kernel = silo.kernel(space={"BLOCK": [64]}, grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))(even(plus))
     assert kernel.kernel.derived.opaque == ()
     x, out = arrays
     for n, added in ((640, 1), (641, 2), (704, 1), (100, 2)):
@@ -274,18 +275,11 @@ def test_an_untraceable_heuristic_gets_of_the_config_what_all_configs_agree_on(a
     def even(a):
         return str(a["x"].dtype) == "float32" and a["n"] % block_of(a) == 0
 
-    def kernel_of(blocks):
-        @triton.heuristics({"EVEN": even})
-        @triton.jit
-        def plus(x, out, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
-            i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-            if EVEN:
-                tl.store(out + i, tl.load(x + i) + 1)
-            else:
-                tl.store(out + i, tl.load(x + i, mask=i < n) + 2, mask=i < n)
+    marked = triton.heuristics({"EVEN": even})(plus)
 
+    def kernel_of(blocks):
         space = [{"BLOCK": block, "num_warps": warps} for block in blocks for warps in (1, 2)]
-        return silo.kernel(space=space, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))(plus)
+        return silo.kernel(space=space, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))(marked)
 
     x, out = arrays
     agreed = kernel_of([64])

@@ -56,6 +56,7 @@ __all__ = [
     "case_studies",
     "device_of",
     "launcher_of",
+    "made_study",
     "make_of",
     "materializer",
     "sent_case",
@@ -243,7 +244,8 @@ def sent_case(study: CaseStudy, made: Study) -> SentCase:
         raise CaseError(f"the case {case.label} of {kernel.name} cannot be recorded: {error}") from error
 
 
-def _made_study(study: CaseStudy) -> Study:
+def made_study(study: CaseStudy) -> Study:
+    """The study that trials of a case are of."""
     return study.kernel.resolver.problem(study.situation).study(study.situation.specialization, study.bucket)
 
 
@@ -252,7 +254,7 @@ def _placed(study: CaseStudy, fleet: Fleet | None) -> tuple[CaseStudy, SentCase 
     if fleet is None:
         return study, None, ()
     try:
-        sent = sent_case(study, _made_study(study))
+        sent = sent_case(study, made_study(study))
     except CaseError as error:
         reason = str(error)
     else:
@@ -271,7 +273,7 @@ def tune_case(
     """Measure the configs of one case and keep every trial."""
     study, sent, remarks = _placed(study, limits.fleet)
     kernel, situation = study.kernel, study.situation
-    made = _made_study(study)
+    made = made_study(study)
     compilation, records = Compilation(session(), kernel.source, trials=True), session().store.records
     artifacts = CompiledArtifacts(compilation, lambda config: kernel.resolver.variant(situation, config))
     with (
