@@ -11,10 +11,10 @@ from silo.core.described import describe
 
 pytest.importorskip("triton")
 
-import triton  # noqa: E402
-import triton.language as tl  # noqa: E402
+import triton
+import triton.language as tl
 
-import silo  # noqa: E402
+import silo
 
 
 @silo.kernel

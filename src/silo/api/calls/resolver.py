@@ -67,6 +67,7 @@ class Resolved:
 
     artifact: Artifact
     decision: PolicyDecision
+    kernel: DeclaredKernel
 
 
 class Resolver:
@@ -528,7 +529,7 @@ class Resolver:
             {**variant.specialization.constant_values, **variant.config.as_dict()},
             grid=self._kernel.grid,
             facts=situation.device.facts(),
-            tag=Resolved(artifact, decision),
+            tag=Resolved(artifact, decision, self._kernel),
         )
 
     def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:

@@ -25,7 +25,7 @@ from silo.errors import CaseError, SettingsError, SourceError, SpaceError, Trace
 from silo.settings import settings
 from silo.sources.kernel_source import KernelSource
 from silo.sources.kinds import kind_named, kind_reading
-from silo.sources.source_kind import DefinesKernels
+from silo.sources.source_kind import DefinesKernels, HasLaunchHooks
 from silo.tune.heuristics.names import open_blocks, open_sizes
 from silo.variables import TUNE_MODES
 
@@ -350,6 +350,10 @@ def _make(
     given_grid = declared.grid if grid is None else grid
     if given_grid is not None:
         known.grid = traced_grid(known, cast("GridLike", given_grid))
+    if isinstance(kind, HasLaunchHooks):
+        from silo.api.kernels.library_hooks import show_launches  # noqa: PLC0415  # few kinds have such hooks
+
+        show_launches(kind)
     return kind.wrap(
         source,
         lambda: known.launcher,

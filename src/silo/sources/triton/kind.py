@@ -16,6 +16,7 @@ from silo.sources.triton.source import TritonSource
 if TYPE_CHECKING:
     from silo.artifacts.disassembly import BroughtTools
     from silo.core.findings import Finding
+    from silo.sources.seen_launch import SeenLaunch
 
 __all__ = ["Kind"]
 
@@ -99,6 +100,15 @@ class Kind:
         from silo.artifacts.disassembly import BroughtTools  # noqa: PLC0415  # few programs look at machine code
 
         return BroughtTools(("cubin",), adapter.nvidia_tools(), "Triton's package (pip install triton)")
+
+    def follow_launch_hooks(self, switch: Callable[[bool], None]) -> None:
+        """Hooks of ``triton.knobs.runtime``."""
+        adapter.follow_launch_hooks(switch)
+
+    def enter_launch(self, launch: SeenLaunch) -> Callable[[], object]:
+        """Call these hooks as Triton does."""
+        function = cast("TritonSource", launch.source).function
+        return adapter.enter_launch(function, launch.grid, launch.stream, launch.arguments, launch.metadata)
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
         """A twin of the function, which other Triton kernels can call."""
