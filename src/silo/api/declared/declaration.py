@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, cast
 
 from silo.api.declared.derived_constexprs import Derived, trace_heuristics
 from silo.api.declared.ready_cases import CaseFunction
@@ -19,10 +19,11 @@ from silo.core.space import Constraint, Space
 from silo.core.target import Target
 from silo.core.values import Value
 from silo.errors import SpaceError
-from silo.sources.kernel_source import KernelSource, RunsInLibrary
+from silo.sources.kernel_source import KernelSource, RunsInLibrary, TakesTuples
 
 if TYPE_CHECKING:
     from silo.core.extents import HeldExtents
+    from silo.core.tuples import TupleShape, TupleShapes
 
 __all__ = ["DeclaredKernel"]
 
@@ -67,6 +68,37 @@ class DeclaredKernel:
         # Whether the author's own functions say at each call which configs may be used.
         self.prunes = prunes
         self.case_functions: list[CaseFunction] = []
+        self._by_tuples: dict[tuple[tuple[str, TupleShape], ...], Self] = {}
+
+    @cached_property
+    def takes_tuples(self) -> bool:
+        """Whether calls may pass tuples for its parameters."""
+        return isinstance(self.source, TakesTuples)
+
+    def with_tuples(self, shapes: TupleShapes) -> Self:
+        """This kernel for calls with tuples of such shapes as arguments, by parameter; the same object every time."""
+        key = tuple(sorted(shapes.items(), key=lambda pair: pair[0]))
+        if (known := self._by_tuples.get(key)) is not None:
+            return known
+        from silo.core.tuples import flat_names  # noqa: PLC0415  # few kernels take tuples
+
+        made = type(self)(
+            cast("TakesTuples", self.source).with_tuples(shapes),
+            space=self._space,
+            rule=self.rule,
+            key=flat_names(shapes, self.key),
+            grid=self.grid,
+            tune=self.tune,
+            release_gil=self.release_gil,
+            check=self.check,
+            lock=self.lock,
+            deterministic=self.deterministic,
+            open_blocks=tuple(name for name in self.open_blocks if name not in shapes),
+            open_key=flat_names(shapes, self.open_key),
+            open_constraints=self.open_constraints,
+            prunes=self.prunes,
+        )
+        return self._by_tuples.setdefault(key, made)
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.code.loaded_kernels import HeuristicLauncher, guarded_launcher
+from silo.api.declared.tuple_arguments import tuple_call
 from silo.api.machine.device_plugins import device_named
 from silo.artifacts.artifact import decoded
 from silo.compile.toolchain import select_compiler
@@ -101,6 +102,18 @@ class CheckingKernel(CheckingLauncher):
         super().__init__(kernel.name, kernel.source.signature, limits)
         self._kernel = kernel
         self._resolver = resolver
+        self._by_tuples: dict[int, CheckingKernel] = {}  # by the id of a kernel, which the kernel itself keeps
+
+    def _launch(self, args: tuple[object, ...], kwargs: Mapping[str, object], grid: Mapping[str, object]) -> None:
+        call = tuple_call(self._kernel, args, kwargs)
+        if call is None or call.kernel is self._kernel:
+            super()._launch(*((args, kwargs) if call is None else ((), call.named)), grid)
+            return
+        known = call.kernel
+        made = self._by_tuples.get(id(known)) or CheckingKernel(known, type(self._resolver)(known), self._limits)
+        self._by_tuples.setdefault(id(known), made)._launch(  # noqa: SLF001  # its own class
+            (), call.named, {name: call.grid(one) for name, one in grid.items()}
+        )
 
     def _launcher(self) -> Any:  # noqa: ANN401
         return guarded_launcher(self._kernel, self._on_miss)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,8 +14,10 @@ from silo.core.plugins import is_option, option_names
 from silo.core.signature import NO_DEFAULT, Parameter, ParameterKind, Signature
 from silo.core.space import Space
 from silo.core.specialization import Fact, Specialization
-from silo.core.values import Value
+from silo.core.tuples import TupleShape, TupleShapes
+from silo.core.values import Value, digest
 from silo.errors import SourceError
+from silo.frozen import replace as replace_frozen
 from silo.sources.reached_code import Names
 from silo.sources.triton import adapter
 from silo.sources.triton.constants import to_value
@@ -73,6 +75,7 @@ class TritonSource:
     originals: tuple[tuple[Config, Any], ...] = ()
     measured_by: tuple[str, ...] = ()
     known_names: Mapping[str, Names] | None = None
+    tuples: TupleShapes = field(default_factory=dict[str, TupleShape])
 
     @classmethod
     def of(cls, decorated: object, known_names: Mapping[str, Names] | None = None) -> TritonSource:
@@ -170,7 +173,20 @@ class TritonSource:
     @property
     def fingerprint(self) -> str:
         """sha256 over the kernel, the functions it calls and the globals it reads; computed once."""
-        return self.reading.fingerprint
+        if not self.tuples:
+            return self.reading.fingerprint
+        shapes = {name: shape.to_json() for name, shape in self.tuples.items()}
+        return digest("triton-tuples/1", {"kernel": self.reading.fingerprint, "tuples": shapes})
+
+    def with_tuples(self, shapes: TupleShapes) -> TritonSource:
+        """The kernel for tuples of such shapes; a value of a tuple has the parameter's kind and no default."""
+        parameters: list[Parameter] = []
+        for one in self.signature.parameters:
+            if (shape := shapes.get(one.name)) is None:
+                parameters.append(one)
+            else:
+                parameters += [replace_frozen(one, name=name, default=NO_DEFAULT) for name in shape.names(one.name)]
+        return replace(self, signature=Signature(tuple(parameters)), tuples=dict(shapes))
 
     @cached_property
     def reading(self) -> ReadSource:
