@@ -48,6 +48,7 @@ class DeclaredKernel:
         open_key: tuple[str, ...] = (),
         open_constraints: tuple[Constraint, ...] = (),
         prunes: bool = False,
+        zeroed: Mapping[Config, tuple[str, ...]] | None = None,
     ) -> None:
         self.source = source
         # A heuristic that makes the space of each call, where one does.
@@ -67,6 +68,8 @@ class DeclaredKernel:
         self.deterministic = deterministic
         # Whether the author's own functions say at each call which configs may be used.
         self.prunes = prunes
+        # The arguments that a launch sets to zero first, by config.
+        self.zeroed = zeroed or {}
         self.case_functions: list[CaseFunction] = []
         self._by_tuples: dict[tuple[tuple[str, TupleShape], ...], Self] = {}
 
@@ -97,8 +100,24 @@ class DeclaredKernel:
             open_key=flat_names(shapes, self.open_key),
             open_constraints=self.open_constraints,
             prunes=self.prunes,
+            zeroed=self.zeroed,
         )
         return self._by_tuples.setdefault(key, made)
+
+    @cached_property
+    def zeroed_always(self) -> tuple[str, ...] | None:
+        """The arguments that every config sets to zero; None if configs differ in them."""
+        if not self.zeroed:
+            return ()
+        found = {self.zeroed.get(config, ()) for config in self.space.configs()}
+        return found.pop() if len(found) == 1 else None
+
+    def zeroed_by(self, values: Mapping[str, object]) -> tuple[str, ...]:
+        """The arguments that the config with such values sets to zero; none for a config of others than the author."""
+        for config, names in self.zeroed.items():
+            if all(_is(values.get(name, _ABSENT), value) for name, value in config.as_dict().items()):
+                return names
+        return ()
 
     @property
     def name(self) -> str:
@@ -195,3 +214,11 @@ class DeclaredKernel:
         from silo.core.extents import guard_for_grid  # noqa: PLC0415  # few kernels have any
 
         return guard_for_grid(self.source.extents, self.grid, self.source.signature)
+
+
+_ABSENT = object()
+
+
+def _is(found: object, value: Value) -> bool:
+    """Whether a call has this value of a config: 1, True and 1.0 are three values."""
+    return type(found) is type(value) and found == value

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.code.loaded_kernels import HeuristicLauncher, guarded_launcher
+from silo.api.code.zeroing import ZeroingLauncher, set_to_zero
 from silo.api.declared.tuple_arguments import tuple_call
 from silo.api.machine.device_plugins import device_named
 from silo.artifacts.artifact import decoded
@@ -106,6 +107,10 @@ class CheckingKernel(CheckingLauncher):
 
     def _launch(self, args: tuple[object, ...], kwargs: Mapping[str, object], grid: Mapping[str, object]) -> None:
         call = tuple_call(self._kernel, args, kwargs)
+        if call is None and self._kernel.zeroed:
+            named = self._completed(args, kwargs)
+            config = self._native.resolve(*args, **named, **grid).config
+            set_to_zero(self._kernel, self._kernel.zeroed_by(config), args, named)
         if call is None or call.kernel is self._kernel:
             super()._launch(*((args, kwargs) if call is None else ((), call.named)), grid)
             return
@@ -120,7 +125,9 @@ class CheckingKernel(CheckingLauncher):
 
     def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         launcher = self._resolver.direct
-        return launcher.complete(args, kwargs) if isinstance(launcher, HeuristicLauncher) else dict(kwargs)
+        if isinstance(launcher, HeuristicLauncher | ZeroingLauncher):
+            return launcher.complete(args, kwargs)
+        return dict(kwargs)
 
     def _on_miss(self, call: Call) -> Binding:
         kernel, resolver = self._kernel, self._resolver

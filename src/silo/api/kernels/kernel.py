@@ -132,6 +132,10 @@ class Kernel(DeclaredKernel):
 
             bound = cast("Kernel", call.kernel).bind(grid=call.grid(grid), **call.named)
             return TupleLauncher(bound, self, call)
+        if self.zeroed:
+            from silo.api.code.zeroing import refuse_zeroing  # noqa: PLC0415  # few kernels do
+
+            refuse_zeroing(self, "bind")
         if self.checking:  # every call is checked in full
             return self.launcher if grid is None else self.launcher[grid]
         return self.resolver.bind(args, grid, kwargs)
@@ -364,6 +368,7 @@ def _make(
         open_key=open_sizes(source.signature) if free else (),
         open_constraints=tuple(constraints) if free else (),
         prunes=space is None and declared.prunes,
+        zeroed=dict(declared.zeroed) if space is None else None,
     )
     given_grid = declared.grid if grid is None else grid
     if given_grid is not None:

@@ -43,7 +43,9 @@ def axes(word: str, value: object) -> Axes:
         GridError: neither, as Helion's launcher has it: a tuple with something in it.
     """
     if not isinstance(value, tuple) or not 1 <= len(cast("tuple[object, ...]", value)) <= 3:
-        raise GridError(f"the {word} of a launch is a tuple of one to three integers, not {describe(value)}")
+        raise GridError(
+            f"the {word} of a launch is a tuple of one to three integers, not {describe(cast('object', value))}"
+        )
     numbers = tuple(int(one) for one in cast("tuple[int, ...]", value))
     return cast("Axes", ((*numbers, 1, 1, 1))[:3])
 

@@ -45,6 +45,7 @@ class Kind:
             space=source.space,
             key=source.key,
             prunes=source.prunes,
+            zeroed=tuple(source.zeroed.items()),
             open_blocks=True,
             refusals=(*_config_hooks(source), *(_tuner_hooks(source) if several else ())),
             remarks=_without_effect(source) if several else (),
@@ -147,7 +148,8 @@ def _config_hooks(source: TritonSource) -> tuple[str, ...]:
     return (
         (
             f"the pre_hook {getattr(hook, '__name__', hook)!r} of the config "
-            f"({config}) does more than set block shapes of tensor descriptors, and Silo runs no hook; do before the "
+            f"({config}) does more than set block shapes of tensor descriptors, or arguments to zero, "
+            "and Silo runs no hook; do before the "
             "call what it does, or give silo.kernel a space="
         ),
     )
