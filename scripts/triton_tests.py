@@ -5,8 +5,9 @@ In the folder ``python/test`` of a checkout of https://github.com/triton-lang/tr
     PYTHONPATH=SILO/scripts SILO_TRITON=cpu python -m pytest -p triton_tests --device cpu --timeout 600 \
         unit/language/test_core.py unit/language/test_standard.py ...
 
-The tests of launches, tuners and caches (``unit/runtime``) go by ``python -m silo exec -m pytest ...`` too: then Silo
-launches. They were written for a GPU, or for another compiler for CPUs. So that they leave out nothing for its sake,
+``unit/test_debug.py`` starts a process for each assertion that fails, because a GPU is lost by it: here they run in the
+process of the tests. The tests of launches, tuners and caches (``unit/runtime``) go by ``python -m silo exec -m pytest
+...`` too: then Silo launches. They were written for a GPU, or for another compiler for CPUs. So that they leave out nothing for its sake,
 they are told that this is no CPU; where a test names torch's CUDA and needs none, it gets the CPU. TESTS_SAMPLE keeps
 so many of them, a few of each function first; TESTS_SHARD=2/8 keeps every eighth from the third on.
 """
@@ -17,8 +18,10 @@ import contextlib
 import os
 import random
 from collections import Counter
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
+from unittest import mock
 
 __all__ = ["pytest_collection_modifyitems", "pytest_configure"]
 
@@ -31,6 +34,7 @@ def pytest_configure() -> None:
     """Prepare Triton's helpers and torch."""
     helpers: Any = import_module("triton._internal_testing")
     helpers.is_cpu = _is_cpu
+    helpers.run_in_process = _run_here
     torch: Any = import_module("torch")
     torch.cuda.device = lambda *_: contextlib.nullcontext()
     torch.cuda.synchronize = lambda *_: None
@@ -38,6 +42,26 @@ def pytest_configure() -> None:
     torch.cpu.current_device = _current_device  # torch's own answer is a word, and Triton's caches go by number
     for name in _MAKERS:
         setattr(torch, name, _on_cpu(getattr(torch, name)))
+
+
+@dataclass(frozen=True)
+class _Result:
+    """As Triton's helper of tests gives it."""
+
+    exc: BaseException | None
+    driver_stderr_output: str = ""
+
+
+def _run_here(client: Any, args: Any = (), kwargs: Any = None, env: Any = None) -> _Result:  # noqa: ANN401  # as Triton's
+    """Call ``client`` under these variables. A failed assertion ends no process on a CPU, so none is started."""
+    raised: Exception | None = None
+    with mock.patch.dict(os.environ, env or {}):
+        try:
+            client(*args, **(kwargs or {}))
+        except Exception as error:  # noqa: BLE001  # what the test looks at
+            raised = error
+    import_module("triton").knobs.refresh_knobs()  # they were read under these variables
+    return _Result(raised)
 
 
 def _is_cpu() -> bool:

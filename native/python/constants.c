@@ -79,6 +79,9 @@ int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *o
         if (one == NULL)
             return silo_bad_argument(plan->kernel, name, "a hashable constexpr value", object);
         holds->object[holds->objects++] = one;
+    } else if (PyTuple_Check(object)) {
+        /* A NamedTuple: equal to a plain tuple, and its fields have names. */
+        return silo_bad_argument(plan->kernel, name, "a plain tuple", object);
     }
     if (sort == SILO_CONSTANT_OBJECT)
         word[1] = (uint64_t)(uintptr_t)one;

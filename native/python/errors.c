@@ -183,14 +183,16 @@ void silo_add_note(const char *format, ...) {
     PyErr_Restore(type, value, traceback);
 }
 
-/* The attribute as text, or NULL with no exception. */
-static PyObject *text_of(PyObject *object, const char *attribute) {
-    PyObject *value = PyObject_GetAttrString(object, attribute);
-    PyObject *text = value ? PyObject_Str(value) : NULL;
-    Py_XDECREF(value);
-    if (text == NULL)
+/* "float32[2, 3] on cpu" of an array (new reference); NULL, with no exception, of anything else. */
+static PyObject *array_words(PyObject *object) {
+    PyObject *module = PyImport_ImportModule("silo.core.described");
+    PyObject *words = module ? PyObject_CallMethod(module, "describe_array", "(O)", object) : NULL;
+    Py_XDECREF(module);
+    if (words == NULL)
         silo_forget_error();
-    return text;
+    else if (words == Py_None)
+        Py_CLEAR(words);
+    return words;
 }
 
 PyObject *silo_describe(PyObject *object) {
@@ -207,21 +209,13 @@ PyObject *silo_describe(PyObject *object) {
         if (value != NULL)
             result = PyUnicode_FromFormat("the %U %.60U", name, value);
         Py_XDECREF(value);
+    } else if (PyUnicode_Check(object)) {
+        result = PyUnicode_FromFormat("the %U %.60R", name, object);
     } else {
-        PyObject *dtype = text_of(object, "dtype"), *device = text_of(object, "device");
-        PyObject *shape = text_of(object, "shape");
-        if (dtype && shape && device)
-            result =
-                PyUnicode_FromFormat("a %U of %U, shape %U, on %U", name, dtype, shape, device);
-        else if (dtype && shape)
-            result = PyUnicode_FromFormat("a %U of %U, shape %U", name, dtype, shape);
-        else if (PyUnicode_Check(object))
-            result = PyUnicode_FromFormat("the %U %.60R", name, object);
-        else
-            result = PyUnicode_FromFormat("a %U", name);
-        Py_XDECREF(dtype);
-        Py_XDECREF(device);
-        Py_XDECREF(shape);
+        PyObject *array = array_words(object);
+        result = array ? PyUnicode_FromFormat("a %U %U", name, array)
+                       : PyUnicode_FromFormat("a %U", name);
+        Py_XDECREF(array);
     }
     Py_DECREF(name);
     return result;

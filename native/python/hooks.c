@@ -47,11 +47,11 @@ PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_i
         Py_INCREF(Py_None);
         token = Py_None;
     } else if (arguments != NULL && config != NULL) {
-        call = Py_BuildValue("(OOO(LLL)K(si)O)", self->plan.kernel, arguments, config,
-                             (long long)dims[0], (long long)dims[1], (long long)dims[2],
-                             (unsigned long long)(uintptr_t)stream, binding->loaded->driver->name,
-                             (int)binding->loaded->function.device_index,
-                             binding->effects ? binding->effects : Py_None);
+        call = Py_BuildValue(
+            "(OOO(LLL)K(si)OO)", self->plan.kernel, arguments, config, (long long)dims[0],
+            (long long)dims[1], (long long)dims[2], (unsigned long long)(uintptr_t)stream,
+            binding->loaded->driver->name, (int)binding->loaded->function.device_index,
+            binding->effects ? binding->effects : Py_None, binding->tag ? binding->tag : Py_None);
         Py_INCREF(hook);
         token = call ? PyObject_Call(hook, call, NULL) : NULL;
         Py_DECREF(hook);

@@ -7,8 +7,8 @@
 extern bool silo_hooks_on;
 
 /* Call the function that `set_hooks` was given: enter(kernel, arguments, config, grid, stream,
- * device, effects) -> token. A new reference, or NULL with its exception set: nothing is launched
- * then. */
+ * device, effects, tag of the binding) -> token. A new reference, or NULL with its exception set:
+ * nothing is launched then. */
 PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_binding *binding, const int64_t dims[3], void *stream);
 

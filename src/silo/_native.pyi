@@ -285,7 +285,17 @@ def set_scratch_allocator(
 ) -> None: ...
 def set_hooks(
     enter: Callable[
-        [str, dict[str, Any], dict[str, Any], tuple[int, int, int], int, tuple[str, int], dict[str, str] | None], object
+        [
+            str,
+            dict[str, Any],
+            dict[str, Any],
+            tuple[int, int, int],
+            int,
+            tuple[str, int],
+            dict[str, str] | None,
+            object,
+        ],
+        object,
     ]
     | None,
     exit: Callable[[Any], None] | None,  # noqa: A002

@@ -33,7 +33,7 @@
     │   └── TrustError           it brings host code nobody here vouched for
     ├── ArgumentError            wrong count, name, type, dtype, device or value of an argument (also a TypeError)
     │   └── GridError            a grid, block or option of another project's launcher (also a ValueError)
-    └── LaunchError              the driver or the device refused
+    └── LaunchError              the driver or the device refused, or the kernel failed (also a RuntimeError)
         ├── CheckError           a kernel that was checked does what no kernel may; carries where and what
         ├── LaunchTimeoutError   a kernel that was tried did not end in time and was stopped
         └── DeviceError          the device is absent or cannot do what was asked
@@ -247,8 +247,11 @@ class GridError(ArgumentError, ValueError):
     """A grid, a block or an option of a launch through another project's seam has a value that it cannot have."""
 
 
-class LaunchError(SiloError):
-    """The driver or the device refused a launch."""
+class LaunchError(SiloError, RuntimeError):
+    """The driver or the device refused a launch, or the kernel failed: ``tl.device_assert``, a fault.
+
+    Also a ``RuntimeError``, the class that Triton and torch raise for a failed launch or assertion.
+    """
 
 
 class CheckError(LaunchError):

@@ -317,8 +317,15 @@ def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | N
     import difflib  # noqa: PLC0415  # not before something may be wrong
 
     known = [variable.name for variable in VARIABLES]
-    strange = sorted(name for name in environment if name.startswith("SILO_") and name not in known)
+    strange = _strange_names(environment)
     return [(name, next(iter(difflib.get_close_matches(name, known, n=1)), None)) for name in strange]
+
+
+def _strange_names(environment: Mapping[str, str]) -> list[str]:
+    """The SILO_* names that are no setting, sorted. SILO_TEST_* are those of Silo's own tests."""
+    named = [name for name in environment if name.startswith("SILO_") and not name.startswith("SILO_TEST_")]
+    known = {variable.name for variable in VARIABLES} if named else set[str]()
+    return sorted(name for name in named if name not in known)
 
 
 def unknown_in_environment() -> list[tuple[str, str | None]]:
@@ -337,7 +344,19 @@ def settings() -> Settings:
         if _current is None:
             _current = Settings.from_environment(os.environ)
             _tell(_current)
+            _warn_of_unknown(os.environ)
         return _current
+
+
+def _warn_of_unknown(environment: Mapping[str, str]) -> None:
+    """Name each variable that nothing reads, with the setting that was probably meant."""
+    if not _strange_names(environment):
+        return
+    import logging  # noqa: PLC0415  # not before something may be wrong
+
+    for name, near in unknown_variables(environment):
+        meant = f"did you mean {near}?" if near else "docs/settings.md lists the settings"
+        logging.getLogger("silo").warning("nothing reads the environment variable %s; %s", name, meant)
 
 
 def _tell(current: Settings) -> None:
@@ -414,8 +433,13 @@ def override(**changes: object) -> Generator[Settings]:
 
 
 def child_environment(**changes: str) -> dict[str, str]:
-    """A copy of the environment for a process that Silo starts, with changes; a profile is the program's own."""
-    return {**{name: value for name, value in os.environ.items() if name != "SILO_PROFILE"}, **changes}
+    """A copy of the environment for a process that Silo starts, with changes.
+
+    Without ``SILO_PROFILE``, because a profile is the program's own, and without names that no process of Silo reads:
+    each process would warn of them again.
+    """
+    dropped = {"SILO_PROFILE", *_strange_names(os.environ)}
+    return {**{name: value for name, value in os.environ.items() if name not in dropped}, **changes}
 
 
 def program_environment(**changes: str) -> dict[str, str]:

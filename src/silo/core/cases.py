@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 from silo.core.checks import CheckResult, check, compare, default_tolerance
+from silo.core.described import describe
 from silo.core.descriptors import TensorDescriptor
 from silo.core.dtypes import DType
 from silo.core.generator import Fill
@@ -325,7 +326,7 @@ class Case:
         for name in ("bytes", "flops"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-                raise CaseError(f"{name} of a case is a natural number or None, not {value!r}")
+                raise CaseError(f"{name} of a case is a natural number or None, not {describe(value)}")
 
     def bind(self, names: Sequence[str]) -> dict[str, Any]:
         """The arguments by parameter name, in the parameters' order; ``CaseError`` if they do not fit."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn, Protocol, TypeAlias, cast, overload
 
+from silo.core.described import describe
 from silo.core.nodes import (
     Argument,
     Bindings,
@@ -246,7 +247,7 @@ def as_node(value: object) -> Node:
     index = getattr(value, "__index__", None)  # numpy's integers
     if callable(index):
         return Const(cast("Callable[[], int]", index)())
-    raise TraceError(f"{value!r} ({type(value).__name__}) in an expression: expressions are made of integers")
+    raise TraceError(f"{describe(value)} ({type(value).__name__}) in an expression: expressions are made of integers")
 
 
 def apply(kind: OpKind, *operands: object) -> Traced:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from silo.core.dynamic_layout import DynamicLayout
     from silo.core.extents import ArrayExtents, ExtentKind, HeldExtents
 
-__all__ = ["Argument", "Call", "ValueKind", "describe", "describe_call", "read_call"]
+__all__ = ["Argument", "Call", "ValueKind", "describe_call", "read_call"]
 
 
 class ValueKind(IntEnum):
@@ -196,6 +196,8 @@ def _argument(
     typed = kind in (ValueKind.POINTER, ValueKind.DESCRIPTOR, ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
     element = from_dlpack(code, bits) if typed else None
     if typed and element is None:
+        from silo.core.described import describe  # noqa: PLC0415  # as below
+
         raise ArgumentError(
             f"{kernel}: argument '{name}' has a dtype that no kernel knows: "
             f"{describe(value)} (DLPack type {code}, {bits} bits)"
@@ -225,29 +227,13 @@ def _layout(word: int) -> DynamicLayout:
     return DynamicLayout.of_word(word)
 
 
-def describe(value: object) -> str:
-    """An argument in a few words, for messages.
-
-    >>> describe(3), describe(None)
-    ('3', 'None')
-    """
-    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
-    base = getattr(value, "base", None)
-    if hasattr(value, "block_shape") and base is not None and shape is not None:
-        return f"{type(value).__name__}{list(cast('tuple[int, ...]', shape))} of {describe(base)}"
-    if dtype is not None and shape is not None:
-        device = getattr(value, "device", None)
-        where = "" if device is None else f" on {device}"
-        return f"{dtype}{list(cast('tuple[int, ...]', shape))}{where}"
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
 def describe_call(call: Call) -> str:
     """A call in one line, with what the guard knows of each argument.
 
     Looks like ``add(x=float32[1024] on cpu, aligned16; n=1024, int32, divisible16)``.
     """
+    from silo.core.described import describe  # noqa: PLC0415  # messages need it, and launches that work do not
+
     parts: list[str] = []
     for one in call.arguments:
         if one.kind is ValueKind.ABSENT:
@@ -260,5 +246,5 @@ def describe_call(call: Call) -> str:
         flags = ("aligned16", "divisible16", "equal1", "readonly", "range32")
         words += [flag for flag in flags if getattr(one, flag)]
         parts.append(", ".join(words))
-    parts += [f"{name}={value!r}" for name, value in call.options.items()]
+    parts += [f"{name}={describe(value)}" for name, value in call.options.items()]
     return f"{call.kernel}({'; '.join(parts)})"

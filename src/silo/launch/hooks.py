@@ -7,7 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from silo.core.signature import Effect
@@ -23,6 +23,7 @@ class LaunchEvent:
     """One launch. ``arguments`` holds the caller's objects by name, ``stream`` the driver's handle (0: null stream).
 
     ``effects`` says what the kernel does through pointers and descriptors; one that is not named may do anything.
+    ``tag`` is the object that the kernel's owner put into the binding; it is for Silo's own hooks.
     """
 
     kernel: str
@@ -32,6 +33,7 @@ class LaunchEvent:
     stream: int
     device: str
     effects: Mapping[str, Effect]
+    tag: object = field(default=None, repr=False, compare=False)
 
 
 class LaunchHook(Protocol):
@@ -123,9 +125,10 @@ def _enter(
     stream: int,
     device: tuple[str, int],
     effects: dict[str, str] | None,
+    tag: object,
 ) -> list[Callable[[], object]]:
     known = {name: _EFFECTS[effect] for name, effect in effects.items()} if effects else {}
-    event = LaunchEvent(kernel, arguments, config, grid, stream, f"{device[0]}:{device[1]}", known)
+    event = LaunchEvent(kernel, arguments, config, grid, stream, f"{device[0]}:{device[1]}", known, tag)
     leave: list[Callable[[], object]] = []
     try:
         for hook in _hooks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+from silo.core.described import describe
 from silo.core.dtypes import DType, dtype
 from silo.core.values import FunctionValue, Value
 
@@ -14,8 +15,6 @@ __all__ = ["NOT_SPECIAL", "NotSpecial", "dtype_value", "to_value"]
 class NotSpecial:
     """The type of :data:`NOT_SPECIAL`."""
 
-
-_SHOWN = 100  # characters of an object in a message
 
 NOT_SPECIAL: Final = NotSpecial()
 """What a kind of source says of an object that is none of its library's."""
@@ -45,9 +44,7 @@ def to_value(candidate: Any, special: Callable[[Any], Value | NotSpecial]) -> Va
     item = getattr(candidate, "item", None)
     if callable(item) and getattr(candidate, "ndim", None) == 0:  # a numpy scalar
         return to_value(item(), special)
-    shown = " ".join(repr(candidate).split())  # an array shows itself in many lines
-    shown = shown if len(shown) <= _SHOWN else f"{shown[: _SHOWN - 3]}..."
-    raise TypeError(f"a {kind.__name__} cannot be a constexpr value: {shown}")
+    raise TypeError(f"a {kind.__name__} cannot be a constexpr value: {describe(candidate)}")
 
 
 def _builtin(candidate: float | str | None) -> Value:

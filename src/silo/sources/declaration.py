@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from silo.core.config import Config
 from silo.core.search_space import DeclaredSpace
 from silo.sources.kernel_source import KernelSource
 
@@ -22,6 +23,7 @@ class Declaration:
         release_gil: see ``silo.kernel``.
         prunes: the source says at each call which configs of ``space`` may be used (:class:`PrunesConfigs`).
         open_blocks: calls may leave block sizes out where no space is given: they are guessed from the code.
+        zeroed: configs of ``space``, each with the arguments that a launch sets to zero first.
         refusals: why the object's own space cannot be used; an error unless ``silo.kernel`` is given another.
         remarks: what of the object has no effect, said where its own space is used.
     """
@@ -33,5 +35,6 @@ class Declaration:
     release_gil: bool = True
     prunes: bool = False
     open_blocks: bool = False
+    zeroed: tuple[tuple[Config, tuple[str, ...]], ...] = ()
     refusals: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()

@@ -17,8 +17,9 @@ from silo.core.variant import Variant
 
 if TYPE_CHECKING:
     from silo.core.extents import HeldExtents
+    from silo.core.tuples import TupleShapes
 
-__all__ = ["BringsCode", "GivenCode", "KernelSource", "PrunesConfigs", "RunsInLibrary"]
+__all__ = ["BringsCode", "GivenCode", "KernelSource", "PrunesConfigs", "RunsInLibrary", "TakesTuples"]
 
 
 class KernelSource(Source, Protocol):
@@ -67,6 +68,15 @@ class PrunesConfigs(Protocol):
 
         ``given`` are the call's arguments and options by name.
         """
+        ...
+
+
+@runtime_checkable
+class TakesTuples(Protocol):
+    """A source whose parameters take tuples of arguments."""
+
+    def with_tuples(self, shapes: TupleShapes) -> KernelSource:
+        """The same kernel for tuples of such shapes, each value of which is a parameter of its own."""
         ...
 
 

@@ -12,10 +12,12 @@ from silo.sources.kernel_source import KernelSource
 if TYPE_CHECKING:
     from silo.artifacts.disassembly import BroughtTools
     from silo.core.findings import Finding
+    from silo.sources.seen_launch import SeenLaunch
 
 __all__ = [
     "BringsTools",
     "DefinesKernels",
+    "HasLaunchHooks",
     "MeasuresCeilings",
     "NamesDtypes",
     "NeedsCompilers",
@@ -142,6 +144,22 @@ class NamesDtypes(Protocol):
 
     def dtype_of(self, value: object) -> str | None:
         """The name of the dtype that such an object stands for; None for any other."""
+        ...
+
+
+@runtime_checkable
+class HasLaunchHooks(Protocol):
+    """A kind whose library has hooks of its own that are called around each of its launches."""
+
+    def follow_launch_hooks(self, switch: Callable[[bool], None]) -> None:
+        """Call ``switch`` with whether the library has hooks: now, and whenever one is added or removed.
+
+        May be called again, with the same function: then the library's objects are looked up anew.
+        """
+        ...
+
+    def enter_launch(self, launch: SeenLaunch) -> Callable[[], object]:
+        """Call the library's hooks before a launch; the function returned calls its hooks for after the launch."""
         ...
 
 

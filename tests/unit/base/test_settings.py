@@ -1,5 +1,7 @@
 import os
 import re
+import subprocess
+import sys
 import threading
 from dataclasses import fields
 from pathlib import Path
@@ -161,3 +163,21 @@ def test_nothing_else_reads_the_environment():
 def test_no_spills_at_all_can_be_asked_for():
     assert Settings.from_environment({"SILO_SPILLS": "0"}).spills == 0
     assert Settings.from_environment({}).spills is None
+
+
+def _first_settings(**variables: str) -> str:
+    code = "from silo.settings import child_environment, settings; settings(); settings(); print(child_environment())"
+    names = {name: value for name, value in os.environ.items() if not name.startswith("SILO_")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**names, **variables}, capture_output=True, text=True, check=True
+    )
+    assert "SILO_TUNES" not in done.stdout  # a worker would warn again
+    assert "SILO_TEST_RUNS" in done.stdout or "SILO_TEST_RUNS" not in variables
+    return done.stderr
+
+
+def test_a_variable_that_nothing_reads_is_named_once() -> None:
+    # The kind of fault: a misspelt setting has no effect, and the program runs on without a word.
+    warned = _first_settings(SILO_TUNES="off", SILO_TEST_RUNS="1")
+    assert warned == "nothing reads the environment variable SILO_TUNES; did you mean SILO_TUNE?\n"
+    assert _first_settings(SILO_TUNE="off") == ""

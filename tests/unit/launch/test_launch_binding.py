@@ -11,6 +11,7 @@ import launch_kernels as kernels
 from silo.backends.cpu.device import devices
 from silo.core.config import Config
 from silo.core.consent import HostCode
+from silo.core.described import describe
 from silo.core.dtypes import dtype
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.nodes import Argument, ConfigValue, DeviceFact
@@ -19,7 +20,7 @@ from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.errors import ArgumentError, DeviceError, ExpressionError, SourceError, TrustError
-from silo.launch.arguments import ValueKind, describe, describe_call
+from silo.launch.arguments import ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import inspect_call, make_launcher
 from silo.store.trust import consent_to_compiled

@@ -49,6 +49,8 @@ def measurable(kernel: DeclaredKernel, situation: Situation, variant: Variant) -
     """Whether candidates, of which ``variant`` is one, can be measured on copies of this call's arguments."""
     if kernel.grid is None and situation.call.grid is None:
         return Rejected("the call gives no grid that other configs could use")
+    if kernel.zeroed_always is None:
+        return Rejected("its configs set different arguments to zero, which measuring does not do")
     if isinstance(situation.device.measuring, Rejected):
         return situation.device.measuring
     if reason := kernel.why_unmeasured(situation.device.target):

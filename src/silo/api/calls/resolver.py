@@ -15,6 +15,7 @@ from silo.api.calls.first_call import measurable, tune_live, tuned_live
 from silo.api.calls.pruning import prune
 from silo.api.code.compilation import Compilation, compiler_identity, lowered
 from silo.api.code.loaded_kernels import HeuristicLauncher, bound_launcher, guarded_launcher, load_code, stored_code
+from silo.api.code.zeroing import ZeroingLauncher
 from silo.api.declared.declaration import DeclaredKernel
 from silo.api.declared.derived_constexprs import derive
 from silo.api.declared.situation import Situation
@@ -67,6 +68,7 @@ class Resolved:
 
     artifact: Artifact
     decision: PolicyDecision
+    kernel: DeclaredKernel
 
 
 class Resolver:
@@ -134,6 +136,12 @@ class Resolver:
     @cached_property
     def direct(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
         """What launches without a check."""
+        launcher = self._unzeroed
+        return ZeroingLauncher(launcher, self.native, self._kernel) if self._kernel.zeroed else launcher
+
+    @cached_property
+    def _unzeroed(self) -> Launcher | HeuristicLauncher:
+        """As :attr:`direct`, without setting arguments to zero: tuning does that outside of the time it measures."""
         return self._complete(self.native)
 
     def _complete(self, launcher: Launcher) -> Launcher | HeuristicLauncher:
@@ -443,7 +451,7 @@ class Resolver:
             if decision.action is Action.TUNE:
                 self._tuning_process = os.getpid()
                 try:
-                    launcher = self.direct if device is None else self._complete(self.launcher_on(device))
+                    launcher = self._unzeroed if device is None else self._complete(self.launcher_on(device))
                     config = self._tuned(situation, launcher, decision.origin) or config
                 finally:
                     self._tuning_process = 0
@@ -471,7 +479,7 @@ class Resolver:
         def tuned() -> TuneOutcome | None:
             self._tuning_process = os.getpid()
             try:
-                launcher = self.direct if device is None else self._complete(self.launcher_on(device))
+                launcher = self._unzeroed if device is None else self._complete(self.launcher_on(device))
                 problem = self.problem(situation)
                 variant_of = partial(self.variant, situation)
                 return tuned_live(kernel, situation, problem, variant_of, launcher, Origin.FIRST)
@@ -528,11 +536,11 @@ class Resolver:
             {**variant.specialization.constant_values, **variant.config.as_dict()},
             grid=self._kernel.grid,
             facts=situation.device.facts(),
-            tag=Resolved(artifact, decision),
+            tag=Resolved(artifact, decision, self._kernel),
         )
 
     def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-        launcher = self.direct
+        launcher = self._unzeroed
         return launcher.complete(args, kwargs) if isinstance(launcher, HeuristicLauncher) else dict(kwargs)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from silo.core.config import Config
     from silo.launch.runtime import Binding, Launcher
 
-__all__ = ["CompiledKernel", "compiled_kernel", "default_place", "stand_in"]
+__all__ = ["CompiledKernel", "code_metadata", "compiled_kernel", "default_place", "stand_in"]
 
 _MOST_CPU_THREADS = 2**31 - 1
 _DEFAULTS = {"num_warps": 4, "num_stages": 3}  # which a CPU passes over, and programs read
@@ -57,7 +57,6 @@ class CompiledKernel:
         artifact: Artifact,
         forms: CodeForms,
         launcher: Callable[[], Any],
-        options: Mapping[str, Any],
     ) -> None:
         self.name = artifact.launch.entry
         self.config: Config = artifact.variant.config
@@ -65,33 +64,11 @@ class CompiledKernel:
         self.hash = artifact.job
         self._artifact = artifact
         self._make_launcher = launcher
-        self._options = dict(options)
 
     @cached_property
     def metadata(self) -> Any:  # noqa: ANN401  # a named tuple of what there is
         """How it is launched, by Triton's names."""
-        launch, target = self._artifact.launch, self._artifact.variant.target
-        on_cpu = target.kind == "cpu"
-        found: dict[str, Any] = {
-            **self._options,
-            "name": launch.entry,
-            "num_warps": self._options.get("num_warps", 4) if on_cpu else launch.num_warps,
-            "num_ctas": launch.cluster[0] * launch.cluster[1] * launch.cluster[2],
-            "cluster_dims": launch.cluster,
-            "shared": max(launch.shared_bytes, int(on_cpu)),  # 1 on a CPU, as ``n_regs``: programs divide by it
-            "warp_size": 1 if on_cpu else launch.threads // max(launch.num_warps, 1),
-            "global_scratch_size": launch.scratch_bytes,
-            "global_scratch_align": launch.scratch_align,
-            "profile_scratch_size": launch.profile_bytes,
-            "profile_scratch_align": launch.profile_align,
-            "launch_cooperative_grid": launch.cooperative,
-            "launch_pdl": launch.pdl,
-        }
-        digits = "".join(character for character in target.arch if character.isdecimal())
-        arch = int(digits) if target.kind == "cuda" and digits else target.arch
-        found["target"] = CompiledTarget(target.kind, arch, found["warp_size"])
-        names = sorted(name for name in found if name.isidentifier() and not name.startswith("_"))
-        return namedtuple("KernelMetadata", names)(**{name: found[name] for name in names})  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  # members by what there is
+        return code_metadata(self._artifact)
 
     @property
     def n_regs(self) -> int:
@@ -148,8 +125,34 @@ def compiled_kernel(kernel: DeclaredKernel, artifact: Artifact, binding: Binding
             constant=kernel.source.constant,
         )
 
-    options = {**_DEFAULTS, **variant.config.as_dict()} if variant.target.kind == "cpu" else variant.config.as_dict()
-    return CompiledKernel(artifact, forms, launcher, options)
+    return CompiledKernel(artifact, forms, launcher)
+
+
+def code_metadata(artifact: Artifact) -> Any:  # noqa: ANN401  # a named tuple of what there is
+    """How compiled code is launched, and its config's options, by Triton's names; see :class:`CompiledKernel`."""
+    launch, target = artifact.launch, artifact.variant.target
+    on_cpu = target.kind == "cpu"
+    options = {**(_DEFAULTS if on_cpu else {}), **artifact.variant.config.as_dict()}
+    found: dict[str, Any] = {
+        **options,
+        "name": launch.entry,
+        "num_warps": options.get("num_warps", 4) if on_cpu else launch.num_warps,
+        "num_ctas": launch.cluster[0] * launch.cluster[1] * launch.cluster[2],
+        "cluster_dims": launch.cluster,
+        "shared": max(launch.shared_bytes, int(on_cpu)),  # 1 on a CPU, as ``n_regs``: programs divide by it
+        "warp_size": 1 if on_cpu else launch.threads // max(launch.num_warps, 1),
+        "global_scratch_size": launch.scratch_bytes,
+        "global_scratch_align": launch.scratch_align,
+        "profile_scratch_size": launch.profile_bytes,
+        "profile_scratch_align": launch.profile_align,
+        "launch_cooperative_grid": launch.cooperative,
+        "launch_pdl": launch.pdl,
+    }
+    digits = "".join(character for character in target.arch if character.isdecimal())
+    arch = int(digits) if target.kind == "cuda" and digits else target.arch
+    found["target"] = CompiledTarget(target.kind, arch, found["warp_size"])
+    names = sorted(name for name in found if name.isidentifier() and not name.startswith("_"))
+    return namedtuple("KernelMetadata", names)(**{name: found[name] for name in names})  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  # members by what there is
 
 
 def default_place() -> str:

@@ -14,6 +14,7 @@ from silo.core.values import JSON, Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BlobLostError
 from silo.frozen import field, frozen
+from silo.launch import native
 from silo.launch.arguments import describe_call
 from silo.launch.dispatch import accepts
 from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_bound_launcher, make_launcher
@@ -66,10 +67,20 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
     )
 
 
-def _serve_unread(kernel: DeclaredKernel, *call: Any) -> bool:  # noqa: ANN401  # what the native launcher could not read
+def _serve_unread(
+    kernel: DeclaredKernel, arguments: tuple[object, ...], options: dict[str, object], grid: object
+) -> bool:
+    """Serve a call that the native launcher could not read: with tuples among its arguments, or with traced arrays."""
     from silo.launch.traced_calls import serve_traced  # noqa: PLC0415  # few calls are traced
 
-    return serve_traced(kernel, *call)
+    if any(isinstance(one, tuple) for one in arguments):
+        from silo.api.declared.tuple_arguments import serve_tuples  # noqa: PLC0415  # few kernels take tuples
+
+        names = kernel.source.signature.names
+        given = {name: one for name, one in zip(names, arguments, strict=True) if one is not native.ABSENT}
+        if serve_tuples(kernel, given, options, grid):
+            return True
+    return serve_traced(kernel, arguments, options, grid)
 
 
 def stored_blob(store: Store | MemoryStore, artifact: Artifact, ref: BlobRef | None = None) -> bytes:

@@ -14,7 +14,7 @@ from silo.core.target import Target
 from silo.errors import RemoteError, SiloError
 from silo.settings import settings, unknown_in_environment
 from silo.sources.kinds import broken_kinds, kinds
-from silo.sources.source_kind import NeedsCompilers, NeedsPackages
+from silo.sources.source_kind import NeedsCompilers, NeedsPackages, SourceKind
 
 if TYPE_CHECKING:
     from silo.compile.toolchain import Toolchain
@@ -103,6 +103,7 @@ def _compilers() -> list[Finding]:
     for name, kind in compiled.items():
         targets = [device.target for device in devices_of_kind("cpu")] + [*map(Target.parse, kind.example_targets)]
         what = "compile" if len(compiled) == 1 else f"compile {name} kernels"
+        lacking = _package_lacking(kind)
         for target in targets:
             # A compiler that is for other kernels or other hardware by what it declares lacks nothing.
             decisions = {
@@ -119,11 +120,20 @@ def _compilers() -> list[Finding]:
                 if isinstance(decision, Rejected)
             )
             part = f"{what} for {target}"
-            if accepted:
+            if accepted and lacking:  # the compiler takes text that only the kind's package can make of a kernel
+                found.append(Finding(part, "optional", lacking, "bundles run without; needed to build them"))
+            elif accepted:
                 found.append(Finding(part, "ok", f"by {accepted[0]}"))
             else:
                 found.append(Finding(part, "optional", reasons, "bundles run without; needed to build them"))
     return found
+
+
+def _package_lacking(kind: SourceKind) -> str:
+    """Why kernels of ``kind`` cannot be read here although a compiler takes them; "" if they can."""
+    if not isinstance(kind, NeedsPackages) or _version_of(kind.packages[0]) is not None:
+        return ""
+    return f"{kind.packages[0]} is not installed: pip install '{kind.requirement}'"
 
 
 def _is_for(toolchain: Toolchain, compiler: str, source_kind: str, target: Target) -> bool:
@@ -133,10 +143,15 @@ def _is_for(toolchain: Toolchain, compiler: str, source_kind: str, target: Targe
 
 
 def _library(name: str, why: str) -> Finding:
+    version = _version_of(name)
+    return Finding(name, "optional", "not installed", why) if version is None else Finding(name, "ok", version)
+
+
+def _version_of(package: str) -> str | None:
     try:
-        return Finding(name, "ok", importlib.metadata.version(name))
+        return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "optional", "not installed", why)
+        return None
 
 
 def _operators() -> list[Finding]:

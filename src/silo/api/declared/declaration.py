@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self, cast
 
 from silo.api.declared.derived_constexprs import Derived, trace_heuristics
 from silo.api.declared.ready_cases import CaseFunction
@@ -19,10 +19,11 @@ from silo.core.space import Constraint, Space
 from silo.core.target import Target
 from silo.core.values import Value
 from silo.errors import SpaceError
-from silo.sources.kernel_source import KernelSource, RunsInLibrary
+from silo.sources.kernel_source import KernelSource, RunsInLibrary, TakesTuples
 
 if TYPE_CHECKING:
     from silo.core.extents import HeldExtents
+    from silo.core.tuples import TupleShape, TupleShapes
 
 __all__ = ["DeclaredKernel"]
 
@@ -47,6 +48,7 @@ class DeclaredKernel:
         open_key: tuple[str, ...] = (),
         open_constraints: tuple[Constraint, ...] = (),
         prunes: bool = False,
+        zeroed: Mapping[Config, tuple[str, ...]] | None = None,
     ) -> None:
         self.source = source
         # A heuristic that makes the space of each call, where one does.
@@ -66,7 +68,56 @@ class DeclaredKernel:
         self.deterministic = deterministic
         # Whether the author's own functions say at each call which configs may be used.
         self.prunes = prunes
+        # The arguments that a launch sets to zero first, by config.
+        self.zeroed = zeroed or {}
         self.case_functions: list[CaseFunction] = []
+        self._by_tuples: dict[tuple[tuple[str, TupleShape], ...], Self] = {}
+
+    @cached_property
+    def takes_tuples(self) -> bool:
+        """Whether calls may pass tuples for its parameters."""
+        return isinstance(self.source, TakesTuples)
+
+    def with_tuples(self, shapes: TupleShapes) -> Self:
+        """This kernel for calls with tuples of such shapes as arguments, by parameter; the same object every time."""
+        key = tuple(sorted(shapes.items(), key=lambda pair: pair[0]))
+        if (known := self._by_tuples.get(key)) is not None:
+            return known
+        from silo.core.tuples import flat_names  # noqa: PLC0415  # few kernels take tuples
+
+        made = type(self)(
+            cast("TakesTuples", self.source).with_tuples(shapes),
+            space=self._space,
+            rule=self.rule,
+            key=flat_names(shapes, self.key),
+            grid=self.grid,
+            tune=self.tune,
+            release_gil=self.release_gil,
+            check=self.check,
+            lock=self.lock,
+            deterministic=self.deterministic,
+            open_blocks=tuple(name for name in self.open_blocks if name not in shapes),
+            open_key=flat_names(shapes, self.open_key),
+            open_constraints=self.open_constraints,
+            prunes=self.prunes,
+            zeroed=self.zeroed,
+        )
+        return self._by_tuples.setdefault(key, made)
+
+    @cached_property
+    def zeroed_always(self) -> tuple[str, ...] | None:
+        """The arguments that every config sets to zero; None if configs differ in them."""
+        if not self.zeroed:
+            return ()
+        found = {self.zeroed.get(config, ()) for config in self.space.configs()}
+        return found.pop() if len(found) == 1 else None
+
+    def zeroed_by(self, values: Mapping[str, object]) -> tuple[str, ...]:
+        """The arguments that the config with such values sets to zero; none for a config of others than the author."""
+        for config, names in self.zeroed.items():
+            if all(_is(values.get(name, _ABSENT), value) for name, value in config.as_dict().items()):
+                return names
+        return ()
 
     @property
     def name(self) -> str:
@@ -163,3 +214,11 @@ class DeclaredKernel:
         from silo.core.extents import guard_for_grid  # noqa: PLC0415  # few kernels have any
 
         return guard_for_grid(self.source.extents, self.grid, self.source.signature)
+
+
+_ABSENT = object()
+
+
+def _is(found: object, value: Value) -> bool:
+    """Whether a call has this value of a config: 1, True and 1.0 are three values."""
+    return type(found) is type(value) and found == value

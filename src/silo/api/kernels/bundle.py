@@ -239,7 +239,7 @@ class BundledKernel:
         binding = self.launcher.resolve(*args, **kwargs, **({} if grid is None else {"grid": grid}))
         artifact = cast("BundleVariant", binding.tag).artifact
         forms = CodeForms(artifact, lambda ref: self.bundle.blob(ref.sha256))
-        return CompiledKernel(artifact, forms, partial(self._bound, binding, None), artifact.variant.config.as_dict())
+        return CompiledKernel(artifact, forms, partial(self._bound, binding, None))
 
     def _bound(self, binding: Binding, grid: object) -> Launcher | CheckedLauncher:
         variant = cast("BundleVariant", binding.tag).artifact.variant

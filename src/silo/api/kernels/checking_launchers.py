@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.api.code.loaded_kernels import HeuristicLauncher, guarded_launcher
+from silo.api.code.zeroing import ZeroingLauncher, set_to_zero
+from silo.api.declared.tuple_arguments import tuple_call
 from silo.api.machine.device_plugins import device_named
 from silo.artifacts.artifact import decoded
 from silo.compile.toolchain import select_compiler
@@ -101,13 +103,31 @@ class CheckingKernel(CheckingLauncher):
         super().__init__(kernel.name, kernel.source.signature, limits)
         self._kernel = kernel
         self._resolver = resolver
+        self._by_tuples: dict[int, CheckingKernel] = {}  # by the id of a kernel, which the kernel itself keeps
+
+    def _launch(self, args: tuple[object, ...], kwargs: Mapping[str, object], grid: Mapping[str, object]) -> None:
+        call = tuple_call(self._kernel, args, kwargs)
+        if call is None and self._kernel.zeroed:
+            named = self._completed(args, kwargs)
+            config = self._native.resolve(*args, **named, **grid).config
+            set_to_zero(self._kernel, self._kernel.zeroed_by(config), args, named)
+        if call is None or call.kernel is self._kernel:
+            super()._launch(*((args, kwargs) if call is None else ((), call.named)), grid)
+            return
+        known = call.kernel
+        made = self._by_tuples.get(id(known)) or CheckingKernel(known, type(self._resolver)(known), self._limits)
+        self._by_tuples.setdefault(id(known), made)._launch(  # noqa: SLF001  # its own class
+            (), call.named, {name: call.grid(one) for name, one in grid.items()}
+        )
 
     def _launcher(self) -> Any:  # noqa: ANN401
         return guarded_launcher(self._kernel, self._on_miss)
 
     def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         launcher = self._resolver.direct
-        return launcher.complete(args, kwargs) if isinstance(launcher, HeuristicLauncher) else dict(kwargs)
+        if isinstance(launcher, HeuristicLauncher | ZeroingLauncher):
+            return launcher.complete(args, kwargs)
+        return dict(kwargs)
 
     def _on_miss(self, call: Call) -> Binding:
         kernel, resolver = self._kernel, self._resolver

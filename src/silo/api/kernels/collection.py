@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from silo.api.code.zeroing import refuse_zeroing
 from silo.api.kernels.kernel import Kernel, kernel_of
 from silo.api.machine.user_files import load_module
 from silo.errors import SourceError
@@ -60,6 +61,7 @@ def _kernels_of(module: ModuleType) -> Iterator[Kernel]:
             one = value.__func__ if isinstance(value, staticmethod) else value
             kernel = kernel_of(one)
             if kernel is not None:
+                refuse_zeroing(kernel, "a bundle, or a case,")
                 yield kernel
             elif isinstance(one, type) and one.__module__ == module.__name__ and one not in classes:
                 classes.append(one)

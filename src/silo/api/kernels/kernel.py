@@ -25,13 +25,14 @@ from silo.errors import CaseError, SettingsError, SourceError, SpaceError, Trace
 from silo.settings import settings
 from silo.sources.kernel_source import KernelSource
 from silo.sources.kinds import kind_named, kind_reading
-from silo.sources.source_kind import DefinesKernels
+from silo.sources.source_kind import DefinesKernels, HasLaunchHooks
 from silo.tune.heuristics.names import open_blocks, open_sizes
 from silo.variables import TUNE_MODES
 
 if TYPE_CHECKING:
     from silo.api.calls.resolver import Resolver
     from silo.api.code.compiled_calls import CompiledKernel
+    from silo.api.declared.tuple_arguments import TupleCall
 
 __all__ = ["GridFunction", "Kernel", "KernelFunction", "kernel", "kernel_of", "maker", "traced_grid"]
 
@@ -97,7 +98,7 @@ class Kernel(DeclaredKernel):
 
         A dtype (``torch.float32``) may stand for an array whose address is a multiple of 16. See :meth:`compiled`.
         """
-        return self.resolver.compiled(args, grid, kwargs)
+        return self.compiled(*args, grid=grid, **kwargs)
 
     def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
         """The code that serves a call with such arguments, compiled and loaded now if need be; launches nothing.
@@ -105,7 +106,17 @@ class Kernel(DeclaredKernel):
         It has the members that what Triton's ``warmup`` returns has: ``asm``, ``n_regs``, ``n_spills``, ``metadata``
         (``shared``, ``num_warps``, ...), and is launched by ``compiled[grid](*args)`` without a guard.
         """
+        if (call := self._tuple_call(args, kwargs)) is not None:
+            return cast("Kernel", call.kernel).compiled(grid=call.grid(grid), **call.named)
         return self.resolver.compiled(args, grid, kwargs)
+
+    def _tuple_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> TupleCall | None:
+        """The call as one of a kernel that takes the values of its tuples; None for a call without tuples."""
+        if not any(isinstance(one, tuple) for one in (*args, *kwargs.values())):
+            return None
+        from silo.api.declared.tuple_arguments import tuple_call  # noqa: PLC0415  # few kernels take tuples
+
+        return tuple_call(self, args, kwargs)
 
     def bind(self, *args: object, grid: object = None, **kwargs: object) -> Any:  # noqa: ANN401  # a launcher
         """A launcher for calls like this example, without the guard: the caller promises that the facts hold.
@@ -116,12 +127,23 @@ class Kernel(DeclaredKernel):
         ``SILO_DEBUG=1`` checks every promise. Compiles and loads what is needed now; later ``forget`` or retuning does
         not change it.
         """
+        if (call := self._tuple_call(args, kwargs)) is not None:
+            from silo.api.declared.tuple_arguments import TupleLauncher  # noqa: PLC0415  # few kernels take tuples
+
+            bound = cast("Kernel", call.kernel).bind(grid=call.grid(grid), **call.named)
+            return TupleLauncher(bound, self, call)
+        if self.zeroed:
+            from silo.api.code.zeroing import refuse_zeroing  # noqa: PLC0415  # few kernels do
+
+            refuse_zeroing(self, "bind")
         if self.checking:  # every call is checked in full
             return self.launcher if grid is None else self.launcher[grid]
         return self.resolver.bind(args, grid, kwargs)
 
     def explain(self, *args: object, grid: object = None, **kwargs: object) -> str:
         """Which variant a call with such arguments gets, why, and what was rejected. Compiles and measures nothing."""
+        if (call := self._tuple_call(args, kwargs)) is not None:
+            return cast("Kernel", call.kernel).explain(grid=call.grid(grid), **call.named)
         return self.resolver.explain(args, grid, kwargs)
 
 
@@ -346,10 +368,15 @@ def _make(
         open_key=open_sizes(source.signature) if free else (),
         open_constraints=tuple(constraints) if free else (),
         prunes=space is None and declared.prunes,
+        zeroed=dict(declared.zeroed) if space is None else None,
     )
     given_grid = declared.grid if grid is None else grid
     if given_grid is not None:
         known.grid = traced_grid(known, cast("GridLike", given_grid))
+    if isinstance(kind, HasLaunchHooks):
+        from silo.api.kernels.library_hooks import show_launches  # noqa: PLC0415  # few kinds have such hooks
+
+        show_launches(kind)
     return kind.wrap(
         source,
         lambda: known.launcher,

@@ -107,6 +107,7 @@ class CpuCompiler:
             variant.specialization,
             variant.config,
             variant.target,
+            tuples=source.tuples,
             force=settings().force_triton,
         )
 
@@ -152,6 +153,7 @@ class CpuCompiler:
             variant.specialization,
             variant.config,
             variant.target,
+            tuples=source.tuples,
             asserts=True,
             force=settings().force_triton,
         ).located

@@ -106,6 +106,7 @@ class TritonCompiler:
             variant.specialization,
             Config(variant.config.values, options),
             target,
+            tuples=getattr(source, "tuples", {}),
             force=settings().force_triton,
         )
         parameters: JSON = {

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from silo.core.described import describe
 from silo.errors import ArgumentError, GridError, UnsupportedError
 
 __all__ = ["Axes", "LaunchMarks", "axes", "check_options", "launch_marks", "marks_said", "name_of", "plain_arguments"]
@@ -42,7 +43,9 @@ def axes(word: str, value: object) -> Axes:
         GridError: neither, as Helion's launcher has it: a tuple with something in it.
     """
     if not isinstance(value, tuple) or not 1 <= len(cast("tuple[object, ...]", value)) <= 3:
-        raise GridError(f"the {word} of a launch is a tuple of one to three integers, not {value!r}")
+        raise GridError(
+            f"the {word} of a launch is a tuple of one to three integers, not {describe(cast('object', value))}"
+        )
     numbers = tuple(int(one) for one in cast("tuple[int, ...]", value))
     return cast("Axes", ((*numbers, 1, 1, 1))[:3])
 
@@ -110,7 +113,7 @@ def launch_marks(kernel: object) -> LaunchMarks:
     for name in ("min_blocks", "carveout"):
         value = found.get(name)
         if value is not None and (type(value) is not int or value < 0):
-            raise UnsupportedError(f"{name_of(kernel)}: {name} is a natural number, not {value!r}")
+            raise UnsupportedError(f"{name_of(kernel)}: {name} is a natural number, not {describe(value)}")
     plans: Sequence[Mapping[str, Any]] = getattr(kernel, _PLANS, ())
     return LaunchMarks(
         cluster=None if cluster == (1, 1, 1) else cast("Axes | None", cluster),

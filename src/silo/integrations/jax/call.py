@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
+from silo.core.described import describe
 from silo.core.plugins import is_option, option_names
 from silo.core.signature import Effect, ParameterKind
 from silo.errors import ArgumentError, SiloError, SourceError
@@ -259,8 +260,8 @@ def _hashable(kernel: Callee, name: str, value: object) -> Scalar:
         hash(scalar)
     except TypeError:
         raise ArgumentError(
-            f"{kernel.name}: the argument {name} is {value!r}, a {type(value).__name__}, which jax cannot tell from "
-            "others: pass a number, a text, a tuple or a dtype"
+            f"{kernel.name}: the argument {name} is {describe(value)}, a {type(value).__name__}, which jax cannot tell "
+            "from others: pass a number, a text, a tuple or a dtype"
         ) from None
     return scalar
 

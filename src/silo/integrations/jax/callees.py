@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from silo.api.code.loaded_kernels import HeuristicLauncher, VouchedCode
+from silo.api.code.zeroing import refuse_zeroing
 from silo.api.kernels.bundle import BundledKernel
 from silo.api.kernels.kernel import Kernel, kernel_of
 from silo.frozen import frozen
@@ -145,4 +146,7 @@ def callee_of(value: object) -> Callee | None:
     if isinstance(value, BundledKernel):
         return PackedKernel(value)
     known = kernel_of(value)
-    return None if known is None else KernelHere(known)
+    if known is None:
+        return None
+    refuse_zeroing(known, "silo.jax_call")
+    return KernelHere(known)

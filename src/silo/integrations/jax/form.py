@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from silo.core.described import describe
 from silo.core.device import HOST_MEMORY
 from silo.core.dtypes import DType, dtype
 from silo.core.signature import NoDefault, Parameter, ParameterKind
@@ -147,8 +148,8 @@ class CallForm:
         if isinstance(value, float):
             return Argument(name, ValueKind.FLOAT, value, parameter.dtype or dtype("float32"))
         raise ArgumentError(
-            f"{self.kernel.name}: the argument {name} is {value!r}, a {type(value).__name__}: a kernel takes arrays, "
-            f"numbers, bools and None; annotate {name} as tl.constexpr to pass anything else"
+            f"{self.kernel.name}: the argument {name} is {describe(value)}, a {type(value).__name__}: a kernel takes "
+            f"arrays, numbers, bools and None; annotate {name} as tl.constexpr to pass anything else"
         )
 
 

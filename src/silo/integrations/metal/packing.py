@@ -6,6 +6,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from silo.core.described import describe
 from silo.core.dtypes import DType
 from silo.errors import ArgumentError
 from silo.sources.metal.element_types import scalar_of
@@ -69,7 +70,7 @@ def number_read(kernel: str, parameter: MslParameter, value: Any, cast: str | No
     wanted = scalar_of(parameter.type)
     assert wanted is not None  # only such parameters are numbers
     given = packed(value, cast)
-    what = f"{kernel}: {parameter.name} is a {parameter.type}, and the call passes {value!r}"
+    what = f"{kernel}: {parameter.name} is a {parameter.type}, and the call passes {describe(value)}"
     passed = cast or ("fp32" if isinstance(value, float) else "int64")
     if len(given) < wanted.itemsize:
         raise ArgumentError(f"{what} as {passed}, of {len(given)} bytes: the kernel reads {wanted.itemsize}")

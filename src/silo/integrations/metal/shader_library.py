@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from silo.api.kernels.kernel import kernel as make_kernel
+from silo.core.described import describe
 from silo.core.signature import Parameter, ParameterKind
 from silo.errors import ArgumentError, SourceError
 from silo.forks import Mutex
@@ -155,7 +156,7 @@ def _array(kernel: str, name: str, value: Any) -> object:  # noqa: ANN401
         items = cast("Sequence[float]", value)
         return np.array(items, np.float32 if any(isinstance(one, float) for one in items) else np.int64)
     if not hasattr(value, "shape"):
-        raise ArgumentError(f"{kernel}: {name} takes a tensor, not {value!r}")
+        raise ArgumentError(f"{kernel}: {name} takes a tensor, not {describe(value)}")
     return value if len(value.shape) else value.reshape(1)
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from silo.api.code.zeroing import refuse_zeroing
 from silo.api.kernels.kernel import Kernel, kernel_of
 from silo.artifacts.artifact import Artifact
 from silo.core.signature import ParameterKind
@@ -300,6 +301,7 @@ def torch_op(
             f"silo.torch_op takes a kernel that silo.kernel made, and not a {type(kernel).__name__}: wrap it, "
             "silo.kernel(k, grid=...)"
         )
+    refuse_zeroing(known, "an operator of torch")
     _tell_version(str(torch.__version__))
     parse_name(name)
     if known.grid is None:

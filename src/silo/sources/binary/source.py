@@ -10,6 +10,7 @@ from silo.artifacts.runs_on import runs_on
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.decisions import Rejected
+from silo.core.described import describe
 from silo.core.dtypes import DType
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
@@ -188,7 +189,9 @@ class BinarySource:
             return value
         if isinstance(value, tuple):
             return tuple(self.constant(item) for item in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # any tuple
-        raise SourceError(f"{self.name}: {value!r} cannot be a constexpr; it takes numbers, text, tuples and None")
+        raise SourceError(
+            f"{self.name}: {describe(value)} cannot be a constexpr; it takes numbers, text, tuples and None"
+        )
 
 
 def _assumes_nothing(code: BinaryCode) -> bool:

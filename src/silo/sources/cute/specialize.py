@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from silo.core.argument_facts import ArgumentFacts
+from silo.core.described import describe
 from silo.core.dtypes import DTypeKind, dtype
 from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
@@ -95,11 +96,11 @@ def _array(kernel: str, parameter: Parameter, given: ArgumentFacts) -> Parameter
 def _scalar(kernel: str, parameter: Parameter, value: Value) -> Parameter:
     name = parameter.name
     if parameter.kind is ParameterKind.POINTER:
-        raise ArgumentError(f"{kernel}: {name} takes an array, not {value!r}")
+        raise ArgumentError(f"{kernel}: {name} takes an array, not {describe(value)}")
     if not isinstance(value, bool | int | float):
         raise ArgumentError(
-            f"{kernel}: {name} got {value!r}, a {type(value).__name__}: a kernel takes arrays and numbers; annotate it "
-            "as Constexpr to pass anything else"
+            f"{kernel}: {name} got {describe(value)}, a {type(value).__name__}: a kernel takes arrays and numbers; "
+            "annotate it as Constexpr to pass anything else"
         )
     if parameter.kind is ParameterKind.ANY:
         element = "bool" if isinstance(value, bool) else "float32" if isinstance(value, float) else "int32"
@@ -113,7 +114,7 @@ def _scalar(kernel: str, parameter: Parameter, value: Value) -> Parameter:
         bits = parameter.dtype.bits
         low = 0 if parameter.dtype.kind is DTypeKind.UINT else -(1 << (bits - 1))
         if not isinstance(value, int):
-            raise ArgumentError(f"{kernel}: {name} is {parameter.dtype}; {value!r} is not an integer")
+            raise ArgumentError(f"{kernel}: {name} is {parameter.dtype}; {describe(value)} is not an integer")
         if not low <= value < low + (1 << bits):
             raise ArgumentError(f"{kernel}: {name} is {parameter.dtype}; {value} does not fit")
     return parameter

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
+from silo.core.described import describe
 from silo.core.dtypes import DTypeKind, dtype
 from silo.core.nodes import Node, to_json
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
@@ -101,7 +102,7 @@ class MetalSource:
     def _array(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
         name = parameter.name
         if not given.is_pointer or given.block_shape:
-            raise ArgumentError(f"{self.name}: {name} takes an array, not {given.value!r}")
+            raise ArgumentError(f"{self.name}: {name} takes an array, not {describe(given.value)}")
         element = next(one for one in self.kernel.buffers if one.name == name)
         if given.dtype is None:
             raise ArgumentError(f"{self.name}: the dtype of the array {name} is not known")
@@ -120,11 +121,11 @@ class MetalSource:
         if given.is_pointer:
             raise ArgumentError(f"{self.name}: {name} is {kind}; it takes a number, not an array")
         if not isinstance(value, bool | int | float):
-            raise ArgumentError(f"{self.name}: {name} is {kind}; it cannot be {value!r}")
+            raise ArgumentError(f"{self.name}: {name} is {kind}; it cannot be {describe(value)}")
         if parameter.kind is ParameterKind.INTEGER:
             low = 0 if kind.kind is DTypeKind.UINT else -(1 << (kind.bits - 1))
             if not isinstance(value, int):
-                raise ArgumentError(f"{self.name}: {name} is {kind}; {value!r} is not an integer")
+                raise ArgumentError(f"{self.name}: {name} is {kind}; {describe(value)} is not an integer")
             if not low <= value < low + (1 << kind.bits):
                 raise ArgumentError(f"{self.name}: {name} is {kind}; {value} does not fit")
         return parameter
@@ -133,7 +134,7 @@ class MetalSource:
         """The value of a constant: a number, a bool, or a word that a macro stands for. Raises SourceError."""
         if isinstance(value, bool | int | float | str):
             return value
-        raise SourceError(f"{self}: a constant cannot be {value!r}: give a number, a bool or a text")
+        raise SourceError(f"{self}: a constant cannot be {describe(value)}: give a number, a bool or a text")
 
     def constants(self, variant: Variant) -> dict[str, Value]:
         """The value of every constant of a variant: from the call, else the config, else the default. CompileError."""

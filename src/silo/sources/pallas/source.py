@@ -9,6 +9,7 @@ from functools import cached_property
 
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
+from silo.core.described import describe
 from silo.core.dtypes import DTypeKind, dtype
 from silo.core.extents import ExtentKind, HeldExtents, shape_text
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
@@ -188,7 +189,7 @@ class PallasSource:
 def _array(kernel: str, parameter: Parameter, spec: ArraySpec, given: ArgumentFacts) -> Parameter:
     name = parameter.name
     if not given.is_pointer:
-        raise ArgumentError(f"{kernel}: {name} takes an array, not {given.value!r}")
+        raise ArgumentError(f"{kernel}: {name} takes an array, not {describe(given.value)}")
     if given.block_shape:
         raise ArgumentError(f"{kernel}: {name} takes an array, not a tensor descriptor")
     if given.dtype is None:
@@ -229,15 +230,15 @@ def _scalar(kernel: str, parameter: Parameter, given: ArgumentFacts) -> Paramete
         raise ArgumentError(f"{kernel}: {name} takes a number, and no silo.ArgSpec says that it is an array")
     if not isinstance(value, bool | int | float):
         raise ArgumentError(
-            f"{kernel}: {name} got {value!r}, a {type(value).__name__}: a body takes arrays and numbers; make it a "
-            "constexpr to pass anything else"
+            f"{kernel}: {name} got {describe(value)}, a {type(value).__name__}: a body takes arrays and numbers; "
+            "make it a constexpr to pass anything else"
         )
     element = parameter.dtype or _SCALARS[type(value)]
     kind = _KINDS[type(value)] if parameter.dtype is None else parameter.kind
     if element.kind in (DTypeKind.INT, DTypeKind.UINT):
         low = 0 if element.kind is DTypeKind.UINT else -(1 << (element.bits - 1))
         if not isinstance(value, int):
-            raise ArgumentError(f"{kernel}: {name} is {element}; {value!r} is not an integer")
+            raise ArgumentError(f"{kernel}: {name} is {element}; {describe(value)} is not an integer")
         if not low <= value < low + (1 << element.bits):
             raise ArgumentError(
                 f"{kernel}: {name} is {element}; {value} does not fit, and jax has no wider scalars: make it a "

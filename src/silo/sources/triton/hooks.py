@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
-__all__ = ["CallDecidesError", "block_shapes_set_by"]
+__all__ = ["CallDecidesError", "HookEffects", "effects_of_hook"]
+
+
+@dataclass(frozen=True)
+class HookEffects:
+    """What a hook does: the block shapes that it sets, by descriptor, and the arguments that it sets to zero."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    zeroed: tuple[str, ...] = ()
 
 
 class _NotUnderstoodError(Exception):
-    """The hook did something other than setting a descriptor's block shape."""
+    """The hook did something other than setting a block shape, or an argument to zero."""
 
 
 class CallDecidesError(Exception):
@@ -17,12 +26,25 @@ class CallDecidesError(Exception):
 
 
 class _Descriptor:
-    """Takes a block shape and refuses everything else."""
+    """Takes a block shape, or is set to zero, and refuses everything else."""
 
-    __slots__ = ("shape",)
+    __slots__ = ("shape", "zeroed")
 
     def __init__(self) -> None:
         object.__setattr__(self, "shape", None)
+        object.__setattr__(self, "zeroed", False)
+
+    def zero_(self) -> None:
+        """As a tensor's."""
+        object.__setattr__(self, "zeroed", True)
+
+    def fill_(self, value: object) -> None:
+        """As a tensor's."""
+        if isinstance(value, _Constant):
+            raise CallDecidesError("fill_")
+        if not isinstance(value, int | float) or value != 0:
+            raise _NotUnderstoodError("fill_")
+        self.zero_()
 
     def __setattr__(self, name: str, value: Any) -> None:  # noqa: ANN401
         if name != "block_shape" or not isinstance(value, list | tuple):
@@ -87,14 +109,14 @@ class _Arguments(Mapping[str, Any]):
         return len(self._values) + len(self.stand_ins)
 
 
-def block_shapes_set_by(
+def effects_of_hook(
     hook: Callable[..., object],
     names: tuple[str, ...],
     values: Mapping[str, object],
     descriptor: type[Any] | None = None,
     constants: frozenset[str] = frozenset(),
-) -> dict[str, tuple[int, ...]] | None:
-    """The block shape that ``hook`` gives each descriptor under a config; None where it does anything else.
+) -> HookEffects | None:
+    """What ``hook`` does under a config; None if it does more than set block shapes and set arguments to zero.
 
     Args:
         hook: called with one mapping of arguments, as Triton calls it.
@@ -118,4 +140,7 @@ def block_shapes_set_by(
     except Exception:  # noqa: BLE001  # the user's code met a stand-in it cannot use: not understood, which is an answer
         return None
     made = {name: one for name, one in arguments.stand_ins.items() if not isinstance(one, _Constant)}
-    return {name: one.shape for name, one in made.items() if one.shape is not None}
+    return HookEffects(
+        {name: one.shape for name, one in made.items() if one.shape is not None},
+        tuple(name for name, one in made.items() if one.zeroed),
+    )

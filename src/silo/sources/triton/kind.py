@@ -16,6 +16,7 @@ from silo.sources.triton.source import TritonSource
 if TYPE_CHECKING:
     from silo.artifacts.disassembly import BroughtTools
     from silo.core.findings import Finding
+    from silo.sources.seen_launch import SeenLaunch
 
 __all__ = ["Kind"]
 
@@ -44,6 +45,7 @@ class Kind:
             space=source.space,
             key=source.key,
             prunes=source.prunes,
+            zeroed=tuple(source.zeroed.items()),
             open_blocks=True,
             refusals=(*_config_hooks(source), *(_tuner_hooks(source) if several else ())),
             remarks=_without_effect(source) if several else (),
@@ -100,6 +102,15 @@ class Kind:
 
         return BroughtTools(("cubin",), adapter.nvidia_tools(), "Triton's package (pip install triton)")
 
+    def follow_launch_hooks(self, switch: Callable[[bool], None]) -> None:
+        """Hooks of ``triton.knobs.runtime``."""
+        adapter.follow_launch_hooks(switch)
+
+    def enter_launch(self, launch: SeenLaunch) -> Callable[[], object]:
+        """Call these hooks as Triton does."""
+        function = cast("TritonSource", launch.source).function
+        return adapter.enter_launch(function, launch.grid, launch.stream, launch.arguments, launch.metadata)
+
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
         """A twin of the function, which other Triton kernels can call."""
         return adapter.wrap(cast("TritonSource", source).function, lambda _twin: launcher(), members)
@@ -137,7 +148,8 @@ def _config_hooks(source: TritonSource) -> tuple[str, ...]:
     return (
         (
             f"the pre_hook {getattr(hook, '__name__', hook)!r} of the config "
-            f"({config}) does more than set block shapes of tensor descriptors, and Silo runs no hook; do before the "
+            f"({config}) does more than set block shapes of tensor descriptors, or arguments to zero, "
+            "and Silo runs no hook; do before the "
             "call what it does, or give silo.kernel a space="
         ),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,13 +14,15 @@ from silo.core.plugins import is_option, option_names
 from silo.core.signature import NO_DEFAULT, Parameter, ParameterKind, Signature
 from silo.core.space import Space
 from silo.core.specialization import Fact, Specialization
-from silo.core.values import Value
+from silo.core.tuples import TupleShape, TupleShapes
+from silo.core.values import Value, digest
 from silo.errors import SourceError
+from silo.frozen import replace as replace_frozen
 from silo.sources.reached_code import Names
 from silo.sources.triton import adapter
 from silo.sources.triton.constants import to_value
 from silo.sources.triton.fingerprint import ReadSource, function_value, read_source
-from silo.sources.triton.hooks import CallDecidesError, block_shapes_set_by
+from silo.sources.triton.hooks import CallDecidesError, effects_of_hook
 from silo.sources.triton.specialize import specialize
 
 __all__ = ["Hooks", "TritonSource"]
@@ -50,9 +52,10 @@ class TritonSource:
 
     ``function`` is Triton's own object for the kernel, without the other decorators.
     ``shape_hooks`` are the hooks of configs that set block shapes of descriptors and nothing else; ``block_shapes``
-    gives, per config, what they set, where that does not depend on constexprs of a call. ``tuner`` is Triton's own
-    object where it prunes its configs, of which ``originals`` are those behind Silo's; ``measured_by`` names what the
-    decorator says of how to measure.
+    gives, per config, what they set, where that does not depend on constexprs of a call. ``zeroed`` holds the arguments
+    that the hook of a config sets to zero, if it does nothing else. ``tuner`` is Triton's own object where it prunes
+    its configs, of which ``originals`` are those behind Silo's; ``measured_by`` names what the decorator says of how to
+    measure.
     """
 
     name: str
@@ -68,11 +71,13 @@ class TritonSource:
     block_shapes: Mapping[Config, Mapping[str, tuple[int, ...]]] = field(
         default_factory=dict[Config, Mapping[str, tuple[int, ...]]]
     )
+    zeroed: Mapping[Config, tuple[str, ...]] = field(default_factory=dict[Config, tuple[str, ...]])
     shape_hooks: Mapping[Config, Callable[..., object]] = field(default_factory=dict[Config, Callable[..., object]])
     tuner: Any = None
     originals: tuple[tuple[Config, Any], ...] = ()
     measured_by: tuple[str, ...] = ()
     known_names: Mapping[str, Names] | None = None
+    tuples: TupleShapes = field(default_factory=dict[str, TupleShape])
 
     @classmethod
     def of(cls, decorated: object, known_names: Mapping[str, Names] | None = None) -> TritonSource:
@@ -89,6 +94,7 @@ class TritonSource:
         block_shapes: dict[Config, Mapping[str, tuple[int, ...]]] = {}
         config_hooks: list[tuple[Config, Callable[..., object]]] = []
         shape_hooks: dict[Config, Callable[..., object]] = {}
+        zeroed: dict[Config, tuple[str, ...]] = {}
         constants = frozenset(parameter.name for parameter in kernel.parameters if parameter.constexpr)
         for tuned in kernel.configs:
             config = _config(kernel.function, names, tuned.members)
@@ -96,14 +102,16 @@ class TritonSource:
             if tuned.pre_hook is None:
                 continue
             try:
-                shapes = block_shapes_set_by(tuned.pre_hook, names, tuned.members, adapter.descriptor_type(), constants)
+                effects = effects_of_hook(tuned.pre_hook, names, tuned.members, adapter.descriptor_type(), constants)
             except CallDecidesError:
                 shape_hooks[config] = tuned.pre_hook
                 continue
-            if shapes is None:
+            if effects is None or (effects.zeroed and effects.shapes):
                 config_hooks.append((config, tuned.pre_hook))
+            elif effects.zeroed:
+                zeroed[config] = effects.zeroed
             else:
-                block_shapes[config] = shapes
+                block_shapes[config] = effects.shapes
                 shape_hooks[config] = tuned.pre_hook
         return cls(
             # Of a kernel in a class, the class too; what function made it is not part of its name.
@@ -124,6 +132,7 @@ class TritonSource:
                 top_k=kernel.top_k,
                 config_pre=tuple(config_hooks),
             ),
+            zeroed=zeroed,
             block_shapes=block_shapes,
             shape_hooks=shape_hooks,
             tuner=kernel.tuner,
@@ -170,7 +179,20 @@ class TritonSource:
     @property
     def fingerprint(self) -> str:
         """sha256 over the kernel, the functions it calls and the globals it reads; computed once."""
-        return self.reading.fingerprint
+        if not self.tuples:
+            return self.reading.fingerprint
+        shapes = {name: shape.to_json() for name, shape in self.tuples.items()}
+        return digest("triton-tuples/1", {"kernel": self.reading.fingerprint, "tuples": shapes})
+
+    def with_tuples(self, shapes: TupleShapes) -> TritonSource:
+        """The kernel for tuples of such shapes; a value of a tuple has the parameter's kind and no default."""
+        parameters: list[Parameter] = []
+        for one in self.signature.parameters:
+            if (shape := shapes.get(one.name)) is None:
+                parameters.append(one)
+            else:
+                parameters += [replace_frozen(one, name=name, default=NO_DEFAULT) for name in shape.names(one.name)]
+        return replace(self, signature=Signature(tuple(parameters)), tuples=dict(shapes))
 
     @cached_property
     def reading(self) -> ReadSource:
@@ -202,15 +224,15 @@ class TritonSource:
         # Triton's mapping lacks what a call leaves to its default.
         present = tuple(name for name in self.signature.names if name in given or name not in constants)
         try:
-            shapes = block_shapes_set_by(hook, present, values, adapter.descriptor_type(), constants)
+            effects = effects_of_hook(hook, present, values, adapter.descriptor_type(), constants)
         except CallDecidesError:
-            shapes = None
-        if shapes is None:
+            effects = None
+        if effects is None or effects.zeroed:
             raise SourceError(
                 f"{self.name} ({self.location}): the pre_hook of the config ({config}) does something besides setting "
                 f"block shapes of descriptors when it is given {values}; Silo runs no hook"
             )
-        return shapes
+        return effects.shapes
 
     def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
         """The block shapes that ``config`` sets of the descriptors of one call.

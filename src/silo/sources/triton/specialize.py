@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from silo.core.argument_facts import ArgumentFacts
+from silo.core.described import describe
 from silo.core.dtypes import DType, DTypeKind, dtype
 from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
@@ -81,7 +82,7 @@ def _typed(parameter: Parameter, argument: ArgumentFacts) -> tuple[Parameter, li
     if isinstance(value, FunctionValue):
         return replace(parameter, kind=ParameterKind.CONSTEXPR), []
     if parameter.kind is ParameterKind.POINTER:
-        raise ArgumentError(f"{parameter.name} is annotated as a pointer; it takes an array, not {value!r}")
+        raise ArgumentError(f"{parameter.name} is annotated as a pointer; it takes an array, not {describe(value)}")
     if parameter.kind is not ParameterKind.ANY:
         return _annotated(parameter, value)
     if isinstance(value, bool):
@@ -94,8 +95,8 @@ def _typed(parameter: Parameter, argument: ArgumentFacts) -> tuple[Parameter, li
     if isinstance(value, float):
         return replace(parameter, kind=ParameterKind.FLOAT, dtype=dtype("float32")), []
     raise ArgumentError(
-        f"{parameter.name} got {value!r}, a {type(value).__name__}: a kernel takes arrays, numbers, bools and None; "
-        "annotate the parameter as tl.constexpr to pass anything else"
+        f"{parameter.name} got {describe(value)}, a {type(value).__name__}: a kernel takes arrays, numbers, "
+        "bools and None; annotate the parameter as tl.constexpr to pass anything else"
     )
 
 
@@ -127,14 +128,16 @@ def _annotated(parameter: Parameter, value: Value) -> tuple[Parameter, list[Fact
     """A scalar whose type the author wrote: the type holds whatever the value, and 1 is not folded."""
     if parameter.kind is ParameterKind.INTEGER:
         if not isinstance(value, int):
-            raise ArgumentError(f"{parameter.name} is annotated as {parameter.dtype}; {value!r} is not an integer")
+            raise ArgumentError(
+                f"{parameter.name} is annotated as {parameter.dtype}; {describe(value)} is not an integer"
+            )
         assert parameter.dtype is not None  # an annotation gives kind and dtype together
         if value not in _range_of(parameter.dtype):
             raise ArgumentError(f"{parameter.name} is annotated as {parameter.dtype}; {value} does not fit")
         folded = value == 1 or isinstance(value, bool)
         return parameter, [] if folded else _divisible(parameter, value)
     if not isinstance(value, bool | int | float):
-        raise ArgumentError(f"{parameter.name} is annotated as {parameter.dtype}; {value!r} is not a number")
+        raise ArgumentError(f"{parameter.name} is annotated as {parameter.dtype}; {describe(value)} is not a number")
     return parameter, []
 
 

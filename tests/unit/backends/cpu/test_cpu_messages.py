@@ -125,7 +125,7 @@ def test_a_failed_assertion_says_where(mode):
     with pytest.raises(LaunchError) as raised:
         cpu_samples.run(debugged, (4,), mode, x=x, out=out, n=16, BLOCK=4)
     place = f"{FILE}:{line_of(asserts, 'device_assert')}"
-    assert f'device_assert at {place}: x is "positive"; program (2, 0, 0), index (2) (code 1)' in str(raised.value)
+    assert f'device-side assert at {place}: x is "positive"; program (2, 0, 0), index (2) (code 1)' in str(raised.value)
     # What comes before in the program has happened, what comes after has not.
     np.testing.assert_array_equal(out, [*[-1] * 8, 1, 1, 0, 1, 0, 0, 0, 0])
 
@@ -144,7 +144,7 @@ def test_a_scalar_assertion_has_no_index(mode):
     with pytest.raises(LaunchError) as raised:
         cpu_samples.run(asserts_scalar, (1,), mode, x=x, n=3)
     place = f"{FILE}:{line_of(asserts_scalar, 'device_assert')}"
-    assert re.search(rf"device_assert at {re.escape(place)}; program \(0, 0, 0\) \(code 1\)", str(raised.value))
+    assert re.search(rf"device-side assert at {re.escape(place)}; program \(0, 0, 0\) \(code 1\)", str(raised.value))
     assert x.tolist() == [2, 7, 1]
 
 
@@ -292,3 +292,18 @@ def test_a_loop_whose_rounds_may_become_one_product_prints_once_a_round(mode, ca
     cpu_samples.run(prints_beside_a_product, (1,), mode, x=x, y=y, out=out, depth=24)
     assert capfd.readouterr().out.splitlines() == [f"pid (0, 0, 0) idx () step: {step}" for step in range(2)]
     assert (out == 24).all()
+
+
+def test_a_failed_assertion_is_a_runtime_error() -> None:
+    # The kind of fault: a program catches the class that Triton and torch raise, and the error of Silo's is none.
+    import numpy as np
+
+    import silo
+
+    @silo.kernel
+    @triton.jit(debug=True)
+    def positive(x):
+        tl.device_assert(tl.load(x) < 0, "positive")
+
+    with pytest.raises(RuntimeError, match=r"device-side assert at .*: positive"):
+        positive[(1,)](np.ones(1, "float32"))

@@ -26,7 +26,7 @@ from silo.launch.dispatch import accepts
 from silo.sources.triton.adapter import descriptor_type, lower_for_gpu
 from silo.sources.triton.effects import effects_of
 from silo.sources.triton.gpu_layout import argument_slots, complete_layout, tensor_maps
-from silo.sources.triton.hooks import CallDecidesError, block_shapes_set_by
+from silo.sources.triton.hooks import CallDecidesError, HookEffects, effects_of_hook
 from silo.sources.triton.specialize import specialize
 from silo.sources.triton.ttir import parse_ttir
 
@@ -324,8 +324,8 @@ def test_a_hook_that_decides_by_the_call_is_not_understood(decide):
         given["a"].block_shape = [64] if decide(given) else [32]
 
     descriptor = descriptor_type()
-    assert block_shapes_set_by(hook, ("a", "flag"), {"BM": 64}) is None
-    assert block_shapes_set_by(hook, ("a", "flag"), {"BM": 64}, descriptor) is None
+    assert effects_of_hook(hook, ("a", "flag"), {"BM": 64}) is None
+    assert effects_of_hook(hook, ("a", "flag"), {"BM": 64}, descriptor) is None
 
 
 def test_a_hook_may_ask_whether_there_is_a_descriptor():
@@ -333,7 +333,7 @@ def test_a_hook_may_ask_whether_there_is_a_descriptor():
         if given["a"] is not None and given.get("other") is None:
             given["a"].block_shape = [given["BM"]]
 
-    assert block_shapes_set_by(hook, ("a",), {"BM": 64}) == {"a": (64,)}
+    assert effects_of_hook(hook, ("a",), {"BM": 64}) == HookEffects({"a": (64,)})
 
 
 def test_a_hook_that_does_more_is_refused(kernels):
@@ -470,10 +470,10 @@ def test_a_hook_asks_for_a_constexpr_of_the_call():
     names, split = ("c", "SPLIT"), frozenset({"SPLIT"})
     values = {"BM": 64, "BN": 128}
     with pytest.raises(CallDecidesError):
-        block_shapes_set_by(hook, names, values, None, split)
-    assert block_shapes_set_by(hook, names, {**values, "SPLIT": 1}, None, split) == {"c": (64, 64)}
-    assert block_shapes_set_by(hook, names, {**values, "SPLIT": 0}, None, split) == {"c": (64, 128)}
-    assert block_shapes_set_by(hook, names, {**values, "SPLIT": 7}, None, split) is None
+        effects_of_hook(hook, names, values, None, split)
+    assert effects_of_hook(hook, names, {**values, "SPLIT": 1}, None, split) == HookEffects({"c": (64, 64)})
+    assert effects_of_hook(hook, names, {**values, "SPLIT": 0}, None, split) == HookEffects({"c": (64, 128)})
+    assert effects_of_hook(hook, names, {**values, "SPLIT": 7}, None, split) is None
     for decide in (
         lambda v: [v],
         lambda v: [v * 2],
@@ -487,7 +487,7 @@ def test_a_hook_asks_for_a_constexpr_of_the_call():
             given["c"].block_shape = decide(given["SPLIT"])
 
         with pytest.raises(CallDecidesError):
-            block_shapes_set_by(other, names, values, None, split)
+            effects_of_hook(other, names, values, None, split)
 
 
 def test_shapes_that_a_call_decides(kernels):

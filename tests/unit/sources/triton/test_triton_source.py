@@ -18,7 +18,7 @@ from silo.core.signature import NO_DEFAULT, ParameterKind
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import FunctionValue
 from silo.errors import ArgumentError, SourceError
-from silo.sources.triton.hooks import block_shapes_set_by
+from silo.sources.triton.hooks import HookEffects, effects_of_hook
 from silo.sources.triton.source import TritonSource
 from triton_samples import add, scaled
 
@@ -116,7 +116,8 @@ def test_hooks_that_set_block_shapes_are_understood():
     for mode, expected in ((0, {"p": (32, 16)}), (1, {"x": (32,), "p": (32, 16)})):
         facts = tuple((name, Fact.CONFIG_BLOCK) for name in expected)
         assert source.constants_of(first, Specialization(facts, (("mode", mode),))) == expected
-    assert source.hooks.config_pre == ((second, zero),)
+    assert source.zeroed == {second: ("x",)}
+    assert source.hooks.config_pre == ()
 
 
 def test_a_hook_may_ask_for_the_class_of_a_descriptor():
@@ -126,10 +127,10 @@ def test_a_hook_may_ask_for_the_class_of_a_descriptor():
         if isinstance(arguments["x"], TensorDescriptor):
             arguments["x"].block_shape = [arguments["BLOCK"]]
 
-    assert block_shapes_set_by(hook, ("x",), {"BLOCK": 8}, TensorDescriptor) == {"x": (8,)}
-    assert block_shapes_set_by(hook, ("x",), {"BLOCK": 8}) == {}
-    assert block_shapes_set_by(lambda arguments: arguments["x"].data_ptr(), ("x",), {}) is None
-    assert block_shapes_set_by(lambda arguments: arguments["nobody"], ("x",), {}) is None
+    assert effects_of_hook(hook, ("x",), {"BLOCK": 8}, TensorDescriptor) == HookEffects({"x": (8,)})
+    assert effects_of_hook(hook, ("x",), {"BLOCK": 8}) == HookEffects({})
+    assert effects_of_hook(lambda arguments: arguments["x"].data_ptr(), ("x",), {}) is None
+    assert effects_of_hook(lambda arguments: arguments["nobody"], ("x",), {}) is None
 
 
 def test_what_cannot_be_read_is_refused():

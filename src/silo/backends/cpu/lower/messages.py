@@ -115,7 +115,8 @@ def assert_statements(scope: Scope, operation: Operation, value: str, index: Seq
     message = operation.attributes.get("message", "")
     assert isinstance(message, str)
     room = scope.name("room")
-    words = f"device_assert{f' at {operation.location}' if operation.location else ''}{': ' if message else ''}"
+    # as CUDA calls it: programs look for these words
+    words = f"device-side assert{f' at {operation.location}' if operation.location else ''}{': ' if message else ''}"
     where = "; program (%d, %d, %d)" + (f", index ({', '.join(['%d'] * len(index))})" if index else "")
     arguments = [c_string(words), c_string(message), _PROGRAM, *(f"(int){name}" for name in index)]
     text = f"((struct silo_fault *)context)->text, {room}"

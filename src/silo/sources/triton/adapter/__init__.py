@@ -49,6 +49,7 @@ from silo.sources.triton.adapter.installation import (
     triton_identity,
     triton_version,
 )
+from silo.sources.triton.adapter.launch_hooks import enter_launch, follow_launch_hooks
 from silo.sources.triton.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir, read_off
 from silo.sources.triton.adapter.objects import code_of_functions, dtype_name, is_constexpr, is_settled
 from silo.sources.triton.adapter.programs import (
@@ -110,6 +111,8 @@ __all__ = [
     "default_options",
     "descriptor_type",
     "dtype_name",
+    "enter_launch",
+    "follow_launch_hooks",
     "forget_served",
     "intercept_compiles",
     "is_constexpr",

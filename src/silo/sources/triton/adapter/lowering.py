@@ -13,6 +13,7 @@ from silo.core.dtypes import DType, DTypeKind
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
+from silo.core.tuples import TupleShapes, flat_names
 from silo.core.values import FunctionValue, Value
 from silo.errors import CompileError, SiloError, SourceError
 from silo.sources.functions import recall
@@ -23,6 +24,7 @@ from silo.sources.triton.adapter.toolchain import backend_for, gpu_target, lower
 
 __all__ = ["Ttir", "gpu_options", "lower_for_gpu", "lower_to_ttir", "read_off"]
 
+_NO_TUPLES: TupleShapes = {}
 _MARK = "nodialect"
 _MARKED = re.compile(r" \{nodialect = 1 : i32\}|nodialect = 1 : i32, |, nodialect = 1 : i32")
 _PRIVATE = re.compile(r'sym_name = "((?:[^"\\\n]|\\.)*)", sym_visibility = "private"')
@@ -52,6 +54,7 @@ def lower_to_ttir(
     config: Config,
     target: Target,
     *,
+    tuples: TupleShapes = _NO_TUPLES,
     asserts: bool = False,
     force: bool = False,
 ) -> Ttir:
@@ -64,6 +67,7 @@ def lower_to_ttir(
         config: of its compile options only ``debug`` means something on a CPU: like ``@triton.jit(debug=True)`` and
             ``TRITON_DEBUG=1`` it keeps ``tl.device_assert`` and adds Triton's checks for integer overflow.
         target: a ``cpu`` target.
+        tuples: the shapes of tuple arguments; ``signature`` has a parameter for each of their values.
         asserts: keep ``tl.device_assert`` in any case, and leave those checks out.
         force: accept a Triton that Silo was not tested with.
 
@@ -75,7 +79,7 @@ def lower_to_ttir(
     if target.kind != "cpu":
         raise SourceError(f"lower_to_ttir is for cpu targets, not {target}; use lower_for_gpu")
     debug = asserts or config.as_dict().get("debug") is True or debug_by_default()
-    arguments = _source_arguments(function, signature, specialization, config)
+    arguments = _source_arguments(function, signature, specialization, config, tuples)
     triton_target = cpu_target(target)
     front_end = CpuFrontEnd(triton_target)
     # Fusing is the C compiler's business, so it makes no difference here; said outright, no knob of Triton's does.
@@ -98,6 +102,7 @@ def lower_for_gpu(
     config: Config,
     target: Target,
     *,
+    tuples: TupleShapes = _NO_TUPLES,
     force: bool = False,
 ) -> Ttir:
     """Lower for Triton's own back end: the module before the backend's stages, which :func:`compile_gpu` runs.
@@ -108,7 +113,7 @@ def lower_for_gpu(
         CompileError: Triton's front end refused the kernel.
     """
     require_triton(force=force)
-    arguments = _source_arguments(function, signature, specialization, config)
+    arguments = _source_arguments(function, signature, specialization, config, tuples)
     triton_target = gpu_target(target)
     backend = backend_for(triton_target)
     options = gpu_options(backend, {"debug": bool(getattr(function, "debug", False)), **dict(config.options)})
@@ -168,9 +173,13 @@ def _make_module(
 
 @dataclass(frozen=True, slots=True)
 class _SourceArguments:
-    """What Triton's ``ASTSource`` takes: types by name, constants and attributes by the parameter's position."""
+    """The arguments of Triton's ``ASTSource``.
 
-    types: dict[str, str]
+    ``types`` holds a type by parameter name, a tuple of types for a tuple; ``constants`` and ``attributes`` are by
+    path: the parameter's position, and the positions within tuples.
+    """
+
+    types: dict[str, Any]
     constants: dict[tuple[int, ...], object]
     attributes: dict[tuple[int, ...], list[list[object]]]
 
@@ -197,32 +206,42 @@ def _source_arguments(
     signature: Signature,
     specialization: Specialization,
     config: Config,
+    tuples: TupleShapes,
 ) -> _SourceArguments:
     given = {**dict(config.values), **specialization.constant_values}
-    types: dict[str, str] = {}
-    constants: dict[tuple[int, ...], object] = {}
-    attributes: dict[tuple[int, ...], list[list[object]]] = {}
+    made = _SourceArguments({}, {}, {})
     expected = tuple(getattr(function, "arg_names", ()))
-    if expected != signature.names:
-        raise SourceError(f"the signature names {', '.join(signature.names)}, the kernel takes {', '.join(expected)}")
-    for index, parameter in enumerate(signature.parameters):
-        facts = specialization.facts_of(parameter.name)
+    if (names := flat_names(tuples, expected)) != signature.names:
+        raise SourceError(f"the signature names {', '.join(signature.names)}, the kernel takes {', '.join(names)}")
+
+    def typed(name: str, path: tuple[int, ...]) -> str:
+        """The type of one parameter; notes its constant or its attributes."""
+        parameter, facts = signature[name], specialization.facts_of(name)
         if parameter.kind is ParameterKind.CONSTEXPR:
-            types[parameter.name] = "constexpr"
-            constants[(index,)] = _to_triton(_constant(parameter, given))
-        elif Fact.EQUAL_1 in facts or Fact.NONE in facts:
-            types[parameter.name] = "constexpr"
-            constants[(index,)] = 1 if Fact.EQUAL_1 in facts else None
+            made.constants[path] = _to_triton(_constant(parameter, given))
+            return "constexpr"
+        if Fact.EQUAL_1 in facts or Fact.NONE in facts:
+            made.constants[path] = 1 if Fact.EQUAL_1 in facts else None
+            return "constexpr"
+        found: list[list[object]] = []
+        if Fact.ALIGNED_16 in facts or Fact.DIVISIBLE_16 in facts:
+            found.append(["tt.divisibility", 16])
+        if Fact.POINTER_RANGE_32 in facts:
+            found.append(["tt.pointer_range", 32])
+        if found:
+            made.attributes[path] = found
+        return _type_text(parameter, given)
+
+    for index, name in enumerate(expected):
+        shape = tuples.get(name)
+        if shape is None:
+            made.types[name] = typed(name, (index,))
+        elif all(signature[one].kind is ParameterKind.CONSTEXPR for one in shape.names(name)) and shape.names(name):
+            made.types[name] = "constexpr"
+            made.constants[(index,)] = shape.made(name, lambda one, _: _to_triton(_constant(signature[one], given)))
         else:
-            types[parameter.name] = _type_text(parameter, given)
-            found: list[list[object]] = []
-            if Fact.ALIGNED_16 in facts or Fact.DIVISIBLE_16 in facts:
-                found.append(["tt.divisibility", 16])
-            if Fact.POINTER_RANGE_32 in facts:
-                found.append(["tt.pointer_range", 32])
-            if found:
-                attributes[(index,)] = found
-    return _SourceArguments(types, constants, attributes)
+            made.types[name] = shape.made(name, typed, (index,))
+    return made
 
 
 def _constant(parameter: Parameter, given: dict[str, Value]) -> Value:

@@ -14,6 +14,7 @@ from silo.errors import ToolchainError
 from silo.settings import child_environment, encoded_name, environment_memory
 from silo.sources.triton.adapter.compile_calls import default_options
 from silo.sources.triton.adapter.installation import triton_version
+from silo.sources.triton.adapter.launch_hooks import LAUNCH_HOOKS
 from silo.sources.triton.adapter.toolchain import behind_lowering, module
 
 __all__ = [
@@ -38,7 +39,6 @@ LAUNCHED_VERSIONS = ("3.4", "3.5", "3.6", "3.7", "3.8", "3.9")
 
 _JIT = "triton.runtime.jit"
 _AUTOTUNER = "triton.runtime.autotuner"
-_HOOKS = ("launch_enter_hook", "launch_exit_hook")
 # DLPack's device type of the memory that kernels of one of Triton's kinds of target use.
 _MEMORY = {"cuda": 2, "hip": 10, "cpu": 1}
 
@@ -212,7 +212,7 @@ def watch() -> Watch:
 def _watch_hooks(runtime: Any, watched: list[tuple[Any, ...]], sizes: list[Any]) -> str:  # noqa: ANN401
     """Add the hooks of launches to what is watched; why they block, or ""."""
     blocked = ""
-    for name in _HOOKS:
+    for name in LAUNCH_HOOKS:
         hook = getattr(runtime, name, None)
         calls = getattr(hook, "calls", None)
         if isinstance(calls, list):
