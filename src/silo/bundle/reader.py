@@ -7,7 +7,6 @@ import hashlib
 import io
 import mmap
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from types import TracebackType
@@ -35,6 +34,7 @@ from silo.core.signature import Signature
 from silo.core.values import JSON
 from silo.core.variant import Variant
 from silo.errors import BundleError, BundleFormatError
+from silo.plain_files import open_plain
 from silo.settings import allowance, how_to_raise
 
 __all__ = ["Bundle", "OpenKernel", "open_bundle"]
@@ -317,14 +317,11 @@ def open_bundle(path: str | os.PathLike[str]) -> Bundle:
     """
     name = os.fspath(path).rpartition("/")[2]
     try:
-        # Not waiting: a pipe of that name is refused below, not read.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = open_plain(path)
     except OSError as error:
         raise BundleError(f"cannot open the bundle {os.fspath(path)}: {error.strerror}") from None
     try:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise BundleError(f"cannot open the bundle {os.fspath(path)}: it is not a regular file")
         if status.st_size < HEADER_BYTES:
             # Gives the error for what is there; a mapping of nothing is an error of its own.
             return Bundle(memoryview(os.pread(descriptor, HEADER_BYTES, 0)), None, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -11,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from silo.core.reading import read_object
 from silo.core.values import JSON, parse_json
 from silo.errors import StoreError
+from silo.plain_files import open_plain, read_plain
 from silo.store.files import AtomicFile
 
 __all__ = ["RECORD", "Differences", "Record", "compare_folder", "read_record", "write_folder"]
@@ -70,7 +72,7 @@ def read_record(folder: Path) -> Record | None:
     """
     path = folder / RECORD
     try:
-        text = path.read_bytes()
+        text = read_plain(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -129,7 +131,8 @@ def _digest(data: bytes) -> str:
 
 def _held(path: Path) -> str | None:
     try:
-        return _digest(path.read_bytes())
+        with os.fdopen(open_plain(path), "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

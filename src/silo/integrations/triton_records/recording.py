@@ -12,6 +12,7 @@ from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import decode_document
 from silo.bundle.format import HEADER_BYTES
 from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.writer import place_of_bundle
 from silo.core.values import JSON
 from silo.errors import BundleError
 from silo.forks import Mutex
@@ -26,6 +27,7 @@ from silo.integrations.triton_records.recorded import (
     cache_place,
     entry_from_json,
 )
+from silo.plain_files import open_plain
 from silo.sources.reached_code import Names
 
 __all__ = ["Recording", "blobs_of", "read_names", "read_winners"]
@@ -43,7 +45,7 @@ class Recording:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(os.path.realpath(path))
+        self.path = place_of_bundle(path)
         self.journal = Journal(journal_of(self.path))
         self._lock = Mutex()
         self._place = JournalPlace()
@@ -97,18 +99,22 @@ class Recording:
 
     def _refresh(self) -> None:
         """Read what others have recorded since. Under both locks."""
-        records, place = self.journal.read(self._place)
+        entries: list[Entry] = []
+
+        def take(record: Record) -> None:
+            if (entry := _entry(self.journal.path, record)) is not None:
+                entries.append(entry)
+
+        place = self.journal.read(take, self._place)
         if place.identity != self._place.identity or self._bundle is None:
             self._read_bundle()  # the journal that was there lies in the bundle now
         self._place = place
-        for record in records:
-            entry = _entry(self.journal.path, record)
-            if entry is not None:
-                self._take(entry)
+        for entry in entries:
+            self._take(entry)
 
     def _read_bundle(self) -> None:
         try:
-            with self.path.open("rb") as file:
+            with open(open_plain(self.path), "rb") as file:  # noqa: PTH123  # of a descriptor
                 header = file.read(HEADER_BYTES)
         except FileNotFoundError:
             self._bundle = b""

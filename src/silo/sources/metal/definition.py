@@ -16,6 +16,7 @@ from silo.core.signature import NO_DEFAULT, Effect, Parameter, ParameterKind, Si
 from silo.core.space import Space as SearchSpace
 from silo.core.values import Value
 from silo.errors import SourceError, SpaceError
+from silo.plain_files import read_plain
 from silo.sources.declaration import Declaration
 from silo.sources.launch_options import LaunchOption, read_axes
 from silo.sources.metal.element_types import scalar_of
@@ -101,7 +102,7 @@ def metal(
 def _read(source: str | Path, caller: str) -> MslText:
     if isinstance(source, Path) or (source.endswith(".metal") and "\n" not in source):
         try:
-            return parse_metal(Path(source).read_text(encoding="utf-8"), Path(source).name)
+            return parse_metal(read_plain(source).decode(), Path(source).name)
         except (OSError, UnicodeDecodeError) as error:
             raise SourceError(f"{source}: the text of Metal kernels cannot be read: {error}") from error
     return parse_metal(source, f"<text at {caller}>")
