@@ -192,8 +192,10 @@ class Journal:
         self.path.unlink(missing_ok=True)
 
     def read(
-        self, take: Callable[[Record], object], since: JournalPlace = JournalPlace()
-    ) -> JournalPlace:  # a constant
+        self,
+        take: Callable[[Record], object] = lambda record: None,
+        since: JournalPlace = JournalPlace(),  # a constant
+    ) -> JournalPlace:
         """Call ``take`` with each whole record after a place, in their order, and return the place after them.
 
         Of another file than that of the place, all of them. Torn frames are passed over. The bytes of a record can be
