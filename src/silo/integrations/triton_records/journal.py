@@ -193,7 +193,7 @@ class Journal:
 
     def read(
         self,
-        take: Callable[[Record], object] = lambda record: None,
+        take: Callable[[Record], object] = lambda _: None,
         since: JournalPlace = JournalPlace(),  # a constant
     ) -> JournalPlace:
         """Call ``take`` with each whole record after a place, in their order, and return the place after them.
