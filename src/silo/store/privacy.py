@@ -181,13 +181,35 @@ def output_place(path: str | os.PathLike[str]) -> Path:
     Raises:
         NotPrivateError: a link on the way belongs to neither this user nor root.
     """
-    user = os.geteuid()
-    way, _ = _way_to(str(Path.cwd() / path))
+    wanted = Path.cwd() / path
+    for _ in range(_MOST_LINKS):
+        # All that is found out about a name is found out once: somebody may put a link in its place meanwhile.
+        if (found := _way_of_own_links(wanted)) is not None:
+            return found
+        if (folder := _way_of_own_links(wanted.parent)) is None:
+            return wanted  # its folder is missing, which whoever writes there learns
+        wanted = folder / wanted.name
+        node = _look(str(wanted))
+        if node is None or not stat.S_ISLNK(node.mode):
+            return wanted
+        _refuse_foreign_link(node)
+        wanted = folder / (_target(str(wanted)) or wanted.name)
+    raise NotPrivateError("links lead to links without end", path)
+
+
+def _way_of_own_links(path: Path) -> Path | None:
+    """Where a path leads; None if nothing is there. Raises NotPrivateError for links of other users."""
+    way, found = _way_to(str(path))
     for node in way:
-        if stat.S_ISLNK(node.mode) and node.owner not in (user, _ROOT, _unmapped_owner()):
-            reason = f"the way to it leads over a link of user {_user_name(node.owner)}; name the place it leads to"
-            raise NotPrivateError(reason, node.path)
-    return Path(os.path.realpath(path))
+        if stat.S_ISLNK(node.mode):
+            _refuse_foreign_link(node)
+    return None if found is None else Path(found)
+
+
+def _refuse_foreign_link(node: Node) -> None:
+    if node.owner not in (os.geteuid(), _ROOT, _unmapped_owner()):
+        reason = f"the way to it leads over a link of user {_user_name(node.owner)}; name the place it leads to"
+        raise NotPrivateError(reason, node.path)
 
 
 def read_private(path: Path) -> bytes:

@@ -13,12 +13,12 @@ _BEFORE_A_NAME = frozenset({"(", "&"})
 
 
 def written_by_cast(body: str, names: Collection[str]) -> frozenset[str]:
-    """Return those of the ``names`` that the body of a kernel casts to a pointer or a reference without ``const``.
+    """Return the ``names`` that a kernel's body casts to a pointer or a reference without ``const``.
 
-    C's casts and C++'s are found if the name is the first word of what is cast. A cast within a function that the kernel
-    calls, or to a type by another name, is not found: such a parameter is to be declared without ``const``.
+    C's casts and C++'s are found if the name is the first word of what is cast. A cast within a function that the
+    kernel calls, or to a type by another name, is not found: such a parameter is to be declared without ``const``.
 
-    >>> sorted(written_by_cast("((device float*)x)[i] = 1; y[i] = *(device const int*)z;", ["x", "y", "z"]))
+    >>> sorted(written_by_cast("((device float*)x)[i] = *(device const float*)z;", ["x", "z"]))
     ['x']
     >>> sorted(written_by_cast("const_cast<device float &>(x[i]) = 1;", ["x"]))
     ['x']
