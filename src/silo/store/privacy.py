@@ -187,7 +187,7 @@ def output_place(path: str | os.PathLike[str]) -> Path:
         if (found := _way_of_own_links(wanted)) is not None:
             return found
         if (folder := _way_of_own_links(wanted.parent)) is None:
-            return wanted  # its folder is missing, which whoever writes there learns
+            return wanted  # its folder is missing, and the write itself will say so
         wanted = folder / wanted.name
         node = _look(str(wanted))
         if node is None or not stat.S_ISLNK(node.mode):

@@ -72,7 +72,7 @@ def test_an_array_that_is_written_through_another_name_can_be_declared():
 
 @pytest.mark.parametrize("name", AT_LOAD)
 def test_building_a_text_runs_nothing_of_it_and_a_strangers_bundle_of_it_needs_consent(tmp_path, name):
-    """Whoever builds somebody else's text compiles it, and loads it with the first launch alone."""
+    """Who builds somebody else's text compiles it; only its first launch loads it."""
     mark = tmp_path / "mark"
     uses = "(void)picked();" if name == "ifunc" else ""
     text = TEXT.format(outside=(MARK + AT_LOAD[name]).format(path=mark), inside=uses)
