@@ -188,7 +188,7 @@ def _cache_folder() -> Path:
 
 
 def write_holder(descriptor: int) -> None:
-    """Note who holds the lock, for those that cannot see it in the system's table (another machine or container)."""
+    """Write the holder into the lock file, for processes that cannot see it in the system's table (other machines)."""
     text = f"process {os.getpid()} on {os.uname().nodename} ({_shown(sys.argv)})".encode(errors="replace")
     with contextlib.suppress(OSError):  # a full disk costs this note, and no lock
         os.ftruncate(descriptor, 0)
@@ -196,7 +196,7 @@ def write_holder(descriptor: int) -> None:
 
 
 def holder_of(descriptor: int) -> str:
-    """Who holds the lock of an open file, in words that are fit for a terminal."""
+    """Return the name of the process that holds the lock of an open file, as text that is fit for a terminal."""
     status = os.fstat(descriptor)
     if (process := _locking_process(status.st_dev, status.st_ino)) is not None:
         return _described(process)
@@ -207,7 +207,7 @@ def holder_of(descriptor: int) -> str:
 
 
 def _locking_process(device: int, inode: int) -> int | None:
-    """The process in ``/proc/locks`` that holds a ``flock`` of a file; None where the system has no such table."""
+    """The process in ``/proc/locks`` that holds a ``flock`` of a file; None if the system has no such table."""
     try:
         rows = Path("/proc/locks").read_text(encoding="utf-8").splitlines()
     except OSError:

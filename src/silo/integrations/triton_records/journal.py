@@ -64,7 +64,7 @@ class Record:
 
 @dataclass(frozen=True)
 class JournalPlace:
-    """How far somebody has read: which journal, by the bytes that it begins with, and up to where."""
+    """A place up to which a journal was read: the bytes that the journal begins with, and a position in it."""
 
     identity: bytes = b""
     position: int = 0

@@ -1,4 +1,4 @@
-"""Casts that take ``const`` from a parameter: such an array may be written, whatever its declaration says."""
+"""Casts that take ``const`` from a parameter: the kernel may write that array, against its declaration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BEFORE_A_NAME = frozenset({"(", "&"})
 def written_by_cast(body: str, names: Collection[str]) -> frozenset[str]:
     """Return the ``names`` that a kernel's body casts to a pointer or a reference without ``const``.
 
-    C's casts and C++'s are found if the name is the first word of what is cast. A cast within a function that the
+    C's casts and C++'s are found if the name is the first word of the operand. A cast within a function that the
     kernel calls, or to a type by another name, is not found: such a parameter is to be declared without ``const``.
 
     >>> sorted(written_by_cast("((device float*)x)[i] = *(device const float*)z;", ["x", "z"]))
