@@ -15,11 +15,14 @@ from pathlib import Path
 
 import pytest
 
+from silo.api.calls.leader import _lease
 from silo.api.trials.lock_files import update_lock
 from silo.bundle.update import locked_bundle
 from silo.core.notices import Notices
 from silo.errors import BundleError, LockError
 from silo.integrations.triton_records.journal import Journal
+from silo.integrations.triton_records.recorded import TextNames
+from silo.integrations.triton_records.recording import Recording
 from silo.settings import override
 from silo.store.locks import HeldLockError, file_lock, holder_of, lock_of_place
 from silo.store.records import DiskRecords
@@ -110,6 +113,43 @@ def test_a_wait_for_a_journal_ends_and_names_the_process(tmp_path):
             pass
         with pytest.raises(BundleError, match=f"process {process.pid} "):
             journal.read(lambda record: None)
+
+
+@pytest.mark.timeout(60)
+def test_a_recording_waits_once_and_not_for_each_kernel(tmp_path):
+    recording = Recording(tmp_path / "K.silo")
+    entries = [TextNames(f"{number:064}", ()) for number in range(50)]
+    with holding(FLOCK, recording.journal.path) as process, override(lock_wait_s=0.5):
+        begun = time.monotonic()
+        for entry in entries:
+            with pytest.raises(BundleError, match=f"process {process.pid} "):
+                recording.add(entry, {})
+        assert time.monotonic() - begun < 15  # and not 25
+
+
+@pytest.mark.timeout(60)
+def test_the_leader_is_named_to_who_waits(tmp_path):
+    lock = tmp_path / "silo.lock.json"
+    text = HOLD.format(imports="from silo.api.calls.leader import _lease", block="_lease(Path(sys.argv[1]))")
+    with holding(text, lock) as process, _lease(lock) as lease:
+        assert not lease.held
+        assert lease.leader().startswith(f"process {process.pid} ")
+    with _lease(lock) as lease:
+        assert lease.held
+    assert (tmp_path / "silo.lock.json.lease").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.timeout(60)
+def test_a_lease_that_is_a_strangers_is_an_error(tmp_path):
+    lock, own = tmp_path / "silo.lock.json", tmp_path / "own.conf"
+    lease = tmp_path / "silo.lock.json.lease"
+    own.write_text("secret=1")
+    for make in (lambda: lease.symlink_to(own), lambda: lease.hardlink_to(own), lambda: os.mkfifo(lease)):
+        make()
+        with pytest.raises(LockError, match=r"silo\.lock\.json\.lease: it is"), _lease(lock):
+            pass
+        lease.unlink()
+    assert own.read_text() == "secret=1"
 
 
 @pytest.mark.timeout(60)

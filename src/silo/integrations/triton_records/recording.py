@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,6 +30,7 @@ from silo.integrations.triton_records.recorded import (
 )
 from silo.plain_files import open_plain
 from silo.sources.reached_code import Names
+from silo.store.locks import HeldLockError
 
 __all__ = ["Recording", "blobs_of", "read_names", "read_winners"]
 
@@ -52,7 +54,8 @@ class Recording:
         self._bundle: bytes | None = None  # the header of the bundle that was read, which names all that is in it
         self._known: set[str] = set()
         self._winners: dict[tuple[str, str, str], Winner] = {}
-        with self._lock, self.journal.locked():
+        self._given_up: BundleError | None = None
+        with self._lock, self._locked_journal():
             self._refresh()
 
     def add(self, entry: Entry, blobs: Mapping[str, bytes]) -> bool:
@@ -64,7 +67,7 @@ class Recording:
         with self._lock:
             if entry.identity in self._known:
                 return False
-            with self.journal.locked():
+            with self._locked_journal():
                 self._refresh()
                 if entry.identity in self._known:
                     return False
@@ -82,7 +85,7 @@ class Recording:
         with self._lock:
             found = self._winners.get(slot)
             if found is None:
-                with self.journal.locked():
+                with self._locked_journal():
                     self._refresh()
                 found = self._winners.get(slot)
             return found
@@ -96,6 +99,20 @@ class Recording:
         self.add(winner, {})
         with self._lock:
             return self._winners[winner.slot]
+
+    @contextlib.contextmanager
+    def _locked_journal(self) -> Generator[None]:
+        """Hold the journal. A process that held it for too long once is not waited for again by each kernel."""
+        if self._given_up is not None:
+            raise self._given_up
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(self.journal.locked())
+            except BundleError as error:
+                if isinstance(error.__cause__, HeldLockError):
+                    self._given_up = error
+                raise
+            yield
 
     def _refresh(self) -> None:
         """Read what others have recorded since. Under both locks."""
