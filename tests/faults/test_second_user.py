@@ -20,12 +20,14 @@ import pytest
 
 from bundle_samples import sample
 from scale_file import write_scale
+from silo.api.machine.output_folder import write_texts
 from silo.api.trials.lock_files import update_lock
 from silo.bundle.update import locked_bundle
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
 from silo.core.target import Target
-from silo.errors import BundleError, LockError, SiloError
+from silo.errors import BundleError, LockError, SiloError, StoreError
+from silo.export.folder import write_folder
 from silo.integrations.triton_records.folding import fold, open_folded
 from silo.integrations.triton_records.journal import journal_of
 from silo.integrations.triton_records.recorded import Winner
@@ -184,7 +186,16 @@ def test_links_of_another_user_lead_no_write_anywhere(theirs, tmp_path):
             Recording(theirs / name)
     with pytest.raises(LockError, match=f"a link of user {OTHER}"):
         update_lock(theirs / "silo.lock.json", [])
-    assert sorted(tmp_path.iterdir()) == [own]
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (theirs / "out").symlink_to(folder)
+    os.chown(theirs / "out", OTHER, OTHER, follow_symlinks=False)
+    with pytest.raises(StoreError, match=f"a link of user {OTHER}"):
+        write_texts(theirs / "out", {"a": "text"})
+    with pytest.raises(StoreError, match=f"a link of user {OTHER}"):
+        write_folder(theirs / "out", {"a": b"text"}, {})
+    assert list(folder.iterdir()) == []
+    assert sorted(tmp_path.iterdir()) == [folder, own]
     assert own.read_text() == "secret=1\n"
 
 

@@ -14,6 +14,7 @@ from silo.core.values import JSON, parse_json
 from silo.errors import StoreError
 from silo.plain_files import open_plain, read_plain
 from silo.store.files import AtomicFile
+from silo.store.privacy import output_place
 
 __all__ = ["RECORD", "Differences", "Record", "compare_folder", "read_record", "write_folder"]
 
@@ -143,8 +144,13 @@ def write_folder(folder: Path, files: Mapping[str, bytes], options: Mapping[str,
     """Write what differs, remove what belongs to an earlier export, leave the rest alone. What was different.
 
     Raises:
-        StoreError: files in the way that an export did not write, or that were changed since; nothing is written then.
+        StoreError: files in the way that an export did not write, or that were changed since, or another user's link on
+            the way to the folder; nothing is written then.
     """
+    try:
+        folder = output_place(folder)
+    except OSError as error:
+        raise StoreError(f"cannot write to {folder}: {error}") from error
     if read_record(folder) is None and folder.is_dir() and any(folder.iterdir()):
         raise StoreError(
             f"{folder} is not empty and holds no export, so nothing is written there: name another folder, or empty it"
