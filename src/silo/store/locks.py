@@ -28,12 +28,14 @@ from silo.store.privacy import check_folder, open_own
 __all__ = ["HeldLockError", "file_lock", "holder_of", "is_file_at", "lock_of_place", "write_holder"]
 
 _notices = Notices()
+_swept: set[Path] = set()
 
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 _HELD = frozenset({errno.EAGAIN, errno.EACCES})
 
 _FIRST_NAP_S, _LAST_NAP_S = 0.0005, 0.02
 _SILENT_S = 1.0  # a wait that is shorter is no line of the log
+_LEFT_S = 3600.0  # a lock file that is older and not held was left by a killed process
 _MOST_COMMAND = 120  # characters of a command line that a message shows
 _MOST_HOLDER = 4096  # bytes of a lock file that say who holds it
 
@@ -137,6 +139,7 @@ def lock_of_place(path: Path) -> Generator[bool]:
         return
     lock = folder / f"{hashlib.sha256(os.fsencode(place)).hexdigest()[:40]}.lock"
     maker = os.getpid()
+    _sweep(folder)
     while True:
         descriptor = open_own(lock, os.O_RDWR | os.O_CREAT)
         try:
@@ -152,6 +155,21 @@ def lock_of_place(path: Path) -> Generator[bool]:
                 return
         finally:
             os.close(descriptor)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove the lock files that killed processes left, once a process; a file that is held stays."""
+    if folder in _swept:
+        return
+    _swept.add(folder)
+    now_s = time.time()
+    for path in folder.glob("*.lock"):
+        with contextlib.suppress(OSError):
+            if now_s - path.lstat().st_mtime < _LEFT_S:
+                continue
+            with os.fdopen(open_own(path, os.O_RDWR), "rb") as file:
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
 
 
 def is_file_at(path: Path, descriptor: int) -> bool:

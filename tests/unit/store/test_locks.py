@@ -212,6 +212,20 @@ def test_locks_of_places_are_private_files(tmp_path, lock_folder):
         assert lock.read_text().startswith(f"process {os.getpid()} on ")
 
 
+def test_lock_files_of_killed_processes_are_removed_and_held_ones_stay(tmp_path, lock_folder):
+    with holding(HOLD_PLACE, tmp_path / "a"), holding(HOLD_PLACE, tmp_path / "b") as killed:
+        killed.kill()
+        killed.wait()
+        assert len(list(lock_folder.iterdir())) == 2
+        for lock in lock_folder.iterdir():
+            os.utime(lock, (0, 0))
+        take_lock_of_place(tmp_path / "c")
+        (left,) = lock_folder.iterdir()
+        with override(lock_wait_s=0.2), pytest.raises(HeldLockError):
+            take_lock_of_place(tmp_path / "a")
+        assert left.exists()
+
+
 def test_a_lock_folder_that_others_may_write_is_not_used(tmp_path, lock_folder):
     lock_folder.mkdir(parents=True)
     lock_folder.chmod(0o777)
