@@ -33,8 +33,8 @@ _swept: set[Path] = set()
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 _HELD = frozenset({errno.EAGAIN, errno.EACCES})
 
-_FIRST_NAP_S, _LAST_NAP_S = 0.0005, 0.02
-_SILENT_S = 1.0  # a wait that is shorter is no line of the log
+_FIRST_NAP_S, _LAST_NAP_S = 0.0005, 0.01
+_SILENT_S = 10.0  # a wait that is shorter is no line of the log
 _LEFT_S = 3600.0  # a lock file that is older and not held was left by a killed process
 _MOST_COMMAND = 120  # characters of a command line that a message shows
 _MOST_HOLDER = 4096  # bytes of a lock file that say who holds it

@@ -88,8 +88,9 @@ HOLD_PLACE = HOLD.format(imports="from silo.store.locks import lock_of_place", b
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", PLACES)
-def test_a_wait_ends_and_names_the_process_that_is_waited_for(tmp_path, lock_folder, caplog, name):
+def test_a_wait_ends_and_names_the_process_that_is_waited_for(tmp_path, lock_folder, caplog, monkeypatch, name):
     take, error = PLACES[name]
+    monkeypatch.setattr("silo.store.locks._SILENT_S", 0.5)
     path = tmp_path / "K.silo"
     with holding(HOLD_PLACE, path) as process, override(lock_wait_s=1.5):
         begun = time.monotonic()

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["led_config"]
 
 _LOOK_S = 0.1
-_SILENT_S = 1.0  # a wait that is shorter is no line of the log
+_SILENT_S = 10.0  # a wait that is shorter is no line of the log
 _notices = Notices()
 
 
