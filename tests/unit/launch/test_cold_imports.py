@@ -33,6 +33,7 @@ PARTS = {
     "forks",
     "frozen",
     "launch",
+    "plain_files",
     "settings",
     "shipped",
     "variables",
