@@ -7,6 +7,7 @@ import hashlib
 import io
 import mmap
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from types import TracebackType
@@ -34,7 +35,6 @@ from silo.core.signature import Signature
 from silo.core.values import JSON
 from silo.core.variant import Variant
 from silo.errors import BundleError, BundleFormatError
-from silo.plain_files import open_plain
 from silo.settings import allowance, how_to_raise
 
 __all__ = ["Bundle", "OpenKernel", "open_bundle"]
@@ -317,11 +317,14 @@ def open_bundle(path: str | os.PathLike[str]) -> Bundle:
     """
     name = os.fspath(path).rpartition("/")[2]
     try:
-        descriptor = open_plain(path)
+        # As silo.plain_files opens files, which a launch does not import: a pipe is refused below, not waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         raise BundleError(f"cannot open the bundle {os.fspath(path)}: {error.strerror}") from None
     try:
         status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise BundleError(f"cannot open the bundle {os.fspath(path)}: it is not a plain file")
         if status.st_size < HEADER_BYTES:
             # Gives the error for what is there; a mapping of nothing is an error of its own.
             return Bundle(memoryview(os.pread(descriptor, HEADER_BYTES, 0)), None, name)

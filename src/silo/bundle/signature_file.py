@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from silo.core.decisions import Rejected
-from silo.plain_files import open_plain
 from silo.store.trusted_keys import SignedFile
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ def signature_paths(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 def read_signature(path: str | os.PathLike[str]) -> bytes | Rejected | None:
     """The bytes of a bundle's signature, which are nobody's word yet; why they cannot be read; None without one."""
+    from silo.plain_files import open_plain  # noqa: PLC0415  # a launch of GPU code reads none
+
     for name in signature_paths(path):
         try:
             descriptor = open_plain(name)

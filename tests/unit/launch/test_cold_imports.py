@@ -33,7 +33,6 @@ PARTS = {
     "forks",
     "frozen",
     "launch",
-    "plain_files",
     "settings",
     "shipped",
     "variables",
