@@ -101,6 +101,7 @@ class Settings:
     tune_budget_s: float = 10.0
     tune_total_s: float = 60.0
     leader_wait_s: float = 600.0
+    lock_wait_s: float = 60.0
     deterministic: bool = False
     spills: int | None = None
     l2: str = "cold"
@@ -168,6 +169,7 @@ class Settings:
             tune_budget_s=_seconds(given, "SILO_TUNE_BUDGET", 10.0),
             tune_total_s=_seconds(given, "SILO_TUNE_TOTAL", 60.0),
             leader_wait_s=_seconds(given, "SILO_LEADER_WAIT", 600.0),
+            lock_wait_s=_seconds(given, "SILO_LOCK_WAIT", 60.0),
             deterministic=_flag(given, "SILO_DETERMINISTIC", default=False),
             spills=_count(given, "SILO_SPILLS", None, least=0),
             l2=_choice(given, "SILO_L2", L2_STATES, "cold"),

@@ -81,6 +81,13 @@ VARIABLES: Final = (
         "none",
         "The lock file (`silo tune --lock`) that says which config each kernel uses, before what the store says.",
     ),
+    Variable(
+        "SILO_LOCK_WAIT",
+        "seconds",
+        "60",
+        "The longest that a process waits for another one to finish with a file that both write (a bundle, a recording,"
+        " a lock file, the store). Then an error, or a line of the log, names the process that is waited for.",
+    ),
     Variable("SILO_TUNE_BUDGET", "seconds", "10", "The longest a first call may spend on measuring."),
     Variable(
         "SILO_TUNE_TOTAL",

@@ -317,14 +317,14 @@ def open_bundle(path: str | os.PathLike[str]) -> Bundle:
     """
     name = os.fspath(path).rpartition("/")[2]
     try:
-        # Not waiting: a pipe of that name is refused below, not read.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        # As silo.plain_files opens files, which a launch does not import: a pipe is refused below, not waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         raise BundleError(f"cannot open the bundle {os.fspath(path)}: {error.strerror}") from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise BundleError(f"cannot open the bundle {os.fspath(path)}: it is not a regular file")
+            raise BundleError(f"cannot open the bundle {os.fspath(path)}: it is not a plain file")
         if status.st_size < HEADER_BYTES:
             # Gives the error for what is there; a mapping of nothing is an error of its own.
             return Bundle(memoryview(os.pread(descriptor, HEADER_BYTES, 0)), None, name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from typing import TYPE_CHECKING, Final
 
 from silo.core.decisions import Rejected
@@ -26,16 +25,16 @@ def signature_paths(path: str | os.PathLike[str]) -> tuple[str, ...]:
 
 def read_signature(path: str | os.PathLike[str]) -> bytes | Rejected | None:
     """The bytes of a bundle's signature, which are nobody's word yet; why they cannot be read; None without one."""
+    from silo.plain_files import open_plain  # noqa: PLC0415  # a launch of GPU code reads none
+
     for name in signature_paths(path):
         try:
-            descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # not to wait for a pipe
+            descriptor = open_plain(name)
         except FileNotFoundError:
             continue
         except OSError as error:
             return Rejected(f"the signature {name} cannot be opened: {error.strerror}")
         try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return Rejected(f"the signature {name} is not a plain file")
             data = os.read(descriptor, _MAX_BYTES + 1)
         except OSError as error:
             return Rejected(f"the signature {name} cannot be read: {error.strerror}")

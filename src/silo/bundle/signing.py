@@ -10,8 +10,10 @@ from silo.bundle.signature_file import SUFFIX, read_signature, signature_paths
 from silo.core.decisions import Decision, Rejected
 from silo.core.minisign import PublicKey, Signature
 from silo.errors import SignatureError
+from silo.plain_files import open_plain
 from silo.printable import one_line
 from silo.store.files import AtomicFile
+from silo.store.privacy import output_place
 from silo.store.signatures import SecretKey, check_signature
 
 __all__ = ["Signing", "header_of", "settle_signature", "sign_header", "signature_bytes", "signature_of", "signed_by"]
@@ -32,10 +34,10 @@ def sign_header(path: str | os.PathLike[str], header: bytes, key: SecretKey) -> 
     Raises:
         SignatureError: it cannot be written.
     """
-    target = Path(os.path.realpath(path))
-    place = Path(f"{target}{SUFFIX}")
-    data = signature_bytes(target.name, header, key)
     try:
+        target = output_place(path)
+        place = Path(f"{target}{SUFFIX}")
+        data = signature_bytes(target.name, header, key)
         with AtomicFile(place, mode=0o666) as file:
             file.write(data)
             file.commit()
@@ -43,7 +45,7 @@ def sign_header(path: str | os.PathLike[str], header: bytes, key: SecretKey) -> 
             if other != str(place):  # it would be found first
                 Path(other).unlink(missing_ok=True)
     except OSError as error:
-        raise SignatureError(f"cannot write the signature {place}: {error.strerror or error}") from error
+        raise SignatureError(f"cannot write the signature of {os.fspath(path)}: {error.strerror or error}") from error
     return str(place)
 
 
@@ -70,7 +72,7 @@ def signed_by(path: str | os.PathLike[str], header: bytes, key: PublicKey) -> De
 def header_of(path: str | os.PathLike[str]) -> bytes | None:
     """The first 64 bytes of a file; None where there is none that can be read."""
     try:
-        with Path(path).open("rb") as file:
+        with open(open_plain(path), "rb") as file:  # noqa: PTH123  # of a descriptor
             return file.read(HEADER_BYTES)
     except OSError:
         return None

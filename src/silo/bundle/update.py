@@ -15,10 +15,10 @@ from silo.bundle.contents import BundleKernel, BundleRules, BundleVariant, encod
 from silo.bundle.format import TRIALS_KIND
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.signing import Signing
-from silo.bundle.writer import ReadBlob, Written, write_bundle
+from silo.bundle.writer import ReadBlob, Written, place_of_bundle, write_bundle
 from silo.core.values import JSON, canonical_json
 from silo.errors import BundleError
-from silo.store.files import file_lock
+from silo.store.locks import lock_of_place
 
 __all__ = ["KernelUpdate", "Updated", "document_blob", "locked_bundle", "update_bundle"]
 
@@ -76,7 +76,7 @@ def update_bundle(
         BundleError: the bundle cannot be read or written.
         SignatureError: it was written, and is not signed.
     """
-    target = Path(os.path.realpath(path))
+    target = place_of_bundle(path)
     with locked_bundle(target), open_bundle(target) as bundle:
         unknown = sorted(set(updates) - set(bundle.kernel_names))
         if unknown:
@@ -133,26 +133,15 @@ def _artifact_key(variant: BundleVariant) -> str:
 
 @contextlib.contextmanager
 def locked_bundle(path: Path) -> Generator[None]:
-    """Hold the lock of the file that has this name now: an update replaces it, and with it what was locked."""
-    while True:
+    """Hold the lock of a bundle, whose path has no links, against other updates by this user's processes.
+
+    Raises:
+        BundleError: the bundle is missing, or another process holds its lock for longer than ``SILO_LOCK_WAIT``.
+    """
+    with contextlib.ExitStack() as held:
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            # Without locks the atomic replacement still keeps the file whole.
+            held.enter_context(lock_of_place(path))
         except OSError as error:
-            raise BundleError(f"cannot open the bundle {path}: {error.strerror}") from None
-        try:
-            # Where the file system has no locks, the atomic replacement still keeps the file whole.
-            with file_lock(descriptor, exclusive=True):
-                if _names(path, descriptor):
-                    yield
-                    return
-        finally:
-            os.close(descriptor)
-
-
-def _names(path: Path, descriptor: int) -> bool:
-    try:
-        named = path.stat()
-    except FileNotFoundError:
-        return False
-    held = os.fstat(descriptor)
-    return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
+            raise BundleError(f"cannot update the bundle {path}: {error.strerror}") from None
+        yield

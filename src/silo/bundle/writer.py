@@ -32,8 +32,9 @@ from silo.core.values import refuse_large
 from silo.errors import BundleError
 from silo.settings import allowance
 from silo.store.files import AtomicFile, sweep_abandoned
+from silo.store.privacy import NotPrivateError, output_place
 
-__all__ = ["ReadBlob", "ReadStored", "Written", "write_bundle"]
+__all__ = ["ReadBlob", "ReadStored", "Written", "place_of_bundle", "write_bundle"]
 
 ReadBlob = Callable[[str], bytes | None]
 # A blob's codec and stored form, already verified, for blobs that need not be compressed again.
@@ -52,6 +53,18 @@ class Written:
     blobs: int
 
 
+def place_of_bundle(path: str | os.PathLike[str]) -> Path:
+    """Return the place without links of a bundle that is to be written: a link keeps pointing at the bundle.
+
+    Raises:
+        BundleError: a link on the way was made by another user.
+    """
+    try:
+        return output_place(path)
+    except NotPrivateError as error:
+        raise BundleError(f"cannot write the bundle {os.fspath(path)}: {error.filename}: {error.strerror}") from None
+
+
 def write_bundle(
     path: str | os.PathLike[str],
     contents: BundleContents,
@@ -66,8 +79,7 @@ def write_bundle(
     need no libzstd, it decides nothing and leaves the toolchain. On any failure the old file, if there is
     one, is as it was. Raises ``BundleError``.
     """
-    # A link keeps pointing at the bundle; the file behind it is replaced.
-    target = Path(os.path.realpath(path))
+    target = place_of_bundle(path)
     toolchain = {name: version for name, version in contents.toolchain if name != "zstd"}
     toolchain |= {} if raw else {"zstd": ZSTD_VERSION}
     contents = replace(contents, toolchain=tuple(sorted(toolchain.items())))

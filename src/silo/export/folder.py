@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -11,7 +12,9 @@ from pathlib import Path, PurePosixPath
 from silo.core.reading import read_object
 from silo.core.values import JSON, parse_json
 from silo.errors import StoreError
+from silo.plain_files import open_plain, read_plain
 from silo.store.files import AtomicFile
+from silo.store.privacy import output_place
 
 __all__ = ["RECORD", "Differences", "Record", "compare_folder", "read_record", "write_folder"]
 
@@ -70,7 +73,7 @@ def read_record(folder: Path) -> Record | None:
     """
     path = folder / RECORD
     try:
-        text = path.read_bytes()
+        text = read_plain(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -129,7 +132,8 @@ def _digest(data: bytes) -> str:
 
 def _held(path: Path) -> str | None:
     try:
-        return _digest(path.read_bytes())
+        with os.fdopen(open_plain(path), "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -140,8 +144,13 @@ def write_folder(folder: Path, files: Mapping[str, bytes], options: Mapping[str,
     """Write what differs, remove what belongs to an earlier export, leave the rest alone. What was different.
 
     Raises:
-        StoreError: files in the way that an export did not write, or that were changed since; nothing is written then.
+        StoreError: files in the way that an export did not write, or that were changed since, or another user's link on
+            the way to the folder; nothing is written then.
     """
+    try:
+        folder = output_place(folder)
+    except OSError as error:
+        raise StoreError(f"cannot write to {folder}: {error}") from error
     if read_record(folder) is None and folder.is_dir() and any(folder.iterdir()):
         raise StoreError(
             f"{folder} is not empty and holds no export, so nothing is written there: name another folder, or empty it"

@@ -25,6 +25,7 @@ from silo.launch import native
 from silo.launch.descriptors import is_descriptor
 from silo.launch.hooks import LaunchEvent, on_launch
 from silo.settings import settings
+from silo.store.files import AtomicFile
 
 __all__ = ["KernelTotal", "LaunchProfile", "apply_setting", "moved_bytes", "profile_table"]
 
@@ -171,9 +172,9 @@ def _document(totals: Iterable[KernelTotal]) -> str:
 def write_profile(path: Path, totals: tuple[KernelTotal, ...]) -> None:
     """Replace the file by the table of ``totals``, or by JSON where its name ends in ``.json``. ``OSError``."""
     text = _document(totals) if path.suffix == ".json" else profile_table(totals)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text + "\n", encoding="utf-8")
-    part.replace(path)
+    with AtomicFile(path, mode=0o666) as file:
+        file.write(f"{text}\n".encode())
+        file.commit()
 
 
 _applied: str | os.PathLike[str] | None = None

@@ -7,20 +7,17 @@ import errno
 import fcntl
 import os
 import secrets
-import threading
 import time
-from collections.abc import Generator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from silo.forks import in_child
+from silo.plain_files import open_plain
 from silo.store.privacy import check_folder
 
 __all__ = [
     "TEMPORARY_PREFIX",
     "AtomicFile",
-    "file_lock",
     "make_directory",
     "publish",
     "sweep_abandoned",
@@ -31,7 +28,6 @@ __all__ = [
 # Names of unfinished files: never read, swept away when they are old and their writer is gone.
 TEMPORARY_PREFIX = ".silo-tmp-"
 
-_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 _NO_DIRECTORY_SYNC = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EACCES})
 
 
@@ -68,50 +64,6 @@ def make_directory(path: Path) -> None:
     if not path.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     sync_directory(path.parent)
-
-
-_locking: dict[int, int] = {}  # descriptors that have a lock or wait for it, and the thread
-
-
-def _let_go() -> None:
-    # Closing them would leave their numbers to files that the child opens, which a finalizer could then close.
-    for descriptor, thread in list(_locking.items()):
-        if thread != threading.get_ident():
-            nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-            os.dup2(nothing, descriptor, inheritable=False)
-            os.close(nothing)
-            del _locking[descriptor]
-
-
-in_child(_let_go)
-
-
-@contextlib.contextmanager
-def file_lock(descriptor: int, *, exclusive: bool) -> Generator[bool]:
-    """Hold an advisory lock on an open file; yields False where the file system has none.
-
-    The lock goes with the open file, so a killed process never leaves it behind. A child made by fork meanwhile shares
-    the open file: it lets go of it, or a lock whose holder was killed would last as long as the child.
-    """
-    _locking[descriptor] = threading.get_ident()
-    try:
-        yield from _locked(descriptor, exclusive=exclusive)
-    finally:
-        del _locking[descriptor]
-
-
-def _locked(descriptor: int, *, exclusive: bool) -> Generator[bool]:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 class AtomicFile:
@@ -177,7 +129,7 @@ def sweep_abandoned(directory: Path, *, older_than_s: float = 60) -> tuple[int, 
     now_s = time.time()
     for path in directory.glob(f"{TEMPORARY_PREFIX}*"):
         with contextlib.suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+            descriptor = open_plain(path, os.O_RDONLY | os.O_NOFOLLOW)
             try:
                 status = os.fstat(descriptor)
                 if now_s - status.st_mtime >= older_than_s:

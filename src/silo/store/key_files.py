@@ -19,6 +19,7 @@ from typing import Final
 from silo.core.minisign import PublicKey, number_text
 from silo.errors import SignatureError
 from silo.frozen import frozen
+from silo.plain_files import open_plain
 from silo.store.ed25519 import public_point
 from silo.store.files import sync_directory, write_all
 from silo.store.signatures import SecretKey
@@ -180,13 +181,11 @@ def _mixed(data: bytes, stream: bytes) -> bytes:
 def _read(path: Path) -> tuple[bytes, os.stat_result]:
     """The bytes of a small plain file, and what is known of that very file."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # not to wait for a pipe
+        descriptor = open_plain(path)
     except OSError as error:
         raise SignatureError(f"it cannot be opened: {error.strerror}") from None
     try:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise SignatureError("it is not a plain file")
         data = os.read(descriptor, _MAX_FILE_BYTES + 1)
     except OSError as error:
         raise SignatureError(f"it cannot be read: {error.strerror}") from None

@@ -4,17 +4,20 @@ Compiled code of the store runs in its user's processes, so anybody who may writ
 looks make sure that nobody else may. Before a store is used, :func:`examine` walks from ``/`` to its root and over its
 folders. Whenever a file of it is opened, :func:`open_private` looks at the folder and at the very file that was opened:
 no exchange between two moments matters, for a file that is read was written by this user, whatever led to it.
+
+Files that Silo keeps beside others, perhaps in a folder that somebody else made (journals, leases), are opened by
+:func:`open_own`, which looks at the file alone; :func:`output_place` says where a file of the user's is written.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from pathlib import Path
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.frozen import frozen
+from silo.plain_files import FileRefusedError, open_plain
 
 __all__ = [
     "Node",
@@ -23,7 +26,9 @@ __all__ = [
     "examine",
     "is_private",
     "is_safe_on_the_way",
+    "open_own",
     "open_private",
+    "output_place",
     "private_size",
     "read_private",
 ]
@@ -33,11 +38,8 @@ _MOST_LINKS = 40  # as many as Linux follows
 _ROOT = 0
 
 
-class NotPrivateError(OSError):
-    """A file or folder of the store that others may have written. ``strerror`` is the reason."""
-
-    def __init__(self, reason: str, path: object) -> None:
-        super().__init__(errno.EPERM, reason, str(path))
+class NotPrivateError(FileRefusedError):
+    """A file or folder that others may have written. ``strerror`` is the reason."""
 
 
 @frozen
@@ -133,19 +135,81 @@ def open_private(path: Path, flags: int = os.O_RDONLY) -> int:
         OSError: it cannot be opened.
     """
     check_folder(path.parent)
+    descriptor, _ = _opened(path, flags)
+    return descriptor
+
+
+def open_own(path: Path, flags: int = os.O_RDONLY) -> int:
+    """Open a file that Silo keeps beside another one, in whichever folder that lies; its contents are this user's own.
+
+    No link leads to it. It is a plain file of this user, which others may not write, under this one name: a second
+    name (a hard link) could make a file that the user has elsewhere pass for it. A new one has the mode 0600, and an
+    older one gets it when it is opened to be written, because anybody who can read a file can lock it.
+
+    Raises:
+        NotPrivateError: it is something else.
+        OSError: it cannot be opened.
+    """
+    descriptor, found = _opened(path, flags)
+    if found.st_nlink > 1:  # none: it was removed a moment ago
+        os.close(descriptor)
+        raise NotPrivateError(f"it is a file with {found.st_nlink} names (hard links), perhaps one of yours", path)
+    if flags & (os.O_RDWR | os.O_WRONLY) and stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO):
+        os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def _opened(path: Path, flags: int) -> tuple[int, os.stat_result]:
     try:
-        # Not to wait where somebody put a pipe.
-        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise NotPrivateError("it is a symbolic link", path) from None
-        raise
+        descriptor = open_plain(path, flags | os.O_NOFOLLOW)
+    except FileRefusedError as error:
+        raise NotPrivateError(error.strerror or "", path) from None
     try:
-        _check(path, os.fstat(descriptor))
+        found = os.fstat(descriptor)
+        _check(path, found)
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor
+    return descriptor, found
+
+
+def output_place(path: str | os.PathLike[str]) -> Path:
+    """Return the place without links of a file that is to be written or replaced: a link that the user made is kept.
+
+    A link of another user would lead the write to a file of this user which that one chose, so it is refused.
+
+    Raises:
+        NotPrivateError: a link on the way belongs to neither this user nor root.
+    """
+    wanted = Path.cwd() / path
+    for _ in range(_MOST_LINKS):
+        # All that is found out about a name is found out once: somebody may put a link in its place meanwhile.
+        if (found := _way_of_own_links(wanted)) is not None:
+            return found
+        if (folder := _way_of_own_links(wanted.parent)) is None:
+            return wanted  # its folder is missing, and the write itself will say so
+        wanted = folder / wanted.name
+        node = _look(str(wanted))
+        if node is None or not stat.S_ISLNK(node.mode):
+            return wanted
+        _refuse_foreign_link(node)
+        wanted = folder / (_target(str(wanted)) or wanted.name)
+    raise NotPrivateError("links lead to links without end", path)
+
+
+def _way_of_own_links(path: Path) -> Path | None:
+    """Where a path leads; None if nothing is there. Raises NotPrivateError for links of other users."""
+    way, found = _way_to(str(path))
+    for node in way:
+        if stat.S_ISLNK(node.mode):
+            _refuse_foreign_link(node)
+    return None if found is None else Path(found)
+
+
+def _refuse_foreign_link(node: Node) -> None:
+    if node.owner not in (os.geteuid(), _ROOT, _unmapped_owner()):
+        reason = f"the way to it leads over a link of user {_user_name(node.owner)}; name the place it leads to"
+        raise NotPrivateError(reason, node.path)
 
 
 def read_private(path: Path) -> bytes:

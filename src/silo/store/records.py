@@ -11,8 +11,9 @@ from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
 from silo.forks import Mutex
-from silo.store.files import file_lock, make_directory, sync_directory, write_all
+from silo.store.files import make_directory, sync_directory, write_all
 from silo.store.framing import decode_line, encode_line
+from silo.store.locks import HeldLockError, file_lock
 from silo.store.privacy import open_private
 
 __all__ = ["DiskRecords", "MemoryRecords", "check_key"]
@@ -97,7 +98,7 @@ class DiskRecords:
         make_directory(self._directory)
         descriptor = open_private(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
-            with file_lock(descriptor, exclusive=True) as locked:
+            with file_lock(descriptor, path, exclusive=True) as locked:
                 if text := made(descriptor):
                     _append_text(descriptor, text, locked=locked)
         finally:
@@ -118,8 +119,12 @@ class DiskRecords:
         except OSError as error:
             self._notices.once(f"read {path}", f"records {path.name} cannot be read: {error.strerror}; taken as absent")
             return
-        with os.fdopen(descriptor, "rb") as file, file_lock(descriptor, exclusive=False):
-            data = file.read()
+        try:
+            with os.fdopen(descriptor, "rb") as file, file_lock(descriptor, path, exclusive=False):
+                data = file.read()
+        except HeldLockError as error:
+            self._notices.once(f"read {path}", f"records {path.name} cannot be read: {error.strerror}; taken as absent")
+            return
         for number, line in enumerate(data.split(b"\n"), start=1):
             if not line:
                 continue

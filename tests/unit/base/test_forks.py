@@ -21,7 +21,7 @@ import forked
 import silo
 from silo.forks import Mutex, in_child
 from silo.launch import hooks
-from silo.store.files import file_lock
+from silo.store.locks import file_lock
 
 SOURCE = Path(__file__).resolve().parents[3] / "src" / "silo"
 
@@ -157,7 +157,7 @@ def test_a_child_lets_go_of_file_locks_of_other_threads(tmp_path):
         os.close(done)
         os.read(go, 1)
 
-    with Holder(file_lock(descriptor, exclusive=True)):
+    with Holder(file_lock(descriptor, "f", exclusive=True)):
         child = os.fork()
         if child == 0:
             work()

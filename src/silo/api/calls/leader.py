@@ -18,8 +18,12 @@ from typing import TYPE_CHECKING
 from silo.api.trials.lock_files import read_lock, update_lock
 from silo.core.config import Config
 from silo.core.decisions import Decision, Rejected
+from silo.core.notices import Notices
 from silo.errors import FrozenError, LockError, SettingsError
+from silo.frozen import frozen
 from silo.settings import settings
+from silo.store.locks import holder_of, write_holder
+from silo.store.privacy import open_own, output_place
 
 if TYPE_CHECKING:
     from silo.api.declared.declaration import DeclaredKernel
@@ -30,6 +34,16 @@ if TYPE_CHECKING:
 __all__ = ["led_config"]
 
 _LOOK_S = 0.1
+_SILENT_S = 10.0  # a wait that is shorter is no line of the log
+_notices = Notices()
+
+
+@frozen
+class _Lease:
+    """Whether this process is the leader; ``leader`` names the one that is."""
+
+    held: bool
+    leader: Callable[[], str]
 
 
 def led_config(
@@ -57,8 +71,8 @@ def led_config(
     while True:
         if (config := _written(path, problem, situation)) is not None:
             return config
-        with _lease(path) as held:
-            if held:
+        with _lease(path) as lease:
+            if lease.held:
                 # Another process may have written it and gone meanwhile.
                 if (config := _written(path, problem, situation)) is not None:
                     return config
@@ -74,12 +88,18 @@ def led_config(
                 if decided is None:
                     raise FrozenError(f"{study}: leader mode found no config that can be used")
                 return decided
-        waited_s = time.monotonic() - begin
-        if waited_s > settings().leader_wait_s:
-            raise FrozenError(
-                f"{study}: another process measures since {waited_s:.0f} s, and {path} has no decision yet; raise "
-                "SILO_LEADER_WAIT, or tune before with silo tune --lock"
-            )
+            waited_s = time.monotonic() - begin
+            if waited_s > settings().leader_wait_s:
+                raise FrozenError(
+                    f"{study}: waited {waited_s:.0f} s for {lease.leader()}, which measures, and {path} has "
+                    "no decision yet; end that process, raise SILO_LEADER_WAIT, or tune before with silo tune --lock"
+                )
+            if waited_s > _SILENT_S:
+                _notices.once(
+                    f"waits {path}",
+                    f"{study}: waiting, for at most {settings().leader_wait_s:g} s (SILO_LEADER_WAIT), for "
+                    f"{lease.leader()}, which measures",
+                )
         time.sleep(_LOOK_S)
 
 
@@ -92,13 +112,16 @@ def _written(path: Path, problem: Problem, situation: Situation) -> Config | Non
 
 
 @contextlib.contextmanager
-def _lease(path: Path) -> Generator[bool]:
-    """Whether this process is the leader, until the block ends."""
-    target = Path(os.path.realpath(path))
+def _lease(path: Path) -> Generator[_Lease]:
+    """The lease beside a lock file, held until the block ends where no other process has it."""
     try:
-        descriptor = os.open(target.with_name(f"{target.name}.lease"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        target = output_place(path)
+        descriptor = open_own(target.with_name(f"{target.name}.lease"), os.O_RDWR | os.O_CREAT)
     except OSError as error:
-        raise LockError(f"the lease beside {path} cannot be opened: {error.strerror or error}") from error
+        raise LockError(
+            f"the lease beside {path} cannot be opened: {error.filename}: {error.strerror or error}; remove it, or "
+            "name a lock file in a folder of your own"
+        ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,8 +130,9 @@ def _lease(path: Path) -> Generator[bool]:
                 raise LockError(
                     f"leader mode needs file locks, and the file system of {path} has none: {error.strerror or error}"
                 ) from error
-            yield False
+            yield _Lease(held=False, leader=lambda: holder_of(descriptor))
             return
-        yield True
+        write_holder(descriptor)
+        yield _Lease(held=True, leader=lambda: "this process")
     finally:
         os.close(descriptor)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from silo.errors import StoreError
 from silo.store.files import AtomicFile
+from silo.store.privacy import output_place
 
 __all__ = ["write_texts"]
 
@@ -19,9 +20,10 @@ def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
     a file takes their place.
 
     Raises:
-        StoreError: the folder cannot be written.
+        StoreError: the folder cannot be written, or another user's link is on the way to it.
     """
     try:
+        folder = output_place(folder)
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
             path = folder / name

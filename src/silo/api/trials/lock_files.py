@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import stat
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,8 +11,11 @@ from typing import TYPE_CHECKING
 from silo.core.config import Config
 from silo.errors import LockError
 from silo.forks import Mutex
+from silo.plain_files import read_plain
 from silo.settings import settings
-from silo.store.files import AtomicFile, file_lock, sweep_abandoned
+from silo.store.files import AtomicFile, sweep_abandoned
+from silo.store.locks import lock_of_place
+from silo.store.privacy import output_place
 from silo.tune.decided import Winner
 from silo.tune.lock import Lock, LockEntry, choose
 from silo.tune.outcome import TuneOutcome
@@ -68,7 +69,7 @@ def read_lock(path: Path) -> Lock:
             known = _read.get(str(path))
             if known is not None and known[0] == version:
                 return known[1]
-        lock = Lock.decode(path.read_bytes())
+        lock = Lock.decode(read_plain(path))
     except FileNotFoundError:
         raise LockError(f"no lock file {path}: write one with silo tune FILE --lock {path}") from None
     except OSError as error:
@@ -130,10 +131,11 @@ def add_decisions(path: Path, winners: Sequence[Winner]) -> tuple[int, int]:
 
 def _rewrite(path: Path, change: Callable[[Lock], Lock]) -> tuple[Lock, Lock]:
     """Put what ``change`` makes of the lock file in its place, alone: the lock before and after. Raises LockError."""
-    target = Path(os.path.realpath(path))
     try:
+        target = output_place(path)
         sweep_abandoned(target.parent)
-        with _alone(target.parent):
+        # Without locks the atomic replacement still keeps the file whole.
+        with lock_of_place(target):
             before = read_lock(target) if target.exists() else Lock()
             after = change(before)
             if after != before or not target.exists():
@@ -150,15 +152,3 @@ def _write(path: Path, data: bytes) -> None:
     with AtomicFile(path, mode=0o666) as file:
         file.write(data)
         file.commit(permissions=permissions)
-
-
-@contextlib.contextmanager
-def _alone(folder: Path) -> Generator[None]:
-    """Keep other updates of files in this folder out. Its own lock, for the file is replaced by each update."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        # Where the file system has no locks, the atomic replacement still keeps the file whole.
-        with file_lock(descriptor, exclusive=True):
-            yield
-    finally:
-        os.close(descriptor)

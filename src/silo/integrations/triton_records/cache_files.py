@@ -15,7 +15,7 @@ from silo.core.notices import Notices
 from silo.errors import BundleError, SiloError
 from silo.forks import Mutex
 from silo.integrations.triton_records.folding import fold, open_folded
-from silo.integrations.triton_records.journal import Journal, JournalPlace, journal_of
+from silo.integrations.triton_records.journal import Journal, JournalPlace, Record, journal_of
 from silo.integrations.triton_records.recorded import (
     CacheFile,
     TextNames,
@@ -127,18 +127,19 @@ class CacheFiles:
     def _read_journal(self) -> None:
         if self._path is None:
             return
-        records, self._place = Journal(journal_of(self._path)).read(self._place)
-        for record in records:
-            try:
-                entry = entry_from_json(record.document)
-                blobs = blobs_of(entry, record.data)
-            except ValueError:
-                continue
+        self._place = Journal(journal_of(self._path)).read(self._take, self._place)
+
+    def _take(self, record: Record) -> None:
+        try:
+            entry = entry_from_json(record.document)
             if isinstance(entry, Winner | TextNames):
-                continue
-            files = [(entry.name, entry.ref)] if isinstance(entry, CacheFile) else entry.files
-            known = self._files.setdefault(entry.key, {})
-            known.update({name: blobs[ref.sha256] for name, ref in files})
+                return
+            blobs = blobs_of(entry, record.read_bytes())
+        except ValueError:
+            return
+        files = [(entry.name, entry.ref)] if isinstance(entry, CacheFile) else entry.files
+        known = self._files.setdefault(entry.key, {})
+        known.update({name: blobs[ref.sha256] for name, ref in files})
 
     def _recorded(self) -> Recording:
         if self._recording is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,18 +22,21 @@ from silo.bundle.contents import (
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.signing import Signing
 from silo.bundle.update import locked_bundle
-from silo.bundle.writer import Written, write_bundle
+from silo.bundle.writer import Written, place_of_bundle, write_bundle
 from silo.core.config import Config
 from silo.core.dispatch import DispatchRules, bucket_of
 from silo.core.signature import ParameterKind, Signature
 from silo.core.values import canonical_json
 from silo.core.variant import Variant
+from silo.errors import BundleError
+from silo.forks import own_folder
 from silo.frozen import replace
-from silo.integrations.triton_records.journal import Journal, journal_of
+from silo.integrations.triton_records.journal import Journal, Record, journal_of
 from silo.integrations.triton_records.recorded import (
     NAMES,
     WINNERS,
     CacheFile,
+    Entry,
     RecordedVariant,
     TextNames,
     Winner,
@@ -45,7 +49,7 @@ from silo.version import __version__
 
 _log = logging.getLogger("silo")
 
-__all__ = ["RECORDED", "fold", "fold_if_needed"]
+__all__ = ["RECORDED", "fold", "open_folded"]
 
 RECORDED = "recorded: "  # how the reasons of recorded variants begin
 _SCALARS = (ParameterKind.INTEGER, ParameterKind.BOOL, ParameterKind.FLOAT)
@@ -59,13 +63,16 @@ class _Gathered:
     winners: dict[tuple[str, str, str], Winner] = field(default_factory=dict[tuple[str, str, str], Winner])
     names: dict[str, TextNames] = field(default_factory=dict[str, TextNames])
     attachments: dict[str, BlobRef] = field(default_factory=dict[str, BlobRef])
-    blobs: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    places: dict[str, tuple[Record, Entry]] = field(default_factory=dict[str, "tuple[Record, Entry]"])
 
-
-def fold_if_needed(path: Path) -> None:
-    """Fold what a program that was killed left in a journal. Raises BundleError."""
-    if journal_of(path).exists():
-        fold(path)
+    def blob(self, sha256: str) -> bytes | None:
+        """The bytes of a blob, read from the journal, which may hold more than there is memory for."""
+        place = self.places.get(sha256)
+        if place is None:
+            return self.texts.get(sha256)
+        record, entry = place
+        return blobs_of(entry, record.read_bytes())[sha256]
 
 
 def fold(path: Path) -> Written | None:
@@ -74,60 +81,72 @@ def fold(path: Path) -> Written | None:
     Several processes may do so at once. On any failure the bundle and the journal are as they were.
 
     Raises:
-        BundleError: the file cannot be written, or what is there is no bundle.
+        BundleError: the file cannot be written, what is there is no bundle, or the journal is not this user's alone.
     """
-    target = Path(os.path.realpath(path))
+    target = place_of_bundle(path)
     journal = Journal(journal_of(target))
     with journal.locked():
-        records, _ = journal.read()
-        if not records:
+        gathered = _gather(journal)
+        if gathered is None:
             journal.remove()
             return None
-        gathered = _Gathered()
-        for record in records:
-            try:
-                entry = entry_from_json(record.document)
-                blobs = blobs_of(entry, record.data)
-            except ValueError:
-                continue  # said when it was read for the first time
-            gathered.blobs |= blobs
-            if isinstance(entry, Winner):
-                gathered.winners.setdefault(entry.slot, entry)
-            elif isinstance(entry, TextNames):
-                gathered.names.setdefault(entry.text, entry)
-            elif isinstance(entry, CacheFile):
-                gathered.attachments[attachment_name(entry.key, entry.name)] = entry.ref
-            else:
-                gathered.variants.setdefault(entry.artifact.variant.source, []).append(entry)
-                files = {attachment_name(entry.key, name): ref for name, ref in entry.files}
-                gathered.attachments |= files
-        written = _write(target, gathered)
+        if not target.exists():
+            written = _write(target, None, gathered)
+        else:
+            with locked_bundle(target), open_bundle(target) as bundle:
+                written = _write(target, bundle, gathered)
+                if said := Signing(bundle.signed_bytes).settle(target, bundle.signed_bytes, written.header):
+                    _log.warning("%s", said)
         journal.remove()
     return written
 
 
-def _write(target: Path, gathered: _Gathered) -> Written:
-    if not target.exists():
+def _gather(journal: Journal) -> _Gathered | None:
+    """Everything that a journal under lock holds; None if it holds nothing."""
+    gathered, count = _Gathered(), 0
+
+    def take(record: Record) -> None:
+        nonlocal count
+        count += 1
+        try:
+            entry = entry_from_json(record.document)
+            blobs = blobs_of(entry, record.read_bytes())
+        except ValueError:
+            return  # said when it was read for the first time
+        gathered.places |= dict.fromkeys(blobs, (record, entry))
+        if isinstance(entry, Winner):
+            gathered.winners.setdefault(entry.slot, entry)
+        elif isinstance(entry, TextNames):
+            gathered.names.setdefault(entry.text, entry)
+        elif isinstance(entry, CacheFile):
+            gathered.attachments[attachment_name(entry.key, entry.name)] = entry.ref
+        else:
+            gathered.variants.setdefault(entry.artifact.variant.source, []).append(entry)
+            gathered.attachments |= {attachment_name(entry.key, name): ref for name, ref in entry.files}
+
+    journal.read(take)
+    return gathered if count else None
+
+
+def _write(target: Path, bundle: Bundle | None, gathered: _Gathered) -> Written:
+    """Write at ``target`` what ``bundle`` holds, if there is one, with everything that was gathered."""
+    if bundle is None:
         contents = merged(BundleContents((), (("silo", __version__),)), gathered.variants, gathered.winners.values())
-        return write_bundle(target, _complete(contents, gathered), gathered.blobs.get)
-    with locked_bundle(target), open_bundle(target) as bundle:
-        winners = {winner.slot: winner for winner in read_winners(bundle)}
-        gathered.winners = {**gathered.winners, **winners}
-        gathered.names |= {text: TextNames(text, names) for text, names in read_names(bundle).items()}
-        contents = merged(bundle.contents(), gathered.variants, gathered.winners.values())
-        entries = {(entry.sha256, entry.kind): entry for entry in bundle.blobs}
+        return write_bundle(target, _complete(contents, gathered), gathered.blob)
+    winners = {winner.slot: winner for winner in read_winners(bundle)}
+    gathered.winners = {**gathered.winners, **winners}
+    gathered.names |= {text: TextNames(text, names) for text, names in read_names(bundle).items()}
+    contents = merged(bundle.contents(), gathered.variants, gathered.winners.values())
+    entries = {(entry.sha256, entry.kind): entry for entry in bundle.blobs}
 
-        def read_stored(ref: BlobRef) -> tuple[str, bytes] | None:
-            entry = entries.get((ref.sha256, ref.kind))
-            if entry is None:
-                return None
-            bundle.read(entry)
-            return entry.codec, bytes(bundle.stored(entry))
+    def read_stored(ref: BlobRef) -> tuple[str, bytes] | None:
+        entry = entries.get((ref.sha256, ref.kind))
+        if entry is None:
+            return None
+        bundle.read(entry)
+        return entry.codec, bytes(bundle.stored(entry))
 
-        written = write_bundle(target, _complete(contents, gathered), gathered.blobs.get, read_stored=read_stored)
-        if said := Signing(bundle.signed_bytes).settle(target, bundle.signed_bytes, written.header):
-            _log.warning("%s", said)
-        return written
+    return write_bundle(target, _complete(contents, gathered), gathered.blob, read_stored=read_stored)
 
 
 def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:
@@ -143,7 +162,7 @@ def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:
         if documents:
             texts = encode_documents(documents)
             attachments[name] = ref = file_ref(texts)
-            gathered.blobs[ref.sha256] = texts
+            gathered.texts[ref.sha256] = texts
     # One blob may be the code of a variant and a file of the cache: it is stored once, as what a driver loads.
     kinds = {ref.sha256: ref for kernel in contents.kernels for ref in kernel.refs}
     found = {name: kinds.get(ref.sha256, ref) for name, ref in attachments.items()}
@@ -291,6 +310,29 @@ def _is_recorded(kernel: BundleKernel) -> bool:
 
 
 def open_folded(path: Path) -> Bundle:
-    """The bundle with everything that was recorded into it. Raises BundleError."""
-    fold_if_needed(path)
-    return open_bundle(path)
+    """Open a bundle with everything that was recorded into it, and write nothing beside it.
+
+    A journal beside it is merged into a copy, which only this process has. One that is not this user's alone is left
+    out; a line of the log says so.
+
+    Raises:
+        BundleError: the bundle cannot be read.
+    """
+    target = Path(os.path.realpath(path))
+    journal = Journal(journal_of(target))
+    with contextlib.ExitStack() as stack:
+        try:
+            found = stack.enter_context(journal.shared())
+        except BundleError as error:
+            _log.warning("%s serves without what was recorded into it since: %s", path, error)
+            found = False
+        gathered = _gather(journal) if found else None
+        if gathered is None:
+            return open_bundle(path)
+        copy = Path(stack.enter_context(own_folder("silo-folded-")), target.name)
+        if target.exists():
+            with open_bundle(target) as bundle:
+                _write(copy, bundle, gathered)
+        else:
+            _write(copy, None, gathered)
+        return open_bundle(copy)  # it is mapped, and needs no name

@@ -1,31 +1,41 @@
-"""The journal of a recording: a file beside the bundle, to which many processes append at once.
+"""The journal of a recording: a file beside the bundle, to which many processes of one user append at once.
 
 The file begins with 32 bytes that no other journal has: a folded one is removed, and the next may get its inode.
 After them come records. A record is a JSON document and some bytes, in one frame::
 
     16 bytes  MARK, which begins every frame
-     4 bytes  length of the document, little-endian
-     8 bytes  length of the bytes
+     4 bytes  length of the document as it is stored, little-endian
+     8 bytes  length of the bytes as they are stored
     32 bytes  sha256 over both
               the document (canonical JSON), the bytes
 
 An append is one write at the end under a lock. One that was cut short, by a kill or a full disk, leaves a torn frame,
-which readers pass over: they go on at the next mark. So nothing that was recorded before or after it is lost.
+which readers pass over: they go on at the next mark. So nothing that was recorded before or after it is lost. Stored
+texts never hold a mark (:func:`_stored`), so a frame with a mark inside is torn, and the time of reading grows with the
+size of the file alone.
+
+The folder may be anybody's, so the journal is opened by :func:`silo.store.privacy.open_own`: a link, another user's
+file or a file that others may write is refused. It is locked itself, because no other user can open it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import BundleError
-from silo.store.files import file_lock, write_all
+from silo.settings import settings
+from silo.store.files import write_all
+from silo.store.locks import file_lock, is_file_at
+from silo.store.privacy import NotPrivateError, open_own
 
 __all__ = ["Journal", "JournalPlace", "Record", "journal_of"]
 
@@ -34,19 +44,27 @@ _NAME = b"SILO-JOURNAL-ID:"
 _NAMED_BYTES = len(_NAME) + 16
 _HEAD = struct.Struct("<IQ32s")
 _MOST_DOCUMENT = 16 << 20
+_CHUNK = 1 << 20
+_WORD = MARK[:-2]  # stands in no stored text but before a zero
 
 
-@dataclass(frozen=True)
 class Record:
-    """One record: what it says, and its bytes."""
+    """One record: its document, and bytes that are read when they are asked for, while the journal is open."""
 
-    document: JSON
-    data: bytes
+    def __init__(self, document: JSON, file: _File, offset: int, size: int) -> None:
+        self.document = document
+        self._file = file
+        self._offset = offset
+        self._size = size
+
+    def read_bytes(self) -> bytes:
+        """Return the bytes, at most ``SILO_FILE_BYTES``. ``BundleError`` if the file was cut meanwhile."""
+        return self._file.read(self._offset, self._size).replace(_WORD + b"\0", _WORD)
 
 
 @dataclass(frozen=True)
 class JournalPlace:
-    """How far somebody has read: which journal, by the bytes that it begins with, and up to where."""
+    """A place up to which a journal was read: the bytes that the journal begins with, and a position in it."""
 
     identity: bytes = b""
     position: int = 0
@@ -58,77 +76,112 @@ def journal_of(bundle: Path) -> Path:
 
 
 class Journal:
-    """The journal at one path. Nothing is held open between calls, so a child made by fork uses it, too."""
+    """The journal at one path, for one thread at a time.
+
+    Nothing is held open between calls, so a child made by fork uses it, too.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._held: tuple[int, int] | None = None  # the descriptor under lock, and the process that holds it
+        self._held: tuple[_File, int] | None = None  # the file under lock, and the process that holds it
 
     @property
-    def _locked(self) -> int | None:
-        """The descriptor under this process's lock; one that a fork inherited is the parent's."""
+    def _locked(self) -> _File | None:
+        """The file under this process's lock; one that a fork inherited is the parent's."""
         return self._held[0] if self._held is not None and self._held[1] == os.getpid() else None
 
     @contextlib.contextmanager
     def locked(self) -> Generator[None]:
-        """Keep other writers out, for as long as it takes; the file is made where it is missing.
+        """Keep other writers out, for as long as it takes; the file is made if it is missing.
 
         Raises:
-            BundleError: it cannot be written.
+            BundleError: it cannot be written, is not this user's alone, or another process holds its lock for longer
+                than ``SILO_LOCK_WAIT``.
         """
         if self._locked is not None:
             yield
             return
-        while True:
+        with contextlib.ExitStack() as stack:
             try:
-                descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+                self._held = (stack.enter_context(self._open_locked()), os.getpid())
             except OSError as error:
-                raise BundleError(
-                    f"nothing can be recorded: the journal {self.path} cannot be written: {error.strerror}"
-                ) from error
+                raise self._refusal("nothing can be recorded", error) from error
             try:
-                with file_lock(descriptor, exclusive=True):
-                    if not self._is(descriptor):  # it was folded while this process waited
-                        continue
-                    self._name(descriptor)
-                    self._held = (descriptor, os.getpid())
-                    try:
-                        yield
-                    finally:
-                        self._held = None
-                    return
+                yield
             finally:
-                os.close(descriptor)
+                self._held = None
 
-    def _name(self, descriptor: int) -> None:
-        """Give a new journal its first bytes; also one whose maker was killed meanwhile, which holds no record yet."""
-        if os.fstat(descriptor).st_size >= _NAMED_BYTES:
-            return
-        try:
-            os.ftruncate(descriptor, 0)
-            write_all(descriptor, _NAME + os.urandom(_NAMED_BYTES - len(_NAME)))
-        except OSError as error:
-            raise BundleError(
-                f"nothing can be recorded: the journal {self.path} cannot be written: {error.strerror}"
-            ) from error
+    @contextlib.contextmanager
+    def _open_locked(self) -> Generator[_File]:
+        while True:
+            descriptor = open_own(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            with _File(self.path, descriptor) as file, file_lock(descriptor, self.path, exclusive=True):
+                if not is_file_at(self.path, descriptor):  # it was folded while this process waited
+                    continue
+                if file.size < _NAMED_BYTES:  # new, or its maker was killed meanwhile: it holds no record yet
+                    os.ftruncate(descriptor, 0)
+                    write_all(descriptor, _NAME + os.urandom(_NAMED_BYTES - len(_NAME)))
+                yield file
+                return
+
+    @contextlib.contextmanager
+    def shared(self) -> Generator[bool]:
+        """Keep writers out while it is read; yields False if there is no journal. Nothing is written or made.
+
+        Raises:
+            BundleError: it cannot be read, is not this user's alone, or another process holds its lock for longer than
+                ``SILO_LOCK_WAIT``.
+        """
+        with contextlib.ExitStack() as stack:
+            found = self._locked is not None
+            if not found:
+                try:
+                    descriptor = open_own(self.path)
+                    file = stack.enter_context(_File(self.path, descriptor))
+                    stack.enter_context(file_lock(descriptor, self.path, exclusive=False))
+                    self._held, found = (file, os.getpid()), True
+                    stack.callback(self._let_go)
+                except FileNotFoundError:
+                    pass
+                except OSError as error:
+                    raise self._refusal("what was recorded cannot be read", error) from error
+            yield found
+
+    def _let_go(self) -> None:
+        self._held = None
+
+    def _refusal(self, what: str, error: OSError) -> BundleError:
+        reason = error.strerror or str(error)
+        if isinstance(error, NotPrivateError):
+            known = "if you know what it holds, mend it with chmod go-w; else " if "others may write" in reason else ""
+            reason += f"; {known}remove it, or name a file in a folder of your own"
+        return BundleError(f"{what}: the journal {self.path} cannot be used: {reason}")
 
     def append(self, document: JSON, data: bytes = b"") -> None:
         """Add one record. Between ``with locked()``.
 
         Raises:
-            BundleError: the disk refuses; what was recorded before is as it was.
+            BundleError: the record is larger than ``SILO_FILE_BYTES``, or the disk refuses; what was recorded before is
+                as it was.
         """
-        assert self._locked is not None
-        text = canonical_json(document)
-        digest = hashlib.sha256(text + data).digest()
-        frame = b"".join((MARK, _HEAD.pack(len(text), len(data), digest), text, data))
-        size = os.fstat(self._locked).st_size
+        file = self._locked
+        assert file is not None
+        text, stored = _stored(canonical_json(document)), _stored(data)
+        if len(text) > _MOST_DOCUMENT or len(text) + len(stored) > settings().file_bytes:
+            raise BundleError(
+                f"a record of {len(text) + len(stored)} bytes cannot be kept in {self.path}, for readers take "
+                f"{settings().file_bytes}: raise SILO_FILE_BYTES, here and wherever it is used"
+            )
+        digest = hashlib.sha256(text)
+        digest.update(stored)
+        frame = b"".join((MARK, _HEAD.pack(len(text), len(stored), digest.digest()), text, stored))
+        size = file.size
         try:
-            write_all(self._locked, frame)
-            os.fsync(self._locked)
+            write_all(file.descriptor, frame)
+            os.fsync(file.descriptor)
         except OSError as error:
             with contextlib.suppress(OSError):
-                os.ftruncate(self._locked, size)
+                os.ftruncate(file.descriptor, size)
             raise BundleError(
                 f"nothing more can be recorded: the journal {self.path} cannot be written: {error.strerror}"
             ) from error
@@ -138,75 +191,127 @@ class Journal:
         assert self._locked is not None
         self.path.unlink(missing_ok=True)
 
-    def read(self, since: JournalPlace = JournalPlace()) -> tuple[list[Record], JournalPlace]:  # a constant
-        """The whole records after a place, in their order, and the place after them.
+    def read(
+        self,
+        take: Callable[[Record], object] = lambda _: None,
+        since: JournalPlace = JournalPlace(),  # a constant
+    ) -> JournalPlace:
+        """Call ``take`` with each whole record after a place, in their order, and return the place after them.
 
-        Of another file than that of the place, all of them. Torn frames are passed over.
+        Of another file than that of the place, all of them. Torn frames are passed over. The bytes of a record can be
+        read until this returns, and between ``with locked()`` or ``with shared()`` until that ends.
+
+        Raises:
+            BundleError: see :meth:`shared`.
         """
+        with self.shared() as found:
+            return _read(self._locked, take, since) if found and self._locked is not None else JournalPlace()
+
+
+class _File:
+    """A journal that is open, until the block ends."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor: int | None = descriptor
+        self._window = (0, b"")  # where the bytes lie in which marks were searched last, and these bytes
+
+    @property
+    def descriptor(self) -> int:
+        assert self._descriptor is not None, "the journal is closed"
+        return self._descriptor
+
+    @property
+    def size(self) -> int:
+        return os.fstat(self.descriptor).st_size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
+        self._descriptor = None
+
+    def read(self, offset: int, size: int) -> bytes:
+        """So many bytes from there."""
+        parts: list[bytes] = []
+        while size:
+            part = os.pread(self.descriptor, size, offset)
+            if not part:
+                raise BundleError(f"the journal {self._path} was cut while it was read")
+            parts.append(part)
+            offset, size = offset + len(part), size - len(part)
+        return b"".join(parts)
+
+    def find_mark(self, at: int, end: int) -> int:
+        """Where the first mark begins that lies in ``at`` to ``end``; ``end`` if none does. Holes are passed over."""
+        while end - at >= len(MARK):
+            start, data = self._window
+            if not start <= at <= start + len(data) - len(MARK):
+                at = self._next_data(at, end)
+                start, data = self._window = at, self.read(at, min(_CHUNK, self.size - at))
+            found = data.find(MARK, at - start, end - start)
+            if found >= 0:
+                return start + found
+            at = max(at, start + len(data) - len(MARK)) + 1
+        return end
+
+    def _next_data(self, at: int, end: int) -> int:
+        """Where the next bytes lie that are no hole of a sparse file."""
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return [], JournalPlace()
+            return min(max(at, os.lseek(self.descriptor, at, os.SEEK_DATA)), end)
         except OSError as error:
-            raise BundleError(f"the journal {self.path} cannot be read: {error.strerror}") from error
-        try:
-            if self._locked is not None:
-                return _read(descriptor, since)
-            with file_lock(descriptor, exclusive=False):
-                return _read(descriptor, since)
-        finally:
-            os.close(descriptor)
-
-    def _is(self, descriptor: int) -> bool:
-        try:
-            named = self.path.stat()
-        except FileNotFoundError:
-            return False
-        held = os.fstat(descriptor)
-        return (held.st_dev, held.st_ino) == (named.st_dev, named.st_ino)
+            if error.errno == errno.ENXIO:  # nothing but a hole follows
+                return end
+            return at  # a file system that knows no holes
 
 
-def _read(descriptor: int, since: JournalPlace) -> tuple[list[Record], JournalPlace]:
-    status = os.fstat(descriptor)
-    identity = os.pread(descriptor, _NAMED_BYTES, 0)
-    start = since.position if identity == since.identity and since.position <= status.st_size else 0
-    data = os.pread(descriptor, status.st_size - start, start)
-    while len(data) < status.st_size - start:  # a read of more than 2 GiB is cut short
-        more = os.pread(descriptor, status.st_size - start - len(data), start + len(data))
-        if not more:
-            break
-        data += more
-    records = list(_frames(data))
+def _read(file: _File, take: Callable[[Record], object], since: JournalPlace) -> JournalPlace:
+    size = file.size
+    identity = os.pread(file.descriptor, _NAMED_BYTES, 0)
     # What is torn at the end is looked at again: it ends where the next frame begins.
-    end = records[-1][0] if records else 0
-    return [record for _, record in records], JournalPlace(identity, start + end)
-
-
-def _frames(data: bytes) -> Iterator[tuple[int, Record]]:
-    """Each whole record, with where its frame ends."""
-    at = data.find(MARK)
-    while at >= 0:
-        found = _frame(data, at)
+    end = since.position if identity == since.identity and since.position <= size else 0
+    at = file.find_mark(end, size)
+    while at < size:
+        found = _frame(file, at, size)
         if found is None:
-            at = data.find(MARK, at + 1)
+            at = file.find_mark(at + 1, size)
             continue
-        yield found
-        at = data.find(MARK, found[0])
+        record, end = found
+        take(record)
+        at = file.find_mark(end, size)
+    return JournalPlace(identity, end)
 
 
-def _frame(data: bytes, at: int) -> tuple[int, Record] | None:
+def _frame(file: _File, at: int, size: int) -> tuple[Record, int] | None:
+    """The whole frame that begins there, and where it ends; None if it is torn, or larger than is read."""
     begin = at + len(MARK) + _HEAD.size
-    if begin > len(data):
+    if begin > size:
         return None
-    length, size, digest = _HEAD.unpack_from(data, at + len(MARK))
-    end = begin + length + size
-    if length > _MOST_DOCUMENT or end > len(data):
+    text_bytes, data_bytes, digest = _HEAD.unpack(file.read(at + len(MARK), _HEAD.size))
+    end = begin + text_bytes + data_bytes
+    if text_bytes > _MOST_DOCUMENT or end > size or end - begin > settings().file_bytes:
         return None
-    body = data[begin:end]
-    if hashlib.sha256(body).digest() != digest:
+    if file.find_mark(at + 1, end) < end or _sha256(file, begin, end) != digest:
         return None
     try:
-        document = parse_json(body[:length])
+        document = parse_json(file.read(begin, text_bytes).replace(_WORD + b"\0", _WORD))
     except ValueError:
         return None
-    return end, Record(document, body[length:])
+    return Record(document, file, begin + text_bytes, data_bytes), end
+
+
+def _sha256(file: _File, begin: int, end: int) -> bytes:
+    digest = hashlib.sha256()
+    for offset in range(begin, end, _CHUNK):
+        digest.update(file.read(offset, min(_CHUNK, end - offset)))
+    return digest.digest()
+
+
+def _stored(text: bytes) -> bytes:
+    r"""A text as it stands in a frame: a zero after each word that a mark begins with, so that it holds no mark.
+
+    >>> _stored(b"a SILO-JOURNAL/1\r\n b")
+    b'a SILO-JOURNAL/1\x00\r\n b'
+    """
+    return text.replace(_WORD, _WORD + b"\0")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,6 +13,7 @@ from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import decode_document
 from silo.bundle.format import HEADER_BYTES
 from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.writer import place_of_bundle
 from silo.core.values import JSON
 from silo.errors import BundleError
 from silo.forks import Mutex
@@ -26,7 +28,9 @@ from silo.integrations.triton_records.recorded import (
     cache_place,
     entry_from_json,
 )
+from silo.plain_files import open_plain
 from silo.sources.reached_code import Names
+from silo.store.locks import HeldLockError
 
 __all__ = ["Recording", "blobs_of", "read_names", "read_winners"]
 
@@ -43,14 +47,15 @@ class Recording:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(os.path.realpath(path))
+        self.path = place_of_bundle(path)
         self.journal = Journal(journal_of(self.path))
         self._lock = Mutex()
         self._place = JournalPlace()
         self._bundle: bytes | None = None  # the header of the bundle that was read, which names all that is in it
         self._known: set[str] = set()
         self._winners: dict[tuple[str, str, str], Winner] = {}
-        with self._lock, self.journal.locked():
+        self._given_up: BundleError | None = None
+        with self._lock, self._locked_journal():
             self._refresh()
 
     def add(self, entry: Entry, blobs: Mapping[str, bytes]) -> bool:
@@ -62,7 +67,7 @@ class Recording:
         with self._lock:
             if entry.identity in self._known:
                 return False
-            with self.journal.locked():
+            with self._locked_journal():
                 self._refresh()
                 if entry.identity in self._known:
                     return False
@@ -80,7 +85,7 @@ class Recording:
         with self._lock:
             found = self._winners.get(slot)
             if found is None:
-                with self.journal.locked():
+                with self._locked_journal():
                     self._refresh()
                 found = self._winners.get(slot)
             return found
@@ -95,20 +100,38 @@ class Recording:
         with self._lock:
             return self._winners[winner.slot]
 
+    @contextlib.contextmanager
+    def _locked_journal(self) -> Generator[None]:
+        """Hold the journal. A process that held it for too long once is not waited for again by each kernel."""
+        if self._given_up is not None:
+            raise self._given_up
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(self.journal.locked())
+            except BundleError as error:
+                if isinstance(error.__cause__, HeldLockError):
+                    self._given_up = error
+                raise
+            yield
+
     def _refresh(self) -> None:
         """Read what others have recorded since. Under both locks."""
-        records, place = self.journal.read(self._place)
+        entries: list[Entry] = []
+
+        def take(record: Record) -> None:
+            if (entry := _entry(self.journal.path, record)) is not None:
+                entries.append(entry)
+
+        place = self.journal.read(take, self._place)
         if place.identity != self._place.identity or self._bundle is None:
             self._read_bundle()  # the journal that was there lies in the bundle now
         self._place = place
-        for record in records:
-            entry = _entry(self.journal.path, record)
-            if entry is not None:
-                self._take(entry)
+        for entry in entries:
+            self._take(entry)
 
     def _read_bundle(self) -> None:
         try:
-            with self.path.open("rb") as file:
+            with open(open_plain(self.path), "rb") as file:  # noqa: PTH123  # of a descriptor
                 header = file.read(HEADER_BYTES)
         except FileNotFoundError:
             self._bundle = b""

@@ -15,6 +15,7 @@ from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.target import Target
 from silo.core.values import Value, value_sort_key
 from silo.errors import SourceError, TargetError
+from silo.plain_files import read_plain
 from silo.sources.binary.assumptions import parse_assumptions
 from silo.sources.binary.code import BinaryCode
 
@@ -111,7 +112,7 @@ def _read(code: Code) -> tuple[bytes, str]:
         return code.encode(), "PTX text"
     path = Path(code)
     try:
-        return path.read_bytes(), path.name
+        return read_plain(path), path.name
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,8 +16,10 @@ from silo.core.signature import NO_DEFAULT, Effect, Parameter, ParameterKind, Si
 from silo.core.space import Space as SearchSpace
 from silo.core.values import Value
 from silo.errors import SourceError, SpaceError
+from silo.plain_files import read_plain
 from silo.sources.declaration import Declaration
 from silo.sources.launch_options import LaunchOption, read_axes
+from silo.sources.metal.const_casts import written_by_cast
 from silo.sources.metal.element_types import scalar_of
 from silo.sources.metal.kernel_text import MslKernel, MslParameter, MslText, Space
 from silo.sources.metal.parser import parse_metal
@@ -53,7 +55,8 @@ def metal(
         group_size: threads of a threadgroup: a number, the name of a constant, up to three of these, or a function of
             the constants. A kernel with ``[[required_threads_per_threadgroup]]`` needs none.
         threadgroup_bytes: bytes of each ``[[threadgroup(n)]]`` parameter, by its name; a number where there is one.
-        effects: ``in``, ``out`` or ``inout`` by parameter. Without it ``const`` ones are read, others read and written.
+        effects: ``in``, ``out`` or ``inout`` by parameter. Without it ``const`` ones that no cast makes writable are
+            read, others read and written.
         space: as for :func:`silo.kernel`; its values are constants.
         grid: as for :func:`silo.kernel`; it counts threadgroups.
         key: as for :func:`silo.kernel`.
@@ -78,7 +81,9 @@ def metal(
     values = dict(constants) if isinstance(constants, Mapping) else {}
     in_configs = [name for config in configs for name, _ in config.values]
     names = tuple(dict.fromkeys((*constants, *(one.name for one in text.constants), *in_configs)))
-    parameters = [_parameter(where, one, effects or {}) for one in chosen.buffers]
+    constant = [one.name for one in chosen.buffers if one.const]
+    cast = written_by_cast(text.text[slice(*chosen.body)], constant)
+    parameters = [_parameter(where, one, effects or {}, cast) for one in chosen.buffers]
     passed = [one.name for one in parameters]
     for one in (*names, *(effects or {})):
         if (one in passed) == (one in names):
@@ -101,7 +106,7 @@ def metal(
 def _read(source: str | Path, caller: str) -> MslText:
     if isinstance(source, Path) or (source.endswith(".metal") and "\n" not in source):
         try:
-            return parse_metal(Path(source).read_text(encoding="utf-8"), Path(source).name)
+            return parse_metal(read_plain(source).decode(), Path(source).name)
         except (OSError, UnicodeDecodeError) as error:
             raise SourceError(f"{source}: the text of Metal kernels cannot be read: {error}") from error
     return parse_metal(source, f"<text at {caller}>")
@@ -125,7 +130,7 @@ def _chosen(text: MslText, name: str | None) -> MslKernel:
     raise SourceError(f"{text.file}: there is no kernel {name!r}; it has {known}")
 
 
-def _parameter(where: str, one: MslParameter, effects: Mapping[str, str]) -> Parameter:
+def _parameter(where: str, one: MslParameter, effects: Mapping[str, str], cast: Collection[str]) -> Parameter:
     said = effects.get(one.name)
     if said is not None and said not in _EFFECTS:
         raise SourceError(f"{where}: the effect {said!r} of {one.name}; it is in, out or inout")
@@ -134,9 +139,10 @@ def _parameter(where: str, one: MslParameter, effects: Mapping[str, str]) -> Par
         if said is not None:
             raise SourceError(f"{where}: {one.name} is a number, which has no effect")
         return Parameter(one.name, _KINDS.get(scalar.kind, ParameterKind.INTEGER), scalar)
-    if one.const and said in ("out", "inout"):
+    const = one.const and one.name not in cast
+    if const and said in ("out", "inout"):
         raise SourceError(f"{where}: {one.name} is const, so it is not written")
-    default = Effect.READ if one.const else Effect.BOTH
+    default = Effect.READ if const else Effect.BOTH
     return Parameter(one.name, ParameterKind.POINTER, effect=default if said is None else _EFFECTS[said])
 
 

@@ -10,6 +10,7 @@ import codecs
 import gzip
 import io
 import json
+import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from silo.errors import TuneError
+from silo.plain_files import open_plain
 from silo.settings import allowance
 
 __all__ = ["MEMBER_BYTES", "SAMPLE_BYTES", "TRIAL_BYTES", "Results", "most_text"]
@@ -68,14 +70,16 @@ class Results:
     def of_file(cls, path: Path) -> Results:
         """Those of a file that may be gzipped. ``TuneError`` where there is none."""
         try:
-            size = path.stat().st_size
+            with os.fdopen(open_plain(path), "rb") as file:
+                size = os.fstat(file.fileno()).st_size
         except FileNotFoundError as error:
             raise TuneError(f"{path}: no such file") from error
         except OSError as error:
             raise TuneError(f"{path}: it cannot be read: {error.strerror}") from error
 
         def opened() -> BinaryIO:
-            return cast("BinaryIO", gzip.GzipFile(path)) if path.suffix == ".gz" else path.open("rb")
+            file = os.fdopen(open_plain(path), "rb")
+            return cast("BinaryIO", _Gzipped(file)) if path.suffix == ".gz" else file
 
         return cls(opened, size, path.name)
 
@@ -137,6 +141,19 @@ class Results:
                 self.cut = text.cut
         except (OSError, EOFError, zlib.error) as error:
             raise ValueError(f"it cannot be read: {type(error).__name__}: {error}") from error
+
+
+class _Gzipped(gzip.GzipFile):
+    """The text of a gzipped file, which is closed with it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(fileobj=file, mode="rb")
+        self._file = file
+
+    def close(self) -> None:
+        """Close both."""
+        super().close()
+        self._file.close()
 
 
 class _Text:

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from silo.errors import BundleError
-from silo.integrations.triton_records.journal import Journal, JournalPlace, Record
+from silo.integrations.triton_records.journal import MARK, Journal, JournalPlace
 
 
 def filled(journal, count, start=0):
@@ -16,17 +16,24 @@ def filled(journal, count, start=0):
             journal.append({"number": number}, bytes([number % 256]) * (number * 7 % 300))
 
 
+def contents(journal, *since):
+    """The documents and bytes of all records, and the place after them."""
+    found = []
+    place = journal.read(lambda record: found.append((record.document, record.read_bytes())), *since)
+    return found, place
+
+
 def numbers(journal, *since):
-    return [record.document["number"] for record in journal.read(*since)[0]]
+    return [document["number"] for document, _ in contents(journal, *since)[0]]
 
 
 def test_records_come_back_in_order_with_their_bytes(tmp_path):
     journal = Journal(tmp_path / "j")
-    assert journal.read() == ([], JournalPlace())
+    assert contents(journal) == ([], JournalPlace())
     filled(journal, 20)
-    records, place = journal.read()
-    assert records[5] == Record({"number": 5}, b"\x05" * 35)
-    assert journal.read(place) == ([], place)
+    records, place = contents(journal)
+    assert records[5] == ({"number": 5}, b"\x05" * 35)
+    assert contents(journal, place) == ([], place)
     filled(journal, 2, 20)
     assert numbers(journal, place) == [20, 21]
 
@@ -44,7 +51,7 @@ def test_torn_and_altered_frames_cost_themselves_alone(tmp_path):
         if flipped is not None:
             data[flipped] ^= 1 << chance.randrange(8)
         journal.path.write_bytes(data)
-        _, place = journal.read()
+        _, place = contents(journal)
         before = numbers(journal)
         filled(journal, 1, 100)
         found = numbers(journal)
@@ -60,7 +67,9 @@ def test_bytes_that_look_like_a_frame_are_bytes(tmp_path):
     inner = journal.path.read_bytes()
     with journal.locked():
         journal.append({"number": 7}, inner)
-    assert numbers(journal) == [0, 7]
+        journal.append({"number": 8}, MARK[:-2] + b"\0" + MARK)
+    assert numbers(journal) == [0, 7, 8]
+    assert [data for _, data in contents(journal)[0]][1:] == [inner, MARK[:-2] + b"\0" + MARK]
 
 
 def test_threads_and_other_journals_of_the_file_take_turns(tmp_path):
@@ -79,7 +88,7 @@ def test_threads_and_other_journals_of_the_file_take_turns(tmp_path):
 def test_a_removed_journal_is_made_anew_and_read_from_its_beginning(tmp_path):
     journal = Journal(tmp_path / "j")
     filled(journal, 3)
-    _, place = journal.read()
+    _, place = contents(journal)
     with journal.locked():
         journal.remove()
     filled(journal, 1, 50)
