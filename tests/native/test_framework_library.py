@@ -43,8 +43,10 @@ def built(tmp_path_factory):
     if shutil.which("c++") is None:
         pytest.skip("needs a C++ compiler")
     root = tmp_path_factory.mktemp("frameworks")
-    export_cpp(write_affine(root / "affine.silo"), root / "affine", ExportOptions(torch=HAS_TORCH))
-    export_cpp(write_made(root / "made.silo"), root / "made", ExportOptions(kernels=KERNELS, targets=("cpu",)))
+    export_cpp(write_affine(root / "affine.silo"), root / "affine", ExportOptions(torch=HAS_TORCH), trust=True)
+    export_cpp(
+        write_made(root / "made.silo"), root / "made", ExportOptions(kernels=KERNELS, targets=("cpu",)), trust=True
+    )
     (root / "CMakeLists.txt").write_text(PROJECT, encoding="utf-8")
     configure = [cmake, "-S", str(root), "-B", str(root / "build"), "-DCMAKE_BUILD_TYPE=Release"]
     if HAS_TORCH:
