@@ -184,6 +184,19 @@ def test_what_does_not_fit_is_an_error(affine, change, error, text):
     assert np.array_equal(out, x)
 
 
+@pytest.mark.parametrize("name", ["x", "out"])
+def test_memory_that_is_not_aligned_to_its_elements_is_an_error(affine, name):
+    """On the CPU too: reading or writing it is undefined in C, whatever this machine makes of it."""
+    x, out = arrays()
+    given = {"x": x, "out": out}
+    given[name] = np.frombuffer(bytearray(4 * x.size + 1), "f4", offset=1)
+    before = given[name].copy()
+    with pytest.raises(ValueError, match=f"affine: argument '{name}' begins at an address that is no multiple of 4"):
+        affine(given["x"], given["out"], x.size)
+    assert np.array_equal(given[name], before)
+    affine(x, np.frombuffer(bytearray(4 * x.size + 4), "f4", offset=4), x.size)
+
+
 def test_calls_that_are_no_calls(affine, made):
     x, out = arrays()
     with pytest.raises(TypeError, match="affine is called without n"):
