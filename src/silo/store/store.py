@@ -148,7 +148,7 @@ class Store(StoreBase):
         self._directory = root.absolute()
         self._lock = Mutex()
         self._prepared = False
-        self.unused = ""  # why the directory is not used; "" where it is
+        self.unused: str = ""  # why the directory is not used; "" where it is
         notices = Notices("silo.store")
         private = privacy_of(self._directory)
         if isinstance(private, Rejected):
@@ -163,7 +163,7 @@ class Store(StoreBase):
         try:
             self._check_schema()
         except _DamagedError as error:
-            self.unused = error.strerror
+            self.unused = str(error.strerror)
             _refused.once(
                 f"{self._directory} is damaged",
                 f"the store {self._directory} is not used: {error.strerror}. Going on in memory: results of this "

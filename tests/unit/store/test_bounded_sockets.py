@@ -14,9 +14,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from silo.errors import RegistryError, RemoteError
-from silo.store.remote import redis_server, web
+from silo.store.remote import link, redis_server, web
 from silo.store.remote.bounded_socket import BoundedSocket, Bounds, BoundsError
 from silo.store.remote.objects import Objects
+from silo.store.remote.place import Place
 from silo.store.remote.redis_server import RedisObjects
 from silo.store.remote.web import WebObjects
 
@@ -144,6 +145,32 @@ def test_a_registry_without_an_end(monkeypatch, tmp_path, kind):
         with pytest.raises(RegistryError):
             oci_client.Registry(f"127.0.0.1:{port}", "r").manifest("1")
         assert time.monotonic() - begin < 3 * DEADLINE_S + 2
+
+
+@pytest.mark.parametrize(
+    ("scheme", "answers", "kind"),
+    [
+        ("http", HTTP, "continue now and then"),
+        ("http", HTTP, "a head that drips"),
+        ("redis", REDIS, "arrays in arrays"),
+        ("redis", REDIS, "a line that drips"),
+    ],
+)
+def test_the_threads_of_a_remote_store_that_is_off_come_to_an_end(monkeypatch, scheme, answers, kind):
+    """For stores whose answers never end: they are off after one limit, and no thread goes on reading."""
+    for module in (link, web):
+        monkeypatch.setattr(module, "LIMIT_S", DEADLINE_S)
+    monkeypatch.setattr(link, "limit_s", lambda most: DEADLINE_S)
+    monkeypatch.setattr(link, "_WHOLE_S", 2 * DEADLINE_S)
+    with serving(answers[kind]) as port:
+        store = link.Link(Place.parse(f"{scheme}://127.0.0.1:{port}/0"), writes=False)
+        assert store.get(NAME, 1000) is None
+        store.list("blobs")
+        assert store.off or store._lies  # an answer that is too long counts as absent
+        until = time.monotonic() + 20
+        while store._crew._waiting and time.monotonic() < until:
+            time.sleep(0.02)
+        assert store._crew._waiting == 0
 
 
 def stuck(connected):

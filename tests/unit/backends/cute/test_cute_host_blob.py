@@ -144,7 +144,7 @@ def test_a_loaded_object_is_found_by_its_functions_too(monkeypatch):
     monkeypatch.setattr(host_loader, "_call", lambda host, module, index, name: module)
     other = replace(SAMPLE, function="silo_sub")
     changed = [replace(SAMPLE, initialize="init"), replace(SAMPLE, prepare="ready"), replace(SAMPLE, toolkit="13.0")]
-    loaded = [host_loader.load_cuteobj(DEVICE, LAUNCH, one.to_bytes(), "k") for one in (SAMPLE, other, SAMPLE)]
+    loaded: list = [host_loader.load_cuteobj(DEVICE, LAUNCH, one.to_bytes(), "k") for one in (SAMPLE, other, SAMPLE)]
     assert [one.function for one in loaded] == ["silo_add", "silo_sub", "silo_add"]
     assert made == ["silo_add", "silo_sub"]
     for one in changed:
