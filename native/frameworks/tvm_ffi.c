@@ -270,10 +270,11 @@ static int read_tensor(struct call *call, const struct silo_framework_parameter 
         data += tensor->byte_offset;
     const unsigned bytes = element_alignment(tensor->dtype.bits);
     if (SILO_UNLIKELY(((uintptr_t)data & (bytes - 1)) != 0))
-        return silo_fail(call->error, SILO_ERROR_MISALIGNED,
-                         "%s: argument '%s' begins at an address that is no multiple of %u, as its "
-                         "elements need: copy it to memory of its own",
-                         call->kernel->name, parameter->name, bytes);
+        return silo_fail(
+            call->error, SILO_ERROR_MISALIGNED,
+            "%s: argument '%s' begins at an address that is not a multiple of %u, as its "
+            "elements need: copy it to memory of its own",
+            call->kernel->name, parameter->name, bytes);
     *made = silo_array(data, tensor->dtype.code << 8 | tensor->dtype.bits, tensor->ndim,
                        tensor->shape, tensor->strides);
     if (parameter->kind == SILO_FRAMEWORK_DESCRIPTOR)

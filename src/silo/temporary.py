@@ -49,7 +49,7 @@ def own_folder(prefix: str) -> Generator[str]:
 
 
 def keep_text(text: str, suffix: str) -> str:
-    """Keep a text that a compiler refused, for whoever wants to see it: the path. Old ones are removed.
+    """Keep a text that a compiler refused for the user to look at, and remove old ones; returns the path.
 
     The newest 16 of this user's are kept, each for a day.
 

@@ -191,7 +191,7 @@ def test_memory_that_is_not_aligned_to_its_elements_is_an_error(affine, name):
     given = {"x": x, "out": out}
     given[name] = np.frombuffer(bytearray(4 * x.size + 1), "f4", offset=1)
     before = given[name].copy()
-    with pytest.raises(ValueError, match=f"affine: argument '{name}' begins at an address that is no multiple of 4"):
+    with pytest.raises(ValueError, match=f"affine: argument '{name}' begins at an address that is not a multiple of 4"):
         affine(given["x"], given["out"], x.size)
     assert np.array_equal(given[name], before)
     affine(x, np.frombuffer(bytearray(4 * x.size + 4), "f4", offset=4), x.size)

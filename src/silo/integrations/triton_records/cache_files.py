@@ -238,7 +238,7 @@ def _require_own(folder: Path, known: Mapping[str, Collection[str]]) -> None:
 
 
 def _foreign_entry(folder: Path, known: Mapping[str, Collection[str]]) -> str | None:
-    """The first entry below a folder that is no file of ``known``; None without one."""
+    """The first entry below a folder that ``known`` does not name; None if it names all."""
     with os.scandir(folder) as keys:
         for key in keys:
             if key.name not in known or not key.is_dir(follow_symlinks=False):

@@ -59,7 +59,7 @@ class BoundedSocket:
     """
 
     def __init__(self, host: str, port: int, bounds: Bounds, context: ssl.SSLContext | None = None) -> None:
-        """Connect within the bounds, which are those of the first request.
+        """Connect within the bounds of the first request.
 
         Raises:
             OSError: the server cannot be reached, or not in time.
