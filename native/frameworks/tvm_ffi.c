@@ -248,6 +248,11 @@ static int place(struct call *call, const struct dl_tensor *tensor, const char *
         (int)given.id);
 }
 
+/* What the address of an element of so many bits is a multiple of. */
+static unsigned element_alignment(unsigned bits) {
+    return bits == 16 ? 2 : bits == 32 ? 4 : bits >= 64 ? 8 : 1;
+}
+
 static int read_tensor(struct call *call, const struct silo_framework_parameter *parameter,
                        const struct dl_tensor *tensor, silo_argument *made) {
     if (SILO_UNLIKELY(tensor == NULL))
@@ -263,6 +268,13 @@ static int read_tensor(struct call *call, const struct silo_framework_parameter 
     const char *data = tensor->data;
     if (data != NULL)
         data += tensor->byte_offset;
+    const unsigned bytes = element_alignment(tensor->dtype.bits);
+    if (SILO_UNLIKELY(((uintptr_t)data & (bytes - 1)) != 0))
+        return silo_fail(
+            call->error, SILO_ERROR_MISALIGNED,
+            "%s: argument '%s' begins at an address that is not a multiple of %u, as its "
+            "elements need: copy it to memory of its own",
+            call->kernel->name, parameter->name, bytes);
     *made = silo_array(data, tensor->dtype.code << 8 | tensor->dtype.bits, tensor->ndim,
                        tensor->shape, tensor->strides);
     if (parameter->kind == SILO_FRAMEWORK_DESCRIPTOR)

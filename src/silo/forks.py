@@ -13,11 +13,10 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
-__all__ = ["Mutex", "in_child", "own_folder"]
+__all__ = ["Mutex", "in_child"]
 
 
 class Mutex(_thread.RLock):  # pyright: ignore[reportGeneralTypeIssues]  # final in the stubs alone
@@ -66,24 +65,6 @@ def in_child(handler: Callable[[], object]) -> None:
     """
     _handlers[:] = [one for one in _handlers if one() is not None]
     _handlers.append(weakref.WeakMethod(handler) if hasattr(handler, "__self__") else lambda: handler)
-
-
-@contextmanager
-def own_folder(prefix: str) -> Generator[str]:
-    """A temporary folder, which its maker alone removes.
-
-    A signal handler may fork while a compiler writes there, and its child leave through here before the maker does:
-    ``tempfile.TemporaryDirectory`` would remove the folder in either, at the latest when the child ends.
-    """
-    import shutil  # noqa: PLC0415  # a launch makes no folder
-    import tempfile  # noqa: PLC0415
-
-    maker, folder = os.getpid(), tempfile.mkdtemp(prefix=prefix)
-    try:
-        yield folder
-    finally:
-        if os.getpid() == maker:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _after_fork() -> None:

@@ -113,6 +113,7 @@ class Settings:
     cc: str | None = None
     clang: str | None = None
     compile_timeout_s: float = 300.0
+    compile_bytes: int = 4 << 30
     file_bytes: int = 64 << 20
     case_bytes: int | None = None
     torch_shim: bool = True
@@ -146,6 +147,7 @@ class Settings:
         given = {
             "SILO_CC": self.cc or "",
             "SILO_CLANG": self.clang or "",
+            "SILO_COMPILE_BYTES": str(self.compile_bytes),
             "SILO_FORCE_TRITON": "1" if self.force_triton else "",
         }
         return {name: value for name, value in given.items() if value}
@@ -181,6 +183,7 @@ class Settings:
             cc=given.get("SILO_CC") or given.get("CC"),
             clang=given.get("SILO_CLANG"),
             compile_timeout_s=_seconds(given, "SILO_COMPILE_TIMEOUT", 300.0),
+            compile_bytes=_bytes(given, "SILO_COMPILE_BYTES", 4 << 30),
             file_bytes=_bytes(given, "SILO_FILE_BYTES", 64 << 20),
             case_bytes=_bytes(given, "SILO_CASE_BYTES", None),
             torch_shim=_flag(given, "SILO_TORCH_SHIM", default=True),

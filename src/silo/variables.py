@@ -152,6 +152,12 @@ VARIABLES: Final = (
     ),
     Variable("SILO_COMPILE_TIMEOUT", "seconds", "300", "The longest one variant may compile before it is stopped."),
     Variable(
+        "SILO_COMPILE_BYTES",
+        "bytes, perhaps with K, M or G",
+        "4G",
+        "The most address space that one process of a C compiler may take; 0: no ceiling.",
+    ),
+    Variable(
         "SILO_FILE_BYTES",
         "bytes, perhaps with K, M or G",
         "64M",

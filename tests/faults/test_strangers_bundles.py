@@ -16,6 +16,7 @@ import pytest
 import silo
 from bundle_samples import put
 from silo.api.commands.build import build_bundle
+from silo.api.commands.export import ExportOptions, export_cpp
 from silo.api.commands.run import run_cases
 from silo.api.commands.trust import trust_bundle, trusted_code, untrust
 from silo.api.commands.tune import tune_path
@@ -148,8 +149,9 @@ COMMANDS = {
     "inspect --code asm": (("inspect", "K", "--code", "asm"), None),  # 0 where objdump is here
     "inspect --code llvm": (("inspect", "K", "--code", "llvm"), 3),
     "report": (("report", "K", "-o", "OUT"), None),  # its trials were made elsewhere
-    "export": (("export", "K", "--cpp", "OUT/cpp"), 0),
-    "export --cpu-source": (("export", "K", "--cpp", "OUT/cpp", "--cpu-source"), None),  # code without its C text
+    "export": (("export", "K", "--cpp", "OUT/cpp"), 3),
+    "export --cpu-source": (("export", "K", "--cpp", "OUT/cpp", "--cpu-source"), 3),
+    "export --wheel": (("export", "K", "--wheel", "evil", "-o", "OUT"), 3),
     "cache import": (("cache", "import", "K"), None),
     "cache export": (("cache", "export", "K", "-o", "OUT"), None),
     "cache": (("cache",), 0),
@@ -178,9 +180,11 @@ def test_a_command_runs_nothing_of_a_strangers_bundle(world, home, tmp_path, nam
     assert not made or name == "doctor"
     if code is not None:
         assert done.returncode == code, done.stderr
-    if name in ("run", "run --check", "tune"):
+    if name in ("run", "run --check", "tune") or name.startswith("export"):
         assert "brings native code" in done.stderr
         assert f"silo trust {world.evil}" in done.stderr
+    if name.startswith("export"):
+        assert list(out.iterdir()) == []
 
 
 def test_there_is_no_command_that_was_forgotten():
@@ -218,6 +222,45 @@ def test_a_call_runs_nothing_of_a_strangers_bundle(world, name):
     with pytest.raises(TrustError, match="brings native code"):
         CALLS[name](kernel)
     assert world.clean() == []
+
+
+def exported(path: Path, folder: Path, **more: bool) -> list[Path]:
+    export_cpp(path, folder, ExportOptions(cpu_source=more.pop("cpu_source", False)), **more)
+    return [*folder.rglob("cpu/**/*.c")]
+
+
+@pytest.mark.usefixtures("home")
+def test_an_export_is_made_with_the_consent_that_a_load_needs(world, tmp_path):
+    """For code that other programs run later: the ledger of the user who exports decides, as it does at a load."""
+    with pytest.raises(TrustError, match="nothing is exported"):
+        exported(world.good, tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+    assert exported(world.good, tmp_path / "said", trust=True, cpu_source=True)
+    with override(home=world.home):
+        assert exported(world.good, tmp_path / "own", cpu_source=True)
+    trust_bundle(world.good)
+    assert exported(world.good, tmp_path / "trusted", cpu_source=True)
+    untrust([str(world.good)])
+    with pytest.raises(TrustError, match="nothing is exported"):
+        exported(world.good, tmp_path / "refused", cpu_source=True)
+
+
+@pytest.mark.usefixtures("home")
+def test_the_c_text_beside_code_that_was_built_here_is_not_believed(world, tmp_path):
+    """For texts that are compiled later: consent to an object is none to the C that a stranger put beside it."""
+    path = tmp_path / "lie.silo"
+
+    def lie(artifact, blobs):
+        text = put(blobs, "c", b"#include <stdlib.h>\n")
+        return replace(artifact, sidecars=tuple(text if ref.kind == "c" else ref for ref in artifact.sidecars))
+
+    with open_bundle(world.good) as bundle:
+        world.write(bundle, path, lie)
+    with override(home=world.home):
+        exported(path, tmp_path / "objects")  # these are the author's own
+        with pytest.raises(TrustError, match="nothing is exported"):
+            exported(path, tmp_path / "texts", cpu_source=True)
+    assert not (tmp_path / "texts").exists()
 
 
 @pytest.mark.usefixtures("home")

@@ -89,8 +89,13 @@ def test_two_exports_link_into_one_program(tmp_path, compilers):
         pytest.skip("no CMake on this machine")
     c, cxx = map(compiler, compilers.split())
     bundle = built(tmp_path, "examples/kernels.py", "-k", "add", "-k", "softmax", "--target", "cuda:sm_80")
-    one = export_cpp(bundle, tmp_path / "one", ExportOptions(namespace="one"))
-    export_cpp(bundle, tmp_path / "two", ExportOptions(namespace="two", kernels=("add",), cpu_source=True, tests=False))
+    one = export_cpp(bundle, tmp_path / "one", ExportOptions(namespace="one"), trust=True)
+    export_cpp(
+        bundle,
+        tmp_path / "two",
+        ExportOptions(namespace="two", kernels=("add",), cpu_source=True, tests=False),
+        trust=True,
+    )
     (tmp_path / "both.cpp").write_text(BOTH)
     (tmp_path / "CMakeLists.txt").write_text(PROJECT)
     flags = [f"-DCMAKE_C_COMPILER={c}", f"-DCMAKE_CXX_COMPILER={cxx}"]
@@ -118,7 +123,7 @@ def test_code_that_is_compiled_in_is_clean(tmp_path):
     """
     folder = tmp_path / "out"
     bundle = built(tmp_path, "tests/samples/export_kernels.py")
-    export_cpp(bundle, folder, ExportOptions(namespace="ops", cpu_source=True))
+    export_cpp(bundle, folder, ExportOptions(namespace="ops", cpu_source=True), trust=True)
     page = (folder / "README.md").read_text()
     commands = re.findall(r"^cc .*-c .*$", page, flags=re.MULTILINE)
     assert len(commands) == 3

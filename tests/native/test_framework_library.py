@@ -43,8 +43,10 @@ def built(tmp_path_factory):
     if shutil.which("c++") is None:
         pytest.skip("needs a C++ compiler")
     root = tmp_path_factory.mktemp("frameworks")
-    export_cpp(write_affine(root / "affine.silo"), root / "affine", ExportOptions(torch=HAS_TORCH))
-    export_cpp(write_made(root / "made.silo"), root / "made", ExportOptions(kernels=KERNELS, targets=("cpu",)))
+    export_cpp(write_affine(root / "affine.silo"), root / "affine", ExportOptions(torch=HAS_TORCH), trust=True)
+    export_cpp(
+        write_made(root / "made.silo"), root / "made", ExportOptions(kernels=KERNELS, targets=("cpu",)), trust=True
+    )
     (root / "CMakeLists.txt").write_text(PROJECT, encoding="utf-8")
     configure = [cmake, "-S", str(root), "-B", str(root / "build"), "-DCMAKE_BUILD_TYPE=Release"]
     if HAS_TORCH:
@@ -180,6 +182,19 @@ def test_what_does_not_fit_is_an_error(affine, change, error, text):
     assert np.isnan(out).all()
     affine(*given.values())  # the program goes on
     assert np.array_equal(out, x)
+
+
+@pytest.mark.parametrize("name", ["x", "out"])
+def test_memory_that_is_not_aligned_to_its_elements_is_an_error(affine, name):
+    """On the CPU too: reading or writing it is undefined in C, whatever this machine makes of it."""
+    x, out = arrays()
+    given = {"x": x, "out": out}
+    given[name] = np.frombuffer(bytearray(4 * x.size + 1), "f4", offset=1)
+    before = given[name].copy()
+    with pytest.raises(ValueError, match=f"affine: argument '{name}' begins at an address that is not a multiple of 4"):
+        affine(given["x"], given["out"], x.size)
+    assert np.array_equal(given[name], before)
+    affine(x, np.frombuffer(bytearray(4 * x.size + 4), "f4", offset=4), x.size)
 
 
 def test_calls_that_are_no_calls(affine, made):

@@ -18,7 +18,7 @@ from silo.core.values import JSON, PARSE_BUDGET, canonical_json, digest, parse_j
 from silo.frozen import frozen
 
 if TYPE_CHECKING:
-    from silo.core.consent import HostCases, HostCode
+    from silo.core.consent import HostCases, HostCode, HostText
     from silo.core.extents import ArrayExtents
     from silo.core.variant import Variant
 
@@ -36,6 +36,7 @@ __all__ = [
     "encode_documents",
     "host_cases",
     "host_code",
+    "host_text",
     "parse_document",
     "rules_key",
     "variant_calls",
@@ -210,6 +211,14 @@ def host_cases(kernel: BundleKernel, codes: Iterable[HostCode]) -> HostCases | N
 
     digests = tuple(code.digest for code in codes)
     return None if kernel.cases is None or not digests else HostCases(kernel.cases.sha256, digests)
+
+
+def host_text(one: BundleVariant, code: HostCode) -> HostText | None:
+    """The C text beside ``code``, the native code of a variant; None without one."""
+    from silo.core.consent import HostText  # noqa: PLC0415  # only builds, exports and commands about trust need it
+
+    text = next((ref.sha256 for ref in one.artifact.sidecars if ref.kind == "c"), None)
+    return None if text is None else HostText(text, code.digest)
 
 
 def encode_documents(documents: Iterable[JSON]) -> bytes:

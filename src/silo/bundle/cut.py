@@ -9,7 +9,7 @@ from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant, ru
 from silo.core.target import Target
 from silo.errors import BundleError
 
-__all__ = ["cut_contents", "is_for"]
+__all__ = ["cut_contents", "is_for", "is_for_any"]
 
 
 def is_for(target: Target, wanted: Target) -> bool:
@@ -20,6 +20,15 @@ def is_for(target: Target, wanted: Target) -> bool:
     """
     same = target.arch == wanted.arch or (target.kind == "cuda" and target.arch.rstrip("af") == wanted.arch)
     return target.kind == wanted.kind and (not wanted.is_concrete or same)
+
+
+def is_for_any(target: Target, targets: Sequence[Target] | None) -> bool:
+    """Whether code for ``target`` is for one of ``targets`` at least; None stands for all.
+
+    >>> is_for_any(Target.parse("cuda:sm_90"), [Target.parse("cpu")]), is_for_any(Target.parse("cuda:sm_90"), None)
+    (False, True)
+    """
+    return targets is None or any(is_for(target, wanted) for wanted in targets)
 
 
 def cut_contents(
@@ -39,7 +48,7 @@ def cut_contents(
 
 
 def _cut_kernel(kernel: BundleKernel, targets: Sequence[Target] | None) -> BundleKernel:
-    variants = tuple(one for one in kernel.variants if _is_wanted(one.artifact.variant.target, targets))
+    variants = tuple(one for one in kernel.variants if is_for_any(one.artifact.variant.target, targets))
     if not variants:
         has = ", ".join(dict.fromkeys(str(one.artifact.variant.target) for one in kernel.variants)) or "nothing"
         wanted = ", ".join(map(str, targets or ()))
@@ -59,10 +68,6 @@ def _cut_kernel(kernel: BundleKernel, targets: Sequence[Target] | None) -> Bundl
         rules=tuple(rules for rules in kernel.rules if rules.key in keys),
         kind=kernel.kind,
     )
-
-
-def _is_wanted(target: Target, targets: Sequence[Target] | None) -> bool:
-    return targets is None or any(is_for(target, wanted) for wanted in targets)
 
 
 def _bare(one: BundleVariant) -> BundleVariant:

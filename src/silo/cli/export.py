@@ -53,6 +53,9 @@ def command(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="DIR", help="Where the wheel goes. Default: here.")
     ] = Path(),
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Export the bundle's host code although nobody vouched for it.")
+    ] = False,
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
@@ -84,8 +87,8 @@ def command(
         cpu_source=cpu_source,
         torch=torch,
     )
-    made = None if cpp is None else export_cpp(path, cpp, options)
-    built = None if wheel is None else export_wheel(path, wheel, output, options)
+    made = None if cpp is None else export_cpp(path, cpp, options, trust=trust)
+    built = None if wheel is None else export_wheel(path, wheel, output, options, trust=trust)
     if json:
         folder = {} if made is None else {**asdict(made), "folder": str(made.folder)}
         print_json({**folder, **({} if built is None else {"wheel": str(built)})})

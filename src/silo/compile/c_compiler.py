@@ -31,17 +31,20 @@ def choose_compiler(
 ) -> tuple[str, ...]:
     """The command to run, from what was asked for and where each name was found (None: nowhere).
 
-    ``requested`` may carry arguments (``ccache gcc``) and is never replaced by another compiler when it is missing.
+    ``requested`` may carry arguments (``ccache gcc``); it is the path of a compiler where ``found`` has all of it, with
+    spaces in it too. It is never replaced by another compiler when it is missing.
     ``need`` says in a message who needs one.
 
     >>> choose_compiler(None, {"cc": None, "gcc": "/usr/bin/gcc"})
     ('/usr/bin/gcc',)
+    >>> choose_compiler("/opt/my tools/cc", {"/opt/my tools/cc": "/opt/my tools/cc", "/opt/my": None})
+    ('/opt/my tools/cc',)
     """
     if requested is not None:
-        try:
-            words = shlex.split(requested)
-        except ValueError as error:
-            raise CompilerMissingError(f"the C compiler {requested!r} cannot be read as a command: {error}") from None
+        whole = found.get(requested.strip())
+        if whole is not None:
+            return (whole,)
+        words = _words(requested)
         place = found.get(words[0]) if words else None
         if place is None:
             raise CompilerMissingError(
@@ -65,8 +68,15 @@ def find_compiler(requested: str | None, need: str = "CPU kernels need") -> CCom
     Raises:
         CompilerMissingError: there is none, or it does not run.
     """
-    names = [*COMPILERS] if requested is None else requested.split()[:1]
+    names = [*COMPILERS] if requested is None else [requested.strip(), *_words(requested)[:1]]
     return identify(choose_compiler(requested, {name: shutil.which(name) for name in names}, need))
+
+
+def _words(requested: str) -> list[str]:
+    try:
+        return shlex.split(requested)
+    except ValueError as error:
+        raise CompilerMissingError(f"the C compiler {requested!r} cannot be read as a command: {error}") from None
 
 
 @lru_cache(maxsize=8)

@@ -7,14 +7,15 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from silo.compile.c_compiler import CCompiler
+from silo.compile.compiler_process import compiler_process, memory_note
 from silo.errors import CompileError, CompilerMissingError
-from silo.forks import own_folder
 from silo.settings import child_environment
+from silo.temporary import keep_text, own_folder
 
 __all__ = ["BuiltObject", "build", "build_beside"]
 
@@ -118,28 +119,18 @@ def _started(asked: _Compilation, folder: str, output: str, objects: Sequence[st
     with tempfile.TemporaryFile(dir=folder) as text:
         text.write(asked.source.encode())
         text.seek(0)
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=text,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                cwd=folder,
-                env=child_environment(LC_ALL="C", TMPDIR=folder),
-            )
-        except FileNotFoundError as error:
-            raise CompilerMissingError(
-                f"the C compiler {toolchain.command[0]} is not there any more ({error}); install it again or name "
-                "another in SILO_CC"
-            ) from error
-        except OSError as error:
-            raise CompileError(f"the C compiler {toolchain.command[0]} could not be run: {error}") from error
-        with process:
+        environment = child_environment(LC_ALL="C", TMPDIR=folder)
+        with ExitStack() as ends:
             try:
-                yield _Running(asked, command, target, process, maker)
-            finally:
-                if os.getpid() == maker:
-                    process.kill()
+                process = ends.enter_context(compiler_process(command, stdin=text, cwd=folder, env=environment))
+            except FileNotFoundError as error:
+                raise CompilerMissingError(
+                    f"the C compiler {toolchain.command[0]} is not there any more ({error}); install it again or name "
+                    "another in SILO_CC"
+                ) from error
+            except OSError as error:
+                raise CompileError(f"the C compiler {toolchain.command[0]} could not be run: {error}") from error
+            yield _Running(asked, command, target, process, maker)
 
 
 def _refusal(source: str, log: str, status: int, command: list[str], toolchain: CCompiler, language: str) -> str:
@@ -149,16 +140,14 @@ def _refusal(source: str, log: str, status: int, command: list[str], toolchain: 
     shown = "\n".join(lines[:20]) + ("\n..." if len(lines) > 20 else "")
     old = "" if "march" not in log else "\nThe level needs gcc 12, clang 14 or later."
     return (
-        f"the C compiler ({toolchain.version}) {ended}; the {language.upper()} source is kept in {kept}\n{shown}{old}\n"
+        f"the C compiler ({toolchain.version}) {ended}; the {language.upper()} source is kept in {kept}\n{shown}{old}"
+        f"{memory_note(log)}\n"
         f"command: {shlex.join(command)}"
     )
 
 
 def _keep(source: str, suffix: str) -> str:
     try:
-        handle, name = tempfile.mkstemp(prefix="silo-failed-", suffix=suffix)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(source)
+        return keep_text(source, suffix)
     except OSError as error:
         return f"no file ({error})"
-    return name

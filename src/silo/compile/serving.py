@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import BinaryIO
 
+from silo.compile.compiler_process import end_group_with_this_process
 from silo.compile.wire import Message, encode, read_message
 
 __all__ = ["pass_on", "serve"]
@@ -24,6 +25,9 @@ def serve(start: Callable[[], Callable[[Message], bytes]]) -> None:
     What anything prints goes to standard error. ``start`` makes the function that answers.
     """
     _die_with_parent()
+    if os.getpgrp() == os.getpid():
+        # The signal of the parent's death reaches this process alone, and not the compilers that it has started.
+        end_group_with_this_process()
     # Nothing but outcomes may reach the parent: standard output is moved away from under whatever prints.
     outcomes = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

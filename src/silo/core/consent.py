@@ -13,7 +13,7 @@ from silo.core.values import JSON, digest
 from silo.errors import TrustError
 from silo.frozen import frozen
 
-__all__ = ["Consent", "HostCases", "HostCode", "issue_consent", "require_consent", "text_sha256"]
+__all__ = ["Consent", "HostCases", "HostCode", "HostText", "issue_consent", "require_consent", "text_sha256"]
 
 _LEDGER: Final = object()
 
@@ -75,6 +75,24 @@ class HostCases:
     def digest(self) -> str:
         """What is vouched for, in hex (``host-cases/1``)."""
         return digest("host-cases/1", {"cases": self.blob, "codes": sorted(set(self.codes))})
+
+
+@frozen
+class HostText:
+    """The C text that a program may compile in place of native code: ``silo export --cpu-source`` writes it.
+
+    ``blob`` is the sha256 of the text, ``code`` the digest of the native code that it stands for, with all that
+    decides how that is called.
+    """
+
+    blob: str
+    code: str
+    kind: str = "c"
+
+    @property
+    def digest(self) -> str:
+        """The sha256 that the ledger notes, in hex (``host-text/1``)."""
+        return digest("host-text/1", {"text": self.blob, "code": self.code})
 
 
 class Consent:

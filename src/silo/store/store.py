@@ -17,6 +17,7 @@ used (:mod:`silo.store.privacy`).
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -44,6 +45,18 @@ __all__ = ["SCHEMA_VERSION", "KeyedRecords", "MemoryStore", "Store", "StoreBase"
 SCHEMA_VERSION = 1
 _SCHEMA_FILE = "silo-store.json"
 _NAMES = (_SCHEMA_FILE, "blobs", "artifacts", "jobs", "records", "trust", "damaged")
+
+
+class _DamagedError(OSError):
+    """The schema file says nothing, so what the store holds is neither read nor added to. ``strerror`` is the cure."""
+
+    def __init__(self, path: Path) -> None:
+        reason = (
+            f"{path} is not the schema file of a store; remove that file if no newer Silo has written there, else move "
+            f"{path.parent} away or set SILO_HOME to another directory"
+        )
+        super().__init__(errno.EINVAL, reason, str(path))
+
 
 # Of all stores of the process: each set of settings opens one, and what is wrong with a directory is said once.
 _refused = Notices("silo.store")
@@ -124,7 +137,8 @@ class Store(StoreBase):
 
     ``StoreError`` when the directory was written by a newer Silo. A directory that cannot be written is no error:
     what is kept there is used, new results stay in memory, and one warning says so. Nor is one that is not this user's
-    alone: nothing of it is read, all stays in memory, and one warning says which path is wrong and how to mend it.
+    alone, or whose schema file is damaged: nothing of it is read, all stays in memory, and one warning says which path
+    is wrong and how to mend it.
     What it lacks is asked of the remote store behind ``link``, and new results are sent there.
     """
 
@@ -134,9 +148,11 @@ class Store(StoreBase):
         self._directory = root.absolute()
         self._lock = Mutex()
         self._prepared = False
+        self.unused: str = ""  # why the directory is not used; "" where it is
         notices = Notices("silo.store")
         private = privacy_of(self._directory)
         if isinstance(private, Rejected):
+            self.unused = private.reason
             _refused.once(
                 f"{self._directory} {private.reason}",
                 f"the store {self._directory} is not used, for what it holds could be somebody else's: "
@@ -144,7 +160,17 @@ class Store(StoreBase):
             )
             self._keep_in_memory(notices, link)
             return
-        self._check_schema()
+        try:
+            self._check_schema()
+        except _DamagedError as error:
+            self.unused = str(error.strerror)
+            _refused.once(
+                f"{self._directory} is damaged",
+                f"the store {self._directory} is not used: {error.strerror}. Going on in memory: results of this "
+                "process are lost at its end",
+            )
+            self._keep_in_memory(notices, link)
+            return
         gate = DiskGate(self._directory, notices, self._prepare)
         ledger = self._directory / "trust"
         self.trust = TrustLedger(FallbackRecords(gate, DiskRecords(ledger, notices)), ledger)
@@ -161,7 +187,11 @@ class Store(StoreBase):
         return f"Store({str(self._directory)!r})"
 
     def _check_schema(self) -> bool:
-        """Whether the schema file is there and known; ``StoreError`` when this Silo must not touch the store."""
+        """Whether the schema file is there and known; ``StoreError`` when a newer Silo has written the store.
+
+        Raises:
+            _DamagedError: the file is no schema file.
+        """
         path = self._directory / _SCHEMA_FILE
         try:
             text = read_private(path)
@@ -173,10 +203,7 @@ class Store(StoreBase):
         except (ValueError, KeyError):
             version = None
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-            raise StoreError(
-                f"{path} is not the schema file of a store; move {self._directory} away, "
-                f"or set SILO_HOME to another directory"
-            )
+            raise _DamagedError(path)
         if version > SCHEMA_VERSION:
             raise StoreError(
                 f"the store {self._directory} was written by a newer Silo (schema {version}, this one knows up to "

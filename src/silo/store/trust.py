@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from silo.core.consent import Consent, HostCases, HostCode, issue_consent
+from silo.core.consent import Consent, HostCases, HostCode, HostText, issue_consent
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import JSON
 from silo.errors import TrustError
@@ -39,6 +39,8 @@ BUILT = "built"
 TRUSTED = "trusted"
 REMOTES = "remotes"
 _MOST_SHOWN = 8
+
+Vouchable: TypeAlias = "HostCode | HostCases | HostText"
 
 
 def may_load(
@@ -149,8 +151,8 @@ class TrustLedger:
         """The keys that are trusted, the oldest first."""
         return self.keys.trusted()
 
-    def note_built(self, *codes: HostCode | HostCases) -> None:
-        """Vouch for native code that was compiled here, and for cases that were written down here.
+    def note_built(self, *codes: Vouchable) -> None:
+        """Vouch for native code that was compiled here, for cases that were written down here and C text made here.
 
         Called by the compile path, by a build, and for the launches that programs of jax name.
         """
@@ -217,7 +219,7 @@ class TrustLedger:
         """Whether this user trusts a remote store by ``silo trust --remote``."""
         return name in self.remotes()
 
-    def note_trusted(self, codes: Iterable[tuple[HostCode | HostCases, str]], origin: str) -> int:
+    def note_trusted(self, codes: Iterable[tuple[Vouchable, str]], origin: str) -> int:
         """Vouch for native code and cases for it; whose it is, and where all of it is from, are notes for people.
 
         How much of it was new.
@@ -270,9 +272,7 @@ class TrustLedger:
         self._refresh(BUILT)
         return len(self._lists[BUILT].entries | self._vouched[BUILT])
 
-    def decide(
-        self, code: HostCode | HostCases, *, trust: bool = False, signed: Callable[[], Decision] | None = None
-    ) -> Decision:
+    def decide(self, code: Vouchable, *, trust: bool = False, signed: Callable[[], Decision] | None = None) -> Decision:
         """Whether this native code may be loaded, or run on these cases; ``signed`` is asked if nothing else helps."""
         digest = code.digest
         built = (digest,) if self._has(BUILT, digest) else ()
@@ -296,13 +296,17 @@ class TrustLedger:
 
     def require(
         self,
-        codes: Iterable[HostCode | HostCases],
+        codes: Iterable[Vouchable],
         *,
         origin: str,
         trust: bool = False,
         signed: Callable[[], SignedFile] | None = None,
+        exported: bool = False,
     ) -> None:
-        """``TrustError`` unless all of this may be loaded and run: asked before anything is made ready for a launch."""
+        """``TrustError`` unless all of this may be loaded and run: asked before anything is made ready for a launch.
+
+        With ``exported``, before anything is written that other programs will load and run.
+        """
         asked = self._asked(signed)
         refused = [
             (code, decision)
@@ -310,7 +314,7 @@ class TrustLedger:
             if isinstance(decision := self.decide(code, trust=trust, signed=asked), Rejected)
         ]
         if refused:
-            raise _refusal(refused, origin)
+            raise _refusal(refused, origin, exported=exported)
 
     def _asked(self, signed: Callable[[], SignedFile] | None) -> Callable[[], Decision] | None:
         """The question whether a trusted key signed a file, which is answered once."""
@@ -367,17 +371,18 @@ def consent_to_confirmed(code: HostCode, digest: object, who: str) -> Consent:
     return issue_consent(code, f"{who} vouched for it")
 
 
-def _refusal(refused: Sequence[tuple[HostCode | HostCases, Rejected]], origin: str) -> TrustError:
+def _refusal(refused: Sequence[tuple[Vouchable, Rejected]], origin: str, *, exported: bool = False) -> TrustError:
     lines = [f"{code.kind} {code.blob[:16]}: {decision.reason}" for code, decision in refused]
     more = len(lines) - _MOST_SHOWN
     lines[_MOST_SHOWN:] = [f"and {more} more"] if more > 0 else []
     listing = "".join(f"\n  - {line}" for line in dict.fromkeys(lines))
     code = any(isinstance(one, HostCode) for one, _ in refused)
-    brings = (
-        "native code that would run in this process, and it may not be loaded"
-        if code
-        else "cases for native code that is known here, and it may not be run on what they say"
-    )
+    if exported:
+        brings = "native code, C text or cases that programs built from the export would run, and nothing is exported"
+    elif code:
+        brings = "native code that would run in this process, and it may not be loaded"
+    else:
+        brings = "cases for native code that is known here, and it may not be run on what they say"
     return TrustError(
         f"{origin} brings {brings}:{listing}\n"
         f"If you know where it comes from, run 'silo trust {origin}' once or pass trust=True (a command: "

@@ -297,7 +297,7 @@ def test_answers_without_end_or_sense(double, bundle, there, monkeypatch):
         (silent, "cannot be asked"),
         (endless, "more than the"),
         (garbage, "cannot be asked"),
-        (dripping, "less than a kilobyte a second"),
+        (dripping, "too slowly or without end"),
         (again, "again and again"),
         ((307, {"Location": "file:///etc/passwd"}, b""), "not asked by TLS"),
         ((307, {"Location": "http://[::1"}, b""), r"cannot be read|not asked by TLS"),

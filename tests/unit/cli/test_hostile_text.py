@@ -75,7 +75,10 @@ WAYS = {
         (["{}", "--code", "c", "-k", "nope"], False, MARKUP),
     ],
     "report": [(["{}", "-o", "a/b/pages"], True, TITLE), (["{}", "-k", "nope"], False, TITLE)],
-    "export": [(["{}", "--cpp", "a/b/cpp"], True, ""), (["{}", "--cpp", "a/b/no", "-k", "nope"], False, MARKUP)],
+    "export": [
+        (["{}", "--cpp", "a/b/cpp", "--trust"], True, ""),
+        (["{}", "--cpp", "a/b/no", "-k", "nope"], False, MARKUP),
+    ],
     "doctor": [([], True, "")],
     "trust": [(["{}"], True, TITLE), (["--list"], True, TITLE)],
     "untrust": [(["{}"], False, ""), (["--key", "{}"], False, TITLE)],

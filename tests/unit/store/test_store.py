@@ -139,11 +139,36 @@ def test_a_newer_store_is_refused(tmp_path):
         Store(tmp_path)
 
 
-@pytest.mark.parametrize("text", [b"", b"{}", b"[]", b'{"silo-store":true}', b'{"silo-store":"1"}', b"\xff"])
-def test_a_foreign_schema_file_is_refused(tmp_path, text):
+DAMAGED = [b"", b"{", b"{}", b"[]", b'{"silo-store":true}', b'{"silo-store":"1"}', b'{"silo-store":0}', b"\xff"]
+
+
+@pytest.mark.parametrize("text", DAMAGED)
+def test_a_store_with_a_damaged_schema_file_is_put_aside_with_one_line(tmp_path, text, caplog):
+    """For a file of the store that is torn: the program goes on in memory, reads nothing there and changes nothing."""
+    keep(Store(tmp_path))
     (tmp_path / "silo-store.json").write_bytes(text)
-    with pytest.raises(StoreError, match="not the schema file"):
-        Store(tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with caplog.at_level(logging.WARNING, "silo.store"):
+        store, again = Store(tmp_path), Store(tmp_path)
+        assert store.artifacts.get(JOB) is None
+        keep(store)
+        again.records.append("k", 1)
+    assert caplog.text.count("is not used") == 1
+    assert "not the schema file" in store.unused
+    assert "not the schema file" in caplog.text
+    assert "SILO_HOME" in caplog.text
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_schema_file_that_is_damaged_while_a_program_runs_costs_what_it_would_keep(tmp_path, caplog):
+    store = Store(tmp_path)
+    (tmp_path / "silo-store.json").write_bytes(b"{")
+    with caplog.at_level(logging.WARNING, "silo.store"):
+        keep(store)
+        store.records.append("k", 1)
+    assert list(store.records.read("k")) == [1]
+    assert caplog.text.count("not the schema file") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["silo-store.json"]
 
 
 def age(root, seconds):

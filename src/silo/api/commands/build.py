@@ -29,6 +29,7 @@ from silo.bundle.contents import (
     calls_of,
     host_cases,
     host_code,
+    host_text,
     rules_key,
 )
 from silo.bundle.format import CASES_KIND, TRIALS_KIND
@@ -202,11 +203,12 @@ def build_bundle(
     # Before the file is there: a process that finds it may use it at once.
     for kernel in contents.kernels:
         calls = calls_of(kernel)
-        native = [host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host]
-        cases = host_cases(kernel, native)
-        shared.store.trust.note_variants(*native)
-        if cases is not None:
-            shared.store.trust.note_built(cases)
+        native = [(one, host_code(one, calls)) for one in kernel.variants if one.artifact.runs_on_host]
+        called = [code for _, code in native]
+        cases = host_cases(kernel, called)
+        texts = [text for one, code in native if (text := host_text(one, code)) is not None]
+        shared.store.trust.note_variants(*called)
+        shared.store.trust.note_built(*texts, *(() if cases is None else (cases,)))
     before = header_of(output)
     written = write_bundle(output, contents, read_blob)
     return BuildSummary(

@@ -198,18 +198,17 @@ def _programs_of_jax() -> list[Finding]:
 
 
 def _store() -> Finding:
-    from silo.store.store import Store, privacy_of  # noqa: PLC0415
+    from silo.store.store import Store  # noqa: PLC0415
 
     root = settings().store_folder
-    private = privacy_of(root)
-    if isinstance(private, Rejected):
-        return Finding(
-            "store", "optional", f"{root} is not used: {private.reason}", "mend it, for until then results are not kept"
-        )
     try:
-        Store(root)
+        unused = Store(root).unused
     except SiloError as error:
         return Finding("store", "missing", str(error), "set SILO_HOME to another folder")
+    if unused:
+        return Finding(
+            "store", "optional", f"{root} is not used: {unused}", "mend it, for until then results are not kept"
+        )
     existing = next(folder for folder in (root, *root.parents) if folder.exists())
     if not _writable(existing):
         return Finding(

@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, cast
 
+from silo.api.machine.session import session
 from silo.artifacts.artifact import decoded
-from silo.bundle.contents import BundleContents
-from silo.bundle.cut import cut_contents, is_for
+from silo.bundle.contents import BundleContents, calls_of, host_cases, host_code, host_text
+from silo.bundle.cut import cut_contents, is_for_any
 from silo.bundle.documents import case_recipes
 from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.signature_file import signed_file
 from silo.bundle.writer import write_bundle
+from silo.core.consent import HostCases, HostCode, HostText
 from silo.core.plugins import COMPILERS, part_of
 from silo.core.recipes import CaseRecipe
 from silo.core.target import Target
@@ -53,6 +56,11 @@ class ExportOptions:
     tests: bool = True
     cpu_source: bool = False
     torch: bool = False
+
+    @property
+    def parsed_targets(self) -> list[Target] | None:
+        """``targets`` as values; None for all."""
+        return None if self.targets is None else [Target.parse(text) for text in self.targets]
 
     def to_json(self) -> dict[str, JSON]:
         """The form in an export's record."""
@@ -100,15 +108,19 @@ class _ReadsFlags(Protocol):
     def source_flags(self, target: Target, *, contract: bool) -> tuple[str, ...]: ...
 
 
-def export_cpp(path: Path, folder: Path, options: ExportOptions | None = None) -> Exported:
+def export_cpp(path: Path, folder: Path, options: ExportOptions | None = None, *, trust: bool = False) -> Exported:
     """Write a bundle as a folder of C and C++; files that are there and right stay untouched.
 
+    ``trust``: export native code, C text and cases although nobody vouched for them.
+
     Raises:
+        TrustError: nobody vouched for native code, C text or cases that the folder would hold; nothing is written then.
         BundleError: a kernel that no C program can call, no such kernel, or no code for a target.
         StoreError: files in the way that no export wrote, or that were changed since; nothing is written then.
     """
     asked = options or ExportOptions()
     with open_bundle(path) as bundle:
+        _require_consent(bundle, path, asked, trust=trust)
         library, files = _exported(bundle, path, asked)
     # The namespace that was chosen belongs to the folder, whatever the bundle is called later.
     differences = write_folder(folder, files, replace(asked, namespace=library.namespace).to_json())
@@ -122,10 +134,15 @@ def export_cpp(path: Path, folder: Path, options: ExportOptions | None = None) -
     )
 
 
-def export_wheel(path: Path, package: str, folder: Path, options: ExportOptions | None = None) -> Path:
+def export_wheel(
+    path: Path, package: str, folder: Path, options: ExportOptions | None = None, *, trust: bool = False
+) -> Path:
     """Build a bundle's kernels into a wheel in ``folder``; ``package`` is NAME or NAME==VERSION. Returns its path.
 
+    ``trust`` is as in :func:`export_cpp`.
+
     Raises:
+        TrustError: as :func:`export_cpp`.
         BundleError: as :func:`export_cpp`, or no wheel may have that name or version.
         CompilerMissingError: there is no CMake.
         CompileError: the build fails.
@@ -136,6 +153,7 @@ def export_wheel(path: Path, package: str, folder: Path, options: ExportOptions 
     with tempfile.TemporaryDirectory(prefix="silo-wheel-") as temporary:
         root = Path(temporary)
         with open_bundle(path) as bundle:
+            _require_consent(bundle, path, asked, trust=trust)
             library, files = _exported(bundle, path, asked)
         write_folder(root / "export", files, {})
         libraries = built_libraries(root / "export", library.name, root / "build", torch=asked.torch)
@@ -159,9 +177,32 @@ def check_export(path: Path, folder: Path) -> Differences:
     return compare_folder(folder, files)
 
 
+def _require_consent(bundle: Bundle, path: Path, asked: ExportOptions, *, trust: bool) -> None:
+    """Ask the trust ledger for what programs built from the export run on the host, as a load of the bundle does."""
+    wanted: list[HostCode | HostCases | HostText] = []
+    targets = asked.parsed_targets
+    contents = bundle.contents()
+    exported = {kernel.name for kernel in cut_contents(contents, asked.kernels, targets).kernels}
+    for kernel in contents.kernels:
+        if kernel.name not in exported:
+            continue
+        calls = calls_of(kernel)
+        native = [(one, host_code(one, calls)) for one in kernel.variants if one.artifact.runs_on_host]
+        kept = [(one, code) for one, code in native if is_for_any(one.artifact.variant.target, targets)]
+        wanted += [code for _, code in kept]
+        if asked.cpu_source:
+            wanted += [text for one, code in kept if (text := host_text(one, code)) is not None]
+        if asked.tests and kept and (cases := host_cases(kernel, (code for _, code in native))) is not None:
+            wanted.append(cases)
+    if wanted:
+        session().store.trust.require(
+            wanted, origin=str(path), trust=trust, signed=lambda: signed_file(bundle, path), exported=True
+        )
+
+
 def _exported(bundle: Bundle, path: Path, asked: ExportOptions) -> tuple[Library, dict[str, bytes]]:
     namespace = namespace_of(asked.namespace, path)
-    targets = None if asked.targets is None else [Target.parse(text) for text in asked.targets]
+    targets = asked.parsed_targets
     contents = bundle.contents()
     cut = cut_contents(contents, asked.kernels, targets)
     cases: dict[str, Sequence[CaseRecipe]] = {kernel.name: case_recipes(bundle, kernel.name) for kernel in cut.kernels}
@@ -190,7 +231,7 @@ def _cpu_sources(
     for kernel in contents.kernels:
         for one in kernel.variants if kernel.name in kept else ():
             artifact, target = one.artifact, one.artifact.variant.target
-            if artifact.blob.kind != "so" or not (targets is None or any(is_for(target, of) for of in targets)):
+            if artifact.blob.kind != "so" or not is_for_any(target, targets):
                 continue
             text = next((ref for ref in artifact.sidecars if ref.kind == "c"), None)
             if text is None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from silo.api.machine.session import session
-from silo.bundle.contents import calls_of, host_cases, host_code
+from silo.bundle.contents import calls_of, host_cases, host_code, host_text
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.signature_file import signed_file
-from silo.core.consent import HostCases, HostCode
+from silo.core.consent import HostCases, HostCode, HostText
 from silo.core.minisign import PublicKey
 from silo.errors import StoreError
 from silo.store.key_files import read_public_key
@@ -117,21 +117,23 @@ def _key_row(entry: KeyEntry) -> KeyRow:
 
 
 def trust_bundle(path: Path) -> TrustSummary:
-    """Vouch for the native code of a bundle as it has it called, on its cases too, after checking every byte of both.
+    """Vouch for the native code of a bundle as it has it called, on its cases too, and for the C text beside it.
+
+    Every byte of these is checked first.
 
     Raises:
         BundleError: it cannot be read, or is damaged.
     """
     with open_bundle(path) as bundle:
-        codes, cases = list(_codes(bundle)), list(_cases(bundle))
+        codes, cases, texts = list(_codes(bundle)), list(_cases(bundle)), list(_texts(bundle))
         for sha256 in dict.fromkeys(sha256 for code, _ in codes for sha256 in (code.blob, code.text) if sha256):
             bundle.blob(sha256)
-        for one, _ in cases:
+        for one, _ in (*cases, *texts):
             bundle.blob(one.blob)
         sizes = {entry.sha256: entry.raw_bytes for entry in bundle.blobs}
         ledger = session().store.trust
         added = ledger.note_trusted(codes, path.name)
-        ledger.note_trusted(cases, path.name)
+        ledger.note_trusted((*cases, *texts), path.name)
         return TrustSummary(len(codes), added, sum(sizes[blob] for blob in {code.blob for code, _ in codes}))
 
 
@@ -174,7 +176,7 @@ def untrust(names: Sequence[str]) -> int:
         path = Path(name)
         if path.exists() or not _SHA256.fullmatch(name):
             with open_bundle(path) as bundle:
-                found.update(one.digest for one, _ in (*_codes(bundle), *_cases(bundle)))
+                found.update(one.digest for one, _ in (*_codes(bundle), *_cases(bundle), *_texts(bundle)))
                 taken += ledger.keys.untrust_file(signed_file(bundle, path), int(time.time()))
             continue
         rows = [one for one in ledger.trusted() if one.digest.startswith(name) or one.blob.startswith(name)]
@@ -200,6 +202,16 @@ def _codes(bundle: Bundle) -> Iterator[tuple[HostCode, str]]:
         for one in kernel.variants:
             if one.artifact.runs_on_host:
                 yield host_code(one, calls), f"{name} for {one.artifact.variant.target}"
+
+
+def _texts(bundle: Bundle) -> Iterator[tuple[HostText, str]]:
+    """The C text beside each piece of native code, with the words for people that say which it is."""
+    for name in bundle.kernel_names:
+        kernel = bundle.kernel(name)
+        calls = calls_of(kernel)
+        for one in kernel.variants:
+            if one.artifact.runs_on_host and (text := host_text(one, host_code(one, calls))) is not None:
+                yield text, f"the C text of {name} for {one.artifact.variant.target}"
 
 
 def _cases(bundle: Bundle) -> Iterator[tuple[HostCases, str]]:

@@ -20,13 +20,16 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 from silo.core.values import JSON, parse_json
 from silo.errors import RegistryError
+from silo.store.remote.bounded_socket import Bounds, BoundsError
+from silo.store.remote.http_connection import HttpConnection, most_arriving
 
 __all__ = ["EMPTY", "INDEX", "MANIFEST", "Descriptor", "Registry", "Sink", "digest_of", "is_loopback", "read_login"]
 
 MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
 INDEX: Final = "application/vnd.oci.image.index.v1+json"
 
-_TIMEOUT_S: Final = 30
+_TIMEOUT_S: Final = 30  # of a request and its answer, and of the wait for the next bytes
+_BYTES_A_SECOND: Final = 16 << 10  # as many bytes as move the deadline of a request on by a second
 _MAX_DOCUMENT_BYTES: Final = 4 << 20  # of a manifest, an index, a token: as much as registries take
 _MAX_REDIRECTIONS: Final = 5
 _PIECE_BYTES: Final = 1 << 20
@@ -162,7 +165,7 @@ class Registry:
     def fetch(self, blob: Descriptor, into: Sink) -> None:
         """Write a blob, which has the size and the SHA-256 that its descriptor says."""
         found, size = hashlib.sha256(), 0
-        for piece in self._pieces(self._asked("GET", f"/blobs/{blob.digest}", {}, None, (200,)), blob.size):
+        for piece in self._pieces(self._asked("GET", f"/blobs/{blob.digest}", {}, None, (200,), blob.size), blob.size):
             size += len(piece)
             found.update(piece)
             into.write(piece)
@@ -198,37 +201,50 @@ class Registry:
     # ---- how ----
 
     def _document(self, method: str, path: str, headers: Mapping[str, str]) -> bytes | None:
-        response = self._asked(method, path, headers, None, (200, 404))
+        response = self._asked(method, path, headers, None, (200, 404), _MAX_DOCUMENT_BYTES)
         if response.status == 404:
             response.close()
             return None
         return b"".join(self._pieces(response, _MAX_DOCUMENT_BYTES))
 
     def _pieces(self, response: http.client.HTTPResponse, most: int) -> Iterator[bytes]:
-        """The body of a response, which is at most so long and comes at a kilobyte a second at least."""
-        size, began = 0, time.monotonic()
+        """The body of a response, which is at most so long."""
+        size = 0
         try:
             while piece := response.read1(_PIECE_BYTES):
                 size += len(piece)
                 if size > most:
                     raise self._error(f"sends more than the {most} bytes that were to come")
-                if time.monotonic() - began > _TIMEOUT_S + size / 1024:
-                    raise self._error(f"sends less than a kilobyte a second: {size} bytes came of up to {most}")
                 yield piece
+        except BoundsError as error:
+            raise self._error(
+                f"sends too slowly or without end ({error}): {size} bytes came of up to {most}, at {_BYTES_A_SECOND} "
+                "a second at least"
+            ) from error
         except (OSError, http.client.HTTPException) as error:
             raise self._error(f"broke off after {size} bytes: {error}") from error
         finally:
             response.close()
 
     def _asked(
-        self, method: str, place: str, headers: Mapping[str, str], body: Body | None, expected: tuple[int, ...]
+        self,
+        method: str,
+        place: str,
+        headers: Mapping[str, str],
+        body: Body | None,
+        expected: tuple[int, ...],
+        most: int = 0,
     ) -> http.client.HTTPResponse:
-        """The response to a request: with a login where one is asked for, and behind redirections."""
+        """The response to a request: with a login where one is asked for, and behind redirections.
+
+        ``most`` is the longest body that it may have; one that nobody reads, a server's words about an error, may
+        be longer.
+        """
         url, asked_for_login = self._url(place), False
         for _ in range(_MAX_REDIRECTIONS + 2):
             own = urlsplit(url)[:2] == urlsplit(self._url(""))[:2]
             login = {"Authorization": self._authorization} if own and self._authorization else {}
-            response = self._sent(method, url, {**headers, **login}, body)
+            response = self._sent(method, url, {**headers, **login}, body, most)
             if response.status in expected:
                 return response
             response.close()
@@ -255,7 +271,9 @@ class Registry:
             raise self._error("redirects to a place that is not asked by TLS")
         return new
 
-    def _sent(self, method: str, url: str, headers: Mapping[str, str], body: Body | None) -> http.client.HTTPResponse:
+    def _sent(
+        self, method: str, url: str, headers: Mapping[str, str], body: Body | None, most: int
+    ) -> http.client.HTTPResponse:
         try:
             parts = urlsplit(url)
             host, port = parts.hostname or "", parts.port
@@ -263,12 +281,8 @@ class Registry:
             raise self._error(f"sends to a place that cannot be read: {error}") from None
         if parts.scheme not in ("http", "https") or (parts.scheme == "http" and self._scheme == "https"):
             raise self._error(f"sends to {parts.scheme}://, and not by TLS")
-        if parts.scheme == "https":
-            connection = http.client.HTTPSConnection(
-                host, port, timeout=_TIMEOUT_S, context=ssl.create_default_context()
-            )
-        else:
-            connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+        connection = HttpConnection(host, port, ssl.create_default_context() if parts.scheme == "https" else None)
+        connection.limit(Bounds(time.monotonic() + _TIMEOUT_S, most_arriving(most), _TIMEOUT_S, _BYTES_A_SECOND))
         headers = {**headers, "Connection": "close"}
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         try:
@@ -281,8 +295,7 @@ class Registry:
         except (OSError, http.client.HTTPException, ValueError) as error:
             connection.close()
             raise self._error(f"cannot be asked ({method} {parts.path}): {error}") from error
-        if connection.sock is not None:
-            connection.sock.close()  # it is open as long as the response is
+        connection.close_when_read()
         return response
 
     def _authorized(self, challenge: str) -> str:
@@ -296,7 +309,7 @@ class Registry:
         query = urlencode({name: said[name] for name in ("service", "scope") if name in said})
         url = said["realm"] + ("&" if "?" in said["realm"] else "?") + query
         headers = {"Authorization": f"Basic {self._login}"} if self._login else {}
-        response = self._sent("GET", url, headers, None)
+        response = self._sent("GET", url, headers, None, _MAX_DOCUMENT_BYTES)
         try:
             answer = (
                 json.loads(b"".join(self._pieces(response, _MAX_DOCUMENT_BYTES))) if response.status == 200 else None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
+from tempfile import TemporaryFile
 
 from silo.backends.cpu.emit.apart import part
 from silo.backends.cpu.levels import Level, level_of
 from silo.compile.c_compiler import CCompiler
+from silo.compile.compiler_process import memory_note, run_compiler
 from silo.compile.native_build import BuiltObject, build, build_beside
 from silo.core.target import Target
 from silo.errors import ToolchainError
@@ -115,13 +116,12 @@ def llvm_of(source: str, flags: tuple[str, ...]) -> str:
             "install clang), or look at --code c and --code asm, which need none"
         )
     kept = [flag for flag in flags if not flag.startswith("-Wl,") and flag not in ("-shared", "-nostartfiles", "-lm")]
-    done = subprocess.run(
-        [place, *kept, "-x", "c", "-", "-S", "-emit-llvm", "-o", "-"],
-        input=source.encode(),
-        capture_output=True,
-        check=False,
-        env=child_environment(LC_ALL="C"),
-    )
+    with TemporaryFile() as text:
+        text.write(source.encode())
+        text.seek(0)
+        command = [place, *kept, "-x", "c", "-", "-S", "-emit-llvm", "-o", "-"]
+        done = run_compiler(command, stdin=text, env=child_environment(LC_ALL="C"))
     if done.returncode != 0:
-        raise ToolchainError(f"clang refuses the C text: {done.stderr.decode(errors='replace').strip()[:500]}")
+        log = done.stderr.decode(errors="replace").strip()
+        raise ToolchainError(f"clang refuses the C text: {log[:500]}{memory_note(log)}")
     return done.stdout.decode()

@@ -5,15 +5,15 @@ They are named by what they call themselves, without a path; nothing of them is 
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 from silo.compile.c_compiler import CCompiler, find_compiler
+from silo.compile.compiler_process import memory_note, run_compiler
 from silo.core.decisions import Rejected
 from silo.errors import CompileError, CompilerMissingError, ToolchainError
-from silo.forks import own_folder
 from silo.settings import child_environment, settings
 from silo.sources.cute.libraries import runtime_library, tvm_ffi_library
+from silo.temporary import own_folder
 
 __all__ = ["link", "linker"]
 
@@ -53,10 +53,8 @@ def link(made: bytes, version: str) -> tuple[bytes, str]:
     with own_folder("silo-cute-") as folder:
         Path(folder, "kernel.o").write_bytes(made)
         try:
-            done = subprocess.run(
+            done = run_compiler(
                 [*command.command, *_FLAGS, "-o", "kernel.so", "kernel.o", *libraries],
-                capture_output=True,
-                check=False,
                 cwd=folder,
                 env=child_environment(LC_ALL="C", TMPDIR=folder),
             )
@@ -66,7 +64,7 @@ def link(made: bytes, version: str) -> tuple[bytes, str]:
             raise CompileError(f"the C compiler {command.command[0]} could not be run: {error}") from error
         log = done.stderr.decode(errors="replace")
         if done.returncode != 0:
-            raise CompileError(f"{command.version} cannot link the DSL's host code: {log.strip()}")
+            raise CompileError(f"{command.version} cannot link the DSL's host code: {log.strip()}{memory_note(log)}")
         try:
             return Path(folder, "kernel.so").read_bytes(), log
         except OSError as error:

@@ -17,17 +17,20 @@ from silo.core.decisions import Rejected
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device, LibraryCall
 from silo.errors import ArgumentError, DeviceError, LaunchError
-from silo.forks import Mutex, own_folder
+from silo.forks import Mutex
 from silo.launch import native
 from silo.sources.cute.installation import FFI_PACKAGE, INSTALL, PACKAGE, dsl_version
 from silo.sources.cute.libraries import runtime_library
+from silo.temporary import own_folder
 
 __all__ = ["load_cuteobj"]
 
 _DLPACK_CUDA = 2
 
 _lock = Mutex()
-_modules: Final[dict[str, _Module]] = {}  # by the digest of the object; loaded code stays for the life of the process
+# By the digest of the object, the functions of it that are called, and the releases it is for. Loaded code stays for
+# the life of the process.
+_modules: Final[dict[tuple[str, ...], _Module]] = {}
 
 
 def load_cuteobj(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> LibraryCall:
@@ -45,7 +48,8 @@ def load_cuteobj(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> 
         raise DeviceError(f"{name}: host code of the CuTe DSL launches on NVIDIA GPUs, not on {device.target}")
     major = _driver_major(device.facts())
     with _lock:
-        key = hashlib.sha256(host.code).hexdigest()
+        names = (host.function, host.initialize, host.prepare, host.dsl, host.toolkit)
+        key = (hashlib.sha256(host.code).hexdigest(), *names)
         module = _modules.get(key)
         if module is None:
             module = _modules[key] = _Module(host, name, major)

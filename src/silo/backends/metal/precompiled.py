@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
 from functools import cache
 from pathlib import Path
 
 from silo.backends.metal.runtime import FOLDER
 from silo.compile.c_compiler import CCompiler
+from silo.compile.compiler_process import run_compiler
 from silo.core.notices import Notices
 from silo.core.values import digest
-from silo.forks import Mutex, own_folder
+from silo.forks import Mutex
 from silo.settings import child_environment, settings
 from silo.store.files import publish
 from silo.store.privacy import private_size
+from silo.temporary import own_folder
 
 __all__ = ["precompiled_header"]
 
@@ -63,9 +64,7 @@ def precompiled_header(clang: CCompiler, flags: tuple[str, ...], folders: tuple[
             output = Path(made, "header.pch")
             command = [*clang.command, *flags, *_NO_TIMES, "-x", "c++-header", str(FOLDER / "metal_stdlib")]
             command += ["-o", str(output)]
-            done = subprocess.run(
-                command, capture_output=True, check=False, env=child_environment(LC_ALL="C", TMPDIR=made)
-            )
+            done = run_compiler(command, env=child_environment(LC_ALL="C", TMPDIR=made))
             if done.returncode != 0:
                 _tell(folder, done.stderr.decode(errors="replace").strip()[:300])
                 return None

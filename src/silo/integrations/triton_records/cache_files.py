@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import atexit
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from silo.bundle.reader import Bundle, open_bundle
+from silo.core.decisions import Rejected
 from silo.core.notices import Notices
 from silo.errors import BundleError, SiloError
 from silo.forks import Mutex
 from silo.integrations.triton_records.folding import fold, open_folded
 from silo.integrations.triton_records.journal import Journal, JournalPlace, Record, journal_of
 from silo.integrations.triton_records.recorded import (
+    GROUP,
     CacheFile,
     TextNames,
     Winner,
     cache_place,
+    check_cache_name,
     entry_from_json,
     file_ref,
 )
@@ -30,19 +34,19 @@ from silo.store.files import AtomicFile, make_directory
 
 __all__ = ["CacheFiles", "cache_of_settings", "host_code_in", "write_cache"]
 
-_GROUP = "__grp__"  # the file that lists the others
 _ELF = b"\x7fELF"
 _DEVICE_CODE = (".cubin", ".hsaco")  # ELF, too
+_HOST_CODE = (".so", ".pyd", ".dylib", ".dll")
 
 
 def is_host_code(name: str, data: bytes) -> bool:
     """Whether a file is native code that a process would load."""
-    return data.startswith(_ELF) and not name.endswith(_DEVICE_CODE)
+    return name.endswith(_HOST_CODE) or (data.startswith(_ELF) and not name.endswith(_DEVICE_CODE))
 
 
 def host_code_in(names: Iterable[str]) -> bool:
     """Whether files that belong together hold native code, by their names."""
-    return any(name.endswith(".so") for name in names)
+    return any(name.endswith(_HOST_CODE) for name in names)
 
 
 class CacheFiles:
@@ -81,7 +85,7 @@ class CacheFiles:
 
     def put(self, key: str, name: str, data: bytes) -> None:
         """Keep a file that Triton made."""
-        if name.startswith(_GROUP):
+        if name.startswith(GROUP):
             return  # it is made of the others
         try:
             with self._lock:
@@ -98,9 +102,9 @@ class CacheFiles:
             self._tell("nothing is kept in", error)
 
     def _file(self, known: Mapping[str, bytes | str], name: str) -> bytes | None:
-        if name.startswith(_GROUP):
+        if name.startswith(GROUP):
             # Triton writes the metadata last: where they are, all is.
-            whole = name.removeprefix(_GROUP) in known
+            whole = name.removeprefix(GROUP) in known
             return json.dumps({"child_paths": sorted(known)}).encode() if whole else None
         found = known.get(name)
         if isinstance(found, str):
@@ -120,7 +124,7 @@ class CacheFiles:
         if self._path.exists():
             self._bundle = open_bundle(self._path)
             for name, ref in self._bundle.attachments.items():
-                if (place := cache_place(name)) is not None:
+                if (place := cache_place(name)) is not None and check_cache_name(*place):
                     self._files.setdefault(place[0], {})[place[1]] = ref.sha256
         self._read_journal()
 
@@ -138,8 +142,9 @@ class CacheFiles:
         except ValueError:
             return
         files = [(entry.name, entry.ref)] if isinstance(entry, CacheFile) else entry.files
-        known = self._files.setdefault(entry.key, {})
-        known.update({name: blobs[ref.sha256] for name, ref in files})
+        named = {name: blobs[ref.sha256] for name, ref in files if check_cache_name(entry.key, name)}
+        if named:
+            self._files.setdefault(entry.key, {}).update(named)
 
     def _recorded(self) -> Recording:
         if self._recording is None:
@@ -176,39 +181,84 @@ def cache_of_settings() -> CacheFiles:
 def write_cache(path: Path, folder: Path) -> tuple[int, int, int]:
     """Write the files of a bundle as a cache folder of Triton's (``TRITON_CACHE_DIR``): how many, bytes, keys left out.
 
-    What Triton writes there names files by their absolute paths, so the folder is for this place alone. Keys with
-    native code of the host are left out.
+    Triton's lists of files name them by their absolute paths: they are made here, for this place alone. Keys with
+    native code of the host are left out. A folder that is there may hold what an earlier call wrote of the same
+    bundle, and nothing else.
 
     Raises:
-        BundleError: the bundle cannot be read, or the folder not be written.
+        BundleError: the bundle cannot be read or names a file that Silo does not record, the folder holds other
+            entries, or cannot be written. Nothing is written of such a bundle, or to such a folder.
     """
     folder = folder.absolute()
     count = written = left_out = 0
     with open_folded(path) as bundle:
         keys: dict[str, dict[str, str]] = {}
         for attachment, ref in bundle.attachments.items():
-            if (place := cache_place(attachment)) is not None:
-                keys.setdefault(place[0], {})[place[1]] = ref.sha256
+            if (place := cache_place(attachment)) is None:
+                continue
+            if isinstance(decision := check_cache_name(*place), Rejected):
+                raise BundleError(
+                    f"the bundle names a file {place[1]!r} of Triton's cache under {place[0]!r}, which no recording "
+                    f"does: {decision.reason}"
+                )
+            keys.setdefault(place[0], {})[place[1]] = ref.sha256
+        known = {key: {*files, *(f"{GROUP}{name}" for name in _metadata(files))} for key, files in keys.items()}
+        _require_own(folder, known)
         for key, files in keys.items():
-            if not key.isalnum() or host_code_in(files):
+            contents = {} if host_code_in(files) else {name: bundle.blob(sha256) for name, sha256 in files.items()}
+            if not contents or any(is_host_code(name, data) for name, data in contents.items()):
                 left_out += 1
                 continue
-            for name, data in _folder_files(folder / key, {one: bundle.blob(sha256) for one, sha256 in files.items()}):
+            for name, data in _folder_files(folder / key, contents):
                 _write(folder / key / name, data)
                 count, written = count + 1, written + len(data)
     return count, written, left_out
 
 
+def _metadata(names: Iterable[str]) -> list[str]:
+    """The names among a key's files for which Triton looks for a list of files."""
+    return [name for name in names if name.endswith(".json") and not name.endswith(".autotune.json")]
+
+
+def _require_own(folder: Path, known: Mapping[str, Collection[str]]) -> None:
+    """Raise BundleError unless all entries of a folder are files that are written there anyway, none through a link.
+
+    Triton loads what lies beside them, native code too.
+    """
+    try:
+        foreign = _foreign_entry(folder, known)
+    except FileNotFoundError:
+        return  # the folder is made
+    except OSError as error:
+        raise BundleError(f"{folder} cannot be read: {error.strerror or error}") from error
+    if foreign is not None:
+        raise BundleError(
+            f"{folder} holds {foreign}, which is not of this bundle: Triton would load what lies there; name a folder "
+            "that is new or empty"
+        )
+
+
+def _foreign_entry(folder: Path, known: Mapping[str, Collection[str]]) -> str | None:
+    """The first entry below a folder that ``known`` does not name; None if it names all."""
+    with os.scandir(folder) as keys:
+        for key in keys:
+            if key.name not in known or not key.is_dir(follow_symlinks=False):
+                return key.name
+            with os.scandir(key.path) as files:
+                for file in files:
+                    if file.name not in known[key.name] or not file.is_file(follow_symlinks=False):
+                        return f"{key.name}/{file.name}"
+    return None
+
+
 def _folder_files(folder: Path, files: Mapping[str, bytes]) -> Iterable[tuple[str, bytes]]:
     """The files of one key, the metadata and then the list of them last, as Triton does."""
-    if strange := [name for name in files if Path(name).name != name or name.startswith(".")]:
-        raise BundleError(f"the bundle names a file {strange[0]!r} of Triton's cache, which is no name of a file")
-    metadata = [name for name in files if name.endswith(".json") and not name.endswith(".autotune.json")]
+    metadata = _metadata(files)
     yield from ((name, data) for name, data in files.items() if name not in metadata)
     for name in metadata:
         yield name, files[name]
         paths = {one: str(folder / one) for one in sorted(files)}
-        yield f"{_GROUP}{name}", json.dumps({"child_paths": paths}).encode()
+        yield f"{GROUP}{name}", json.dumps({"child_paths": paths}).encode()
 
 
 def _write(path: Path, data: bytes) -> None:

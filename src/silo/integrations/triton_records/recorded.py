@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import TypeAlias
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.format import FILE_KIND
+from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.reading import read_list, read_object, read_text
 from silo.core.signature import Signature
 from silo.core.values import JSON, malformed
@@ -15,6 +17,7 @@ from silo.sources.reached_code import Names
 from silo.tune.decided import Winner
 
 __all__ = [
+    "GROUP",
     "NAMES",
     "WINNERS",
     "CacheFile",
@@ -24,6 +27,7 @@ __all__ = [
     "Winner",
     "attachment_name",
     "cache_place",
+    "check_cache_name",
     "entry_from_json",
     "file_ref",
     "key_of",
@@ -32,6 +36,9 @@ __all__ = [
 WINNERS = "triton/winners.jsonl"
 NAMES = "triton/names.jsonl"
 _CACHE = "triton/"
+GROUP = "__grp__"  # begins the name of the file in which Triton lists the files of one key, by their paths
+_KEY = re.compile(r"[A-Za-z0-9]{1,128}")
+_MOST_NAME_BYTES = 200  # Triton adds a prefix; file systems take 255
 
 
 def attachment_name(key: str, name: str) -> str:
@@ -47,6 +54,28 @@ def cache_place(attachment: str) -> tuple[str, str] | None:
     """
     key, separator, name = attachment.removeprefix(_CACHE).partition("/")
     return (key, name) if attachment.startswith(_CACHE) and separator and key and name and "/" not in name else None
+
+
+def check_cache_name(key: str, name: str) -> Decision:
+    """Whether Silo records a file of Triton's cache under this key and name: the names of a bundle are a stranger's.
+
+    Triton opens every file that a list of files (``__grp__NAME.json``) names, so these lists are never taken from a
+    bundle: they are made of the names beside them.
+
+    >>> check_cache_name("K", "__grp__add.json")
+    Rejected(reason='it lists files for Triton to load, and such lists are made, not kept')
+    >>> bool(check_cache_name("K", "add.cubin")), bool(check_cache_name("K", "../add.cubin"))
+    (True, False)
+    """
+    if not _KEY.fullmatch(key):
+        return Rejected("its key is none of Triton's cache")
+    if name.startswith(GROUP):
+        return Rejected("it lists files for Triton to load, and such lists are made, not kept")
+    if name in ("", "lock") or name.startswith((".", "tmp.")) or not name.isprintable() or {"/", "\\"} & {*name}:
+        return Rejected("it is no name of a file that Triton caches")
+    if len(name.encode(errors="replace")) > _MOST_NAME_BYTES:
+        return Rejected(f"a name has up to {_MOST_NAME_BYTES} bytes")
+    return Accepted()
 
 
 def key_of(artifact: Artifact) -> str:

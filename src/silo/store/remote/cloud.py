@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from silo.errors import RemoteError
-from silo.store.remote.objects import LIMIT_S, PARTS
+from silo.store.remote.objects import LIMIT_S, LISTING_S, MOST_BLOB_BYTES, PARTS, limit_s
 
 __all__ = ["CloudObjects"]
 
@@ -41,20 +41,34 @@ class CloudObjects:
         self._unable: tuple[type[BaseException], ...] = (exceptions.NotSupportedError, NotImplementedError)
         self._faults: type[BaseException] = exceptions.BaseError
         self._if_absent = {"mode": "create"}  # nothing where the service does not know that
-        try:
-            self._store: Any = store.from_url(
+
+        def opened(whole_s: float) -> object:
+            return store.from_url(
                 address,
-                # The scheme of an endpoint that the user named decides; without one it is https.
-                client_options={"connect_timeout": timedelta(seconds=LIMIT_S), "allow_http": True},
+                client_options={
+                    "connect_timeout": timedelta(seconds=LIMIT_S),
+                    # From connecting to the last byte of the answer: the library ends what takes longer.
+                    "timeout": timedelta(seconds=whole_s),
+                    # The scheme of an endpoint that the user named decides; without one it is https.
+                    "allow_http": True,
+                },
                 retry_config={"max_retries": 1, "retry_timeout": timedelta(seconds=LIMIT_S)},
             )
+
+        try:
+            # Its limits belong to a client, not to a request: one client for each kind of object.
+            self._store: Any = opened(LISTING_S)
+            self._blobs: Any = opened(limit_s(MOST_BLOB_BYTES))
         except (self._faults, ValueError) as error:
             raise RemoteError(_first_line(error), kind="fault") from error
+
+    def _client_of(self, name: str) -> object:
+        return self._blobs if name.startswith("blobs/") else self._store
 
     def get(self, name: str, most: int, deadline: float) -> bytes | None:
         """See :class:`silo.store.remote.objects.Objects`."""
         try:
-            answer = self._obstore.get(self._store, name)
+            answer = self._obstore.get(self._client_of(name), name)
             size = answer.meta["size"]
             if size > most:
                 raise RemoteError(f"{name} has {size} bytes, where {most} are the most", kind="lie")
@@ -74,7 +88,7 @@ class CloudObjects:
     def put(self, name: str, data: bytes, deadline: float) -> None:
         """See :class:`silo.store.remote.objects.Objects`."""
         try:
-            self._obstore.put(self._store, name, data, use_multipart=False, **self._if_absent)
+            self._obstore.put(self._client_of(name), name, data, use_multipart=False, **self._if_absent)
         except self._unable:
             if not self._if_absent:
                 raise RemoteError("it cannot put objects", kind="refused") from None

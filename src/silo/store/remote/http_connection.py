@@ -1,35 +1,76 @@
-"""Requests to one HTTP server, each within a deadline; a connection is kept for each thread."""
+"""Requests to one HTTP server, each within a deadline and a number of bytes; a connection is kept for each thread."""
 
 from __future__ import annotations
 
 import base64
 import http.client
 import netrc
-import socket
 import ssl
 import threading
-import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from urllib.parse import SplitResult, quote, unquote
 
 from silo.errors import RemoteError
+from silo.store.remote.bounded_socket import BoundedSocket, Bounds
 from silo.store.remote.objects import LIMIT_S
 
-__all__ = ["Http", "Reply"]
+__all__ = ["Http", "HttpConnection", "Reply", "most_arriving"]
 
 _CHUNK = 1 << 16
 _MOST_DRAINED = 1 << 16
+_MOST_HEAD_BYTES = 256 << 10  # of status lines, headers, trailers
+
+
+def most_arriving(most: int) -> int:
+    """The most bytes that may arrive for a body of ``most``: with its head, and in chunks of some 32 bytes at least."""
+    return most + most // 8 + _MOST_HEAD_BYTES
+
+
+class HttpConnection(http.client.HTTPConnection):
+    """A connection over a bounded socket: whatever the server sends counts, and every step waits for the deadline.
+
+    :meth:`limit` comes before each request.
+    """
+
+    sock: BoundedSocket | None  # pyright: ignore[reportIncompatibleVariableOverride]  # as far as http.client calls it
+
+    def __init__(self, host: str, port: int | None, context: ssl.SSLContext | None = None) -> None:
+        super().__init__(host, port or (http.client.HTTP_PORT if context is None else http.client.HTTPS_PORT))
+        self._bounds: Bounds | None = None
+        self._tls = context
+        if context is not None:
+            self.default_port = http.client.HTTPS_PORT  # the name of the host is sent without it
+
+    def limit(self, bounds: Bounds) -> None:
+        """Set the bounds of the next request, which begins now."""
+        self._bounds = bounds
+        if self.sock is not None:
+            self.sock.begin(bounds)
+
+    def connect(self) -> None:
+        """Connect within the bounds, as :meth:`request` does where it must."""
+        assert self._bounds is not None, "a request without limits"
+        self.sock = BoundedSocket(self.host, self.port, self._bounds, self._tls)
+
+    def close_when_read(self) -> None:
+        """Close the connection as soon as the response is closed, which has a reader of its own."""
+        if self.sock is not None:
+            self.sock.close()
+
+    def end(self) -> None:
+        """The answer was read: the connection waits for the next request."""
+        if self.sock is not None:
+            self.sock.end()
 
 
 class Reply:
     """The head of an answer, and its body, which is read as far as is asked for."""
 
-    def __init__(self, answer: http.client.HTTPResponse, deadline: float) -> None:
+    def __init__(self, answer: http.client.HTTPResponse) -> None:
         self.status = answer.status
         self.reason = answer.reason
         self._answer = answer
-        self._deadline = deadline
 
     @property
     def length(self) -> int | None:
@@ -44,8 +85,6 @@ class Reply:
         """The body, piece by piece."""
         while piece := self._answer.read1(_CHUNK):
             yield piece
-            if time.monotonic() > self._deadline:
-                raise RemoteError("it sends too slowly", kind="fault")
 
     def end(self) -> None:
         """It was read: the connection is free for the next request."""
@@ -86,15 +125,17 @@ class Http:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         *,
+        most: int = _CHUNK,
         patience_s: float = LIMIT_S,
     ) -> Generator[Reply]:
         """Send a request for a path below the base, and give the answer, of which the rest is thrown away.
 
-        ``patience_s`` is how long the next bytes may take.
+        Answer and request end at ``deadline``, a moment of ``time.monotonic``. ``most`` is the longest body that the
+        answer may have, ``patience_s`` how long the next bytes may take.
         """
         try:
-            limit_s = min(patience_s, max(deadline - time.monotonic(), 0.01))
-            reply = self._asked(method, f"{self.base}/{path}", deadline, limit_s, body, headers or {})
+            bounds = Bounds(deadline, most_arriving(most), patience_s)
+            reply = self._asked(method, f"{self.base}/{path}", bounds, body, headers or {})
             yield reply
             # A connection is used again where little is left to read.
             left = reply.length
@@ -104,6 +145,7 @@ class Http:
                 for _ in reply.chunks():
                     pass
                 reply.end()
+                self._ended()
         except (http.client.HTTPException, OSError) as error:
             self._close()
             raise RemoteError(_told(error, patience_s), kind="fault") from error
@@ -111,51 +153,40 @@ class Http:
             self._close()
             raise
 
-    def _asked(
-        self, method: str, path: str, deadline: float, limit_s: float, body: bytes | None, headers: Mapping[str, str]
-    ) -> Reply:
+    def _asked(self, method: str, path: str, bounds: Bounds, body: bytes | None, headers: Mapping[str, str]) -> Reply:
         all_headers = {"Accept-Encoding": "identity", **self._authorization, **headers}
-        kept: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
+        kept: HttpConnection | None = getattr(self._own, "connection", None)
         if kept is not None:
             try:
-                return self._sent(kept, method, path, deadline, limit_s, body, all_headers)
+                return _sent(kept, method, path, bounds, body, all_headers)
             except (http.client.RemoteDisconnected, ConnectionError, http.client.CannotSendRequest):
                 self._close()  # the server ended it meanwhile
-        fresh = self._own.connection = self._made()
-        return self._sent(fresh, method, path, deadline, limit_s, body, all_headers)
+        fresh = self._own.connection = HttpConnection(self._host, self._port, self._context)
+        return _sent(fresh, method, path, bounds, body, all_headers)
 
-    def _sent(
-        self,
-        connection: http.client.HTTPConnection,
-        method: str,
-        path: str,
-        deadline: float,
-        limit_s: float,
-        body: bytes | None,
-        headers: Mapping[str, str],
-    ) -> Reply:
-        connection.timeout = min(LIMIT_S, limit_s)
-        _wait_at_most(connection, connection.timeout)
-        connection.request(method, path, body=body, headers=dict(headers))
-        _wait_at_most(connection, limit_s)
-        return Reply(connection.getresponse(), deadline)
-
-    def _made(self) -> http.client.HTTPConnection:
-        if self._context is None:
-            return http.client.HTTPConnection(self._host, self._port, timeout=LIMIT_S)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=LIMIT_S, context=self._context)
+    def _ended(self) -> None:
+        kept: HttpConnection | None = getattr(self._own, "connection", None)
+        if kept is not None:
+            kept.end()
 
     def _close(self) -> None:
-        kept: http.client.HTTPConnection | None = getattr(self._own, "connection", None)
+        kept: HttpConnection | None = getattr(self._own, "connection", None)
         self._own.connection = None
         if kept is not None:
             kept.close()
 
 
-def _wait_at_most(connection: http.client.HTTPConnection, seconds: float) -> None:
-    connected: socket.socket | None = connection.sock
-    if connected is not None:
-        connected.settimeout(seconds)
+def _sent(
+    connection: HttpConnection,
+    method: str,
+    path: str,
+    bounds: Bounds,
+    body: bytes | None,
+    headers: Mapping[str, str],
+) -> Reply:
+    connection.limit(bounds)
+    connection.request(method, path, body=body, headers=dict(headers))
+    return Reply(connection.getresponse())
 
 
 def _authorization(split: SplitResult) -> dict[str, str]:

@@ -7,7 +7,6 @@ getting, putting what is absent and listing are all that is needed, and a servic
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -28,7 +27,6 @@ __all__ = [
     "limit_s",
     "record_name",
     "records_of",
-    "seconds_left",
 ]
 
 # The longest a connection may take, or wait for the next bytes.
@@ -73,11 +71,6 @@ class Objects(Protocol):
 def limit_s(most: int) -> float:
     """Seconds that getting or putting so many bytes may take."""
     return LIMIT_S + most / _BYTES_A_SECOND
-
-
-def seconds_left(deadline: float) -> float:
-    """What is left until a deadline, at most the limit of one step and never nothing."""
-    return min(LIMIT_S, max(deadline - time.monotonic(), 0.01))
 
 
 def blob_name(sha256: str) -> str:

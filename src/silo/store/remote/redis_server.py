@@ -6,21 +6,23 @@ protocol takes fewer lines than a package's settings would, and here the length 
 
 from __future__ import annotations
 
-import socket
 import ssl
 import threading
 import time
 from collections.abc import Iterator
-from typing import BinaryIO
 from urllib.parse import SplitResult, unquote
 
 from silo.errors import RemoteError
-from silo.store.remote.objects import LIMIT_S, MOST_LINE_BYTES, MOST_NAMES, PARTS, seconds_left
+from silo.store.remote.bounded_socket import BoundedSocket, Bounds
+from silo.store.remote.objects import LIMIT_S, MOST_LINE_BYTES, MOST_NAMES, PARTS
 
 __all__ = ["RedisObjects"]
 
 _PREFIX = "silo:"
 _CHUNK = 1 << 20
+_MOST_LISTING_BYTES = 32 << 20  # of the keys or fields that one answer names
+_MOST_FRAME_BYTES = 4096  # of an answer with one string: its line, and the end of the string
+_MOST_DEPTH = 2  # an answer to SCAN is an array with an array in it
 _REFUSALS = ("NOAUTH", "WRONGPASS", "NOPERM", "READONLY", "ERR invalid password", "OOM")
 
 _Answer = bytes | int | list["_Answer"] | None
@@ -63,7 +65,7 @@ class RedisObjects:
         cursor = "0"
         start = f"{_PREFIX}{folder}/"
         while time.monotonic() < deadline:
-            answer = self._ask(("SCAN", cursor, "MATCH", f"{start}*", "COUNT", "1000"), MOST_LINE_BYTES, deadline)
+            answer = self._ask(("SCAN", cursor, "MATCH", f"{start}*", "COUNT", "1000"), _MOST_LISTING_BYTES, deadline)
             match answer:
                 case [bytes(following), list(keys)]:
                     names = [key.decode(errors="replace")[len(start) :] for key in keys if isinstance(key, bytes)]
@@ -79,7 +81,7 @@ class RedisObjects:
                 return
 
     def _fields(self, key: str, deadline: float) -> list[str]:
-        answer = self._ask(("HKEYS", key), MOST_LINE_BYTES, deadline)
+        answer = self._ask(("HKEYS", key), _MOST_LISTING_BYTES, deadline)
         return (
             [one.decode(errors="replace") for one in answer or () if isinstance(one, bytes)]
             if isinstance(answer, list)
@@ -87,7 +89,7 @@ class RedisObjects:
         )
 
     def _ask(self, command: tuple[str | bytes, ...], most: int, deadline: float) -> _Answer:
-        """Send a command and read its answer, of so many bytes for each string in it at most."""
+        """Send a command and read its answer, of so many bytes at most, by the deadline."""
         kept: _Connection | None = getattr(self._own, "connection", None)
         self._own.connection = None  # so that what fails half way is not used again
         answer: _Answer = None
@@ -109,16 +111,9 @@ class RedisObjects:
 
     def _connected(self, deadline: float) -> _Connection:
         split = self._split
-        connected = socket.create_connection((split.hostname or "", split.port or 6379), seconds_left(deadline))
-        try:
-            if split.scheme == "rediss":
-                context = ssl.create_default_context()
-                connected = context.wrap_socket(connected, server_hostname=split.hostname)
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        except OSError:
-            connected.close()
-            raise
-        made = _Connection(connected)
+        context = ssl.create_default_context() if split.scheme == "rediss" else None
+        bounds = _bounds(MOST_LINE_BYTES, deadline)
+        made = _Connection(BoundedSocket(split.hostname or "", split.port or 6379, bounds, context))
         if split.password:
             user = (unquote(split.username),) if split.username else ()
             made.ask(("AUTH", *user, unquote(split.password)), MOST_LINE_BYTES, deadline)
@@ -130,9 +125,10 @@ class RedisObjects:
 class _Connection:
     """A connection, over which commands and answers go one after the other."""
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(self, connected: BoundedSocket) -> None:
         self._socket = connected
-        self._file: BinaryIO = connected.makefile("rb")
+        self._file = connected.makefile("rb")
+        self._names_left = 0
 
     def close(self) -> None:
         self._file.close()
@@ -141,16 +137,19 @@ class _Connection:
     def ask(self, command: tuple[str | bytes, ...], most: int, deadline: float) -> _Answer:
         words = [word.encode() if isinstance(word, str) else word for word in command]
         try:
-            self._socket.settimeout(seconds_left(deadline))
+            self._socket.begin(_bounds(most, deadline))
+            self._names_left = MOST_NAMES
             self._socket.sendall(
                 b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
             )
-            return self._read(most, deadline)
+            answer = self._read(most)
         except (RemoteError, OSError):
             self.close()
             raise
+        self._socket.end()
+        return answer
 
-    def _read(self, most: int, deadline: float, depth: int = 0) -> _Answer:
+    def _read(self, most: int, depth: int = 0) -> _Answer:
         line = self._file.readline(1024)
         if not line:
             raise ConnectionResetError("the server ended the connection")
@@ -169,14 +168,15 @@ class _Connection:
         if number < 0:
             return None
         if kind == b"$":
-            return self._bytes(number, most, deadline)
-        if kind == b"*" and depth < 3:
-            if number > MOST_NAMES:
-                raise RemoteError(f"it answers with {number} names, where {MOST_NAMES} are the most", kind="lie")
-            return [self._read(most, deadline, depth + 1) for _ in range(number)]
+            return self._bytes(number, most)
+        if kind == b"*" and depth < _MOST_DEPTH:
+            self._names_left -= number  # of all arrays of the answer together
+            if self._names_left < 0:
+                raise RemoteError(f"it answers with more than {MOST_NAMES} names", kind="lie")
+            return [self._read(most, depth + 1) for _ in range(number)]
         raise RemoteError("it does not speak Redis' protocol", kind="fault")
 
-    def _bytes(self, size: int, most: int, deadline: float) -> bytes:
+    def _bytes(self, size: int, most: int) -> bytes:
         if size > most:
             raise RemoteError(f"it sends {size} bytes, where {most} are the most", kind="lie")
         pieces: list[bytes] = []
@@ -185,11 +185,13 @@ class _Connection:
             piece = self._file.read(min(left, _CHUNK))
             if not piece:
                 raise ConnectionResetError("the server ended the connection")
-            if time.monotonic() > deadline:
-                raise RemoteError("it sends too slowly", kind="fault")
             pieces.append(piece)
             left -= len(piece)
         return b"".join(pieces)[:-2]
+
+
+def _bounds(most: int, deadline: float) -> Bounds:
+    return Bounds(deadline, most + _MOST_FRAME_BYTES, LIMIT_S)
 
 
 def _record(name: str) -> tuple[str, str] | None:

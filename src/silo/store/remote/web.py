@@ -43,7 +43,7 @@ class WebObjects:
         path = self._path(name)
         if path is None:
             return None
-        with self._http.request("GET", path, deadline) as reply:
+        with self._http.request("GET", path, deadline, most=most) as reply:
             if reply.status == 200:
                 return reply.body(most)
             if reply.status in (404, 410):
@@ -114,7 +114,10 @@ class WebObjects:
         """The names of the files and of the folders right in a folder."""
         headers = {"Depth": "1", "Content-Type": "application/xml"}
         # It has answered what it is (OPTIONS), so it is there.
-        with self._http.request("PROPFIND", f"{folder}/", deadline, _ASK, headers, patience_s=LISTING_S) as reply:
+        asked = self._http.request(
+            "PROPFIND", f"{folder}/", deadline, _ASK, headers, most=_MOST_LISTING_BYTES, patience_s=LISTING_S
+        )
+        with asked as reply:
             if reply.status == 404:
                 return [], []
             if reply.status != 207:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -73,13 +72,13 @@ def test_what_has_nothing_to_share_stays_whole():
 def test_the_shared_part_is_compiled_once_and_the_bytes_do_not_tell(whole, flags, monkeypatch):
     toolchain = find_compiler(None)
     started = []
-    real = subprocess.Popen
+    real = native_build.compiler_process
 
-    def counted(command, *rest, **more):
+    def counted(command, **more):
         started.append(command)
-        return real(command, *rest, **more)
+        return real(command, **more)
 
-    monkeypatch.setattr(native_build.subprocess, "Popen", counted)
+    monkeypatch.setattr(native_build, "compiler_process", counted)
     forget_shared()
     first = build_kernel(whole, flags, toolchain).data
     assert [command.count("-c") for command in started] == [1, 1, 0]  # both texts, then both objects are linked

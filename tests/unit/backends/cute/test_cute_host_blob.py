@@ -124,3 +124,29 @@ def test_the_newest_library_that_the_driver_supports_is_taken(monkeypatch, tmp_p
 
 def test_the_sample_is_what_the_consent_names():
     assert replace(SAMPLE, dsl="4.9.0").to_bytes() != SAMPLE.to_bytes()
+
+
+def test_a_loaded_object_is_found_by_its_functions_too(monkeypatch):
+    """For objects with several functions: what was loaded for one of them is never called for another."""
+    made = []
+
+    class Module:
+        def __init__(self, host, name, major):
+            self.function = host.function
+            made.append(host.function)
+
+        def prepare(self, index, name):
+            return None
+
+    monkeypatch.setattr(host_loader, "_Module", Module)
+    monkeypatch.setattr(host_loader, "_modules", {})
+    monkeypatch.setattr(host_loader.native, "gpu_within", lambda kind, index, call, values: call(*values))
+    monkeypatch.setattr(host_loader, "_call", lambda host, module, index, name: module)
+    other = replace(SAMPLE, function="silo_sub")
+    changed = [replace(SAMPLE, initialize="init"), replace(SAMPLE, prepare="ready"), replace(SAMPLE, toolkit="13.0")]
+    loaded: list = [host_loader.load_cuteobj(DEVICE, LAUNCH, one.to_bytes(), "k") for one in (SAMPLE, other, SAMPLE)]
+    assert [one.function for one in loaded] == ["silo_add", "silo_sub", "silo_add"]
+    assert made == ["silo_add", "silo_sub"]
+    for one in changed:
+        host_loader.load_cuteobj(DEVICE, LAUNCH, one.to_bytes(), "k")
+    assert len(made) == 5

@@ -126,21 +126,86 @@ def test_native_code_is_neither_kept_nor_served(tmp_path):
         assert list(bundle.attachments) == ["triton/DEVICE/add.cubin"]
 
 
-def attached(path, name, kind="file"):
+def attached(path, *names, data=b"x"):
     made = sample(1, 1)
     blobs = dict(made.blobs)
-    write_bundle(path, replace(made.contents, attachments=((name, put(blobs, kind, b"x")),)), blobs.get)
+    attachments = tuple((name, put(blobs, "file", data)) for name in sorted(names))
+    write_bundle(path, replace(made.contents, attachments=attachments), blobs.get)
     return path
 
 
-def test_a_file_name_that_leads_elsewhere_is_refused(tmp_path):
-    path = attached(tmp_path / "K.silo", "triton/KEY/.hidden")
-    with pytest.raises(BundleError, match="no name of a file"):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "KEY/.hidden",
+        "KEY/__grp__add.json",
+        "KEY/__grp__other",
+        "KEY/lock",
+        "KEY/tmp.pid_1",
+        "KEY/a\\b",
+        "KEY/" + "a" * 220,
+        "../add.json",
+        "K-1/add.json",
+    ],
+)
+def test_a_name_that_no_recording_has_is_refused_and_served_to_nobody(tmp_path, name):
+    """For names that strangers write: they lead out of the folder, or to a list of files that Triton loads unasked."""
+    path = attached(tmp_path / "K.silo", "triton/KEY/add.cubin", f"triton/{name}")
+    with pytest.raises(BundleError, match="which no recording does"):
         write_cache(path, tmp_path / "out")
-    for name in ("triton/../x", "triton/KEY/add.so"):
-        assert write_cache(attached(path, name), tmp_path / "out") == (0, 0, 1)
-    for name in ("triton/KEY/../x", "other/KEY/x"):  # no files of the cache
-        assert write_cache(attached(path, name), tmp_path / "out") == (0, 0, 0)
     assert not (tmp_path / "out").exists()
-    assert write_cache(attached(path, "triton/KEY/x"), tmp_path / "out") == (1, 1, 0)
+    key, _, file = name.partition("/")
+    assert file.startswith("__grp__") or CacheFiles(path).get(key, [file]) == {}
+
+
+def test_a_list_of_files_names_those_of_its_key_and_no_others(tmp_path):
+    path = attached(tmp_path / "K.silo", "triton/KEY/add.json", "triton/KEY/add.cubin", "triton/OTHER/x")
+    assert write_cache(path, tmp_path / "out")[2] == 0
+    group = json.loads((tmp_path / "out" / "KEY" / "__grp__add.json").read_bytes())
+    own = tmp_path / "out" / "KEY"
+    assert group == {"child_paths": {name: str(own / name) for name in ("add.cubin", "add.json")}}
+
+
+@pytest.mark.parametrize("name", ["add.so", "launcher.cpython-311.pyd", "add.dylib"])
+def test_native_code_of_the_host_is_not_written_by_its_name(tmp_path, name):
+    assert write_cache(attached(tmp_path / "K.silo", f"triton/KEY/{name}"), tmp_path / "out") == (0, 0, 1)
+    assert not (tmp_path / "out").exists()
+
+
+def test_native_code_of_the_host_is_not_written_under_another_name(tmp_path):
+    path = attached(tmp_path / "K.silo", "triton/KEY/add.json", "triton/KEY/add.txt", data=ELF)
+    assert write_cache(path, tmp_path / "out") == (0, 0, 1)
+
+
+def test_other_attachments_are_no_files_of_the_cache(tmp_path):
+    path = attached(tmp_path / "K.silo", "triton/KEY/../x", "other/KEY/x", "triton/KEY/x")
+    assert write_cache(path, tmp_path / "out") == (1, 1, 0)
     assert (tmp_path / "out" / "KEY" / "x").read_bytes() == b"x"
+
+
+def foreign_file(out):
+    (out / "KEY" / "__grp__other.json").write_text("{}")
+
+
+def foreign_key(out):
+    (out / "LAUNCHER").mkdir()
+
+
+def linked_key(out):
+    (out / "KEY").rename(out.parent / "elsewhere")
+    (out / "KEY").symlink_to(out.parent / "elsewhere")
+
+
+def linked_file(out):
+    (out / "KEY" / "x").rename(out.parent / "y")
+    (out / "KEY" / "x").symlink_to(out.parent / "y")
+
+
+@pytest.mark.parametrize("change", [foreign_file, foreign_key, linked_key, linked_file])
+def test_a_folder_with_entries_of_others_is_refused(tmp_path, change):
+    """For folders that others could prepare: Triton loads what lies beside the files that are written."""
+    path, out = attached(tmp_path / "K.silo", "triton/KEY/x", "triton/KEY/add.json"), tmp_path / "out"
+    assert write_cache(path, out) == write_cache(path, out)  # its own files may be there
+    change(out)
+    with pytest.raises(BundleError, match="which is not of this bundle"):
+        write_cache(path, out)

@@ -6,7 +6,6 @@ them, so only what is said of pointers counts.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from tempfile import TemporaryFile
@@ -15,6 +14,7 @@ from silo.backends.metal.clang import code_flags
 from silo.backends.metal.entry_text import quoted
 from silo.backends.metal.precompiled import precompiled_header
 from silo.compile.c_compiler import CCompiler
+from silo.compile.compiler_process import run_compiler
 from silo.core.target import Target
 from silo.settings import child_environment
 
@@ -57,7 +57,7 @@ def mixed_spaces(source: str, file: str, target: Target, clang: CCompiler) -> Mi
     with TemporaryFile() as text:
         text.write(f"#include <metal_stdlib>\n#line 1 {quoted(file)}\n{source}\n".encode())
         text.seek(0)
-        done = subprocess.run(command, stdin=text, capture_output=True, check=False, env=child_environment(LC_ALL="C"))
+        done = run_compiler(command, stdin=text, env=child_environment(LC_ALL="C"))
     return next(found_in(done.stderr.decode(errors="replace"), file), None)
 
 

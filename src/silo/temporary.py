@@ -1,0 +1,130 @@
+"""Temporary folders that their makers remove, and that later processes remove where a maker was killed.
+
+A maker holds a lock (``flock``) on its folder for as long as it lives, however it ends: a folder whose lock is free
+belongs to a process that is gone. Numbers of processes would not say that, for containers share ``/tmp`` and count
+their own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["keep_text", "own_folder"]
+
+_PREFIXES = ("silo-cc-", "silo-cute-", "silo-pch-")
+_KEPT = "silo-failed-"
+_MOST_LOOKED_AT = 5000  # names in the temporary folder
+_MOST_REMOVED = 64  # folders
+_YOUNG_S = 60.0  # a folder is made, and locked a moment later
+_KEPT_S = 24 * 3600.0
+_MOST_KEPT = 16
+
+_swept = False
+
+
+@contextmanager
+def own_folder(prefix: str) -> Generator[str]:
+    """A temporary folder, which its maker alone removes; what killed processes left is removed before the first.
+
+    A signal handler may fork while a compiler writes there, and its child leave through here before the maker does:
+    ``tempfile.TemporaryDirectory`` would remove the folder in either, at the latest when the child ends.
+    """
+    import shutil  # noqa: PLC0415  # a launch makes no folder
+    import tempfile  # noqa: PLC0415
+
+    assert prefix in _PREFIXES, "a folder that nobody would sweep"
+    _sweep(Path(tempfile.gettempdir()))
+    maker, folder = os.getpid(), tempfile.mkdtemp(prefix=prefix)
+    lock = _lock(folder)
+    try:
+        yield folder
+    finally:
+        if os.getpid() == maker:
+            shutil.rmtree(folder, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def keep_text(text: str, suffix: str) -> str:
+    """Keep a text that a compiler refused for the user to look at, and remove old ones; returns the path.
+
+    The newest 16 of this user's are kept, each for a day.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    import tempfile  # noqa: PLC0415
+
+    handle, name = tempfile.mkstemp(prefix=_KEPT, suffix=suffix)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+    own = sorted(_own(Path(name).parent, (_KEPT,), folders=False), key=lambda pair: -pair[1])
+    newest = Path(name).stat().st_mtime
+    for place, (path, changed_s) in enumerate(own):
+        if path != name and (place >= _MOST_KEPT or newest - changed_s > _KEPT_S):
+            _unlink(path)
+    return name
+
+
+def _sweep(parent: Path) -> None:
+    """Remove the folders of processes that are gone, once in a process."""
+    import shutil  # noqa: PLC0415
+    import time  # noqa: PLC0415
+
+    global _swept  # noqa: PLW0603
+    if _swept:
+        return
+    _swept = True
+    before_s = time.time() - _YOUNG_S
+    for count, (path, changed_s) in enumerate(_own(parent, _PREFIXES, folders=True)):
+        if count >= _MOST_REMOVED:
+            return
+        if changed_s < before_s and (lock := _lock(path)) is not None:
+            shutil.rmtree(path, ignore_errors=True)
+            os.close(lock)
+
+
+def _own(parent: Path, prefixes: tuple[str, ...], *, folders: bool) -> Iterator[tuple[str, float]]:
+    """This user's entries with such a name, as far as is looked: their paths, and when they were changed."""
+    try:
+        with os.scandir(parent) as entries:
+            for count, entry in enumerate(entries):
+                if count >= _MOST_LOOKED_AT:
+                    return
+                if not entry.name.startswith(prefixes):
+                    continue
+                try:
+                    is_kind = entry.is_dir(follow_symlinks=False) if folders else entry.is_file(follow_symlinks=False)
+                    status = entry.stat(follow_symlinks=False)
+                except OSError:  # it was removed meanwhile
+                    continue
+                if is_kind and status.st_uid == os.geteuid():
+                    yield entry.path, status.st_mtime
+    except OSError:
+        return  # a folder that cannot be read is swept by nobody
+
+
+def _lock(folder: str) -> int | None:
+    """The descriptor that holds the lock on a folder; None where another process has it, or it cannot be locked."""
+    import fcntl  # noqa: PLC0415
+
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def _unlink(path: str) -> None:
+    from contextlib import suppress  # noqa: PLC0415
+
+    with suppress(OSError):  # another process has removed it
+        Path(path).unlink()
