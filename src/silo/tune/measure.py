@@ -166,7 +166,7 @@ def measure(
     it keeps the samples it has. Neither is decided before samples took as long as warming up: another process may have
     the core for a while. What it is compared with is as much slower as the reference is at that time.
     """
-    repeats = _warm_up(contender, timer, policy.warmup_ns, policy.window_ns)
+    repeats, once_ns = _warm_up(contender, timer, policy.warmup_ns, policy.window_ns)
     turns = None if beside is None else _Turns(beside, timer, policy)
     samples: list[int] = []
     spent = 0
@@ -175,7 +175,7 @@ def measure(
         samples.append(elapsed // repeats)
         spent += elapsed
         if turns is not None:
-            turns.after(len(samples), spent)
+            turns.after(len(samples), once_ns * repeats)
         if spent >= policy.limit_ns or (spent >= policy.target_ns and len(samples) >= policy.min_samples):
             break
         if best_ns is not None and spent >= policy.warmup_ns:
@@ -192,25 +192,26 @@ class _Turns:
         self._beside = beside
         self._timer = timer
         self._policy = policy
-        self._repeats = _warm_up(beside.contender, timer, policy.warmup_ns // _WARM_SHARE, policy.window_ns)
+        self._repeats, self._once_ns = _warm_up(
+            beside.contender, timer, policy.warmup_ns // _WARM_SHARE, policy.window_ns
+        )
         self._stride = 0
         self.samples: list[int] = []
 
-    def after(self, count: int, spent_ns: int) -> None:
-        """Take a sample if one is due after ``count`` samples that took ``spent_ns``."""
-        if self._stride and (count - 1) % self._stride:
-            return
-        elapsed = _sample(self._beside.contender, self._timer, self._repeats)
-        self.samples.append(elapsed // self._repeats)
+    def after(self, count: int, sample_ns: int) -> None:
+        """Take a sample if one is due after ``count`` samples, each of which takes about ``sample_ns``."""
         if not self._stride:
-            self._stride = self._planned(max(spent_ns, 1), max(elapsed, 1))
+            self._stride = self._planned(sample_ns, self._once_ns * self._repeats)
+        if (count - 1) % self._stride == 0:
+            elapsed = _sample(self._beside.contender, self._timer, self._repeats)
+            self.samples.append(elapsed // self._repeats)
 
-    def _planned(self, sample_ns: int, elapsed_ns: int) -> int:
-        """After how many samples of the contender one is taken, by what the first of each took."""
+    def _planned(self, sample_ns: int, reference_ns: int) -> int:
+        """After how many samples of the contender one is taken, by what one of each takes."""
         policy = self._policy
         count = min(max(policy.target_ns // sample_ns, policy.min_samples), policy.max_samples)
-        allowed = max(count * sample_ns // _REFERENCE_SHARE, policy.warmup_ns)
-        return -(-count // min(max(allowed // elapsed_ns, 1), count))
+        allowed = max(count * sample_ns // _REFERENCE_SHARE, policy.warmup_ns) // reference_ns
+        return count // min(max(allowed, _FEW_SAMPLES), count)
 
     def now(self, time_ns: int) -> int:
         """A time as it would be at present, by the reference."""
@@ -251,7 +252,7 @@ def interleave(
     the policy's samples for one contender, twice; the policy's time limits apply to each contender's share.
     """
     order = list(contenders)
-    repeats = {key: _warm_up(contenders[key], timer, policy.warmup_ns, policy.window_ns) for key in order}
+    repeats = {key: _warm_up(contenders[key], timer, policy.warmup_ns, policy.window_ns)[0] for key in order}
     samples: dict[Key, list[int]] = {key: [] for key in order}
     spent = 0
     for turn in range(_MORE_ROUNDS * policy.max_samples if rounds is None else rounds):
@@ -274,8 +275,8 @@ def _sample(contender: Contender, timer: Timer, repeats: int) -> int:
     return timer.elapsed_ns(contender.launch, repeats)
 
 
-def _warm_up(contender: Contender, timer: Timer, warmup_ns: int, window_ns: int) -> int:
-    """Launch for a while; how many launches make a sample long enough.
+def _warm_up(contender: Contender, timer: Timer, warmup_ns: int, window_ns: int) -> tuple[int, int]:
+    """Launch for a while; how many launches make a sample long enough, and the nanoseconds that one takes.
 
     What happens between the launches (a cache emptied, arguments restored) keeps a device as busy and may take far
     longer, so there is a limit by the wall clock too.
@@ -284,7 +285,5 @@ def _warm_up(contender: Contender, timer: Timer, warmup_ns: int, window_ns: int)
     until = time.monotonic_ns() + max(_WARM_UP_WALL * warmup_ns, _WARM_UP_WALL_NS)
     while sum(taken) < warmup_ns and len(taken) < 1000 and time.monotonic_ns() < until:
         taken.append(_sample(contender, timer, 1))
-    if contender.reset is not None:
-        return 1
     once = max(median(taken[len(taken) // 2 :]), 1)
-    return max(1, -(-window_ns // once))
+    return (1 if contender.reset is not None else max(1, -(-window_ns // once))), once

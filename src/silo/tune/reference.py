@@ -20,6 +20,7 @@ __all__ = ["Reference", "Scales", "counted_samples", "successor"]
 _FASTER = 2
 # The part of the reference's drift by which an interval is widened: a slow phase does not slow all configs alike.
 _DRIFT_SHARE = 4
+_RESTLESS_PERMILLE = 1050
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +86,7 @@ class Scales:
             if parent not in above and parent != key:
                 time_ns = self._time_ns(parent, above | {key})
                 counted += counted_samples(trial.samples_ns, trial.reference.samples_ns, time_ns)
-        if counted:
-            found = median(counted)
-        else:
-            levels = sorted(self._levels.get(key, ())) or [1]
-            found = levels[(len(levels) - 1) // 4]
+        found = median(counted) if counted else self._level(key)
         if not above:  # within a chain the result leaves out what is above it, so it is not the reference's own
             self._times[key] = max(found, 1)
         return max(found, 1)
@@ -101,11 +98,27 @@ class Scales:
         return counted_samples(trial.samples_ns, trial.reference.samples_ns, self.time_ns(trial.reference))
 
     def drift_permille(self, trial: Trial) -> int:
-        """How far the reference was from the time it counts for while the trial was measured, in thousandths of it."""
+        """How far the reference was from its usual level while the trial was measured, in thousandths of that level.
+
+        The level is the lower quartile of the medians that it had beside all trials.
+        """
         if trial.reference is None:
             return 0
-        counts = self.time_ns(trial.reference)
-        return abs(median(trial.reference.samples_ns) - counts) * 1000 // counts
+        level = self._level(trial.reference.config.order_key)
+        return abs(median(trial.reference.samples_ns) - level) * 1000 // level
+
+    @property
+    def restless(self) -> bool:
+        """Whether a reference was slower by a twentieth than its usual level beside more than a tenth of the trials."""
+        slow = sum(
+            sum(one * 1000 > self._level(key) * _RESTLESS_PERMILLE for one in levels)
+            for key, levels in self._levels.items()
+        )
+        return slow * 10 > sum(map(len, self._levels.values()))
+
+    def _level(self, key: bytes) -> int:
+        levels = sorted(self._levels.get(key, ())) or [1]
+        return max(levels[(len(levels) - 1) // 4], 1)
 
     def estimate(self, pool: Sequence[Trial]) -> Estimate:
         """The time of a config by all its trials; its interval is wider by a part of the least drift among them."""

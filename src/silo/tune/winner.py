@@ -126,7 +126,8 @@ def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = Non
 
     More may be among them where samples are noisy (the best median is not sure to 1 %): those whose intervals
     overlap with the best one's, for the search says nothing of which is faster. They are as many again, and three
-    times as many where trials have a reference, whose drift widens the intervals. A config whose comparison showed
+    times as many where trials have a reference, whose drift widens the intervals. Where it drifted much, the fastest
+    ``count`` are compared in any case: the best may have been lucky. A config whose comparison showed
     that it was lucky in the search sets no limit for others. One that is ``deployed`` is among them
     if it works, however it did.
     Fewer than two need no comparison, so then there are none.
@@ -141,7 +142,9 @@ def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = Non
     best = min(ranking, key=lambda one: (times[one.config.order_key].median_ns, one.config.order_key))
     reach = times[best.config.order_key]
     limit = reach.median_ns * (1000 + FINALIST_PERMILLE)
-    near = [standing for standing in ranking[:count] if times[standing.config.order_key].median_ns * 1000 <= limit]
+    near = list(ranking[:count])
+    if not scales.restless:
+        near = [standing for standing in near if times[standing.config.order_key].median_ns * 1000 <= limit]
     if max(reach.noise_permille, best.time.noise_permille if scales else 0) > NOISE_LIMIT_PERMILLE:
         most = count * (_MOST_NOISY if scales else 2)
         overlapping = [one for one in ranking if times[one.config.order_key].low_ns <= reach.high_ns]

@@ -98,7 +98,7 @@ def test_what_noise_would_pick_is_compared_again():
         def compare(self, configs):
             super().compare(configs)
             chance = Random(len(self.compared))
-            return {one: [chance.randint(1000, 1100) for _ in range(60)] for one in configs}
+            return {one: [chance.randint(1000, 1500) for _ in range(60)] for one in configs}
 
     evaluator = Loud(STUDY, Ramp())
     outcome, _ = run(Records(), evaluator=evaluator)
