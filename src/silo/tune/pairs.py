@@ -70,21 +70,39 @@ class Rounds:
     def middle(self, key: bytes, other: bytes) -> int:
         """How many millionths of the time of ``other`` a config takes."""
         shared = self.shared(key, other)
-        if shared:
-            return median(shared)
-        return self.time(key).median_ns * PPM // max(self.time(other).median_ns, 1)
+        return median(shared) if shared else self.quotient(key, other).median_ns
 
     def quotient(self, key: bytes, other: bytes) -> Estimate:
-        """The same with its interval: of the rounds that both share, or of their times apart where they share none."""
+        """The same with its interval: in the rounds that both share.
+
+        Where they share none it is found through a third config that has rounds with both (of several, the middle one
+        decides); without any, by the times of the two.
+        """
         shared = self.shared(key, other)
         if shared:
             return estimate(shared)
+        thirds = (self._through(key, third, other) for third in sorted(self._all) if third not in (key, other))
+        found = sorted((one for one in thirds if one), key=lambda one: (one.median_ns, one.low_ns, one.high_ns))
+        if found:
+            return found[len(found) // 2]
         one, two = self.time(key), self.time(other)
         return Estimate(
             one.median_ns * PPM // max(two.median_ns, 1),
             one.low_ns * PPM // max(two.high_ns, 1),
             one.high_ns * PPM // max(two.low_ns, 1),
             min(one.samples, two.samples),
+        )
+
+    def _through(self, key: bytes, third: bytes, other: bytes) -> Estimate | None:
+        one, two = self.shared(key, third), self.shared(third, other)
+        if not one or not two:
+            return None
+        near, far = estimate(one), estimate(two)
+        return Estimate(
+            near.median_ns * far.median_ns // PPM,
+            near.low_ns * far.low_ns // PPM,
+            near.high_ns * far.high_ns // PPM,
+            min(near.samples, far.samples),
         )
 
     def leader(self) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from silo.core.config import Config
@@ -31,6 +31,7 @@ from silo.tune.progress import Progress
 from silo.tune.reference import Reference, Scales, successor
 from silo.tune.refine import Refinement, describe_refinements
 from silo.tune.search.registry import AHEAD, DEFAULT_SEARCHER, ahead_of, gone_through, make_searcher
+from silo.tune.search.seed import Seed
 from silo.tune.spilling import SpillingConfig, judge
 from silo.tune.statistics import median
 from silo.tune.terms import Scope, Search, Watch
@@ -86,6 +87,8 @@ def tune(
     """
     lanes = evaluator if isinstance(evaluator, Lanes) else InlineLane(evaluator)
     catch_up(study, records, follow=True)
+    if scope.remeasure:
+        search = _superseded(study, records, search, space)
     session = _Session(study, records, lanes, _Searched.of(space, study, search), scope, watch)
     try:
         stopped = session.search()
@@ -97,6 +100,16 @@ def tune(
         raise TuneInterrupted(session.outcome("interrupted")) from interrupt
     session.report("done")
     return session.outcome(stopped)
+
+
+def _superseded(study: Study, records: RecordStore, search: Search, space: SearchSpace) -> Search:
+    """Supersede the trials of a study; the search begins with their winner, so that there soon is one again."""
+    ledger = Ledger(study, records)
+    winner = choose_winner(ledger.trials)
+    ledger.supersede()
+    if winner is None or winner.config not in space:
+        return search
+    return replace(search, seeds=(Seed(winner.config, reason="best by the trials that are superseded"), *search.seeds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +155,6 @@ class _Session:
         self._clock = watch.clock
         self._start = watch.clock()
         self._ledger = Ledger(study, records)
-        if scope.remeasure:
-            self._ledger.supersede()
         self._scales = Scales(self._trials())
         self._reference = self._last_reference()
         self._measured = 0
