@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from silo.tune.reference import Scales
-from silo.tune.trial import Stage, Status, Trial
+from silo.tune.trial import Stage, Status, Trial, distinct_trials
 from silo.tune.winner import Winner, choose_winner, undecided
 
 __all__ = ["REMEDY", "doubt"]
@@ -25,7 +25,7 @@ def doubt(trials: Sequence[Trial]) -> str:
     winner = choose_winner(trials)
     if winner is None or not winner.runners_up:
         return ""
-    works = [trial for trial in trials if trial.status is Status.OK]
+    works = [trial for trial in distinct_trials(trials) if trial.status is Status.OK]
     searched = [trial for trial in works if trial.stage is Stage.SEARCH]
     finals = [trial for trial in works if trial.stage is Stage.FINAL]
     alone = {trial.config.order_key for trial in searched} - {

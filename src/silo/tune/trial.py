@@ -25,6 +25,7 @@ __all__ = [
     "Status",
     "Study",
     "Trial",
+    "distinct_trials",
     "resources_of",
     "trials_from_record",
     "trials_to_record",
@@ -210,6 +211,11 @@ _TRIAL_MEMBERS: frozenset[str] = frozenset(
     ("schema", "config", "status", "bucket", "device", "policy", "samples_ns", "compile_ns", "message", "artifact")
 ) | {"tools", "max_error", "resources", "stage"}
 _OPTIONAL_MEMBERS = frozenset(("reference", "comparison", "after"))
+
+
+def distinct_trials(trials: Iterable[Trial]) -> tuple[Trial, ...]:
+    """The trials, each once."""
+    return tuple({trial.identity: trial for trial in trials}.values())
 
 
 def trials_to_record(trials: Iterable[Trial]) -> JSON:

@@ -10,7 +10,7 @@ from silo.core.plugins import threads_of_option
 from silo.tune.pairs import PPM, Rounds
 from silo.tune.reference import Scales
 from silo.tune.statistics import FINALIST_PERMILLE, NOISE_LIMIT_PERMILLE, Estimate, indistinguishable, median
-from silo.tune.trial import Stage, Status, Trial
+from silo.tune.trial import Stage, Status, Trial, distinct_trials
 
 __all__ = ["Standing", "Winner", "choose_winner", "disqualified", "finalists", "standings", "unbeaten", "undecided"]
 
@@ -64,7 +64,7 @@ def choose_winner(trials: Iterable[Trial]) -> Winner | None:
     cannot be told from the fastest are ranked by the threads, shared memory and registers they need, then by lexical
     order.
     """
-    known = tuple(trials)
+    known = distinct_trials(trials)
     scales = Scales(known)
     usable = _usable(known)
     compared = _compared(usable)
@@ -115,7 +115,7 @@ def standings(trials: Iterable[Trial]) -> tuple[Standing, ...]:
 
     Where all of them were compared side by side they are ranked pair by pair.
     """
-    known = tuple(trials)
+    known = distinct_trials(trials)
     usable, scales = _usable(known), Scales(known)
     compared = all(trial.stage is Stage.FINAL for pool in usable for trial in pool)
     return _rank_compared(usable, scales) if compared and usable else _rank(usable, scales)
@@ -132,7 +132,7 @@ def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = Non
     if it works, however it did.
     Fewer than two need no comparison, so then there are none.
     """
-    known = tuple(trials)
+    known = distinct_trials(trials)
     scales = Scales(known)
     usable = _usable(known)
     ranking = _rank(_searched(usable), scales)
@@ -207,9 +207,8 @@ def undecided(trials: Iterable[Trial]) -> tuple[Config, ...]:
     return near if unsure else ()
 
 
-def _usable(trials: Iterable[Trial]) -> list[list[Trial]]:
-    """The distinct successful trials of each config that no trial disqualifies."""
-    distinct = {trial.identity: trial for trial in trials}.values()
+def _usable(distinct: Sequence[Trial]) -> list[list[Trial]]:
+    """The successful trials of each config that no trial disqualifies."""
     pools: dict[bytes, list[Trial]] = {}
     for trial in distinct:
         if trial.status is Status.OK:
