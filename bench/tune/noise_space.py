@@ -1,5 +1,6 @@
 """A 5 by 5 convolution with 207 configs for the CPU, which ``bench.tune.noise`` tunes under load."""
 
+# pyright: reportGeneralTypeIssues=false
 import numpy as np
 import triton
 import triton.language as tl

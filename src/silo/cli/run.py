@@ -96,11 +96,12 @@ def command(
 
 
 def _words(
-    path: Path, device: str | None, kernels: list[str] | None, arrays: str | None, tune: str, *, trust: bool
+    path: Path, device: str | None, kernels: list[str] | None, arrays: str | None, tune: str | None, *, trust: bool
 ) -> list[str]:
     """The command line of the process that runs the cases."""
     words = ["--debug"] if "--debug" in sys.argv[1:] else []
-    words += ["run", "--tune", tune, *(["--trust"] if trust else [])]
+    words += ["run", *(["--trust"] if trust else [])]
+    words += [] if tune is None else ["--tune", tune]
     words += [] if device is None else ["--device", device]
     words += [] if arrays is None else ["--arrays", arrays]
     words += [word for name in kernels or () for word in ("--kernel", name)]

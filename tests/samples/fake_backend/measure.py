@@ -145,4 +145,6 @@ class FakeEvaluator:
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
         """Further samples of each."""
         self.compared.append(tuple(configs))
-        return {config: self._landscape.samples(config, self._samples, f"final {len(self.compared)}") for config in configs}
+        return {
+            config: self._landscape.samples(config, self._samples, f"final {len(self.compared)}") for config in configs
+        }
