@@ -90,7 +90,7 @@ def test_arrays_of_cases_are_the_cpus(strides):
 def elapsed(launch, state):
     with override(l2=state):
         device = device_named("cuda")
-        return median(measure(Contender(launch), device.timer(), MeasurePolicy.of(device.timing)))
+        return median(measure(Contender(launch), device.timer(), MeasurePolicy.of(device.timing)).samples)
 
 
 def test_times_agree_with_torchs_events_and_know_the_cache():

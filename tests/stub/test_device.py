@@ -244,7 +244,7 @@ def test_a_cold_sample_is_one_launch_and_a_warm_one_many(stub):
         with override(l2=state):
             policy = MeasurePolicy.of(device.timing)
             before = stub.last("policy").count
-            taken = measure(Contender(kernel), device.timer(), policy)
+            taken = measure(Contender(kernel), device.timer(), policy).samples
         assert taken == (1_000,) * samples
         assert stub.last("policy").count - before >= samples * launches
     assert MeasurePolicy.of("cuda-events-cold/1").identity != MeasurePolicy.of("cuda-events-warm/1").identity

@@ -27,13 +27,15 @@ __all__ = ["KernelUpdate", "Updated", "document_blob", "locked_bundle", "update_
 class KernelUpdate:
     """What is new about one kernel.
 
-    ``trials`` join those that are there, equal ones once. ``rules`` replace those for the same target, signature and
-    extents. ``variants`` replace those with the same artifact key; others follow at the end.
+    ``trials`` join those that are there, equal ones once; of ``replaced`` studies they take the place of those that
+    are there. ``rules`` replace those for the same target, signature and extents. ``variants`` replace those with the
+    same artifact key; others follow at the end.
     """
 
     trials: tuple[JSON, ...] = ()
     rules: tuple[BundleRules, ...] = ()
     variants: tuple[BundleVariant, ...] = ()
+    replaced: tuple[JSON, ...] = ()
 
 
 def document_blob(kind: str, documents: tuple[JSON, ...]) -> tuple[BlobRef, bytes]:
@@ -108,7 +110,12 @@ def update_bundle(
 
 def _merged(bundle: Bundle, kernel: BundleKernel, update: KernelUpdate, documents: dict[str, bytes]) -> BundleKernel:
     if update.trials:
-        known = (document for _, document in bundle.documents(kernel.name, TRIALS_KIND))
+        replaced = {canonical_json(study) for study in update.replaced}
+        known = (
+            document
+            for _, document in bundle.documents(kernel.name, TRIALS_KIND)
+            if not replaced or not isinstance(document, dict) or canonical_json(document.get("study")) not in replaced
+        )
         # As texts: parsed, they would take far more memory.
         merged = dict.fromkeys(map(canonical_json, chain(known, update.trials)))
         data = b"".join(text + b"\n" for text in merged)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from silo.cli.case_runs import rows_of, run_apart
 from silo.cli.console import ExitCode, console, print_json, table
 from silo.cli.options import PLACES, Device, Json, Kernels, Quiet, TuneMode, one_of
 from silo.tune.progress import format_time
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    from silo.api.commands.run import CaseWatch
+
+__all__ = ["command", "watch"]
+
+# In the process that runs the cases for another one: who chooses them and is told of each.
+watch: CaseWatch | None = None
 
 # Written out: what makes them is not imported for --help. A test compares them.
 _LIBRARIES = ("numpy", "torch", "buffer", "cupy", "jax")
@@ -42,34 +51,58 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run every case of FILE, MODULE or K.silo and compare with the expected values; exit code 1 if one is wrong."""
-    from silo.api.commands.run import run_cases  # noqa: PLC0415  # heavy: only when the command runs
+    """Run every case of FILE, MODULE or K.silo and compare with the expected values; exit code 1 if one is wrong.
 
-    outcomes = run_cases(
-        path, device=device, kernels=kernel or None, arrays=arrays, trust=trust, tune=tune, check=check
-    )
+    A kernel that ends the process it runs in, as one without a mask may, costs its own row: ``crashed: run with
+    --check``.
+    """
+    if watch is None and not check:
+        words = _words(path, device, kernel, arrays, tune, trust=trust)
+        rows = rows_of(partial(run_apart, words))
+    else:
+        from silo.api.commands.run import run_cases  # noqa: PLC0415  # heavy: only when the command runs
+
+        outcomes = run_cases(
+            path, device=device, kernels=kernel or None, arrays=arrays, trust=trust, tune=tune, check=check, watch=watch
+        )
+        if watch is not None:
+            return
+        rows = [asdict(outcome) for outcome in outcomes]
     if json:
-        print_json([asdict(outcome) for outcome in outcomes])
+        print_json(rows)
     elif not quiet:
-        rows = [
+        cells = [
             [
-                outcome.kernel,
-                outcome.case,
-                outcome.config,
-                format_time(outcome.time_ns) if outcome.time_ns is not None else "",
-                f"{outcome.max_error:.3g}" if outcome.max_error is not None else "",
-                "ok" if outcome.ok else outcome.message,
+                row["kernel"],
+                row["case"],
+                row["config"],
+                format_time(row["time_ns"]) if row["time_ns"] is not None else "",
+                f"{row['max_error']:.3g}" if row["max_error"] is not None else "",
+                "ok" if row["ok"] else row["message"],
             ]
-            for outcome in outcomes
+            for row in rows
         ]
         console().print(
             table(
                 f"{path} on {device}" if device else str(path),
                 ["kernel", "case", "config", "time", "max error", "result"],
-                rows,
+                cells,
                 right=["time", "max error"],
                 lines=["result"],
             )
         )
-    if not all(outcome.ok for outcome in outcomes):
+    if not all(row["ok"] for row in rows):
         raise typer.Exit(ExitCode.FAILED)
+
+
+def _words(
+    path: Path, device: str | None, kernels: list[str] | None, arrays: str | None, tune: str | None, *, trust: bool
+) -> list[str]:
+    """The command line of the process that runs the cases."""
+    words = ["--debug"] if "--debug" in sys.argv[1:] else []
+    words += ["run", *(["--trust"] if trust else [])]
+    words += [] if tune is None else ["--tune", tune]
+    words += [] if device is None else ["--device", device]
+    words += [] if arrays is None else ["--arrays", arrays]
+    words += [word for name in kernels or () for word in ("--kernel", name)]
+    return [*words, "--", str(path)]

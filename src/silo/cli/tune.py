@@ -108,6 +108,12 @@ def command(
         bool,
         typer.Option("--explain", help="Measure nothing: say what is known, and field by field why the rest is not."),
     ] = False,
+    remeasure: Annotated[
+        bool,
+        typer.Option(
+            "--remeasure", help="Measure everything anew: the trials known by now are superseded, on every machine."
+        ),
+    ] = False,
     trust: Annotated[
         bool, typer.Option("--trust", help="Load the bundle's host code although nobody vouched for it.")
     ] = False,
@@ -122,12 +128,15 @@ def command(
 ) -> None:
     """Measure the configs of every case of FILE, MODULE or K.silo on a device and keep each trial.
 
-    What was measured before is not measured again. Ctrl-C loses only the trial in flight; the next run goes on.
+    What was measured before is not measured again, unless ``--remeasure`` says so. Ctrl-C loses only the trial in
+    flight; the next run goes on.
     A bundle is refined in place, in one piece; its signature is made anew with ``--key``, else removed as false.
     ``--explain`` says why kept results do not count, and measures nothing.
     """
     changes = {"deterministic": True} if deterministic else {}
     _check_fleet(agent, ray, gpus, device, explain=explain)
+    if explain and remeasure:
+        raise typer.BadParameter("--explain measures nothing, so it supersedes nothing: leave --remeasure out")
     if explain:
         with override(**changes):
             _explain(path, device, kernel, lock, quiet=quiet, json=json)
@@ -155,6 +164,7 @@ def command(
             lock=lock,
             key=signing,
             fleet=fleet,
+            remeasure=remeasure,
             progress=progress.update,
         )
     if json:

@@ -19,7 +19,7 @@ from silo.compile.wire import Message, read_message
 from silo.errors import CompileError
 from silo.settings import child_environment, settings
 
-__all__ = ["WorkerDiedError", "WorkerHungError", "WorkerProcess"]
+__all__ = ["WorkerDiedError", "WorkerHungError", "WorkerProcess", "with_own_package"]
 
 _START_LIMIT_S = 120.0  # a cold disk and a loaded machine; a worker imports no framework before its first job
 _STDERR_TAIL = 4000
@@ -208,15 +208,18 @@ class WorkerProcess:
         return os.pread(descriptor, _STDERR_TAIL, start).decode("utf-8", "replace").strip("\0 \n")
 
 
-def _environment(wanted: Mapping[str, str]) -> dict[str, str]:
-    changes = dict(wanted)
+def with_own_package() -> dict[str, str]:
+    """The variables that a Python started here needs to import this very Silo."""
     root = Path(__file__).parents[2]
-    if root.name not in ("site-packages", "dist-packages"):
-        # A checkout that is not installed. Where it is, the worker finds it as this process did, and a folder of
-        # packages must not come before the standard library.
-        before = child_environment().get("PYTHONPATH")
-        changes["PYTHONPATH"] = f"{root}{os.pathsep}{before}" if before else str(root)
-    return child_environment(**changes, **settings().for_workers)
+    if root.name in ("site-packages", "dist-packages"):
+        # It is found as this process found it, and a folder of packages must not come before the standard library.
+        return {}
+    before = child_environment().get("PYTHONPATH")
+    return {"PYTHONPATH": f"{root}{os.pathsep}{before}" if before else str(root)}
+
+
+def _environment(wanted: Mapping[str, str]) -> dict[str, str]:
+    return child_environment(**{**wanted, **with_own_package()}, **settings().for_workers)
 
 
 def _signal_name(number: int) -> str:

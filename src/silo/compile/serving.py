@@ -14,7 +14,7 @@ from typing import BinaryIO
 from silo.compile.compiler_process import end_group_with_this_process
 from silo.compile.wire import Message, encode, read_message
 
-__all__ = ["pass_on", "serve"]
+__all__ = ["die_with_parent", "pass_on", "serve"]
 
 _PR_SET_PDEATHSIG = 1
 
@@ -24,7 +24,7 @@ def serve(start: Callable[[], Callable[[Message], bytes]]) -> None:
 
     What anything prints goes to standard error. ``start`` makes the function that answers.
     """
-    _die_with_parent()
+    die_with_parent()
     if os.getpgrp() == os.getpid():
         # The signal of the parent's death reaches this process alone, and not the compilers that it has started.
         end_group_with_this_process()
@@ -43,7 +43,8 @@ def serve(start: Callable[[], Callable[[Message], bytes]]) -> None:
         sys.stderr.flush()
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """End with the process that started this one (on Linux; elsewhere nothing happens)."""
     # The signal comes when the thread that started this process ends; the pool starts one in the thread that serves it.
     # It also ends code that holds the interpreter lock, where _watch could not act.
     if sys.platform == "linux":

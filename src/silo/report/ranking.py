@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from silo.core.config import Config
 from silo.core.values import Value
+from silo.tune.reference import Scales
 from silo.tune.statistics import median
 from silo.tune.trial import Stage, Status, Trial
 from silo.tune.winner import Winner, standings
@@ -163,8 +164,9 @@ def compare(trials: Sequence[Trial], winner: Winner, default: Config, seed: str)
     The interval is that of a bootstrap of the ratio of medians (1000 resamples, seeded by ``seed``: the same trials
     give the same interval).
     """
+    scales = Scales(trials)
     for stage in (Stage.FINAL, Stage.SEARCH):
-        ours, theirs = (_samples(trials, config, stage) for config in (winner.config, default))
+        ours, theirs = (_samples(trials, config, stage, scales) for config in (winner.config, default))
         if ours and theirs:
             break
     else:
@@ -179,12 +181,12 @@ def compare(trials: Sequence[Trial], winner: Winner, default: Config, seed: str)
     return Comparison(other / max(best, 1), ratios[tail], ratios[-1 - tail], other)
 
 
-def _samples(trials: Iterable[Trial], config: Config, stage: Stage) -> list[int]:
+def _samples(trials: Iterable[Trial], config: Config, stage: Stage, scales: Scales) -> list[int]:
     pooled = [
         sample
         for trial in trials
         if trial.stage is stage and trial.config.order_key == config.order_key
-        for sample in trial.samples_ns
+        for sample in scales.samples(trial)
     ]
     step = -(-len(pooled) // _MOST_SAMPLES) if pooled else 1
     return pooled[::step]

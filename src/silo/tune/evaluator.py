@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from silo.core.config import Config
+from silo.tune.reference import Reference
 from silo.tune.trial import Trial
 
 __all__ = ["Evaluator"]
@@ -26,8 +27,12 @@ class Evaluator(Protocol):
         """Await the artifact: how many 32-bit values a thread keeps in local memory, None where nobody knows."""
         ...
 
-    def evaluate(self, config: Config) -> Trial:
-        """Await the artifact, check its result, measure it."""
+    def evaluate(self, config: Config, reference: Reference | None = None) -> Trial:
+        """Await the artifact, check its result, measure it in turns with ``reference``.
+
+        Without one an evaluator takes the first config as the reference, or measures every config alone; it is given
+        one once it has returned a trial that has one.
+        """
         ...
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
 from silo.core.search_space import SearchSpace
+from silo.tune.doubts import doubt
 from silo.tune.nearness import Neighbour
 from silo.tune.progress import format_time
+from silo.tune.reference import Scales
 from silo.tune.search.registry import DEFAULT_SEARCHER, make_searcher
 from silo.tune.seeds import Seed
 from silo.tune.spilling import SpillingConfig, ranked
@@ -29,7 +31,7 @@ class Explanation:
     suggest. ``lock`` is what the lock says, "" without one. ``aside`` are configs that spill and were not measured:
     they are neither known nor new, and a session that is no different leaves them alone. Of a space of groups
     ``at_most`` so many configs are measured, and ``new`` are the configs of the next group alone: what follows
-    depends on them.
+    depends on them. ``doubt`` says why the winner may be one by noise (:mod:`silo.tune.doubts`), "" without a reason.
     """
 
     study: Study
@@ -42,6 +44,7 @@ class Explanation:
     lock: str = ""
     aside: tuple[SpillingConfig, ...] = ()
     at_most: int | None = None
+    doubt: str = ""
 
     @property
     def text(self) -> str:
@@ -50,6 +53,7 @@ class Explanation:
         if self.winner is not None:
             time = format_time(self.winner.median_ns)
             lines.append(f"  winner {self.winner.config} at {time}: {self.winner.reason}")
+        lines += [f"  doubt: {self.doubt}"] if self.doubt else []
         lines += [f"  {config} cannot win: {why}" for config, why in self.failed]
         lines += [f"  {one.config} is set aside: {one.spills} values of a thread spill" for one in self.aside]
         if self.lock:
@@ -83,6 +87,7 @@ class Explanation:
             "at_most": self.at_most,
             "failed": {str(config): why for config, why in self.failed},
             "winner": None if self.winner is None else str(self.winner.config),
+            "doubt": self.doubt,
             "lock": self.lock,
             "set_aside": {str(one.config): one.spills for one in self.aside},
             "near": [
@@ -136,12 +141,13 @@ def explain_study(
         lock=lock,
         aside=tuple(left),
         at_most=space.effort if by_groups else None,
+        doubt=doubt(own),
     )
 
 
 def _next(space: SearchSpace, study: Study, trials: Sequence[Trial], above: ConfigSet) -> Sequence[Config]:
     """What the default search of a space of groups measures next, after these trials of it; ``above`` spill."""
-    searcher = make_searcher(DEFAULT_SEARCHER, space, study.key)
+    searcher, scales = make_searcher(DEFAULT_SEARCHER, space, study.key), Scales(trials)
     for config in above:
         searcher.observe(config, None)
     for config in ConfigSet(trial.config for trial in trials if trial.config in space and trial.config not in above):
@@ -149,7 +155,7 @@ def _next(space: SearchSpace, study: Study, trials: Sequence[Trial], above: Conf
             sample
             for trial in trials
             if trial.config.order_key == config.order_key and trial.stage is Stage.SEARCH
-            for sample in trial.samples_ns
+            for sample in scales.samples(trial)
         ]
         searcher.observe(config, float(median(samples)) if samples else None)
     return searcher.suggest(space.effort)

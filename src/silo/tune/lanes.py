@@ -9,6 +9,7 @@ from typing import Protocol, Self, runtime_checkable
 from silo.core.config import Config
 from silo.errors import SiloError
 from silo.tune.evaluator import Evaluator
+from silo.tune.reference import Reference
 from silo.tune.spilling import SpillingConfig
 from silo.tune.trial import Trial
 
@@ -43,8 +44,8 @@ class Lanes(Protocol):
         """Start compiling; see :meth:`silo.tune.evaluator.Evaluator.prepare`."""
         ...
 
-    def start(self, config: Config, most_spills: int | None = None) -> None:
-        """Start evaluating ``config``, but do not measure it if it spills more than ``most_spills`` values.
+    def start(self, config: Config, most_spills: int | None = None, reference: Reference | None = None) -> None:
+        """Start evaluating ``config`` beside ``reference``; it is not measured if it spills more than ``most_spills``.
 
         Only while one is free.
         """
@@ -69,7 +70,7 @@ class InlineLane:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
-        self._started: list[tuple[Config, int | None]] = []
+        self._started: list[tuple[Config, int | None, Reference | None]] = []
 
     @property
     def free(self) -> int:
@@ -88,15 +89,15 @@ class InlineLane:
     def close(self) -> None:
         """Nothing runs but what the caller waits for."""
 
-    def start(self, config: Config, most_spills: int | None = None) -> None:
+    def start(self, config: Config, most_spills: int | None = None, reference: Reference | None = None) -> None:
         """See :class:`Lanes`."""
-        self._started.append((config, most_spills))
+        self._started.append((config, most_spills, reference))
 
     def finish(self) -> Finished:
         """See :class:`Lanes`."""
-        config, most_spills = self._started.pop()
+        config, most_spills, reference = self._started.pop()
         try:
-            return config, _evaluated(self._evaluator, config, most_spills)
+            return config, _evaluated(self._evaluator, config, most_spills, reference)
         except SiloError as error:
             return config, error
 
@@ -138,10 +139,11 @@ class ThreadedLanes:
         for evaluator in self._evaluators[1:]:
             evaluator.prepare(())
 
-    def start(self, config: Config, most_spills: int | None = None) -> None:
+    def start(self, config: Config, most_spills: int | None = None, reference: Reference | None = None) -> None:
         """See :class:`Lanes`."""
         number = self._idle.pop(0)
-        future = self._threads[number].submit(_evaluated, self._evaluators[number], config, most_spills)
+        evaluator = self._evaluators[number]
+        future = self._threads[number].submit(_evaluated, evaluator, config, most_spills, reference)
         self._running[future] = number, config
 
     def finish(self) -> Finished:
@@ -175,13 +177,15 @@ class ThreadedLanes:
         self.close()
 
 
-def _evaluated(evaluator: Evaluator, config: Config, most_spills: int | None) -> Trial | SpillingConfig:
+def _evaluated(
+    evaluator: Evaluator, config: Config, most_spills: int | None, reference: Reference | None
+) -> Trial | SpillingConfig:
     """The trial of a config; how much it spills instead, where that is more than ``most_spills`` values."""
     if most_spills is not None:
         spills = evaluator.spills(config)
         if spills is not None and spills > most_spills:
             return SpillingConfig(config, spills)
-    return evaluator.evaluate(config)
+    return evaluator.evaluate(config) if reference is None else evaluator.evaluate(config, reference)
 
 
 def make_lanes(evaluators: Sequence[Evaluator]) -> InlineLane | ThreadedLanes:

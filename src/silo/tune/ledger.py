@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from silo.core.config import Config
 from silo.core.protocols import RecordStore
+from silo.core.values import JSON
 from silo.errors import StoreError
 from silo.tune.catalog import note_study
 from silo.tune.faults import fault_told
+from silo.tune.superseding import event_of, is_superseding, superseded_by, superseding_record
 from silo.tune.trial import Stage, Status, Study, Trial, trials_from_record, trials_to_record
 
 __all__ = ["Ledger", "read_trials"]
@@ -27,6 +30,7 @@ class Ledger:
         self._trials: dict[bytes, Trial] = {}
         self._by_config: dict[bytes, list[Trial]] = {}
         self._comparisons: list[tuple[Trial, ...]] = []
+        self._superseded: dict[str, str] = {}  # fingerprints of trials, and the event that names each
         self._read = 0
         self._due_ns = 0
         self._noted = False
@@ -35,13 +39,24 @@ class Ledger:
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """Every distinct trial, in the order they became known."""
-        return tuple(self._trials.values())
+        """Every distinct trial that is not superseded, in the order they became known."""
+        return tuple(trial for trial in self._trials.values() if self._counts(trial))
+
+    @property
+    def superseded(self) -> int:
+        """How many trials were superseded."""
+        return len(self._superseded)
+
+    def _counts(self, trial: Trial) -> bool:
+        return not self._superseded or trial.fingerprint not in self._superseded
 
     def comparison_with(self, config: Config) -> tuple[Trial, ...]:
         """The trials of the latest side-by-side comparison in which ``config`` took part; none if it never did."""
         key = config.order_key
-        return next((one for one in reversed(self._comparisons) if any(t.config.order_key == key for t in one)), ())
+        for one in reversed(self._comparisons):
+            if any(trial.config.order_key == key for trial in one):
+                return tuple(trial for trial in one if self._counts(trial))
+        return ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -53,7 +68,8 @@ class Ledger:
     ) -> list[Trial]:
         """The trials of one config and stage, without those whose status is in ``besides``."""
         trials = self._by_config.get(config.order_key, ())
-        return [trial for trial in trials if trial.stage is stage and trial.status not in besides]
+        chosen = (trial for trial in trials if trial.stage is stage and trial.status not in besides)
+        return [trial for trial in chosen if self._counts(trial)]
 
     def refresh(self) -> None:
         """Take in what other processes have finished since the last look, unless that was a moment ago."""
@@ -72,6 +88,9 @@ class Ledger:
         fresh, self._read = records[self._read :], len(records)
         for record in fresh:
             try:
+                if is_superseding(record):
+                    self._superseded |= dict.fromkeys(superseded_by(record), event_of(record))
+                    continue
                 trials = trials_from_record(record)
             except (ValueError, KeyError, TypeError) as error:
                 self._notes[f"a kept record was skipped: {error}"] = None
@@ -79,18 +98,40 @@ class Ledger:
             self._take(trials)
 
     def keep(self, trials: Sequence[Trial]) -> None:
-        """Append finished trials as one record: all of them are kept or none."""
+        """Append finished trials as one record: all of them are kept or none.
+
+        A trial that equals a superseded one is kept with the name of the event that superseded it, so it counts.
+        """
         for trial in trials:
             if reason := self._study.refuses(trial):
                 raise ValueError(f"a trial that does not belong to {self._study}: {reason}")
+        if self._superseded:
+            trials = [self._apart(trial) for trial in trials]
+        self._append(trials_to_record(trials), "trials are not kept, tuning goes on without")
+        self._take(trials)
+
+    def _apart(self, trial: Trial) -> Trial:
+        while event := self._superseded.get(trial.fingerprint):
+            trial = replace(trial, after=event)
+        return trial
+
+    def supersede(self) -> int:
+        """Append the event that no trial known by now counts any more; how many there are. Without any, no event."""
+        names = [trial.fingerprint for trial in self.trials]
+        if names:
+            record = superseding_record(names)
+            self._append(record, "that old trials count no more is not kept")
+            self._superseded |= dict.fromkeys(names, event_of(record))
+        return len(names)
+
+    def _append(self, record: JSON, failure: str) -> None:
         try:
             if not self._noted:
                 note_study(self._study, self._records)  # first, so that no trial lies where nobody looks
                 self._noted = True
-            self._records.append(self._study.key, trials_to_record(trials))
+            self._records.append(self._study.key, record)
         except (StoreError, OSError) as error:
-            self._notes[f"trials are not kept, tuning goes on without: {error}"] = None
-        self._take(trials)
+            self._notes[f"{failure}: {error}"] = None
 
     def _take(self, record: Sequence[Trial]) -> None:
         """Take in the trials of one record."""
@@ -109,5 +150,5 @@ class Ledger:
 
 
 def read_trials(study: Study, records: RecordStore) -> tuple[Trial, ...]:
-    """Every readable trial of ``study`` in the store."""
+    """Every readable trial of ``study`` in the store that is not superseded."""
     return Ledger(study, records).trials

@@ -11,7 +11,18 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.protocols import Timer
 from silo.tune.statistics import FINALIST_PERMILLE, estimate, median
 
-__all__ = ["Contender", "MeasurePolicy", "copy_fits", "interleave", "is_beaten", "is_suspicious", "measure", "pin_fits"]
+__all__ = [
+    "Beside",
+    "Contender",
+    "MeasurePolicy",
+    "Timing",
+    "copy_fits",
+    "interleave",
+    "is_beaten",
+    "is_suspicious",
+    "measure",
+    "pin_fits",
+]
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -20,6 +31,13 @@ _HOPELESS = 2
 _FEW_SAMPLES = 3
 _SURE_SAMPLES = 6  # below that an interval of the median is the whole range
 _RACE_EVERY = 3  # samples between looks at the interval, which cost some ten microseconds each
+
+# The reference may take this part of a contender's sampling, or as long as warming up if that is longer.
+_REFERENCE_SHARE = 8
+# It has run not long ago, so it is warmed up for this part of the time.
+_WARM_SHARE = 4
+# Finalists are sampled in so many times the rounds of one contender, if they are short.
+_MORE_ROUNDS = 2
 
 # Warming up takes at most this many times the policy's warm-up time, or this long if that is longer.
 _WARM_UP_WALL = 4
@@ -86,6 +104,22 @@ class Contender:
     reset: Callable[[], object] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The reference that a contender is measured beside, and the time in nanoseconds that it counts for."""
+
+    contender: Contender
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Samples of a contender, and of its reference those taken in turns with them (none: it was measured alone)."""
+
+    samples: tuple[int, ...]
+    reference: tuple[int, ...] = ()
+
+
 def copy_fits(size: int, free: int | None) -> Decision:
     """Whether a copy of ``size`` bytes, from which an array is restored, may lie on the device beside it.
 
@@ -118,26 +152,70 @@ def pin_fits(size: int, available: int | None) -> Decision:
 
 
 def measure(
-    contender: Contender, timer: Timer, policy: MeasurePolicy, *, best_ns: int | None = None
-) -> tuple[int, ...]:
-    """Time one contender alone; every sample, in the order taken, as nanoseconds for one launch.
+    contender: Contender,
+    timer: Timer,
+    policy: MeasurePolicy,
+    *,
+    best_ns: int | None = None,
+    beside: Beside | None = None,
+) -> Timing:
+    """Time one contender, alone or in turns with a reference; every sample, in the order taken, for one launch.
 
-    ``best_ns``, if given, is the best median so far. A contender at twice that is dropped after three samples, and
-    one whose interval lies beyond what finalists may be slower by as soon as it does: it keeps the samples it has.
-    Neither is decided before samples took as long as warming up: another process may have the core for a while.
+    ``best_ns``, if given, is the best median so far, as it counts beside the reference. A contender at twice that is
+    dropped after three samples, and one whose interval lies beyond what finalists may be slower by as soon as it does:
+    it keeps the samples it has. Neither is decided before samples took as long as warming up: another process may have
+    the core for a while. What it is compared with is as much slower as the reference is at that time.
     """
-    repeats = _warm_up(contender, timer, policy)
+    repeats, once_ns = _warm_up(contender, timer, policy.warmup_ns, policy.window_ns)
+    turns = None if beside is None else _Turns(beside, timer, policy)
     samples: list[int] = []
     spent = 0
     while len(samples) < policy.max_samples:
         elapsed = _sample(contender, timer, repeats)
         samples.append(elapsed // repeats)
         spent += elapsed
+        if turns is not None:
+            turns.after(len(samples), once_ns * repeats)
         if spent >= policy.limit_ns or (spent >= policy.target_ns and len(samples) >= policy.min_samples):
             break
-        if best_ns is not None and spent >= policy.warmup_ns and is_beaten(samples, best_ns):
-            break
-    return tuple(samples)
+        if best_ns is not None and spent >= policy.warmup_ns:
+            best_now = best_ns if turns is None else turns.now(best_ns)
+            if is_beaten(samples, best_now):
+                break
+    return Timing(tuple(samples), () if turns is None else tuple(turns.samples))
+
+
+class _Turns:
+    """The reference's samples, taken after every sample of a contender, or after each of so many where it is slow."""
+
+    def __init__(self, beside: Beside, timer: Timer, policy: MeasurePolicy) -> None:
+        self._beside = beside
+        self._timer = timer
+        self._policy = policy
+        self._repeats, self._once_ns = _warm_up(
+            beside.contender, timer, policy.warmup_ns // _WARM_SHARE, policy.window_ns
+        )
+        self._stride = 0
+        self.samples: list[int] = []
+
+    def after(self, count: int, sample_ns: int) -> None:
+        """Take a sample if one is due after ``count`` samples, each of which takes about ``sample_ns``."""
+        if not self._stride:
+            self._stride = self._planned(sample_ns, self._once_ns * self._repeats)
+        if (count - 1) % self._stride == 0:
+            elapsed = _sample(self._beside.contender, self._timer, self._repeats)
+            self.samples.append(elapsed // self._repeats)
+
+    def _planned(self, sample_ns: int, reference_ns: int) -> int:
+        """After how many samples of the contender one is taken, by what one of each takes."""
+        policy = self._policy
+        count = min(max(policy.target_ns // sample_ns, policy.min_samples), policy.max_samples)
+        allowed = max(count * sample_ns // _REFERENCE_SHARE, policy.warmup_ns) // reference_ns
+        return count // min(max(allowed, _FEW_SAMPLES), count)
+
+    def now(self, time_ns: int) -> int:
+        """A time as it would be at present, by the reference."""
+        return time_ns * median(self.samples) // max(self._beside.time_ns, 1)
 
 
 def is_beaten(samples: Sequence[int], best_ns: int) -> bool:
@@ -171,13 +249,13 @@ def interleave(
     """Time contenders side by side: one sample of each in turn, the turn moving by one place each round.
 
     A machine that slows down or speeds up meanwhile does so for all of them. ``rounds`` is by default as many as
-    the policy's samples for one contender; the policy's time limits apply to each contender's share.
+    the policy's samples for one contender, twice; the policy's time limits apply to each contender's share.
     """
     order = list(contenders)
-    repeats = {key: _warm_up(contenders[key], timer, policy) for key in order}
+    repeats = {key: _warm_up(contenders[key], timer, policy.warmup_ns, policy.window_ns)[0] for key in order}
     samples: dict[Key, list[int]] = {key: [] for key in order}
     spent = 0
-    for turn in range(policy.max_samples if rounds is None else rounds):
+    for turn in range(_MORE_ROUNDS * policy.max_samples if rounds is None else rounds):
         for place in range(len(order)):
             key = order[(turn + place) % len(order)]
             elapsed = _sample(contenders[key], timer, repeats[key])
@@ -197,17 +275,15 @@ def _sample(contender: Contender, timer: Timer, repeats: int) -> int:
     return timer.elapsed_ns(contender.launch, repeats)
 
 
-def _warm_up(contender: Contender, timer: Timer, policy: MeasurePolicy) -> int:
-    """Launch for a while; how many launches make a sample long enough.
+def _warm_up(contender: Contender, timer: Timer, warmup_ns: int, window_ns: int) -> tuple[int, int]:
+    """Launch for a while; how many launches make a sample long enough, and the nanoseconds that one takes.
 
     What happens between the launches (a cache emptied, arguments restored) keeps a device as busy and may take far
     longer, so there is a limit by the wall clock too.
     """
     taken = [_sample(contender, timer, 1)]
-    until = time.monotonic_ns() + max(_WARM_UP_WALL * policy.warmup_ns, _WARM_UP_WALL_NS)
-    while sum(taken) < policy.warmup_ns and len(taken) < 1000 and time.monotonic_ns() < until:
+    until = time.monotonic_ns() + max(_WARM_UP_WALL * warmup_ns, _WARM_UP_WALL_NS)
+    while sum(taken) < warmup_ns and len(taken) < 1000 and time.monotonic_ns() < until:
         taken.append(_sample(contender, timer, 1))
-    if contender.reset is not None:
-        return 1
     once = max(median(taken[len(taken) // 2 :]), 1)
-    return max(1, -(-policy.window_ns // once))
+    return (1 if contender.reset is not None else max(1, -(-window_ns // once))), once

@@ -16,6 +16,7 @@ from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.errors import TuneError
 from silo.tune.formats.files import read_results
+from silo.tune.reference import Reference
 from silo.tune.search.registry import AHEAD
 from silo.tune.session import FINISH_SHARE
 from silo.tune.statistics import median
@@ -126,8 +127,9 @@ class ReplayEvaluator:
         """Nobody recorded it."""
         del config
 
-    def evaluate(self, config: Config) -> Trial:
-        """The recorded outcome; ``TuneError`` for a config that is not in the space."""
+    def evaluate(self, config: Config, reference: Reference | None = None) -> Trial:
+        """The recorded outcome, which has no reference; ``TuneError`` for a config that is not in the space."""
+        del reference
         outcome = self._outcome(config)
         self.evaluations += 1
         self._now += outcome.compile_ns + outcome.bench_ns

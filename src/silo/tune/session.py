@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from silo.core.config import Config
@@ -26,14 +26,17 @@ from silo.tune.faults import fault_of
 from silo.tune.lanes import InlineLane, Lanes
 from silo.tune.ledger import Ledger
 from silo.tune.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
+from silo.tune.pairs import comparison_name
 from silo.tune.progress import Progress
+from silo.tune.reference import Reference, Scales, successor
 from silo.tune.refine import Refinement, describe_refinements
 from silo.tune.search.registry import AHEAD, DEFAULT_SEARCHER, ahead_of, gone_through, make_searcher
+from silo.tune.search.seed import Seed
 from silo.tune.spilling import SpillingConfig, judge
 from silo.tune.statistics import median
 from silo.tune.terms import Scope, Search, Watch
 from silo.tune.trial import Stage, Status, Study, Trial
-from silo.tune.winner import choose_winner, finalists, undecided
+from silo.tune.winner import choose_winner, disqualified, finalists, unbeaten, undecided
 
 __all__ = ["FINISH_SHARE", "tune"]
 
@@ -43,8 +46,11 @@ _SEARCH_SHARE = 0.85
 FINISH_SHARE = 0.9
 # So many configs in a row that the machine kept from being tried end a session: the next would fare no better.
 _MOST_FAULTS = 8
-# How often finalists that the samples cannot tell apart are compared once more.
-_MOST_REPEATS = 2
+# How often finalists that the samples cannot tell apart are compared once more: at least so often, and at most so often
+# while that takes no more than this part of what came before.
+_FEW_REPEATS = 2
+_MOST_REPEATS = 6
+_COMPARE_SHARE = 0.1
 # How many configs the default searcher looks at when no budget is given; a budget lets it look at more.
 _DEFAULT_EVALUATIONS = 256
 
@@ -81,6 +87,8 @@ def tune(
     """
     lanes = evaluator if isinstance(evaluator, Lanes) else InlineLane(evaluator)
     catch_up(study, records, follow=True)
+    if scope.remeasure:
+        search = _superseded(study, records, search, space)
     session = _Session(study, records, lanes, _Searched.of(space, study, search), scope, watch)
     try:
         stopped = session.search()
@@ -92,6 +100,16 @@ def tune(
         raise TuneInterrupted(session.outcome("interrupted")) from interrupt
     session.report("done")
     return session.outcome(stopped)
+
+
+def _superseded(study: Study, records: RecordStore, search: Search, space: SearchSpace) -> Search:
+    """Supersede the trials of a study; the search begins with their winner, so that there soon is one again."""
+    ledger = Ledger(study, records)
+    winner = choose_winner(ledger.trials)
+    ledger.supersede()
+    if winner is None or winner.config not in space:
+        return search
+    return replace(search, seeds=(Seed(winner.config, reason="best by the trials that are superseded"), *search.seeds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +155,8 @@ class _Session:
         self._clock = watch.clock
         self._start = watch.clock()
         self._ledger = Ledger(study, records)
+        self._scales = Scales(self._trials())
+        self._reference = self._last_reference()
         self._measured = 0
         self._reused = 0
         self._last: Trial | None = None
@@ -164,6 +184,7 @@ class _Session:
                 self._ledger.refresh()
                 if known := self._known(config):
                     self._reused += 1
+                    self._take_in(known)
                     self._observe(config, known)
                     self.report("search")
                     break  # the searcher may have more to say now
@@ -206,7 +227,7 @@ class _Session:
 
     def _start_one(self, config: Config, most_spills: int | None = None) -> None:
         self._begun[config.order_key] = self._clock()
-        self._lanes.start(config, most_spills)
+        self._lanes.start(config, most_spills, self._reference)
 
     def _finish_one(self) -> None:
         config, result = self._lanes.finish()
@@ -226,8 +247,24 @@ class _Session:
         known = [trial if refinement is None else refinement.explained(trial)]
         self._ledger.keep(known)
         self._measured += 1
+        self._take_in(known)
         self._observe(config, known)
         self.report("search")
+
+    def _take_in(self, trials: Sequence[Trial]) -> None:
+        """Count by the references of new trials; the next configs are measured beside the reference that follows."""
+        for trial in trials:
+            self._scales.add(trial)
+            self._reference = successor(self._reference, trial, self._scales)
+
+    def _last_reference(self) -> Reference | None:
+        """The reference that earlier sessions left, if it can be measured in this space."""
+        reference = None
+        for trial in self._trials():
+            reference = successor(reference, trial, self._scales)
+        if reference is None or not self._counts(reference.config) or disqualified(self._ledger.of(reference.config)):
+            return None
+        return reference
 
     def measure_deployed(self) -> None:
         """Measure what is deployed, if the search did not."""
@@ -291,7 +328,7 @@ class _Session:
     def _observe(self, config: Config, known: Sequence[Trial]) -> None:
         self._last = known[-1]
         self._failures.update({trial.status.value for trial in known if trial.status is not Status.OK})
-        samples = [sample for trial in known for sample in trial.samples_ns]
+        samples = [sample for trial in known for sample in self._scales.samples(trial)]
         time_ns = median(samples) if samples else None
         if time_ns is not None and (self._best is None or time_ns < self._best[0]):
             self._best = (time_ns, config)
@@ -303,44 +340,67 @@ class _Session:
     def compare(self, count: int) -> None:
         """Measure the finalists side by side, unless that was done already or time is up.
 
-        Those that the samples cannot tell apart are compared again, so that noise does not pick one.
+        Those that the samples cannot tell apart are compared again, so that noise does not pick one; and who proves to
+        be slower than it was in the search lets others in.
         """
         self._ledger.refresh()
-        chosen = finalists(self._trials(), count, self._deployed)
-        repeats = 0
-        while chosen and not self._spent(1.0) and (repeats or not self._has_compared(chosen)):
+        begun_s, repeats = self._elapsed_s(), 0
+        chosen = self._contenders(count, _FEW_REPEATS)
+        while chosen and not self._spent(1.0):
             self.report("final")
-            samples = self._side_by_side(chosen)
+            samples, together = self._side_by_side(chosen)
             if any(config.order_key in self._faults for config in chosen):
                 return  # nothing is known of what the machine kept from being compared; the next session compares
+            name = comparison_name(samples) if together else ""
             # One record: a reader never sees some finalists compared and others not.
-            self._ledger.keep([self._remeasured(config, samples.get(config, ())) for config in chosen])
-            chosen = finalists(self._trials(), count, self._deployed)
-            if self._has_compared(chosen):  # there are no others, in the place of one that failed
-                chosen = undecided(self._trials()) if repeats < _MOST_REPEATS else ()
+            self._ledger.keep([self._remeasured(config, samples.get(config, ()), name) for config in chosen])
+            chosen = self._contenders(count, _MOST_REPEATS)
+            if self._has_compared(chosen):
                 repeats += 1
+                taken_s = self._elapsed_s() - begun_s
+                if repeats > _MOST_REPEATS or (repeats > _FEW_REPEATS and taken_s > _COMPARE_SHARE * begun_s):
+                    return
+
+    def _contenders(self, count: int, repeats: int) -> Sequence[Config]:
+        """Who is compared next: finalists that were not yet, beside those that may win; or those that noise may pick.
+
+        The latter at most ``repeats`` times, by the trials: a session after one that was killed goes on.
+        """
+        trials = self._trials()
+        near = finalists(trials, count, self._deployed)
+        new = [config for config in near if not self._ledger.of(config, Stage.FINAL)]
+        finals = [trial for trial in trials if trial.stage is Stage.FINAL]
+        if new:
+            others = unbeaten(finals) if all(trial.comparison for trial in finals) else near
+            return tuple({config.order_key: config for config in (*others, *new)}.values())
+        done = len({trial.comparison for trial in finals})
+        return undecided(finals) if near and done <= repeats else ()
 
     def _has_compared(self, configs: Sequence[Config]) -> bool:
         return all(self._ledger.of(config, Stage.FINAL) for config in configs)
 
-    def _side_by_side(self, chosen: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
+    def _side_by_side(self, chosen: Sequence[Config]) -> tuple[Mapping[Config, Sequence[int]], bool]:
+        """Samples of each, and whether they were taken in the same rounds."""
         try:
-            return self._lanes.compare(chosen)
+            return self._lanes.compare(chosen), True
         except CompilerMissingError:
             raise
         except (CompileError, LaunchError) as error:
             if len(chosen) == 1:
                 if fault := fault_of(error):
                     self._faults[chosen[0].order_key] = chosen[0], f"{fault}: {error}"
-                return {}
+                return {}, False
             # One of them fails now and did not at first. Each by itself shows which; the others still have samples
             # of about the same time.
-            return {config: samples for each in chosen for config, samples in self._side_by_side([each]).items()}
+            each = [self._side_by_side([one])[0] for one in chosen]
+            return {config: samples for taken in each for config, samples in taken.items()}, False
 
-    def _remeasured(self, config: Config, samples: Sequence[int]) -> Trial:
+    def _remeasured(self, config: Config, samples: Sequence[int], comparison: str) -> Trial:
         if not samples:
             return self._study.failed(config, Status.RUN, "it worked at first and failed when measured again")
-        return next(trial for trial in self._ledger.of(config) if trial.status is Status.OK).remeasured(samples)
+        return next(trial for trial in self._ledger.of(config) if trial.status is Status.OK).remeasured(
+            samples, comparison
+        )
 
     def report(self, phase: str) -> None:
         """Tell the caller where the session stands."""

@@ -48,7 +48,9 @@ class Scope:
             else is, so that who decides whether it stays has samples taken side by side. The winner does not depend
             on it.
         retry: Kinds of failure that are tried again although the store holds them.
-        finalists: How many of the fastest configs are compared at most; below 2 none are.
+        finalists: How many of the fastest configs are compared, and more where noise hides which they are; below 2
+            none are.
+        remeasure: The trials known when the session begins are superseded, so every config is measured anew.
     """
 
     refiner: Refiner | None = None
@@ -56,6 +58,7 @@ class Scope:
     deployed: Config | None = None
     retry: frozenset[Status] = frozenset()
     finalists: int = 4
+    remeasure: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -18,7 +19,17 @@ from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON, Value, canonical_json, digest, value_from_json, value_to_json
 
-__all__ = ["Stage", "Status", "Study", "Trial", "resources_of", "trials_from_record", "trials_to_record"]
+__all__ = [
+    "ReferenceSamples",
+    "Stage",
+    "Status",
+    "Study",
+    "Trial",
+    "distinct_trials",
+    "resources_of",
+    "trials_from_record",
+    "trials_to_record",
+]
 
 TRIAL_SCHEMA = "trial/1"
 RECORD_SCHEMA = "trials/1"
@@ -53,6 +64,30 @@ def resources_of(launch: LaunchInfo) -> tuple[tuple[str, int], ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class ReferenceSamples:
+    """Samples of the reference config, taken in turns with the samples of a trial, in nanoseconds for one launch.
+
+    A trial has at least as many samples of its own. They are spread evenly: sample ``i`` of ``n`` was taken beside
+    reference sample ``i * m // n`` of ``m``. The first config measured in a study is its own reference.
+    """
+
+    config: Config
+    samples_ns: tuple[int, ...]
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {"config": self.config.to_json(), "samples_ns": list(self.samples_ns)}
+
+    @classmethod
+    def from_json(cls, data: JSON) -> ReferenceSamples:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        members = dict(_members(data))
+        if set(members) != {"config", "samples_ns"}:
+            raise ValueError(f"reference samples with unknown or missing members: {sorted(members)}")
+        return cls(Config.from_json(members["config"]), _naturals(members["samples_ns"]))
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
     """One config, compiled, checked and measured once. Append-only: a trial is never changed.
 
@@ -60,6 +95,10 @@ class Trial:
     time of compiling, 0 where the artifact was there already. ``max_error`` is the largest difference from the
     expected result, None where nothing was compared. ``resources`` breaks ties (see :func:`resources_of`).
     ``artifact`` is the artifact key ("" where nothing was built); ``policy`` the measurement policy's identity.
+    ``reference`` holds samples of the reference config that were taken in turns with these, None in trials that were
+    measured alone. ``comparison`` identifies the side-by-side comparison that a trial of the final stage belongs to:
+    sample ``i`` of each of its trials was taken in the same round. ``after`` names the superseding record that a trial
+    was measured after, where an equal trial was superseded by it. Each is left out of the canonical form if empty.
     """
 
     config: Config
@@ -75,16 +114,24 @@ class Trial:
     max_error: float | None = None
     resources: tuple[tuple[str, int], ...] = ()
     stage: Stage = Stage.SEARCH
+    reference: ReferenceSamples | None = None
+    comparison: str = ""
+    after: str = ""
 
     def __post_init__(self) -> None:
         if (self.status is Status.OK) != bool(self.samples_ns):
             raise ValueError(f"a trial has samples if it is ok, and only then: {self.status.value}, {self.samples_ns}")
         if self.compile_ns < 0 or any(sample < 0 for sample in self.samples_ns):
             raise ValueError("a trial's times are natural numbers of nanoseconds")
+        if self.reference is not None and not 0 < len(self.reference.samples_ns) <= len(self.samples_ns):
+            raise ValueError("a trial has a sample of its own for each of its reference, and one of the reference")
 
     def to_json(self) -> JSON:
-        """The canonical form; every member is present."""
+        """The canonical form; ``reference``, ``comparison`` and ``after`` are left out if empty."""
         return {
+            **({} if self.reference is None else {"reference": self.reference.to_json()}),
+            **({"comparison": self.comparison} if self.comparison else {}),
+            **({"after": self.after} if self.after else {}),
             "schema": TRIAL_SCHEMA,
             "config": self.config.to_json(),
             "status": self.status.value,
@@ -106,7 +153,7 @@ class Trial:
         """The inverse of :meth:`to_json`; ``ValueError`` on another schema, on unknown, missing or mistyped members."""
         if not isinstance(data, Mapping) or data.get("schema") != TRIAL_SCHEMA:
             raise ValueError(f"not a trial of schema {TRIAL_SCHEMA}: {str(data)[:80]}")
-        if odd := set(data) ^ _TRIAL_MEMBERS:
+        if odd := (set(data) - _OPTIONAL_MEMBERS) ^ _TRIAL_MEMBERS:
             raise ValueError(f"a trial with unknown or missing members: {', '.join(sorted(odd))}")
         try:
             return cls._from_members(data)
@@ -132,6 +179,9 @@ class Trial:
             max_error=error,
             resources=tuple(sorted((name, _naturals([count])[0]) for name, count in _members(data["resources"]))),
             stage=Stage(data["stage"]),
+            reference=ReferenceSamples.from_json(data["reference"]) if "reference" in data else None,
+            comparison=_named(data, "comparison"),
+            after=_named(data, "after"),
         )
 
     @property
@@ -139,14 +189,33 @@ class Trial:
         """Its canonical bytes. Python's ``==`` tells no two trials apart whose configs say 1 and True."""
         return canonical_json(self.to_json())
 
-    def remeasured(self, samples_ns: Sequence[int]) -> Trial:
+    @property
+    def fingerprint(self) -> str:
+        """What a superseding record calls it: 32 hexadecimal digits of a digest of :attr:`identity`."""
+        return hashlib.sha256(self.identity).hexdigest()[:32]
+
+    def remeasured(self, samples_ns: Sequence[int], comparison: str = "") -> Trial:
         """The further trial that an interleaved comparison of finalists adds: nothing was compiled for it."""
-        return replace(self, samples_ns=tuple(samples_ns), compile_ns=0, stage=Stage.FINAL)
+        return replace(
+            self,
+            samples_ns=tuple(samples_ns),
+            compile_ns=0,
+            stage=Stage.FINAL,
+            reference=None,
+            comparison=comparison,
+            after="",
+        )
 
 
 _TRIAL_MEMBERS: frozenset[str] = frozenset(
     ("schema", "config", "status", "bucket", "device", "policy", "samples_ns", "compile_ns", "message", "artifact")
 ) | {"tools", "max_error", "resources", "stage"}
+_OPTIONAL_MEMBERS = frozenset(("reference", "comparison", "after"))
+
+
+def distinct_trials(trials: Iterable[Trial]) -> tuple[Trial, ...]:
+    """The trials, each once."""
+    return tuple({trial.identity: trial for trial in trials}.values())
 
 
 def trials_to_record(trials: Iterable[Trial]) -> JSON:
@@ -240,6 +309,7 @@ class Study:
         artifact: str = "",
         max_error: float | None = None,
         resources: tuple[tuple[str, int], ...] = (),
+        reference: ReferenceSamples | None = None,
     ) -> Trial:
         """A trial of this study."""
         return Trial(
@@ -255,6 +325,7 @@ class Study:
             tools=self.tools,
             max_error=max_error,
             resources=resources,
+            reference=reference,
         )
 
     def failed(self, config: Config, status: Status, message: str, *, compile_ns: int = 0, artifact: str = "") -> Trial:
@@ -298,6 +369,15 @@ def _text(data: Mapping[str, JSON], name: str) -> str:
     if isinstance(value, str):
         return value
     raise ValueError(f"{name} is a string, not {value!r}")
+
+
+def _named(data: Mapping[str, JSON], name: str) -> str:
+    """A text that is left out if empty."""
+    if name not in data:
+        return ""
+    if text := _text(data, name):
+        return text
+    raise ValueError(f"{name} of a trial is left out if empty")
 
 
 def _members(data: JSON) -> list[tuple[str, JSON]]:

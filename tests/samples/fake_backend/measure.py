@@ -14,6 +14,7 @@ from silo.core.dispatch import bucket_of
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.errors import CompileError
+from silo.tune.reference import Reference
 from silo.tune.trial import Status, Study, Trial
 
 __all__ = ["FAKE_POLICY", "FakeEvaluator", "FakeLandscape", "fake_study"]
@@ -124,8 +125,9 @@ class FakeEvaluator:
             raise CompileError("fails as planned: compile")
         return self._landscape.spills.get(config, 0)
 
-    def evaluate(self, config: Config) -> Trial:
-        """What the landscape says."""
+    def evaluate(self, config: Config, reference: Reference | None = None) -> Trial:
+        """What the landscape says; its trials have no reference."""
+        del reference
         self.evaluated.append(config)
         if self._delay_s:
             time.sleep(self._delay_s)
@@ -143,4 +145,6 @@ class FakeEvaluator:
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
         """Further samples of each."""
         self.compared.append(tuple(configs))
-        return {config: self._landscape.samples(config, self._samples, "final") for config in configs}
+        return {
+            config: self._landscape.samples(config, self._samples, f"final {len(self.compared)}") for config in configs
+        }

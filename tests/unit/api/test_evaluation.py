@@ -15,6 +15,7 @@ from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.variant import Variant
 from silo.tune.check import Comparison
+from silo.tune.measure import Timing
 from silo.tune.trial import Status, Study
 
 SLOW, FAST, OTHER = (Config.of(BLOCK=block) for block in (16, 32, 64))
@@ -34,12 +35,13 @@ class Bench:
         self.runs.append(config)
         return {"out": np.full(1, len(self.runs))}  # no two results are the same bits
 
-    def measure(self, config, _artifact, _best_ns):
+    def measure(self, config, _artifact, _best_ns, beside=None):
         queue = self.times[config]
-        return (queue.pop(0) if len(queue) > 1 else queue[0],) * 9
+        samples = (queue.pop(0) if len(queue) > 1 else queue[0],) * 9
+        return Timing(samples, () if beside is None else (beside.reference.time_ns,) * 9)
 
     def compare(self, artifacts):
-        return {config: self.measure(config, None, None) for config in artifacts}
+        return {config: self.measure(config, None, None).samples for config in artifacts}
 
     def close(self):
         pass

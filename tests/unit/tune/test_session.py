@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from random import Random
 
 import pytest
 
@@ -96,14 +97,15 @@ def test_what_noise_would_pick_is_compared_again():
     class Loud(FakeEvaluator):
         def compare(self, configs):
             super().compare(configs)
-            turn = len(self.compared)
-            return {one: [1000 + 20 * place + turn, 1100 + 20 * place] * 30 for place, one in enumerate(configs)}
+            chance = Random(len(self.compared))
+            return {one: [chance.randint(1000, 1500) for _ in range(60)] for one in configs}
 
     evaluator = Loud(STUDY, Ramp())
     outcome, _ = run(Records(), evaluator=evaluator)
-    assert [set(configs) for configs in evaluator.compared] == [set(evaluator.compared[0])] * 3
+    assert len(evaluator.compared) == 3
+    assert all(set(one) <= set(before) for before, one in itertools.pairwise(evaluator.compared)), "who lost is out"
     finals = [trial for trial in outcome.trials if trial.stage is Stage.FINAL]
-    assert len(finals) == 3 * len(evaluator.compared[0])
+    assert len(finals) == sum(map(len, evaluator.compared))
     again = Loud(STUDY, Ramp())
     records = Records()
     run(records, evaluator=evaluator)
@@ -129,7 +131,7 @@ def test_a_finalist_that_fails_later_is_out_and_others_are_compared(error):
     evaluator = Fragile(STUDY, Ramp())  # SPACE[0] is the fastest
     outcome, _ = run(records, evaluator=evaluator)
     assert evaluator.compared[0][0] == SPACE[0]
-    assert len(evaluator.compared[-1]) == 4
+    assert SPACE[4] in evaluator.compared[-1], "the next in turn takes its place"
     assert SPACE[0] not in evaluator.compared[-1]
     assert outcome.require_winner().config != SPACE[0]
     assert outcome.failures == {"run": 1}

@@ -31,6 +31,8 @@ from silo.core.device import place_of
 from silo.core.protocols import Device
 from silo.errors import LaunchError, SiloError, TuneError
 from silo.launch.cases import materialize
+from silo.tune.reference import Reference
+from silo.tune.trial import ReferenceSamples
 
 __all__ = ["Agent"]
 
@@ -82,8 +84,10 @@ class Agent:
                 self._case(header["case"], [])
                 return {"outcome": "done"}
             case "evaluate":
-                opened, (code,) = self._case(header["case"], [header["code"]])
-                trial = opened.evaluate(code, header["best_ns"], header["known"])
+                given = header["reference"]
+                opened, codes = self._case(header["case"], [header["code"], *([] if given is None else [given])])
+                beside = None if given is None else (codes[1], int(given["time_ns"]))
+                trial = opened.evaluate(codes[0], header["best_ns"], header["known"], beside)
                 return {"outcome": "done", "trial": trial}
             case "compare":
                 opened, codes = self._case(header["case"], header["codes"])
@@ -195,14 +199,27 @@ class _OpenCase:
         evaluator = BenchEvaluator(sent.study, received, benches[0], case.compare, (), findings)
         return cls(evaluator, received, findings)
 
-    def evaluate(self, code: VouchedCode, best_ns: int | None, known: Mapping[str, Any] | None) -> Any:  # noqa: ANN401
-        """The trial of a config, as JSON; it has the samples of ``known`` where the same code was measured."""
+    def evaluate(
+        self,
+        code: VouchedCode,
+        best_ns: int | None,
+        known: Mapping[str, Any] | None,
+        beside: tuple[VouchedCode, int] | None,
+    ) -> Any:  # noqa: ANN401
+        """The trial of a config, as JSON; it has the samples of ``known`` where the same code was measured.
+
+        ``beside`` is the code of the reference, and the time in nanoseconds that it counts for.
+        """
         config = self._take(code)
+        reference = None if beside is None else Reference(self._take(beside[0]), beside[1])
         self.findings.hear(best_ns)
         if known is not None:
-            measured = Measured(Config.from_json(known["config"]), tuple(known["samples"]))
+            samples = None if known["reference"] is None else ReferenceSamples.from_json(known["reference"])
+            measured = Measured(
+                Config.from_json(known["config"]), tuple(known["samples"]), int(known["counts_ns"]), samples
+            )
             self.findings.take(code.artifact.blob.sha256, measured)
-        return self.evaluator.evaluate(config).to_json()
+        return self.evaluator.evaluate(config, reference).to_json()
 
     def compare(self, codes: Sequence[VouchedCode]) -> list[list[int]]:
         """Samples of each config, taken in turns."""

@@ -19,6 +19,8 @@ from silo.artifacts.artifact import Artifact
 from silo.core.config import Config
 from silo.errors import BlobLostError, SiloError, TuneError, error_named
 from silo.tune.lanes import Lanes, make_lanes
+from silo.tune.reference import Reference, counted_samples
+from silo.tune.statistics import median
 from silo.tune.trial import Status, Trial, resources_of
 
 __all__ = ["RemoteEvaluator", "fleet_lanes", "refused_case"]
@@ -70,17 +72,21 @@ class RemoteEvaluator:
         """See :class:`silo.tune.evaluator.Evaluator`."""
         return self._artifacts.get(config).artifact.launch.spills
 
-    def evaluate(self, config: Config) -> Trial:
-        """See :class:`silo.tune.evaluator.Evaluator`. Code that left the store is compiled again."""
+    def evaluate(self, config: Config, reference: Reference | None = None) -> Trial:
+        """See :class:`silo.tune.evaluator.Evaluator`. Code that left the store is compiled again.
+
+        Without a reference an agent takes the first config that it measures as the reference.
+        """
         found, code = self._code(config)
         digest = found.artifact.blob.sha256
         known, measured = self._findings.claim(digest), None
+        beside = None if reference is None else (reference, self._code(reference.config)[1])
         if known is not None:
-            return self._trial(config, found, code, known)
+            return self._trial(config, found, code, known, beside)
         try:
-            trial = self._trial(config, found, code, None)
+            trial = self._trial(config, found, code, None, beside)
             if trial.status is Status.OK:
-                measured = Measured(config, trial.samples_ns)
+                measured = Measured(config, trial.samples_ns, _counts_ns(trial, reference), trial.reference)
             return trial
         finally:
             self._findings.settle(digest, measured)
@@ -95,19 +101,26 @@ class RemoteEvaluator:
             found = self._artifacts.get(config)
             return found, self._code_of(found.artifact)
 
-    def _trial(self, config: Config, found: Compiled, code: VouchedCode, known: Measured | None) -> Trial:
+    def _trial(
+        self,
+        config: Config,
+        found: Compiled,
+        code: VouchedCode,
+        known: Measured | None,
+        beside: tuple[Reference, VouchedCode] | None,
+    ) -> Trial:
+        codes = [code] if beside is None else [code, beside[1]]
         request = {
             "do": "evaluate",
             "case": self._sent.sha256,
             "code": _code_to_json(code),
             "best_ns": self._findings.best_ns,
-            "known": None
-            if known is None
-            else {"config": known.config.to_json(), "samples": [int(sample) for sample in known.samples]},
+            "reference": None if beside is None else _code_to_json(beside[1]) | {"time_ns": beside[0].time_ns},
+            "known": None if known is None else _known_to_json(known),
         }
 
         def evaluated(connection: Connection) -> Trial:
-            answer = self._answer(connection, request, [code], _EVALUATE_LIMIT_S)
+            answer = self._answer(connection, request, codes, _EVALUATE_LIMIT_S)
             return self._read_trial(config, found, answer.get("trial"))
 
         return self._fleet.ask(self._turn, str(config), evaluated)
@@ -135,6 +148,7 @@ class RemoteEvaluator:
             artifact=found.key,
             max_error=trial.max_error,
             resources=resources,
+            reference=trial.reference,
         )
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
@@ -175,6 +189,23 @@ def _asked(
         kind = error_named(name)
         raise TuneError(message) if kind is not None and issubclass(kind, TuneError) else rebuilt(name, message)
     raise AgentLostError(f"it answers {str(answer.get('outcome'))[:80]!r}, which is no outcome")
+
+
+def _counts_ns(trial: Trial, reference: Reference | None) -> int:
+    """The median of a trial as it counts beside the reference that it was to be measured with."""
+    beside = trial.reference
+    if reference is None or beside is None or beside.config.order_key != reference.config.order_key:
+        return median(trial.samples_ns)
+    return median(counted_samples(trial.samples_ns, beside.samples_ns, reference.time_ns))
+
+
+def _known_to_json(known: Measured) -> dict[str, Any]:
+    return {
+        "config": known.config.to_json(),
+        "samples": [int(sample) for sample in known.samples],
+        "counts_ns": known.counts_ns,
+        "reference": None if known.reference is None else known.reference.to_json(),
+    }
 
 
 def _code_to_json(code: VouchedCode) -> dict[str, Any]:

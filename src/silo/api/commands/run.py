@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from silo.api.declared.ready_cases import PreparedCase, prepare_recipe
 from silo.api.kernels.bundle import BundledKernel, load
@@ -15,6 +15,7 @@ from silo.api.kernels.kernel import Kernel
 from silo.api.machine.device_plugins import device_named
 from silo.api.machine.user_files import PlaceKind, kind_of
 from silo.api.tuning.case_tuning import call_arguments, case_studies, device_of, materializer
+from silo.core.cases import CaseRecipe
 from silo.core.decisions import Rejected
 from silo.core.protocols import Device
 from silo.core.values import Value
@@ -31,7 +32,7 @@ from silo.errors import (
 from silo.settings import override
 from silo.tune.statistics import median
 
-__all__ = ["CaseOutcome", "run_cases"]
+__all__ = ["CaseOutcome", "CaseWatch", "run_cases"]
 
 _REPEATS = 5
 
@@ -52,6 +53,68 @@ class CaseOutcome:
     message: str = ""
 
 
+class CaseWatch(Protocol):
+    """Says which cases are run, and is told of each. Cases are numbered in their order, over all kernels."""
+
+    def wants(self, number: int) -> bool:
+        """Whether the case is run."""
+        ...
+
+    def begun(self, number: int, kernel: str, case: str) -> None:
+        """A case begins."""
+        ...
+
+    def over(self, number: int, outcome: CaseOutcome) -> None:
+        """A case is over, and its arrays are freed."""
+        ...
+
+    def done(self) -> None:
+        """All cases are over."""
+        ...
+
+
+class _All:
+    """Wants every case. Implements :class:`CaseWatch`."""
+
+    def wants(self, number: int) -> bool:
+        del number
+        return True
+
+    def begun(self, number: int, kernel: str, case: str) -> None:
+        del number, kernel, case
+
+    def over(self, number: int, outcome: CaseOutcome) -> None:
+        del number, outcome
+
+    def done(self) -> None:
+        pass
+
+
+class _Rows:
+    """The outcomes of the cases that are wanted."""
+
+    def __init__(self, watch: CaseWatch) -> None:
+        self._watch = watch
+        self._count = 0
+        self.outcomes: list[CaseOutcome] = []
+
+    @property
+    def any_case(self) -> bool:
+        """Whether there was a case at all."""
+        return self._count > 0
+
+    def add(self, kernel: str, case: str, run: Callable[[], CaseOutcome]) -> None:
+        """Run a case if it is wanted; ``run`` holds none of its arrays when it returns."""
+        number = self._count
+        self._count += 1
+        if not self._watch.wants(number):
+            return
+        self._watch.begun(number, kernel, case)
+        outcome = run()
+        self.outcomes.append(outcome)
+        self._watch.over(number, outcome)
+
+
 def run_cases(
     path: Path,
     *,
@@ -61,8 +124,12 @@ def run_cases(
     trust: bool = False,
     tune: str | None = None,
     check: bool = False,
+    watch: CaseWatch | None = None,
 ) -> list[CaseOutcome]:
     """Run the cases of a Python file or a bundle. A case that fails is an outcome; what concerns the file is an error.
+
+    They run in this process, which a kernel that writes where it should not may end; ``silo run`` starts another one
+    for them. A ``watch`` says which cases are wanted, and is told of each.
 
     They run on ``device``, or where their arrays, which are in host memory then, and the kernel's kind lead. With
     ``check`` each runs once, in checking mode (:func:`silo.check`), and is not timed.
@@ -74,44 +141,52 @@ def run_cases(
     found = None if device is None else device_named(device)
     if check and found is not None and found != device_named("cpu"):
         raise DeviceError(f"checking runs on the CPU, not on {device}: leave --device out")
+    watch = watch or _All()
+    rows = _Rows(watch)
     if kind_of(path) is not PlaceKind.BUNDLE:
         with override(**({} if tune is None else {"tune": tune})):
-            return [
-                row
-                for kernel in collect_kernels([path], kernels)
-                for row in _run_kernel(kernel, found, arrays, check=check)
-            ]
-    loaded = load(path, trust=trust)
-    chosen = {name: found or loaded[name].host_device() for name in kernels or tuple(loaded)}
-    for name, on in chosen.items():
-        loaded[name].require_consent(on)
-    rows = [row for name, on in chosen.items() for row in _run_bundled(loaded[name], on, arrays, check=check)]
-    if not rows:
-        raise CaseError(f"{path} holds no case of {', '.join(chosen)}")
-    return rows
+            for kernel in collect_kernels([path], kernels):
+                _run_kernel(kernel, found, arrays, rows, check=check)
+    else:
+        loaded = load(path, trust=trust)
+        chosen = {name: found or loaded[name].host_device() for name in kernels or tuple(loaded)}
+        for name, on in chosen.items():
+            loaded[name].require_consent(on)
+        for name, on in chosen.items():
+            _run_bundled(loaded[name], on, arrays, rows, check=check)
+        if not rows.any_case:
+            raise CaseError(f"{path} holds no case of {', '.join(chosen)}")
+    watch.done()
+    return rows.outcomes
 
 
-def _run_kernel(kernel: Kernel, device: Device | None, library: str | None, *, check: bool) -> list[CaseOutcome]:
-    rows: list[CaseOutcome] = []
-    for study in case_studies(kernel, device_of(kernel, device), library):
+def _run_kernel(kernel: Kernel, device: Device | None, library: str | None, rows: _Rows, *, check: bool) -> None:
+    # Popped one by one: arrays are freed with their case, so damage beside them ends the process there if it ever does.
+    studies = case_studies(kernel, device_of(kernel, device), library)[::-1]
+
+    def run() -> CaseOutcome:
+        study = studies.pop()
         named, on = call_arguments(kernel, study.case), study.situation.device
         if check:
-            rows.append(_check(kernel, study.case, named, on))
-        else:
-            rows.append(_run(kernel, study.case, kernel.resolver.launcher_on(on), named, on))
-    return rows
+            return _check(kernel, study.case, named, on)
+        return _run(kernel, study.case, kernel.resolver.launcher_on(on), named, on)
+
+    while count := len(studies):
+        rows.add(kernel.name, studies[-1].case.label, run)
+        del studies[count - 1 :]  # one that is not wanted
 
 
-def _run_bundled(kernel: BundledKernel, device: Device, library: str | None, *, check: bool) -> list[CaseOutcome]:
-    rows: list[CaseOutcome] = []
+def _run_bundled(kernel: BundledKernel, device: Device, library: str | None, rows: _Rows, *, check: bool) -> None:
     for recipe in kernel.recipes():
-        case = prepare_recipe(recipe, materializer(library, device))
-        named = {**case.arguments, **case.options}
-        if check:
-            rows.append(_check(kernel, case, named, device))
-        else:
-            rows.append(_run(kernel, case, kernel.launcher_on(device), named, device))
-    return rows
+
+        def run(recipe: CaseRecipe = recipe) -> CaseOutcome:
+            case = prepare_recipe(recipe, materializer(library, device))
+            named = {**case.arguments, **case.options}
+            if check:
+                return _check(kernel, case, named, device)
+            return _run(kernel, case, kernel.launcher_on(device), named, device)
+
+        rows.add(kernel.name, recipe.label, run)
 
 
 def _check(kernel: Kernel | BundledKernel, case: PreparedCase, named: dict[str, object], device: Device) -> CaseOutcome:

@@ -94,6 +94,7 @@ def tune_path(
     lock: Path | None = None,
     key: SecretKey | None = None,
     fleet: Fleet | None = None,
+    remeasure: bool = False,
     progress: OnProgress | None = None,
 ) -> list[TuneRow]:
     """Measure the configs of every case of a Python file, or the variants of a bundle, which is refined in place.
@@ -103,6 +104,7 @@ def tune_path(
     memory, and the kernel's kind says where it runs. A bundle is signed with ``key``, and without one loses a signature
     that is false now. With ``lock`` the decisions for a Python file's studies are
     written there; what is deployed by it is tried first and stays unless something is faster beyond the noise.
+    With ``remeasure`` the trials that are known of each study are superseded: all is measured anew.
     The agents of a ``fleet`` measure instead of this machine; what they cannot have is measured here, which a remark
     says.
 
@@ -113,7 +115,8 @@ def tune_path(
         SignatureError: there is a key, and the path is no bundle, or the bundle was replaced by another program.
         TuneInterrupted: Ctrl-C; every finished trial is kept, and the lock is as it was.
     """
-    limits = Limits(searcher, Budget(evaluations, budget_s), lock, fleet=fleet)
+    anew = set[str]() if remeasure else None
+    limits = Limits(searcher, Budget(evaluations, budget_s), lock, fleet=fleet, anew=anew)
     limits = replace(limits, devices=() if device is None else devices_named(device))
     found: Device | None = limits.devices[0] if limits.devices else None
     if fleet is not None:

@@ -25,7 +25,8 @@ from silo.errors import ArgumentError, TuneError
 from silo.launch.descriptors import is_descriptor
 from silo.launch.extents import Extent, extent_of
 from silo.launch.hooks import without_hooks
-from silo.tune.measure import Contender, MeasurePolicy, interleave, measure
+from silo.tune.measure import Beside, Contender, MeasurePolicy, Timing, interleave, measure
+from silo.tune.reference import Reference
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +36,7 @@ __all__ = [
     "Bench",
     "ConfinedBench",
     "LocalBench",
+    "ReferenceCode",
     "benches_on",
     "confines",
     "grid_at",
@@ -44,6 +46,14 @@ __all__ = [
 RUN_LIMIT_S = 10.0
 
 _log = logging.getLogger("silo")
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceCode:
+    """The reference config with its artifact."""
+
+    reference: Reference
+    artifact: Artifact
 
 
 class Bench(Protocol):
@@ -60,8 +70,13 @@ class Bench(Protocol):
         """
         ...
 
-    def measure(self, config: Config, artifact: Artifact, best_ns: int | None) -> tuple[int, ...]:
-        """Samples in nanoseconds; a config that is hopeless beside ``best_ns`` is dropped early."""
+    def measure(
+        self, config: Config, artifact: Artifact, best_ns: int | None, beside: ReferenceCode | None = None
+    ) -> Timing:
+        """Samples in nanoseconds, in turns with a reference if one is given.
+
+        A config that is hopeless beside ``best_ns`` is dropped early.
+        """
         ...
 
     def compare(self, artifacts: Mapping[Config, Artifact]) -> Mapping[Config, tuple[int, ...]]:
@@ -99,10 +114,17 @@ class LocalBench:
         behind = {name: array_behind(value) for name, value in self.arguments.items()}
         return {name: to_host(array) for name, array in behind.items() if array is not None}
 
-    def measure(self, config: Config, artifact: Artifact, best_ns: int | None) -> tuple[int, ...]:
+    def measure(
+        self, config: Config, artifact: Artifact, best_ns: int | None, beside: ReferenceCode | None = None
+    ) -> Timing:
         """See :class:`Bench`."""
+        other = None
+        if beside is not None:
+            reference = beside.reference
+            other = Beside(self._contender(reference.config, beside.artifact), reference.time_ns)
         with without_hooks():
-            return measure(self._contender(config, artifact), self._timer, self._policy, best_ns=best_ns)
+            contender = self._contender(config, artifact)
+            return measure(contender, self._timer, self._policy, best_ns=best_ns, beside=other)
 
     def compare(self, artifacts: Mapping[Config, Artifact]) -> Mapping[Config, tuple[int, ...]]:
         """See :class:`Bench`."""
@@ -181,9 +203,15 @@ class ConfinedBench:
         """See :class:`Bench`."""
         return self._process.results(self._candidate(config, artifact), self._names)
 
-    def measure(self, config: Config, artifact: Artifact, best_ns: int | None) -> tuple[int, ...]:
+    def measure(
+        self, config: Config, artifact: Artifact, best_ns: int | None, beside: ReferenceCode | None = None
+    ) -> Timing:
         """See :class:`Bench`."""
-        return self._process.measure(self._candidate(config, artifact), best_ns)
+        other = None
+        if beside is not None:
+            reference = beside.reference
+            other = self._candidate(reference.config, beside.artifact), reference.time_ns
+        return self._process.measure(self._candidate(config, artifact), best_ns, other)
 
     def compare(self, artifacts: Mapping[Config, Artifact]) -> Mapping[Config, tuple[int, ...]]:
         """See :class:`Bench`."""

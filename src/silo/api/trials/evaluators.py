@@ -11,18 +11,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from silo.api.code.compilation import Compilation, Pending
-from silo.api.trials.benches import Bench
+from silo.api.trials.benches import Bench, ReferenceCode
 from silo.api.trials.shared_measurements import Findings, Measured
 from silo.artifacts.artifact import Artifact
 from silo.core.config import Config
 from silo.core.variant import Variant
-from silo.errors import BlobLostError, LaunchError, SiloError
+from silo.errors import BlobLostError, CompileError, CompilerMissingError, LaunchError, SiloError
 from silo.forks import Mutex
 from silo.tune.check import BaseCheck, Check, Comparison, RememberingCheck
 from silo.tune.faults import fault_of
 from silo.tune.lanes import Lanes, make_lanes
 from silo.tune.measure import is_suspicious
-from silo.tune.trial import Status, Study, Trial, resources_of
+from silo.tune.reference import Reference, counted_samples
+from silo.tune.statistics import median
+from silo.tune.trial import ReferenceSamples, Status, Study, Trial, resources_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -187,9 +189,16 @@ class BenchEvaluator:
         """See :class:`silo.tune.evaluator.Evaluator`."""
         return self._artifacts.get(config).artifact.launch.spills
 
-    def evaluate(self, config: Config) -> Trial:
-        """Await the artifact, check its result, measure it. Code that left the store is compiled again."""
-        return self._with_code([config], lambda: self._evaluated(config))
+    def evaluate(self, config: Config, reference: Reference | None = None) -> Trial:
+        """Await the artifact, check its result, measure it beside the reference, which is by default the first config.
+
+        Code that left the store is compiled again.
+        """
+        return self._with_code([config, *self._beside(reference)], lambda: self._evaluated(config, reference))
+
+    def _beside(self, reference: Reference | None) -> list[Config]:
+        reference = reference or self._findings.known_reference
+        return [] if reference is None else [reference.config]
 
     def _with_code(self, configs: Sequence[Config], step: Callable[[], T]) -> T:
         try:
@@ -200,7 +209,7 @@ class BenchEvaluator:
                 self._artifacts.forget(config)
             return step()
 
-    def _evaluated(self, config: Config) -> Trial:
+    def _evaluated(self, config: Config, reference: Reference | None) -> Trial:
         found = self._artifacts.get(config)
         artifact = found.artifact
         comparison = self._compared(config)
@@ -211,10 +220,10 @@ class BenchEvaluator:
         if known is None:
             measured: Measured | None = None
             try:
-                samples, comparison, note = self._timed(config, artifact, comparison)
+                taken, comparison, note = self._timed(config, artifact, comparison, reference)
                 if not comparison.ok:
                     return self._wrong(config, found, comparison)
-                known = measured = Measured(config, samples)
+                known = measured = taken
             finally:
                 self._findings.settle(code, measured)
         elif known.config != config:
@@ -228,22 +237,53 @@ class BenchEvaluator:
             artifact=found.key,
             max_error=comparison.max_error,
             resources=resources_of(artifact.launch),
+            reference=known.reference,
         )
 
     def _timed(
-        self, config: Config, artifact: Artifact, comparison: Comparison
-    ) -> tuple[tuple[int, ...], Comparison, str]:
-        """Samples; what is too fast to be true is checked and measured once more, and then the second time counts."""
+        self, config: Config, artifact: Artifact, comparison: Comparison, reference: Reference | None
+    ) -> tuple[Measured, Comparison, str]:
+        """Samples; a time too fast to be true is checked and measured once more, and then the second time counts."""
         best_ns = self._findings.best_ns
-        samples = self._bench.measure(config, artifact, best_ns)
-        if best_ns is None or not is_suspicious(samples, best_ns):
-            return samples, comparison, ""
+        taken = self._sampled(config, artifact, best_ns, reference)
+        if best_ns is None or not is_suspicious([taken.counts_ns], best_ns):
+            return taken, comparison, ""
         comparison = self._compared(config)
         if not comparison.ok:
-            return samples, comparison, ""
-        again = self._bench.measure(config, artifact, best_ns)
-        note = "" if is_suspicious(again, best_ns) else "measured twice: the first time was not repeated"
+            return taken, comparison, ""
+        again = self._sampled(config, artifact, best_ns, reference)
+        note = "" if is_suspicious([again.counts_ns], best_ns) else "measured twice: the first time was not repeated"
         return again, comparison, note
+
+    def _sampled(
+        self, config: Config, artifact: Artifact, best_ns: int | None, reference: Reference | None
+    ) -> Measured:
+        """The samples of a config and of the reference beside it; the first config is its own reference."""
+        alone: list[Measured] = []
+
+        def first() -> Reference:
+            samples = self._bench.measure(config, artifact, best_ns).samples
+            alone.append(Measured(config, samples, median(samples), ReferenceSamples(config, samples)))
+            return Reference(config, median(samples))
+
+        reference = reference or self._findings.reference(first)
+        if alone:
+            return alone[0]
+        timing = self._bench.measure(config, artifact, best_ns, self._code_of(reference))
+        if not timing.reference:
+            return Measured(config, timing.samples, median(timing.samples))
+        counted = counted_samples(timing.samples, timing.reference, reference.time_ns)
+        return Measured(config, timing.samples, median(counted), ReferenceSamples(reference.config, timing.reference))
+
+    def _code_of(self, reference: Reference) -> ReferenceCode | None:
+        """Its code; None if it does not compile any more: configs are measured alone then."""
+        try:
+            return ReferenceCode(reference, self._artifacts.get(reference.config).artifact)
+        except CompilerMissingError:
+            raise
+        except CompileError as error:
+            _log.info("%s is no reference any more: %s", reference.config, error)
+            return None
 
     def _compared(self, config: Config) -> Comparison:
         return self._base.check(config) if self._check is None else self._check(self._results(config))

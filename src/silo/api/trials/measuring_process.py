@@ -19,6 +19,7 @@ from silo.core.protocols import Device
 from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TrustError, TuneError, error_named
 from silo.forks import Mutex
 from silo.settings import settings
+from silo.tune.measure import Timing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,10 +146,25 @@ class MeasuringProcess:
         written = set(reply["written"])
         return {name: self._results.returned(name) if name in written else self._shared.given(name) for name in names}
 
-    def measure(self, candidate: Candidate, best_ns: int | None) -> tuple[int, ...]:
-        """Samples in nanoseconds; see :func:`silo.tune.measure.measure`. Raises as :meth:`results` does."""
-        reply = self._ask(candidate, {"do": "measure", "best_ns": best_ns}, 10 * self._limit_s)
-        return tuple(int(sample) for sample in reply["samples"])
+    def measure(self, candidate: Candidate, best_ns: int | None, beside: tuple[Candidate, int] | None = None) -> Timing:
+        """Samples in nanoseconds; see :func:`silo.tune.measure.measure`. Raises as :meth:`results` does.
+
+        ``beside`` is the reference and the time that it counts for. A candidate that fails beside it is measured alone,
+        and so is every candidate if the reference cannot be loaded any more.
+        """
+        request: dict[str, object] = {"do": "measure", "best_ns": best_ns, "reference": None}
+        if beside is not None and self._loads(beside[0]):
+            request |= {"reference": beside[0].key, "reference_ns": beside[1]}
+        reply = self._ask(candidate, request, 10 * self._limit_s)
+        return Timing(*(tuple(int(sample) for sample in reply[name]) for name in ("samples", "reference")))
+
+    def _loads(self, reference: Candidate) -> bool:
+        try:
+            self._load(reference)
+        except LaunchError as error:
+            _log.info("%s is no reference any more: %s", reference.artifact.variant, error)
+            return False
+        return True
 
     def compare(self, candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
         """Samples of each, taken in turns. Raises as :meth:`results` does."""
@@ -168,7 +184,7 @@ class MeasuringProcess:
         except LaunchError as error:
             if not others or self._process is not None or self._given_up:  # nothing was at fault but the candidate
                 raise
-            reply = self._ask_once(candidate, request, limit_s)
+            reply = self._ask_once(candidate, {**request, "reference": None}, limit_s)
             _log.info("%s ran in a process of its own, and not after others: %s", candidate.artifact.variant, error)
             return reply
 

@@ -32,7 +32,7 @@ from silo.launch.array_libraries.pinned import pinned
 from silo.launch.binding import bind
 from silo.launch.buffers import Buffer
 from silo.launch.runtime import make_launcher
-from silo.tune.measure import Contender, MeasurePolicy, copy_fits, interleave, measure
+from silo.tune.measure import Beside, Contender, MeasurePolicy, copy_fits, interleave, measure
 
 __all__ = ["main"]
 
@@ -176,11 +176,20 @@ class _Bench:
         candidate = self._candidates[header["key"]]
         self._restore_all()
         self._dirty |= candidate.writes
-        samples = measure(
-            self._contender(candidate), self._timer, MeasurePolicy.of(self._device.timing), best_ns=header["best_ns"]
+        beside = None
+        if header["reference"] is not None:
+            reference = self._candidates[header["reference"]]
+            self._dirty |= reference.writes
+            beside = Beside(self._contender(reference), header["reference_ns"])
+        timing = measure(
+            self._contender(candidate),
+            self._timer,
+            MeasurePolicy.of(self._device.timing),
+            best_ns=header["best_ns"],
+            beside=beside,
         )
         self._device.synchronize()
-        return {"samples": list(samples)}
+        return {"samples": list(timing.samples), "reference": list(timing.reference)}
 
     def _do_compare(self, header: Mapping[str, Any], _: Sequence[bytes]) -> dict[str, object]:
         chosen = {key: self._candidates[key] for key in header["keys"]}

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from silo.core.config import Config
 from silo.forks import Mutex
-from silo.tune.statistics import median
+from silo.tune.reference import Reference
+from silo.tune.trial import ReferenceSamples
 
 __all__ = ["Findings", "Measured"]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The config some code was measured with, and the samples in nanoseconds."""
+    """The config some code was measured with, its samples and the reference's beside them, in nanoseconds.
+
+    ``counts_ns`` is its median as it counts beside the reference.
+    """
 
     config: Config
     samples: tuple[int, ...]
+    counts_ns: int
+    reference: ReferenceSamples | None = None
 
 
 class Findings:
-    """The best time so far, and what was measured of each code, by the sha256 of its blob.
+    """The best time so far, the reference, and what was measured of each code, by the sha256 of its blob.
 
     Configs that lead to the same code (a CPU ignores ``num_warps``) are one measurement: noise must not rank them.
     """
@@ -29,12 +36,29 @@ class Findings:
     def __init__(self) -> None:
         self._lock = Mutex()
         self._best_ns: int | None = None
+        self._reference: Reference | None = None
+        self._first = Mutex()
         self._codes: dict[str, Future[Measured | None]] = {}
 
     @property
     def best_ns(self) -> int | None:
-        """The smallest median, nanoseconds; None where nothing was measured."""
+        """The smallest median as it counts, nanoseconds; None where nothing was measured."""
         return self._best_ns
+
+    @property
+    def known_reference(self) -> Reference | None:
+        """The reference where nobody names another, if it was measured."""
+        return self._reference
+
+    def reference(self, measured: Callable[[], Reference]) -> Reference:
+        """The reference where nobody names another: the first config, which ``measured`` measures and returns.
+
+        Called at most once until it returns; other threads wait meanwhile.
+        """
+        with self._first:
+            if self._reference is None:
+                self._reference = measured()
+            return self._reference
 
     def claim(self, code: str) -> Measured | None:
         """The measurement of ``code``, once the thread at it is done; None: the caller measures and settles it."""
@@ -68,6 +92,6 @@ class Findings:
             if found is None:
                 del self._codes[code]
             else:
-                middle = median(found.samples)
-                self._best_ns = middle if self._best_ns is None else min(self._best_ns, middle)
+                counts = found.counts_ns
+                self._best_ns = counts if self._best_ns is None else min(self._best_ns, counts)
         cell.set_result(found)

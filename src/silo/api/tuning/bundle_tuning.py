@@ -126,7 +126,7 @@ def tune_bundle(
             found.append(TunedCase(name, recipe.label, recipe.elements, one[3]))
         if not outcomes:
             raise CaseError(f"{path}: {name} has no cases, so there is nothing to tune it on")
-        updated = update_bundle(path, {name: _update(kernel, outcomes)}, signing=signing)
+        updated = update_bundle(path, {name: _update(kernel, outcomes, limits.anew or frozenset())}, signing=signing)
         signature = updated.signature or signature
     return found, signature
 
@@ -202,7 +202,8 @@ def _tune_case(
             lanes,
             records,
             Search(limits.searcher, study_seeds(study, configs, records), limits.budget),
-            Scope(most_spills=settings().spills),  # what a bundle holds was chosen
+            # What a bundle holds was chosen, so spills do not matter unless somebody says so.
+            Scope(most_spills=settings().spills, remeasure=limits.supersedes(study)),
             Watch(progress),
         )
     settle(study, records)
@@ -225,8 +226,11 @@ def _unpacked(kernel: BundledKernel, study: Study) -> tuple[str, ...]:
     return ()
 
 
-def _update(kernel: BundledKernel, outcomes: Sequence[_Tuned]) -> KernelUpdate:
-    """New trials, and rules in which measured winners replace what was there for their buckets."""
+def _update(kernel: BundledKernel, outcomes: Sequence[_Tuned], anew: AbstractSet[str]) -> KernelUpdate:
+    """New trials, and rules in which measured winners replace what was there for their buckets.
+
+    The trials of studies that were measured ``anew`` replace those that the bundle holds of them.
+    """
     trials: list[JSON] = []
     tables: dict[str, tuple[RulesKey, dict[Bucket, Config], Config, int]] = {}
     samples: dict[str, dict[Bucket, Sample]] = {}
@@ -255,4 +259,5 @@ def _update(kernel: BundledKernel, outcomes: Sequence[_Tuned]) -> KernelUpdate:
         )
         for key, ((target, signature, extents), table, fallback, space) in tables.items()
     )
-    return KernelUpdate(trials=tuple(trials), rules=rules)
+    replaced = {one[3].study.key: one[3].study.to_json() for one in outcomes if one[3].study.key in anew}
+    return KernelUpdate(trials=tuple(trials), rules=rules, replaced=tuple(replaced.values()))

@@ -71,7 +71,8 @@ class Limits:
     """How far one case is tuned; ``lock`` is the file of what is deployed.
 
     ``devices`` are devices of the case's model, on which configs are measured at the same time; none: its own alone.
-    A ``fleet`` measures instead of this machine.
+    A ``fleet`` measures instead of this machine. ``anew`` holds the keys of the studies whose earlier
+    trials a command has superseded; None: it supersedes none.
 
     Raises:
         TuneError: No searcher has this name.
@@ -82,9 +83,17 @@ class Limits:
     lock: Path | None = None
     devices: tuple[Device, ...] = ()
     fleet: Fleet | None = None
+    anew: set[str] | None = None
 
     def __post_init__(self) -> None:
         check_searcher(self.searcher)
+
+    def supersedes(self, study: Study) -> bool:
+        """Whether earlier trials of a study are superseded now: by the first of its cases that a command tunes."""
+        if self.anew is None or study.key in self.anew:
+            return False
+        self.anew.add(study.key)
+        return True
 
 
 @dataclass(frozen=True)
@@ -291,6 +300,7 @@ def tune_case(
                 refiner=refiner_of(situation, lambda config: _grid(study, kernel.resolver.variant(situation, config))),
                 most_spills=spill_limit_of(situation),
                 deployed=deployed_config(limits.lock, made),
+                remeasure=limits.supersedes(made),
             ),
             Watch(progress),
         )

@@ -40,7 +40,7 @@ class Machine:
 
 def test_warm_up_is_not_sampled():
     machine = Machine()
-    samples = measure(machine.contender("a", 9_000, 10_000, reset=False), machine, POLICY)
+    samples = measure(machine.contender("a", 9_000, 10_000, reset=False), machine, POLICY).samples
     assert set(samples) == {10_000}
     assert len(samples) == 10  # up to the target
     assert len(machine.log) == 11
@@ -49,43 +49,43 @@ def test_warm_up_is_not_sampled():
 def test_all_samples_are_kept_in_order():
     machine = Machine()
     times = [30_000, 11_000, 99_000, 12_000, 13_000, 14_000, 15_000]
-    samples = measure(machine.contender("a", *times, reset=False), machine, POLICY)
+    samples = measure(machine.contender("a", *times, reset=False), machine, POLICY).samples
     assert samples == (11_000, 99_000, 12_000, 13_000, 14_000)
 
 
 def test_at_most_as_many_samples_as_the_policy_says():
     machine = Machine()
     policy = dataclasses.replace(POLICY, target_ns=10**12)
-    assert len(measure(machine.contender("a", 10_000), machine, policy)) == 20
+    assert len(measure(machine.contender("a", 10_000), machine, policy).samples) == 20
 
 
 def test_a_very_slow_launch_stops_at_the_limit():
     machine = Machine()
-    samples = measure(machine.contender("a", 4 * 10**8), machine, POLICY)
+    samples = measure(machine.contender("a", 4 * 10**8), machine, POLICY).samples
     assert len(samples) == 3
-    assert len(measure(machine.contender("a", 4 * 10**9), machine, POLICY)) == 1
+    assert len(measure(machine.contender("a", 4 * 10**9), machine, POLICY).samples) == 1
 
 
 def test_a_hopeless_config_is_dropped_early():
     machine = Machine()
-    assert len(measure(machine.contender("a", 10_000), machine, POLICY, best_ns=4_000)) == 3
-    assert len(measure(machine.contender("a", 10_000), machine, POLICY, best_ns=9_500)) == 10
+    assert len(measure(machine.contender("a", 10_000), machine, POLICY, best_ns=4_000).samples) == 3
+    assert len(measure(machine.contender("a", 10_000), machine, POLICY, best_ns=9_500).samples) == 10
 
 
 def test_a_config_that_cannot_become_a_finalist_is_dropped_when_that_is_sure():
     machine = Machine()
-    steady = measure(machine.contender("a", 11_100), machine, POLICY, best_ns=10_000)
+    steady = measure(machine.contender("a", 11_100), machine, POLICY, best_ns=10_000).samples
     assert steady == (11_100,) * 6
     swaying = [11_100, 10_900] * 5
-    assert len(measure(machine.contender("a", 1, *swaying), machine, POLICY, best_ns=10_000)) > 6
+    assert len(measure(machine.contender("a", 1, *swaying), machine, POLICY, best_ns=10_000).samples) > 6
 
 
 def test_nothing_is_dropped_while_another_process_may_have_the_core():
     machine = Machine()
     patient = dataclasses.replace(POLICY, warmup_ns=35_000)
     burst = [10_000] * 4 + [10_000] * 3 + [3_000] * 20  # four warm up
-    assert 3_000 in measure(machine.contender("a", *burst), machine, patient, best_ns=4_000)
-    assert 3_000 not in measure(machine.contender("a", *burst[3:]), machine, POLICY, best_ns=4_000)
+    assert 3_000 in measure(machine.contender("a", *burst), machine, patient, best_ns=4_000).samples
+    assert 3_000 not in measure(machine.contender("a", *burst[3:]), machine, POLICY, best_ns=4_000).samples
 
 
 def test_a_copy_to_restore_from_may_take_half_of_what_is_free():
@@ -96,7 +96,7 @@ def test_a_copy_to_restore_from_may_take_half_of_what_is_free():
 
 def test_short_launches_are_repeated_within_a_sample():
     machine = Machine()
-    samples = measure(machine.contender("a", 60, reset=False), machine, POLICY)
+    samples = measure(machine.contender("a", 60, reset=False), machine, POLICY).samples
     assert set(samples) == {60}
     warm = -(-1_000 // 60)
     assert len(machine.log) == warm + len(samples) * 9  # 9 x 60 ns fill the window of 500 ns
@@ -104,7 +104,7 @@ def test_short_launches_are_repeated_within_a_sample():
 
 def test_written_arguments_are_restored_before_every_launch_outside_the_window():
     machine = Machine()
-    samples = measure(machine.contender("a", 60), machine, POLICY)
+    samples = measure(machine.contender("a", 60), machine, POLICY).samples
     assert set(samples) == {60}
     assert machine.log == ["reset a", "a"] * (len(machine.log) // 2)
 
@@ -151,7 +151,9 @@ def test_the_cpu_timer_runs_what_it_times():
     policy = MeasurePolicy(version=CPU_TIMING)
     assert timer.elapsed_ns(lambda: calls.append(1), 3) > 0
     assert len(calls) == 3
-    samples = measure(Contender(lambda: sum(range(2000))), timer, dataclasses.replace(policy, target_ns=1_000_000))
+    samples = measure(
+        Contender(lambda: sum(range(2000))), timer, dataclasses.replace(policy, target_ns=1_000_000)
+    ).samples
     assert policy.min_samples <= len(samples) <= policy.max_samples
     assert all(sample > 0 for sample in samples)
     assert policy.identity.startswith("cpu-wall-warm/1 ")

@@ -1,0 +1,242 @@
+"""Winners under load: tunings of 207 CPU configs beside four busy processes on two cores, and their winners compared.
+
+    python -m bench.tune.noise [--runs 20] [--baseline CHECKOUT] [--seconds 400] [--json FILE]
+
+Every pair of cores but the last has four busy loops pinned to it and tunes ``noise_space.py`` again and again, each
+time with an empty store. With ``--baseline``, a checkout whose native modules are built, each pair tunes with that
+first, and its time is the measure of the others on the same pair. At the end the load stops. The last pair, which was
+idle, then measures all configs, and in 200 interleaved pairs each winner beside the fastest of the ten fastest. After
+``--seconds`` no tuning begins. It needs ``taskset`` and at least four cores; sixteen take about seven minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.machine import describe, save
+
+ROOT = Path(__file__).resolve().parents[2]
+SPACE = ROOT / "bench" / "tune" / "noise_space.py"
+
+LOAD = 4  # busy processes on a pair of cores
+TEN = 10
+PAIRS = 200
+WINNER_BAR = 1.03  # of the best of the ten fastest
+TIME_BAR = 1.3  # of the baseline's time
+
+
+def pinned(cores: Sequence[int], command: Sequence[str]) -> list[str]:
+    """A command on these cores alone."""
+    return ["taskset", "-c", ",".join(map(str, cores)), *command]
+
+
+def environment(checkout: Path, home: Path, **variables: str) -> dict[str, str]:
+    """For a process that imports Silo from ``checkout`` and keeps everything in ``home``."""
+    path = os.pathsep.join([str(checkout / "src"), str(ROOT)])
+    folders = {"SILO_HOME": str(home / "silo"), "TRITON_CACHE_DIR": str(home / "triton")}
+    return {**os.environ, "PYTHONPATH": path, **folders, **variables}
+
+
+class Load:
+    """Busy processes on some cores while the block runs."""
+
+    def __init__(self, cores: Sequence[int]) -> None:
+        self._command = pinned(cores, [sys.executable, "-S", "-c", "while True: pass"])
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> None:
+        self._processes = [subprocess.Popen(self._command) for _ in range(LOAD)]
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+            process.wait()
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """One tuning: seconds, the winner's members as text, and whether it is the baseline's."""
+
+    seconds: float
+    winner: str
+    baseline: bool
+    cores: tuple[int, ...]
+
+
+def tuned(checkout: Path, home: Path, cores: Sequence[int], *, baseline: bool) -> Tuned:
+    """Tune the space once with an empty store."""
+    command = [sys.executable, "-m", "silo", "tune", str(SPACE), "--searcher", "exhaustive", "--json"]
+    begin = time.monotonic()
+    done = subprocess.run(
+        pinned(cores, command), env=environment(checkout, home), cwd=home, capture_output=True, text=True, check=False
+    )
+    seconds = time.monotonic() - begin
+    if done.returncode:
+        raise SystemExit(f"tuning with {checkout}: exit {done.returncode}: {done.stderr.strip()[-2000:]}")
+    (row,) = json.loads(done.stdout)
+    return Tuned(seconds, row["winner"], baseline, tuple(cores))
+
+
+class Queue:
+    """The tunings that are left, for the threads that each have a pair of cores."""
+
+    def __init__(self, runs: int, until: float) -> None:
+        self._left = list(range(runs))
+        self._until = until
+
+    def take(self) -> bool:
+        """Whether one more is to be done."""
+        if not self._left or time.monotonic() >= self._until:
+            return False
+        self._left.pop()
+        return True
+
+
+def on_pair(cores: Sequence[int], queue: Queue, baseline: Path | None, folder: Path) -> list[Tuned]:
+    """Tunings on one pair of cores, one after the other."""
+    found: list[Tuned] = []
+
+    def one(checkout: Path, *, base: bool) -> None:
+        home = folder / f"{cores[0]}-{len(found)}"
+        home.mkdir()
+        found.append(tuned(checkout, home, cores, baseline=base))
+
+    with Load(cores):
+        if baseline is not None:
+            one(baseline, base=True)
+        while queue.take():
+            one(ROOT, base=False)
+    return found
+
+
+def members(text: str) -> dict[str, int]:
+    """A config from its text, as ``BH=8, BW=256``."""
+    return {name: int(value) for name, value in (part.split("=") for part in text.split(", "))}
+
+
+def compared(winners: Sequence[str], rounds: int = 9) -> dict[str, Any]:
+    """In this process: the ten fastest of all configs, and the quotient of each winner's time and the best one's."""
+    import numpy as np
+
+    from bench.tune.noise_space import SHAPE, K, conv
+    from silo.api.machine.device_plugins import device_named
+    from silo.tune.measure import Contender, MeasurePolicy, interleave
+    from silo.tune.statistics import median
+
+    chance = np.random.default_rng(1)
+    x = chance.standard_normal((SHAPE[0] + K - 1, SHAPE[1] + K - 1), dtype=np.float32)
+    f, out = chance.standard_normal((K, K), dtype=np.float32), np.empty(SHAPE, np.float32)
+    device = device_named("cpu")
+    timer, policy = device.timer(), MeasurePolicy.of(device.timing)
+
+    def contender(text: str) -> Contender:
+        chosen = members(text)
+        return Contender(lambda: conv(x, f, out, *SHAPE, K, **chosen))
+
+    configs = [str(config) for config in conv.kernel.space.configs()]
+    taken = interleave({text: contender(text) for text in configs}, timer, policy, rounds=rounds)
+    ten = sorted(configs, key=lambda text: median(taken[text]))[:TEN]
+    side = interleave({text: contender(text) for text in ten}, timer, policy, rounds=PAIRS)
+    best = min(ten, key=lambda text: median(side[text]))
+    quotients: dict[str, float] = {}
+    for text in dict.fromkeys(winners):
+        if text == best:
+            quotients[text] = 1.0
+            continue
+        pair = interleave({text: contender(text), best: contender(best)}, timer, policy, rounds=PAIRS)
+        quotients[text] = statistics.median(one / two for one, two in zip(pair[text], pair[best], strict=True))
+    times = {text: median(side[text]) for text in ten}
+    return {"best": best, "ten_ns": times, "quotients": quotients}
+
+
+def judged(winners: Sequence[str], cores: Sequence[int], home: Path) -> dict[str, Any]:
+    """:func:`compared` in a process on idle cores."""
+    command = pinned(cores, [sys.executable, "-m", "bench.tune.noise", "--compare"])
+    variables = environment(ROOT, home, SILO_TUNE="off")
+    text = json.dumps(list(winners))
+    done = subprocess.run(command, env=variables, cwd=ROOT, input=text, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"comparing: exit {done.returncode}: {done.stderr.strip()[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def ratios(runs: Sequence[Tuned]) -> list[float]:
+    """The time of each tuning over the baseline's on the same cores; none without a baseline."""
+    base = {one.cores: one.seconds for one in runs if one.baseline}
+    return [one.seconds / base[one.cores] for one in runs if not one.baseline and one.cores in base]
+
+
+def show(results: Mapping[str, Any]) -> bool:
+    """Print the results; whether the bars hold."""
+    quotients, good = results["compared"]["quotients"], True
+    print(f"the best of the ten fastest: {results['compared']['best']}")
+    for name, baseline in (("this checkout", False), ("the baseline", True)):
+        runs = [one for one in results["runs"] if one["baseline"] is baseline]
+        if not runs:
+            continue
+        behind = [quotients[one["winner"]] for one in runs]
+        within = sum(one <= WINNER_BAR for one in behind)
+        seconds = statistics.median(one["seconds"] for one in runs)
+        print(
+            f"{name}: {within} of {len(runs)} winners within {WINNER_BAR:.2f} of it, the worst at {max(behind):.3f}, "
+            f"{len({one['winner'] for one in runs})} different ones; {seconds:.1f} s a tuning"
+        )
+        good = good and (baseline or within == len(runs))
+    if results["ratios"]:
+        ratio = statistics.median(results["ratios"])
+        print(f"time, of the baseline's on the same cores: {ratio:.3f} (at most {TIME_BAR}); {results['ratios']}")
+        good = good and ratio <= TIME_BAR
+    print("pass" if good else "FAIL")
+    return good
+
+
+def main() -> int:
+    """See the module; 1 where a bar fails."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.tune.noise", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--baseline", type=Path, metavar="CHECKOUT", help="a built checkout to compare the time with")
+    parser.add_argument("--seconds", type=float, default=400, help="after so many no tuning begins")
+    parser.add_argument("--cores", type=int, help="how many to use; all by default")
+    parser.add_argument("--json", type=Path, help="where to keep the results")
+    parser.add_argument("--compare", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.compare:
+        print(json.dumps(compared(json.load(sys.stdin))))
+        return 0
+    cores = sorted(os.sched_getaffinity(0))[: given.cores]
+    if len(cores) < 4:
+        raise SystemExit(f"it needs four cores: two that are loaded and two that are idle; here are {len(cores)}")
+    pairs = [tuple(cores[place : place + 2]) for place in range(0, len(cores) - 1, 2)]
+    queue = Queue(given.runs, time.monotonic() + given.seconds)
+    baseline = None if given.baseline is None else given.baseline.resolve()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with ThreadPoolExecutor(len(pairs) - 1) as threads:
+            jobs = [threads.submit(on_pair, pair, queue, baseline, folder) for pair in pairs[:-1]]
+            runs = [one for job in jobs for one in job.result()]
+        mine = next(one for one in runs if not one.baseline)
+        number = [one for one in runs if one.cores == mine.cores].index(mine)
+        found = judged([one.winner for one in runs], pairs[-1], folder / f"{mine.cores[0]}-{number}")
+    results = {"runs": [vars(one) for one in runs], "ratios": ratios(runs), "compared": found}
+    good = show(results)
+    if given.json:
+        save(given.json, describe(), results)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

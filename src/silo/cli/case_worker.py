@@ -1,0 +1,69 @@
+"""The process that runs cases for ``silo run`` (``python -m silo.cli.case_worker``), started by ``case_runs``.
+
+It is the command itself, but that it writes rows to a pipe instead of printing a table.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from silo.compile.serving import die_with_parent
+
+if TYPE_CHECKING:
+    from silo.api.commands.run import CaseOutcome
+
+__all__ = ["PipedRows", "main"]
+
+
+class PipedRows:
+    """Chooses the cases that are run here, and writes what becomes of them to a pipe.
+
+    Implements :class:`silo.api.commands.run.CaseWatch`.
+    """
+
+    def __init__(self, chosen: dict[str, Any]) -> None:
+        only = chosen["only"]
+        self._only = None if only is None else frozenset[int](only)
+        self._but = frozenset[int](chosen["but"])
+        self._rows = int(chosen["rows"])
+
+    def wants(self, number: int) -> bool:
+        """Whether the case with this number is run."""
+        return number not in self._but and (self._only is None or number in self._only)
+
+    def begun(self, number: int, kernel: str, case: str) -> None:
+        """A case begins."""
+        self._write({"begun": number, "kernel": kernel, "case": case})
+
+    def over(self, number: int, outcome: CaseOutcome) -> None:
+        """A case is over, and its arrays are freed."""
+        self._write({"over": number, "row": asdict(outcome)})
+
+    def done(self) -> None:
+        """All cases are over."""
+        self._write({"done": True})
+
+    def _write(self, said: dict[str, Any]) -> None:
+        rest = memoryview(json.dumps(said).encode() + b"\n")
+        while rest:
+            rest = rest[os.write(self._rows, rest) :]
+
+
+def main() -> None:
+    """``main``: the choice of cases as JSON, then what follows ``silo``."""
+    die_with_parent()
+    from silo.cli import run  # noqa: PLC0415  # the command line that both processes have
+    from silo.cli.main import main as command_line  # noqa: PLC0415
+
+    chosen, *arguments = sys.argv[1:]
+    run.watch = PipedRows(json.loads(chosen))
+    sys.argv[1:] = arguments
+    command_line()
+
+
+if __name__ == "__main__":
+    main()
