@@ -75,7 +75,7 @@ def test_an_autotuned_kernel_in_a_package_has_the_grid_of_the_chosen_config(tmp_
     shapes = None
     if dynamic:
         sizes = [torch.export.Dim(name, min=2, max=1 << 20) for name in "nabc"]
-        shapes = ({0: sizes[0]}, {axis: size for axis, size in enumerate(sizes[1:])})
+        shapes = ({0: sizes[0]}, dict(enumerate(sizes[1:])))
     exported = torch.export.export(Tuned(), (x, cube), dynamic_shapes=shapes, strict=True)
     path = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "tuned.pt2"))
     loaded = torch._inductor.aoti_load_package(path)
@@ -117,7 +117,7 @@ def test_a_grid_that_no_call_would_take_is_refused(monkeypatch):
         aoti._grid_of("k", meta, triton.Config({"BLOCK": 8}))
     monkeypatch.setattr(aoti._call, "connect", lambda *_: None)
     monkeypatch.setattr(aoti._call, "state", Rejected("torch 2.14 writes calls in another way"))
-    with pytest.raises(UnsupportedError, match="writes calls in another way.*give the kernel one config"):
+    with pytest.raises(UnsupportedError, match=r"writes calls in another way.*give the kernel one config"):
         aoti._grid_of("k", meta, triton.Config({"BLOCK": 8}))
 
 

@@ -133,7 +133,8 @@ def _with_grid(plain: Callable[..., None]) -> Callable[..., None]:
         signature: Any,  # noqa: ANN401
     ) -> None:
         kept: Any = import_module("torch._inductor.codecache").CpuTritonKernelCache
-        grid = (kept.get(self.kernel_name) or {}).get(_GRID)
+        entry: dict[str, Any] = kept.get(self.kernel_name) or {}
+        grid: _Grid | None = entry.get(_GRID)
         if grid is None:
             plain(self, prefix, kernel_arg_names, grid_arg_names, signature)
             return
