@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from silo.backends.pallas.blocks import BlockedLaunch
 from silo.backends.pallas.chips import INTERPRETED_CHIP
@@ -81,7 +81,7 @@ def _primitives(jaxpr: Any) -> Generator[str]:  # noqa: ANN401
     for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
         yield str(equation.primitive.name)
         for value in equation.params.values():
-            held: tuple[Any, ...] = tuple(value) if isinstance(value, tuple | list) else (value,)
+            held = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
             for inner in held:
                 if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
                     yield from _primitives(inner)

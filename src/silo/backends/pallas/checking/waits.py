@@ -68,7 +68,7 @@ def _place(information: Any) -> str:  # noqa: ANN401  # jax's, or None
 def stuck_in(text: str) -> tuple[str, str] | None:
     r"""Place and reason in a text of an error that such a wait raised; None if it is another error.
 
-    >>> stuck_in("INTERNAL: SILO: a wait that does not end at k.py:8: It needs 8, the semaphore has 0\\nTraceback")
+    >>> stuck_in("INTERNAL: SILO: a wait that does not end at k.py:8: It needs 8, the semaphore has 0\nTraceback")
     ('k.py:8', 'It needs 8, the semaphore has 0')
     >>> stuck_in("Out-of-bounds read")
     """
