@@ -132,7 +132,8 @@ def _elements(  # a view has many facts
     low, high = _reach(address, shape, steps, width)
     size = math.prod(shape) * width
     inside: NDArray[np.uint8] | None = None
-    if high - low > size:  # else they lie side by side
+    distinct = math.prod(extent for extent, step in zip(shape, steps, strict=True) if step) * width
+    if high - low > distinct:  # else they lie side by side
         import numpy as np  # noqa: PLC0415  # numpy is optional, and here
 
         inside = np.zeros(high - low, np.uint8)
