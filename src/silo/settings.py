@@ -39,6 +39,7 @@ __all__ = [
     "available_cpus",
     "available_memory",
     "case_allowance",
+    "checks_wanted",
     "child_environment",
     "encoded_name",
     "environment_memory",
@@ -371,6 +372,13 @@ def _tell(current: Settings) -> None:
     from silo.status_line import configure  # noqa: PLC0415  # see above
 
     configure(current.log, quiet=current.quiet)
+
+
+def checks_wanted() -> bool:
+    """Whether this program's kernels are to run in checking mode; read as :func:`triton_mode` is."""
+    with _lock:
+        current = _current
+    return current.check if current is not None else _given(os.environ).get("SILO_CHECK") == "1"
 
 
 def records_wanted() -> bool:

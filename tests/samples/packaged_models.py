@@ -56,3 +56,45 @@ def wanted(model, x, y):
     if isinstance(model, WithGrid):
         return 2 * (0.25 * x + y) + y
     return (3.0 * (2 * (0.5 * x + y)).cumsum(1) + y).relu()
+
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 256}), triton.Config({"BLOCK": 1024})], key=["n"])
+@triton.jit
+def tuned(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
+
+
+@triton.autotune(
+    configs=[triton.Config({"X": 4, "Y": 8, "Z": 2}), triton.Config({"X": 16, "Y": 2, "Z": 1})], key=["a", "b", "c"]
+)
+@triton.jit
+def tuned_cube(x, out, a, b, c, X: tl.constexpr, Y: tl.constexpr, Z: tl.constexpr):
+    """Three axes, each with a size and a block of its own."""
+    i = tl.program_id(2) * Z + tl.arange(0, Z)[:, None, None]
+    j = tl.program_id(1) * Y + tl.arange(0, Y)[None, :, None]
+    k = tl.program_id(0) * X + tl.arange(0, X)[None, None, :]
+    at = (i * b + j) * c + k
+    inside = (i < a) & (j < b) & (k < c)
+    tl.store(out + at, 2 * tl.load(x + at, mask=inside), mask=inside)
+
+
+class Tuned(torch.nn.Module):
+    """Autotuned kernels: the grid depends on the config that is chosen, and on the sizes of the call."""
+
+    def forward(self, x, cube):
+        out, doubled = torch.zeros_like(x), torch.zeros_like(cube)
+        n = x.numel()
+        tuned[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)
+        a, b, c = cube.shape
+        tuned_cube[lambda meta: (triton.cdiv(c, meta["X"]), triton.cdiv(b, meta["Y"]), triton.cdiv(a, meta["Z"]))](
+            cube, doubled, a, b, c
+        )
+        return out, doubled
+
+
+class Plain(torch.nn.Module):
+    """Without a kernel: Inductor generates what it needs."""
+
+    def forward(self, x):
+        return torch.sin(x) + 1

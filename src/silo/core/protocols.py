@@ -157,8 +157,12 @@ class CheckedKernel(Protocol):
         uninitialized: Sequence[str] = (),
         memory: Sequence[object] = (),
         steps: int,
+        views: bool = False,
     ) -> AbstractContextManager[list[str]]:
-        """Launches within the block are over ``arguments``; gives notes on what was not checked. CheckError."""
+        """Launches within the block are over ``arguments``; yields notes on what was not checked.
+
+        With ``views`` an access must lie in the elements of the array that was passed. Raises CheckError.
+        """
         ...
 
 

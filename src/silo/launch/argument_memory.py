@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from silo.errors import ArgumentError
 from silo.launch import native
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["Allocation", "Region", "allocation_of", "holding", "regions_of"]
 
@@ -18,7 +23,8 @@ __all__ = ["Allocation", "Region", "allocation_of", "holding", "regions_of"]
 class Allocation:
     """All the memory behind one argument, from ``low`` up to ``high``; ``address`` is where the argument points.
 
-    ``words`` say what it is: a base array, a storage, ...
+    ``words`` say what it is: a base array, a storage, ... ``inside``: for an array with gaps between its elements, one
+    byte for each byte from ``low``, 1 if the byte is part of an element; None if every byte is.
     """
 
     name: str
@@ -27,6 +33,14 @@ class Allocation:
     address: int
     words: str
     writable: bool = True
+    inside: NDArray[np.uint8] | None = field(default=None, compare=False)
+
+    def has(self, address: int, size: int) -> bool:
+        """Whether an access of ``size`` bytes lies in it."""
+        first = address - self.low
+        if first < 0 or address + size > self.high:
+            return False
+        return self.inside is None or bool(self.inside[first] and self.inside[max(first, first + size - 1)])
 
     @property
     def size(self) -> int:
@@ -54,8 +68,8 @@ class Region:
             ctypes.memmove(self.low, (ctypes.c_char * len(held)).from_buffer(held), len(held))
 
 
-def allocation_of(name: str, value: Any) -> Allocation:  # noqa: ANN401  # any library's array
-    """The allocation behind an array in host memory: all of its base array or storage, not only what the view shows.
+def allocation_of(name: str, value: Any, *, view: bool = False) -> Allocation:  # noqa: ANN401  # any library's array
+    """The allocation behind an array in host memory: all of its base array or storage; with ``view``, its elements.
 
     Raises:
         ArgumentError: it lies on a device, or nothing says where it lies.
@@ -67,19 +81,27 @@ def allocation_of(name: str, value: Any) -> Allocation:  # noqa: ANN401  # any l
             raise ArgumentError(_elsewhere(name, str(tensor.device)))
         storage = tensor.untyped_storage()
         low, size = storage.data_ptr(), storage.nbytes()
+        if view:
+            width = tensor.element_size()
+            steps = [stride * width for stride in tensor.stride()]
+            whole = f"torch storage of {size} bytes"
+            return _elements(name, tensor.data_ptr(), tuple(tensor.shape), steps, width, whole, writable=True)
         return Allocation(name, low, low + size, tensor.data_ptr(), f"torch storage of {size} bytes")
     if hasattr(value, "__array_interface__"):
-        return _numpy(name, value)
+        return _numpy(name, value, view=view)
     address, _, bits, readonly, device, shape, strides = native.read(value)
     if device[0] != 1:
         raise ArgumentError(_elsewhere(name, f"DLPack device {device}"))
     width = bits // 8
     low, high = _reach(address, shape, [stride * width for stride in strides], width)
     kind = type(value).__name__
+    if view:
+        steps = [stride * width for stride in strides]
+        return _elements(name, address, shape, steps, width, kind, writable=not readonly)
     return Allocation(name, low, high, address, f"{kind} of {high - low} bytes", writable=not readonly)
 
 
-def _numpy(name: str, value: Any) -> Allocation:  # noqa: ANN401
+def _numpy(name: str, value: Any, *, view: bool) -> Allocation:  # noqa: ANN401
     """Follows views to the array that owns the memory; what the outermost array stands on counts as it shows it."""
     import numpy as np  # noqa: PLC0415  # numpy is optional, and here
 
@@ -89,7 +111,37 @@ def _numpy(name: str, value: Any) -> Allocation:  # noqa: ANN401
         owner = owner.base
     low, high = _reach(owner.ctypes.data, owner.shape, owner.strides, owner.itemsize)
     words = f"numpy {'base ' if owner is not array else ''}array of {high - low} bytes"
+    if view:
+        writable = bool(array.flags.writeable)
+        place = (array.ctypes.data, array.shape, array.strides, array.itemsize)
+        return _elements(name, *place, words, writable=writable)
     return Allocation(name, low, high, array.ctypes.data, words, writable=bool(array.flags.writeable))
+
+
+def _elements(  # a view has many facts
+    name: str,
+    address: int,
+    shape: Sequence[int],
+    steps: Sequence[int],
+    width: int,
+    whole: str,
+    *,
+    writable: bool,
+) -> Allocation:
+    """The elements of an array alone; ``steps`` and ``width`` are in bytes, ``whole`` says what memory they are in."""
+    low, high = _reach(address, shape, steps, width)
+    size = math.prod(shape) * width
+    inside: NDArray[np.uint8] | None = None
+    distinct = math.prod(extent for extent, step in zip(shape, steps, strict=True) if step) * width
+    if high - low > distinct:  # else they lie side by side
+        import numpy as np  # noqa: PLC0415  # numpy is optional, and here
+
+        inside = np.zeros(high - low, np.uint8)
+        elements: NDArray[np.uint8] = np.lib.stride_tricks.as_strided(
+            inside[address - low :], (*shape, width), (*steps, 1)
+        )
+        elements[...] = 1
+    return Allocation(name, low, high, address, f"view of {size} bytes in a {whole}", writable, inside)
 
 
 def _reach(address: int, shape: Sequence[int], strides: Sequence[int], width: int) -> tuple[int, int]:

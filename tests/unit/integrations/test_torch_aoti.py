@@ -18,7 +18,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from triton.backends import Backend, backends  # noqa: E402
 
-from packaged_models import Model, running, scaled, wanted  # noqa: E402
+from packaged_models import Model, Plain, Tuned, running, scaled, wanted  # noqa: E402
 from silo.backends.cpu.triton_plugin.named_cpu.compiler import NamedCpuBackend  # noqa: E402
 from silo.backends.cpu.triton_plugin.named_cpu.driver import NamedCpuDriver  # noqa: E402
 
@@ -31,14 +31,7 @@ pytestmark = [
 
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the ABI is torch 2.13's")
-def test_a_package_with_kernels_runs_on_the_cpu(tmp_path, monkeypatch):
-    from torch.utils import _triton
-
-    monkeypatch.setitem(backends, "cpu", Backend(NamedCpuBackend, NamedCpuDriver))
-    _triton.has_triton.cache_clear()
-    importlib.import_module("torch._inductor.config")
-    monkeypatch.setattr(torch._inductor.config, "compile_threads", 1)
-    monkeypatch.setattr(torch._inductor.config.aot_inductor, "compile_wrapper_opt_level", "O0")  # torch's own C++
+def test_a_package_with_kernels_runs_on_the_cpu(tmp_path, on_cpu):
     x, y = torch.randn(3, 50), torch.randn(3, 50)
     result = wanted(Model(), x, y)
     exported = torch.export.export(Model(), (x, y), strict=True)
@@ -48,7 +41,6 @@ def test_a_package_with_kernels_runs_on_the_cpu(tmp_path, monkeypatch):
     from silo.integrations.torch.aoti import state
 
     assert state()
-    _triton.has_triton.cache_clear()
     torch.save({"args": [x, y], "wanted": result}, tmp_path / "arrays.pt")
     done = subprocess.run(
         [sys.executable, "-c", RUN, str(tmp_path)],
@@ -59,6 +51,74 @@ def test_a_package_with_kernels_runs_on_the_cpu(tmp_path, monkeypatch):
         timeout=200,
     )
     assert done.stdout.strip() == "equal", done.stderr[-3000:]
+
+
+@pytest.fixture
+def on_cpu(monkeypatch):
+    """Triton's kernels are compiled for the CPU by Silo, in this process."""
+    from torch.utils import _triton
+
+    monkeypatch.setitem(backends, "cpu", Backend(NamedCpuBackend, NamedCpuDriver))
+    _triton.has_triton.cache_clear()
+    config = importlib.import_module("torch._inductor.config")
+    with config.patch({"compile_threads": 1, "aot_inductor.compile_wrapper_opt_level": "O0"}):  # torch's own C++
+        yield
+    _triton.has_triton.cache_clear()
+
+
+# The kind: the grid in a package depends on the chosen config, for any number of axes, for fixed and dynamic sizes.
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the ABI is torch 2.13's")
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_an_autotuned_kernel_in_a_package_has_the_grid_of_the_chosen_config(tmp_path, on_cpu, dynamic):
+    x, cube = torch.randn(10000), torch.randn(5, 13, 33)
+    shapes = None
+    if dynamic:
+        sizes = [torch.export.Dim(name, min=2, max=1 << 20) for name in "nabc"]
+        shapes = ({0: sizes[0]}, dict(enumerate(sizes[1:])))
+    exported = torch.export.export(Tuned(), (x, cube), dynamic_shapes=shapes, strict=True)
+    path = torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "tuned.pt2"))
+    loaded = torch._inductor.aoti_load_package(path)
+    calls = [(x, cube)]
+    if dynamic:
+        calls += [(torch.randn(77), torch.randn(3, 2, 90)), (torch.randn(30001), torch.randn(17, 41, 2))]
+    for given, solid in calls:
+        out, doubled = loaded(given, solid)
+        torch.testing.assert_close(out, given + 1)
+        torch.testing.assert_close(doubled, 2 * solid)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="the ABI is torch 2.13's")
+def test_kernels_that_inductor_generates_are_refused_with_the_reason(tmp_path, on_cpu):
+    exported = torch.export.export(Plain(), (torch.randn(1000),), strict=True)
+    triton_kernels = importlib.import_module("torch._inductor.config").patch({"cpu_backend": "triton"})
+    with (
+        triton_kernels,
+        pytest.raises(
+            Exception, match="AOTInductor for the CPU packs only Triton kernels that the model calls"
+        ) as seen,
+    ):
+        torch._inductor.aoti_compile_and_package(exported, package_path=str(tmp_path / "plain.pt2"))
+    reasons, error = [], seen.value
+    while error is not None:
+        reasons.append(error)
+        error = error.__cause__ or error.__context__ or getattr(error, "inner_exception", None)
+    assert any(isinstance(one, UnsupportedError) for one in reasons)
+
+
+def test_a_grid_that_no_call_would_take_is_refused(monkeypatch):
+    from silo.core.decisions import Rejected
+    from silo.integrations.torch import aoti
+
+    meta = {"grid_type": "PrecomputedGrid", "precomputed_grids": [], "extra_launcher_args": []}
+    assert aoti._grid_of("k", {"grid_type": "FixedGrid"}, None) is None
+    with pytest.raises(UnsupportedError, match="k: torch has no grid in C\\+\\+ for the chosen config"):
+        aoti._grid_of("k", meta, triton.Config({"BLOCK": 8}))
+    monkeypatch.setattr(aoti._call, "connect", lambda *_: None)
+    monkeypatch.setattr(aoti._call, "state", Rejected("torch 2.14 writes calls in another way"))
+    with pytest.raises(UnsupportedError, match=r"writes calls in another way.*give the kernel one config"):
+        aoti._grid_of("k", meta, triton.Config({"BLOCK": 8}))
 
 
 # Another process, which compiles no kernel: there is no C compiler for it.

@@ -48,6 +48,7 @@ class CheckLimits:
     uninitialized: tuple[str, ...] = ()
     memory: tuple[object, ...] = ()
     steps: int = MOST_STEPS
+    views: bool = False
 
 
 class CheckingLauncher(ABC):
@@ -77,7 +78,13 @@ class CheckingLauncher(ABC):
         call = inspect_call(self._native, self._signature, *args, **named)
         binding = self._native.resolve(*args, **named)
         checked = cast("CheckedKernel", binding.tag)
-        with checked.over(call.values, uninitialized=limits.uninitialized, memory=limits.memory, steps=limits.steps):
+        with checked.over(
+            call.values,
+            uninitialized=limits.uninitialized,
+            memory=limits.memory,
+            steps=limits.steps,
+            views=limits.views,
+        ):
             self._native(*args, **named)
 
     @cached_property

@@ -1,27 +1,47 @@
-"""The seam in AOTInductor: kernels that Silo compiled for the CPU go into a package with a launcher in torch's ABI."""
+"""The seam in AOTInductor: kernels that Silo compiled for the CPU go into a package with a launcher in torch's ABI.
+
+Two methods of torch are replaced. ``CachingAutotuner.save_cpu_kernel`` stores a kernel for the package: the replacement
+adds the launcher, and the grid of the config that was chosen. ``DeferredCpuTritonCallWrapper._generate_launch`` writes
+the C++ call: torch's own takes the launcher's extra arguments for the grid, which they are only for a kernel with one
+config (``FixedGrid``). For an autotuned kernel (``PrecomputedGrid``) they are the sizes that the grid is computed from,
+so the replacement passes the expressions of the stored grid.
+"""
 
 from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 from silo.core.decisions import Decision
 from silo.errors import UnsupportedError
+from silo.frozen import frozen
 from silo.integrations.torch.seam import Seam
 
 __all__ = ["connect", "state"]
 
 _KEPT = ["kernel_bytes", "launcher_bytes", "kernel_symbol", "signature"]
+_GRID = "silo_grid"  # a member of torch's entry for a kernel: the grid of its chosen config
+_CHANGED = (
+    "keeps kernels for AOTInductor in another way than Silo knows: packages with Triton kernels for the CPU "
+    "need torch 2.13"
+)
 _seam = Seam(
     "CachingAutotuner.save_cpu_kernel",
     ["self", "launcher"],
     unused="torch's Inductor was not used in this process",
     connected="packages hold a launcher for each kernel",
-    changed="keeps kernels for AOTInductor in another way than Silo knows: packages with Triton kernels for the CPU "
-    "need torch 2.13",
+    changed=_CHANGED,
+    level=logging.INFO,
+)
+_call = Seam(
+    "DeferredCpuTritonCallWrapper._generate_launch",
+    ["self", "prefix", "kernel_arg_names", "grid_arg_names", "signature"],
+    unused="no kernel was kept for AOTInductor in this process",
+    connected="calls in packages take the grid of the chosen config",
+    changed=_CHANGED,
     level=logging.INFO,
 )
 
@@ -36,6 +56,14 @@ def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.runtime.tri
     _seam.connect(module, _with_launcher)
 
 
+@frozen
+class _Grid:
+    """A grid in C++: lines that compute intermediate values, then one expression for each axis."""
+
+    lines: tuple[str, ...]
+    axes: tuple[str, str, str]
+
+
 def _with_launcher(plain: Callable[..., None]) -> Callable[..., None]:
     def save_cpu_kernel(self: Any, launcher: Any) -> None:  # noqa: ANN401
         compiled = launcher.bin
@@ -48,14 +76,70 @@ def _with_launcher(plain: Callable[..., None]) -> Callable[..., None]:
             raise UnsupportedError(
                 "this torch keeps kernels for AOTInductor in another way than Silo knows: use torch 2.13"
             )
+        name = self.inductor_meta["kernel_name"]
+        grid = _grid_of(name, self.inductor_meta, launcher.config)
         launcher_bytes, symbol = ours()
         kept.set(
-            self.inductor_meta["kernel_name"],
+            name,
             kernel_bytes=compiled.asm["so"],
             launcher_bytes=launcher_bytes,
             kernel_symbol=symbol,
             signature=compiled.src.signature,
         )
+        if grid is not None:
+            kept.get(name)[_GRID] = grid
         self.cpu_kernel_saved = True
 
     return save_cpu_kernel
+
+
+def _grid_of(name: str, meta: dict[str, Any], config: Any) -> _Grid | None:  # noqa: ANN401  # triton.Config
+    """The grid of ``config``, or None if the launcher's extra arguments are the grid.
+
+    Raises:
+        UnsupportedError: torch writes no correct call of such a kernel, and Silo cannot either.
+    """
+    kind = meta.get("grid_type")
+    if kind == "FixedGrid":
+        return None
+    if kind != "PrecomputedGrid":
+        raise UnsupportedError(
+            f"{name}: Inductor generated this Triton kernel itself (its grid is a {kind}), and AOTInductor for the CPU "
+            "packs only Triton kernels that the model calls: export with torch._inductor.config.cpu_backend = 'cpp'"
+        )
+    _call.connect(import_module("torch._inductor.codegen.cpp_wrapper_cpu"), _with_grid)
+    if not _call.state:
+        raise UnsupportedError(
+            f"{name} has several configs, each with a grid of its own, and a call in a package would not take the "
+            f"grid of the chosen config ({_call.state.reason}): give the kernel one config"
+        )
+    try:
+        made: Any = import_module("torch._inductor.runtime.triton_heuristics").GridExpr.from_meta(
+            meta, config, mode="cpp"
+        )
+    except (AssertionError, AttributeError, KeyError, TypeError) as error:  # what another torch may raise
+        raise UnsupportedError(
+            f"{name}: torch has no grid in C++ for the chosen config {config}: give the kernel one config"
+        ) from error
+    return _Grid(tuple(made.prefix), (str(made.x_grid), str(made.y_grid), str(made.z_grid)))
+
+
+def _with_grid(plain: Callable[..., None]) -> Callable[..., None]:
+    def _generate_launch(  # torch's name
+        self: Any,  # noqa: ANN401
+        prefix: Any,  # noqa: ANN401
+        kernel_arg_names: Sequence[str],
+        grid_arg_names: Sequence[str],
+        signature: Any,  # noqa: ANN401
+    ) -> None:
+        kept: Any = import_module("torch._inductor.codecache").CpuTritonKernelCache
+        entry: dict[str, Any] = kept.get(self.kernel_name) or {}
+        grid: _Grid | None = entry.get(_GRID)
+        if grid is None:
+            plain(self, prefix, kernel_arg_names, grid_arg_names, signature)
+            return
+        for line in grid.lines:
+            prefix.writeline(line)
+        plain(self, prefix, kernel_arg_names, [*grid.axes], signature)
+
+    return _generate_launch

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -16,8 +16,9 @@ from types import ModuleType
 from typing import Any
 
 from silo.launch.traced_calls import set_tracer
+from silo.settings import checks_wanted
 
-__all__ = ["watch"]
+__all__ = ["watch", "watch_memory"]
 
 _HERE = __name__.rpartition(".")[0]
 # Modules of torch that are connected, by the module here that does it: where calls of Triton kernels become nodes of a
@@ -26,25 +27,43 @@ _SEAMS = {
     "torch._higher_order_ops.triton_kernel_wrap": f"{_HERE}.dynamo",
     "torch._inductor.runtime.triton_heuristics": f"{_HERE}.aoti",
 }
+# Connected for checks alone: the allocator of the CPU.
+_MEMORY = {"torch": f"{_HERE}.unset_memory"}
 
 
 def watch() -> None:
     """Connect what is loaded of torch's compiler now, and the rest when it is."""
     set_tracer(_serve)
-    waiting = set(_SEAMS)
-    for name in _SEAMS:
+    _await(_SEAMS)
+    watch_memory()
+
+
+def watch_memory() -> None:
+    """With ``SILO_CHECK=1``: have torch fill new memory, from now on or from when it is loaded."""
+    if checks_wanted():
+        _await(_MEMORY)
+
+
+def _await(seams: Iterable[str]) -> None:
+    """Connect each of these modules of torch: now if it is loaded, else when it is."""
+    waiting: set[str] = set()
+    for name in seams:
         loaded = sys.modules.get(name)
         if loaded is not None:
-            waiting.discard(name)
             _connect(loaded)
-    if waiting and not any(isinstance(one, _Finder) for one in sys.meta_path):
+        else:
+            waiting.add(name)
+    known = next((one for one in sys.meta_path if isinstance(one, _Finder)), None)
+    if known is not None:
+        known.add(waiting)
+    elif waiting:
         sys.meta_path.insert(0, _Finder(waiting))
 
 
 def _connect(module: ModuleType) -> None:
     """The boundary: whatever fails in Silo, torch must load."""
     try:
-        import_module(_SEAMS[module.__name__]).connect(module)
+        import_module({**_SEAMS, **_MEMORY}[module.__name__]).connect(module)
     except Exception as error:  # noqa: BLE001  # see above
         logging.getLogger("silo").warning(
             "%s is not connected, so torch takes kernels of Silo there as any others: %s: %s",
@@ -65,6 +84,10 @@ class _Finder(MetaPathFinder):
 
     def __init__(self, waiting: set[str]) -> None:
         self._waiting = waiting
+
+    def add(self, names: set[str]) -> None:
+        """Wait for these too."""
+        self._waiting |= names
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

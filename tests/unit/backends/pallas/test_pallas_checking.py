@@ -174,6 +174,88 @@ def test_arrays_that_hold_nothing_yet_and_nans_are_asked_for():
     assert found_in(root, -x, np.zeros(SHAPE, np.float32), nan=True).kind == "NaN"
 
 
+def waits_twice(x, out, block, semaphore):
+    copy = pltpu.make_async_copy(x, block, semaphore)
+    copy.start()
+    copy.wait()
+    copy.wait()  # twice
+    copied(block, out, semaphore)
+
+
+def waits_unsignalled(x, out, block, semaphore):
+    copied(x, block, semaphore)
+    pltpu.make_async_copy(block, out, semaphore).wait()  # never started
+
+
+def waits_for_nothing(x, out, flag):
+    out[...] = x[...]
+    pl.semaphore_wait(flag, 1)
+
+
+# The kind: a wait that nothing can end is a finding, and no hang.
+@pytest.mark.parametrize(("body", "mark"), [(waits_twice, "twice"), (waits_unsignalled, "never started")])
+def test_a_wait_that_nothing_ends_is_found(body, mark):
+    error = found_in(in_hbm(body), np.ones(SHAPE, np.float32), np.zeros(SHAPE, np.float32))
+    assert (error.kind, error.place) == ("endless", line_of(body, mark))
+    assert "It needs 4096, the semaphore has 0, and no copy or signal is left" in str(error)
+    # The next check is not disturbed.
+    assert found_in(in_hbm(out_of_bounds), np.ones(SHAPE, np.float32), np.zeros(SHAPE, np.float32)).place
+
+
+def test_a_wait_for_a_semaphore_that_nobody_signals_is_found():
+    block = ArgSpec(block=(8, None))
+    kernel = silo.pallas(
+        waits_for_nothing,
+        args=[block, ArgSpec(block=(8, None), role="out")],
+        scratch=[Scratch("semaphore")],
+        grid=(1,),
+    )
+    error = found_in(kernel, np.ones(SHAPE, np.float32), np.zeros(SHAPE, np.float32))
+    assert error.kind == "endless"
+    assert "It needs 1, the semaphore has 0" in str(error)
+
+
+def each_block(x, out):
+    out[...] = x[...]
+
+
+def test_a_block_of_an_output_that_programs_come_back_to_is_found():
+    x, out = np.arange(32 * 128, dtype=np.float32).reshape(32, 128), np.zeros((16, 128), np.float32)
+
+    def kernel(index):
+        return silo.pallas(each_block, args=[ROWS, ArgSpec(block=(8, None), role="out", index=index)], grid=(4,))
+
+    error = found_in(kernel(lambda i: (i % 2, 0)), x, out)
+    assert (error.kind, error.argument) == ("revisited block", "out")
+    assert "iteration (2,). The block was previously visited in iterations (0,)" in str(error)
+    silo.check(kernel(lambda i: (i // 2, 0)))(x, out)  # programs that follow one another
+    assert np.array_equal(out, x.reshape(4, 8, 128)[1::2].reshape(16, 128))
+
+
+def test_a_kernel_without_copies_is_interpreted_in_two_modes(monkeypatch):
+    from silo.backends.pallas.checking import checked_kernel
+
+    used = []
+    plain = checked_kernel.interpreted
+    monkeypatch.setattr(checked_kernel, "interpreted", lambda *given: (used.append(given[-1].value), plain(*given))[1])
+    out = ArgSpec(block=(8, None), dims=(0,), role="out")
+    x, result = np.ones((16, 128), np.float32), np.zeros((16, 128), np.float32)
+    silo.check(silo.pallas(each_block, args=[ROWS, out], grid=(2,)))(x, result)
+    assert used == ["eager", "zero"]
+    used.clear()
+    silo.check(silo.pallas(each_block, args=[ROWS, out], grid=(2,), dimension_semantics=("parallel",)))(x, result)
+    assert used == ["eager", "late", "zero"]
+    used.clear()
+    in_hbm_clean = silo.pallas(copies_through, args=HBM, scheme="fori", scratch=SCRATCH, grid=(1,))
+    silo.check(in_hbm_clean)(np.ones(SHAPE, np.float32), np.zeros(SHAPE, np.float32))
+    assert used == ["eager", "late", "zero"]
+
+
+def copies_through(x, out, block, semaphore):
+    copied(x, block, semaphore)
+    copied(block, out, semaphore)
+
+
 def test_races_are_read_where_jax_raises_them_too():
     said = (
         "INTERNAL: RACE DETECTED\n  write of ('vmem', 102, 0, 0)[(slice(0, 8, 1),)] from 100, 0, /a/k.py:14:40 (k)\n"

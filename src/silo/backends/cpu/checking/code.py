@@ -90,6 +90,7 @@ class CheckedKernel:
         uninitialized: Sequence[str] = (),
         memory: Sequence[object] = (),
         steps: int,
+        views: bool = False,
     ) -> Generator[None]:
         """Check launches within the block, which are over ``arguments``. What was noted goes to the log, once.
 
@@ -98,7 +99,7 @@ class CheckedKernel:
             ArgumentError: an array that is not in host memory.
         """
         names = [slot.name if slot.type is AbiType.POINTER else "" for slot in self.launch.layout]
-        limits = Limits(steps=steps, uninitialized=tuple(uninitialized))
+        limits = Limits(steps=steps, uninitialized=tuple(uninitialized), views=views)
         with self._lock:
             notes: list[str] = []
             self._current = CheckedLaunch(

@@ -112,6 +112,8 @@ class _Instrumenting:
             self._access(operation, block)
         elif name in ATOMICS:
             self._atomic(operation, block)
+        elif name == tt.GATHER:
+            self._gather(operation, block)
         elif name == tt.ASSERT:
             self._condition(SiteKind.ASSERT, operation, block, {"message": operation.attributes.get("message", "")})
         elif name == others.ASSUME:
@@ -135,7 +137,8 @@ class _Instrumenting:
         loads = operation.name in _LOADS
         pointer, mask, other = load_parts(operation) if loads else _store_parts(operation)
         use = (Use.READS if loads else Use.WRITES) | _ordering(operation, pointer)
-        allowed = self._allowed(_ACCESSES[operation.name], operation, use, pointer, mask, block)
+        stored = operation.operands[1] if operation.name == tt.STORE else None
+        allowed = self._allowed(_ACCESSES[operation.name], operation, use, pointer, mask, block, stored=stored)
         if not loads:
             operation.operands = [*operation.operands[:2], allowed]
             self.out.append(operation)
@@ -168,12 +171,39 @@ class _Instrumenting:
         if mask is not None:
             self._fill(operation, mask, block)
 
-    def _allowed(
-        self, kind: SiteKind, operation: Operation, use: Use, pointer: Value, mask: Value | None, block: Block
+    def _allowed(  # an access has many facts
+        self,
+        kind: SiteKind,
+        operation: Operation,
+        use: Use,
+        pointer: Value,
+        mask: Value | None,
+        block: Block,
+        *,
+        stored: Value | None = None,
     ) -> Value:
+        """The mask of the elements that may be accessed; ``stored`` are the values of a plain store."""
         site = self._site(kind, operation, use=use, pointer=pointer)
         operands = [pointer] if mask is None else [pointer, mask]
-        return self._add(own.ACCESS, operands, _like(pointer.type, "i1"), block, site=site)
+        if stored is not None:
+            operands.append(stored)
+            if pointer.type.elements > 1:
+                self._add(own.STORES, [], None, block, site=site)
+        return self._add(own.ACCESS, operands, _like(pointer.type, "i1"), block, site=site, stores=stored is not None)
+
+    def _gather(self, operation: Operation, block: Block) -> None:
+        """Exchange the indices for those that lie in the tile; the first that does not ends the check."""
+        source, indices = operation.operands
+        axis = operation.attributes["axis"]
+        assert isinstance(axis, int)
+        extent = source.type.shape[axis]
+        site = self._site(SiteKind.GATHER, operation, like=indices.type, details={"axis": axis, "extent": extent})
+        operation.operands = [
+            source,
+            self._add(own.WITHIN, [indices], indices.type, block, site=site, extent=extent),
+        ]
+        self.out.append(operation)
+        self._after(operation, block)
 
     # ---- values that may be none
 
@@ -196,7 +226,7 @@ class _Instrumenting:
 
     def _suspect(self, kind: SiteKind, operation: Operation, facts: list[Value], block: Block, how: str = "") -> None:
         value = operation.result
-        site = self._site(kind, operation)
+        site = self._site(kind, operation, details={"how": how})
         current = self.same.get(value, value)
         checked = self._add(own.SUSPECT, [current, *facts], value.type, block, site=site, what=kind.value, how=how)
         self.same[value] = checked

@@ -96,7 +96,19 @@ class _Reporter:
                 return _Words("misaligned", what, [f"{where}: the address is not a multiple of {site.bytes}"], owner)
             case FaultKind.UNINITIALIZED:
                 owner, where = self._where(site, fault.address)
-                return _Words("uninitialized", f"a {_noun(site)} of memory that nothing was written to", [where], owner)
+                details = [where]
+                if any(one.name == owner and one in self.launch.unset for one in self.launch.allocations):
+                    details.append("It holds what torch's allocator left there: no operator and no kernel wrote to it")
+                return _Words("uninitialized", f"a {_noun(site)} of memory that nothing was written to", details, owner)
+            case FaultKind.TWICE:
+                owner, where = self._where(site, fault.address)
+                what = "a store of two values to one address"
+                why = "Two elements of one store: which of them memory holds afterwards differs between devices"
+                return _Words("collision", what, [f"{where[0].upper()}{where[1:]}", why], owner)
+            case FaultKind.OUTSIDE:
+                index, extent = _signed(fault.address), fault.other
+                said = f"Index {index} of axis {site.details.get('axis')}, which has {extent} elements"
+                return _Words("out of bounds", "a tl.gather outside of its tile", [said])
             case FaultKind.ENDLESS:
                 steps = f"The program took {self.launch.limits.steps} steps (turns of loops and accesses)"
                 waits = "programs run one after another, so it may also wait for one that comes later"
@@ -196,6 +208,8 @@ class _Reporter:
             fault = self.launch.sites[found.fault.site]
             argument = self._where(fault, found.fault.address)[0] if found.fault.address else None
             details.append(f"It decides whether there is {self._fault(found.fault).what} {self._place(fault)}")
+        if found.hidden:
+            details.append("Only a mask that is computed from the wrapped product keeps it from being used")
         if advice:
             details.append(advice)
         return _Words(kind, what, details, argument)
@@ -215,7 +229,9 @@ def _reach(allocation: Allocation, address: int, size: int) -> str:
     if address < allocation.low:
         return f", {allocation.low - address} bytes before its start"
     beyond = address + size - allocation.high
-    return f", up to {beyond} bytes beyond its end" if beyond > 0 else ""
+    if beyond > 0:
+        return f", up to {beyond} bytes beyond its end"
+    return "" if allocation.has(address, size) else ", between its elements"
 
 
 def _tuple(index: Sequence[int]) -> str:

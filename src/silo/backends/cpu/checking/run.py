@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from silo.backends.cpu.checking.sites import Site, SiteKind, Use
-from silo.backends.cpu.checking.state import BoundsCell, CheckState, FaultKind, SiteCell
+from silo.backends.cpu.checking.state import BoundsCell, CheckState, FaultKind, Fresh, SiteCell
 from silo.core.host_arrays import require_numpy
 from silo.errors import CheckError
 from silo.launch.argument_memory import Allocation, Region, allocation_of, holding, regions_of
+from silo.launch.new_memory import is_unset
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,14 +23,24 @@ __all__ = ["CheckedLaunch", "Fault", "Finding", "Limits", "Suspicion"]
 _CLOCK_BYTES = 1 << 28  # what clocks of atomics may take
 _CLOCK_PROGRAMS = 1 << 14  # more programs than this are taken for ordered once they acquired anything
 _OTHER_ORDER_STEPS = 1 << 20
+_IN_RANGE = 3  # the change of a suspect to 0
+# Bytes that unset memory is filled with to see whether a result depends on it: zero, and great positive numbers.
+_OTHER_UNSET = (0x00, 0x41)
+_OF_ADDRESSES = (FaultKind.BOUNDS, FaultKind.UNALIGNED, FaultKind.READONLY)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a check looks at. ``steps``: turns of loops and accesses of one program before it counts as endless."""
+    """How much a check looks at.
+
+    ``steps``: turns of loops and accesses of one program before it counts as endless. ``uninitialized``: names of
+    arguments that hold nothing yet. ``views``: an access must lie in the array that was passed, not only in the memory
+    that the array is a view of.
+    """
 
     steps: int = 100_000_000
     uninitialized: tuple[str, ...] = ()
+    views: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +60,8 @@ class Suspicion:
     """An operation whose result is none, in ``program`` at ``lane``, and what became of it.
 
     ``store`` is the site, program and lane that wrote the first byte that differs, at ``address``; or ``fault`` what
-    went wrong (or no longer did) when the result was another.
+    went wrong (or no longer did) when the result was another. ``hidden``: a mask that is computed from the result keeps
+    it from being used.
     """
 
     site: int
@@ -58,6 +70,7 @@ class Suspicion:
     address: int = 0
     store: tuple[int, int, int] | None = None
     fault: Fault | None = None
+    hidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +113,7 @@ class CheckedLaunch:
         self.names = names
         self.limits = limits
         self.notes = notes
-        self.allocations = _allocations(names, arguments, extra)
+        self.allocations = _allocations(names, arguments, extra, views=limits.views)
         self.regions = regions_of(self.allocations)
         self._written = [site for site in sites if Use.WRITES in site.use]
         self._atomic = any(Use.ATOMIC in site.use and Use.WRITES in site.use for site in sites)
@@ -113,6 +126,7 @@ class CheckedLaunch:
         self._clocks: tuple[Any, Any] | None = None
         self._shift = 0
         self._quiet = False  # whether it was run once
+        self.unset: tuple[Allocation, ...] = ()  # memory that torch allocated and nothing was written to
 
     # ---- the check
 
@@ -123,7 +137,9 @@ class CheckedLaunch:
         """
         self._call = (params, (ctypes.c_uint32 * 3)(*grid), scratch)
         self.total = grid[0] * grid[1] * grid[2]
-        kept = {index: self.regions[index].read() for index in self._writable_regions()}
+        self.unset = tuple(one for one in self.allocations if one.size and is_unset(one.low, one.high))
+        touched = {*self._writable_regions(), *(holding(self.regions, one) for one in self.unset)}
+        kept = {index: self.regions[index].read() for index in sorted(touched)}
         self._shift = self._granule()
         self._quiet = False
         clean = False
@@ -138,10 +154,16 @@ class CheckedLaunch:
     def _find(self, kept: dict[int, bytearray]) -> Finding | None:
         fault = self._run_programs(range(self.total))
         self._note_addresses()
+        self._note_shared()
         suspects = self._suspects()
+        unset = self._unset_read()
         if fault is not None:
+            if unset is not None and fault.kind in _OF_ADDRESSES and self._matters(fault, kept, {}):
+                return Finding(unset)
             return Finding(self._cause(fault, suspects, kept) or fault)
         results = {index: self.regions[index].read() for index in kept}
+        if unset is not None and self._matters(None, kept, results):
+            return Finding(unset)
         found = self._perturbed(suspects, kept, results)
         if found is None and self._atomic and self.total > 1:
             found = self._other_orders(kept)
@@ -164,6 +186,47 @@ class CheckedLaunch:
             return Finding(fault, order)
         return None
 
+    # ---- memory that torch allocated and nothing was written to
+
+    def _unset_read(self) -> Fault | None:
+        """The first read of such memory in the last run, as the fault that it is if anything depends on it."""
+        state = self._state
+        if not state.unset_site:
+            return None
+        return Fault(
+            FaultKind.UNINITIALIZED, state.unset_site - 1, state.unset_lane, state.unset_program, state.unset_address
+        )
+
+    def _matters(self, fault: Fault | None, kept: dict[int, bytearray], results: dict[int, bytearray]) -> bool:
+        """Whether a run over other values in that memory finds another fault than ``fault``, or leaves other results.
+
+        Memory that the other run does not write holds the other values, which is no difference.
+        """
+        np = self._np
+        for value in _OTHER_UNSET:
+            self._restore(kept)
+            for one in self.unset:
+                ctypes.memset(one.low, value, one.size)
+            if self._run_programs(range(self.total)) != fault:
+                return True
+            for index, before in results.items():
+                now = np.frombuffer(self.regions[index].read(), np.uint8)
+                unequal = now != np.frombuffer(before, np.uint8)
+                fresh = self._shadows["fresh"][index]
+                if fresh.size:
+                    unequal &= np.repeat(fresh, 1 << self._shift)[: now.size] != Fresh.JUNK
+                if unequal.any():
+                    return True
+        return False
+
+    def _note_shared(self) -> None:
+        for site in self.sites:
+            if site.kind is SiteKind.STORE and self._cells[site.number].events:
+                place = site.place or f"{site.operation} number {site.ordinal}"
+                self.notes.append(
+                    f"{place}: several programs store the same value to one element; it counts as no race"
+                )
+
     def _note_addresses(self) -> None:
         for site in self.sites:
             if site.kind is SiteKind.HINT and self._cells[site.number].events:
@@ -182,7 +245,7 @@ class CheckedLaunch:
 
     def _cause(self, fault: Fault, suspects: Sequence[Site], kept: dict[int, bytearray]) -> Suspicion | None:
         """The first value that is none without which the same fault would not be there."""
-        if fault.kind not in (FaultKind.BOUNDS, FaultKind.UNALIGNED, FaultKind.READONLY):
+        if fault.kind not in _OF_ADDRESSES:
             return None
         first = {site.number: (self._cells[site.number].program, self._cells[site.number].lane) for site in suspects}
         for site in suspects:
@@ -197,20 +260,26 @@ class CheckedLaunch:
     def _perturbed(
         self, suspects: Sequence[Site], kept: dict[int, bytearray], results: dict[int, bytearray]
     ) -> Finding | None:
-        """The first value that is none and on which a result depends."""
+        """The first value that is none and on which a result depends.
+
+        A wrapped product is also exchanged for 0, the offset of an element that exists: if a mask computed from the
+        product is all that keeps it from being used, the mask comes out different.
+        """
         first = {site.number: (self._cells[site.number].program, self._cells[site.number].lane) for site in suspects}
-        for pattern in (1, 2) if suspects else ():
-            if self._differs(suspects, pattern, kept, results) is None:
+        products = [site for site in suspects if site.details.get("how") == "mul"]
+        for pattern, changed in ((1, suspects), (2, suspects), (_IN_RANGE, products)):
+            if not changed or self._differs(changed, pattern, kept, results) is None:
                 continue
-            for site in suspects:
+            for site in changed:
                 found = self._differs([site], pattern, kept, results)
                 if found is None:
                     continue
+                hidden = pattern == _IN_RANGE
                 if isinstance(found, Fault):
-                    return Finding(Suspicion(site.number, *first[site.number], fault=found))
-                return Finding(self._traced(site, pattern, found, first[site.number], kept))
+                    return Finding(Suspicion(site.number, *first[site.number], fault=found, hidden=hidden))
+                return Finding(replace(self._traced(site, pattern, found, first[site.number], kept), hidden=hidden))
             # Only together do they matter: then the first of them is as good as any.
-            return Finding(Suspicion(suspects[0].number, *first[suspects[0].number]))
+            return Finding(Suspicion(changed[0].number, *first[changed[0].number], hidden=pattern == _IN_RANGE))
         return None
 
     def _differs(
@@ -308,23 +377,30 @@ class CheckedLaunch:
         np = self._np
         races = self.total > 1 and bool(self._written)
         sizes = [(region.high - region.low >> self._shift) + 1 for region in self.regions]
+        lanes = any(site.kind is SiteKind.STORE and site.shape for site in self._written)
+        wide = [(size if lanes else 0, (size << self._shift) if lanes else 0) for size in sizes]
         self._shadows = {
             "writers": [np.zeros(size if races else 0, np.uint64) for size in sizes],
             "readers": [np.zeros(size if races else 0, np.uint64) for size in sizes],
+            "shared": [np.zeros(size if races else 0, np.uint8) for size in sizes],
             "fresh": [np.zeros(0, np.uint8) for _ in sizes],
+            "stamps": [np.zeros(size, np.uint64) for size, _ in wide],
+            "stored": [np.zeros(size, np.uint8) for _, size in wide],
         }
-        for name in self.limits.uninitialized:
-            for one in self.allocations:
-                at = holding(self.regions, one)
-                if one.name == name and at >= 0:
-                    fresh = np.zeros(sizes[at], np.uint8)
-                    low = one.low - self.regions[at].low >> self._shift
-                    fresh[low : one.high - self.regions[at].low + (1 << self._shift) - 1 >> self._shift] = 1
-                    self._shadows["fresh"][at] = fresh
+        named = [one for one in self.allocations if one.name in self.limits.uninitialized]
+        for one, kind in (*((one, Fresh.JUNK) for one in self.unset), *((one, Fresh.NEW) for one in named)):
+            at = holding(self.regions, one)
+            if at >= 0:
+                fresh = self._shadows["fresh"][at]
+                if not fresh.size:
+                    fresh = self._shadows["fresh"][at] = np.zeros(sizes[at], np.uint8)
+                low = one.low - self.regions[at].low >> self._shift
+                fresh[low : one.high - self.regions[at].low + (1 << self._shift) - 1 >> self._shift] = kind
         for cell, one in zip(self._bounds, self.allocations, strict=False):
             at = holding(self.regions, one)
             cell.low, cell.high, cell.writable = one.low, one.high, one.writable
             cell.origin = self.regions[at].low if at >= 0 else 0
+            cell.inside = one.inside.ctypes.data if one.inside is not None else None
             for name, arrays in self._shadows.items():
                 setattr(cell, name, arrays[at].ctypes.data if at >= 0 and arrays[at].size else None)
 
@@ -367,7 +443,7 @@ class CheckedLaunch:
 
 
 def _allocations(
-    names: Sequence[str], arguments: Mapping[str, object], extra: Sequence[object]
+    names: Sequence[str], arguments: Mapping[str, object], extra: Sequence[object], *, views: bool
 ) -> tuple[Allocation, ...]:
     """One for each pointer argument that is an array, and one for each of ``extra``."""
     found: list[Allocation] = []
@@ -375,6 +451,6 @@ def _allocations(
         value = arguments.get(name)
         base = getattr(value, "base", None) if hasattr(value, "block_shape") else value
         if hasattr(base, "shape"):
-            found.append(allocation_of(name, base))
-    found += [allocation_of(f"memory[{index}]", value) for index, value in enumerate(extra)]
+            found.append(allocation_of(name, base, view=views))
+    found += [allocation_of(f"memory[{index}]", value, view=views) for index, value in enumerate(extra)]
     return tuple(found)

@@ -20,6 +20,7 @@ class SiteKind(Enum):
     ASSERT = "device_assert"
     ASSUME = "assume"
     HINT = "hint"
+    GATHER = "gather"
     # Operations whose result may be one that no kernel should use:
     FILL = "masked load"
     DIVISION = "division"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from enum import IntEnum
 
-__all__ = ["BoundsCell", "CheckState", "FaultKind", "SiteCell"]
+__all__ = ["BoundsCell", "CheckState", "FaultKind", "Fresh", "SiteCell"]
 
 
 class FaultKind(IntEnum):
@@ -23,6 +23,16 @@ class FaultKind(IntEnum):
     DIVISIBLE = 9
     CONTIGUOUS = 10
     CONSTANT = 11
+    TWICE = 12
+    OUTSIDE = 13
+
+
+class Fresh(IntEnum):
+    """``enum silo_check_fresh``."""
+
+    HELD = 0
+    NEW = 1
+    JUNK = 2
 
 
 class BoundsCell(ctypes.Structure):
@@ -35,6 +45,10 @@ class BoundsCell(ctypes.Structure):
         ("writers", ctypes.c_void_p),
         ("readers", ctypes.c_void_p),
         ("fresh", ctypes.c_void_p),
+        ("shared", ctypes.c_void_p),
+        ("stamps", ctypes.c_void_p),
+        ("stored", ctypes.c_void_p),
+        ("inside", ctypes.c_void_p),
         ("writable", ctypes.c_int32),
         ("unused", ctypes.c_int32),
     )
@@ -55,6 +69,7 @@ class SiteCell(ctypes.Structure):
         ("program", ctypes.c_uint64),
         ("lane", ctypes.c_int64),
         ("watched", ctypes.c_int64),
+        ("stamp", ctypes.c_uint64),
     )
 
 
@@ -92,5 +107,11 @@ class CheckState(ctypes.Structure):
         ("writer_lane", ctypes.c_int64),
         ("writer_site", ctypes.c_int32),
         ("quiet", ctypes.c_int32),
+        ("unset_site", ctypes.c_uint64),
+        ("unset_address", ctypes.c_uint64),
+        ("unset_program", ctypes.c_uint64),
+        ("unset_lane", ctypes.c_int64),
+        ("stamp", ctypes.c_uint64),
+        ("value", ctypes.c_void_p),
         ("spare", ctypes.c_uint64 * 2),
     )

@@ -25,6 +25,8 @@ def checked_statement(scope: Scope, operation: Operation) -> Statement | None:
             return If("silo_check_begin(context, program)", [Return("1")])
         case own.STEP:
             return If(f"silo_check_step(context, {_site(operation)})", [Return("1")])
+        case own.STORES:
+            return Call(f"silo_check_stores(context, {_site(operation)})")
         case own.HOLDS:
             return Call(_holds(operation, [scope.scalar(operation.operands[0])], _SCALAR))
         case _:
@@ -38,8 +40,7 @@ def checked_expression(
     scope.pieces.add("check")
     match operation.name:
         case own.ACCESS:
-            mask = operands[1] if len(operands) > 1 else "1"
-            return f"silo_check_access(context, {_site(operation)}, (uint64_t){operands[0]}, {mask}, {lane})"
+            return _access(operation, operands, lane)
         case own.PLACE:
             place = f"silo_check_place(context, {_site(operation)}, (uint64_t){operands[0]}, {lane})"
             return f"({ops.c_type(operation.result.type)})(uintptr_t){place}"
@@ -47,6 +48,10 @@ def checked_expression(
             return _holds(operation, operands, lane)
         case own.HINT:
             return _hint(operation, operands[0], lane, index)
+        case own.WITHIN:
+            extent = operation.attributes["extent"]
+            within = f"silo_check_within(context, {_site(operation)}, {lane}, (int64_t){operands[0]}, {extent})"
+            return f"({ops.c_type(operation.result.type)}){within}"
         case _:
             return _suspect(scope, operation, operands, lane)
 
@@ -55,6 +60,17 @@ def _site(operation: Operation) -> int:
     site = operation.attributes["site"]
     assert isinstance(site, int)
     return site
+
+
+def _access(operation: Operation, operands: Sequence[str], lane: str) -> str:
+    """Operands: the address, the mask if there is one, and what is stored if ``stores`` is set."""
+    address, *rest = operands
+    stored = rest.pop() if operation.attributes.get("stores") else None
+    about = f"context, {_site(operation)}, (uint64_t){address}, {rest[0] if rest else 1}, {lane}"
+    if stored is None:
+        return f"silo_check_access({about})"
+    ctype = ops.c_type(operation.operands[-1].type)
+    return f"silo_check_store({about}, ({ctype} const[1]){{{stored}}})"
 
 
 def _holds(operation: Operation, operands: Sequence[str], lane: str) -> str:
@@ -76,13 +92,13 @@ def _hint(operation: Operation, value: str, lane: str, index: Sequence[str]) -> 
 
 
 def _suspect(scope: Scope, operation: Operation, operands: Sequence[str], lane: str) -> str:
-    """The value itself, or one of two others, as the check asks."""
+    """The value itself, or one of three others, as the check asks."""
     value, *facts = operands
     condition = _SUSPICIONS[str(operation.attributes["what"])](scope, operation, value, facts)
     others = _others(operation.result.type, str(operation.attributes["what"]), value)
     choice = f"silo_check_suspect(context, {_site(operation)}, {lane}, {condition})"
     ctype = ops.c_type(operation.result.type)
-    return f"(({ctype} const[3]){{{value}, {others[0]}, {others[1]}}})[{choice}]"
+    return f"(({ctype} const[4]){{{value}, {others[0]}, {others[1]}, {others[2]}}})[{choice}]"
 
 
 def _is_masked_off(_scope: Scope, _operation: Operation, _value: str, facts: Sequence[str]) -> str:
@@ -120,16 +136,18 @@ _SUSPICIONS: dict[str, Callable[[Scope, Operation, str, Sequence[str]], str]] = 
 }
 
 
-def _others(type_: Type, what: str, value: str) -> tuple[str, str]:
-    """Two values that are unlikely to leave a result as it was: far out on both sides."""
+def _others(type_: Type, what: str, value: str) -> tuple[str, str, str]:
+    """Two values that are unlikely to leave a result as it was, far out on both sides, and 0."""
     element = type_.element
+    zero = ops.zero(type_)
     if what == "not a number":
-        return ops.literal(1.5, element), ops.literal(-2.5, element)
+        return ops.literal(1.5, element), ops.literal(-2.5, element), zero
     if element == "i1":
-        return f"(uint8_t)!{value}", f"(uint8_t)!{value}"
+        return f"(uint8_t)!{value}", f"(uint8_t)!{value}", zero
     if element in INTEGERS:
         half = 2 ** (INTEGERS[element] - 2)
-        return f"({ops.c_type(type_)})({value} ^ {half + 5})", f"({ops.c_type(type_)})({value} ^ ~({half}ll + 2))"
+        ctype = ops.c_type(type_)
+        return f"({ctype})({value} ^ {half + 5})", f"({ctype})({value} ^ ~({half}ll + 2))", zero
     if element in FP8:  # some have no infinity
-        return "(uint8_t)0x78", "(uint8_t)0xf8"
-    return ops.literal(float("inf"), element), ops.literal(float("-inf"), element)
+        return "(uint8_t)0x78", "(uint8_t)0xf8", zero
+    return ops.literal(float("inf"), element), ops.literal(float("-inf"), element), zero

@@ -15,6 +15,21 @@ enum silo_check_kind {
     SILO_CHECK_DIVISIBLE,
     SILO_CHECK_CONTIGUOUS,
     SILO_CHECK_CONSTANT,
+    SILO_CHECK_TWICE,
+    SILO_CHECK_OUTSIDE,
+};
+
+/* Of a cell of `shared`. */
+enum silo_check_shared {
+    SILO_CHECK_SHARED = 1,  /* several programs stored the same value here */
+    SILO_CHECK_CHANGED = 2, /* a program read it and then stored: it would see others' stores */
+};
+
+/* Of a cell of `fresh`. */
+enum silo_check_fresh {
+    SILO_CHECK_HELD, /* something was written here */
+    SILO_CHECK_NEW,  /* nothing was: a read is a fault */
+    SILO_CHECK_JUNK, /* it holds what the allocator left there: a read is noted */
 };
 
 enum silo_check_use {
@@ -31,7 +46,11 @@ struct silo_bounds {
     uint64_t origin;    /* the address that the first cell stands for */
     uint64_t *writers;  /* who wrote last, as silo_check_cell has it; NULL: nobody asks */
     uint64_t *readers;  /* who read since */
-    uint8_t *fresh;     /* 1: nobody wrote here yet; NULL: all of it held something before */
+    uint8_t *fresh;     /* enum silo_check_fresh; NULL: all of it held something before */
+    uint8_t *shared;    /* enum silo_check_shared; NULL where writers is */
+    uint64_t *stamps;   /* which execution of a store wrote here last; NULL: nobody asks */
+    uint8_t *stored;    /* the bytes that it wrote, one for each byte from `origin` */
+    uint8_t const *inside; /* by byte from `low`, 1: part of the array; NULL: every byte is */
     int32_t writable;
     int32_t unused;
 };
@@ -46,6 +65,7 @@ struct silo_site {
     uint64_t events; /* how often it was suspect, first as the `order`-th site */
     uint64_t order, program;
     int64_t lane, watched;
+    uint64_t stamp; /* of a store of several elements: its current execution */
 };
 
 struct silo_check {
@@ -75,6 +95,11 @@ struct silo_check {
     uint64_t watch, watch_program, writer;
     int64_t writer_lane;
     int32_t writer_site, quiet;
+    /* The first read of memory that holds junk; unset_site is the site's number + 1, 0: none. */
+    uint64_t unset_site, unset_address, unset_program;
+    int64_t unset_lane;
+    uint64_t stamp;    /* executions of stores so far */
+    void const *value; /* what the running access stores; NULL: an access of another kind */
     uint64_t spare[2]; /* where a compare-and-swap goes that must not go where it wants */
 };
 
@@ -158,29 +183,57 @@ static __attribute__((unused)) struct silo_bounds const *
 silo_check_find(struct silo_check const *check, struct silo_site const *site, uint64_t address) {
     for (uint32_t i = 0; i < site->count; i++) {
         struct silo_bounds const *bounds = &check->bounds[check->reach[site->first + i]];
-        if (address >= bounds->low && address < bounds->high &&
-            bounds->high - address >= site->bytes)
+        if (address < bounds->low || address >= bounds->high ||
+            bounds->high - address < site->bytes)
+            continue;
+        uint64_t const at = address - bounds->low;
+        if (!bounds->inside || (bounds->inside[at] && bounds->inside[at + site->bytes - 1]))
             return bounds;
     }
     return (struct silo_bounds const *)0;
 }
 
-/* Notes one access to a cell; whether it races with another program's. */
+/* Whether a plain store leaves memory as it is. Programs run one after another, so that memory
+ * holds what earlier programs wrote. */
+SILO_INLINE int silo_check_same(struct silo_check const *check, struct silo_site const *site,
+                                uint64_t address) {
+    return check->value && !__builtin_memcmp((void const *)(uintptr_t)address, check->value, site->bytes);
+}
+
+/* Notes one access to a cell; whether it races with another program's. Plain stores of one value by
+ * several programs are no race and count as an event of the site: whichever is last, memory holds
+ * the same. After that, a write of another value is one, also by the program that wrote last. */
 SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds const *bounds,
-                                 uint32_t use, uint64_t at, uint64_t mine) {
+                                 struct silo_site *site, uint64_t address, uint64_t at,
+                                 uint64_t mine) {
+    uint32_t const use = site->use;
     uint64_t const own = mine >> 24, writer = bounds->writers[at], reader = bounds->readers[at];
-    if (writer && writer >> 24 != own && !(writer & mine & 1) &&
-        !silo_check_ordered(check, writer)) {
+    int const conflict = writer && writer >> 24 != own && !(writer & mine & 1) &&
+                         !silo_check_ordered(check, writer);
+    if (conflict && !(writer & 1) && bounds->shared[at] != SILO_CHECK_CHANGED &&
+        silo_check_same(check, site, address)) {
+        bounds->shared[at] = SILO_CHECK_SHARED;
+        site->events++;
+    } else if (conflict) {
         check->other = writer;
         return 1;
     }
+    if (bounds->shared[at] == SILO_CHECK_SHARED && (use & SILO_CHECK_WRITES) && !check->acquired &&
+        !silo_check_same(check, site, address)) {
+        check->other = SILO_CHECK_MANY | (writer & 0xfff000u);
+        return 1;
+    }
     if (use & SILO_CHECK_WRITES) {
-        /* A reader that is atomic wrote too, or is a volatile load of what atomics write. */
+        /* A reader that is atomic wrote too, or is a volatile load of what atomics write. Who read
+         * the shared value after storing it would read the same now. */
         if (reader && reader >> 24 != own && !(reader & mine & 1) &&
+            !(bounds->shared[at] == SILO_CHECK_SHARED && reader >> 24 == writer >> 24) &&
             !silo_check_ordered(check, reader)) {
             check->other = reader;
             return 1;
         }
+        if (reader && (reader >> 24 != writer >> 24 || !silo_check_same(check, site, address)))
+            bounds->shared[at] = SILO_CHECK_CHANGED;
         /* A plain write stays known when the same program's atomics follow it. */
         if (writer >> 24 != own || (writer & 1) || !(mine & 1))
             bounds->writers[at] = mine;
@@ -194,12 +247,29 @@ SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds co
     return 0;
 }
 
+/* Whether the running execution of a store of several elements stored another value to `address`
+ * already; notes the value. Elements of one store are aligned and of one size, so that two of them
+ * are equal or do not overlap. */
+static __attribute__((unused)) int silo_check_twice(struct silo_check const *check,
+                                                    struct silo_bounds const *bounds,
+                                                    struct silo_site const *site,
+                                                    uint64_t address) {
+    if (!site->stamp || !bounds->stamps)
+        return 0;
+    uint64_t const from = address - bounds->origin, at = from >> check->shift;
+    if (bounds->stamps[at] == site->stamp)
+        return __builtin_memcmp(bounds->stored + from, check->value, site->bytes) != 0;
+    bounds->stamps[at] = site->stamp;
+    __builtin_memcpy(bounds->stored + from, check->value, site->bytes);
+    return 0;
+}
+
 /* Whether an access may happen. */
 static __attribute__((noinline, unused)) uint8_t silo_check_access(void *context, uint32_t number,
                                                                    uint64_t address, int mask,
                                                                    int64_t lane) {
     struct silo_check *check = (struct silo_check *)context;
-    struct silo_site const *site = &check->sites[number];
+    struct silo_site *site = &check->sites[number];
     if (!mask || check->kind)
         return 0;
     check->steps++;
@@ -224,17 +294,27 @@ static __attribute__((noinline, unused)) uint8_t silo_check_access(void *context
     uint64_t const mine = silo_check_cell(check, number, use);
     for (uint64_t at = first; at <= last; at++) {
         if (bounds->fresh) {
-            if ((use & SILO_CHECK_READS) && bounds->fresh[at]) {
+            if ((use & SILO_CHECK_READS) && bounds->fresh[at] == SILO_CHECK_NEW) {
                 silo_check_fail(check, SILO_CHECK_UNINITIALIZED, number, lane, address, 0);
                 return 0;
             }
+            if ((use & SILO_CHECK_READS) && bounds->fresh[at] && !check->unset_site) {
+                check->unset_site = (uint64_t)number + 1;
+                check->unset_lane = lane;
+                check->unset_program = check->program;
+                check->unset_address = address;
+            }
             if (use & SILO_CHECK_WRITES)
-                bounds->fresh[at] = 0;
+                bounds->fresh[at] = SILO_CHECK_HELD;
         }
-        if (bounds->writers && silo_check_races(check, bounds, use, at, mine)) {
+        if (bounds->writers && silo_check_races(check, bounds, site, address, at, mine)) {
             silo_check_fail(check, SILO_CHECK_RACE, number, lane, address, check->other);
             return 0;
         }
+    }
+    if (check->value && silo_check_twice(check, bounds, site, address)) {
+        silo_check_fail(check, SILO_CHECK_TWICE, number, lane, address, 0);
+        return 0;
     }
     if (use & SILO_CHECK_RELEASES)
         silo_check_sync(check, SILO_CHECK_RELEASES, address);
@@ -244,6 +324,34 @@ static __attribute__((noinline, unused)) uint8_t silo_check_access(void *context
         check->writer_site = (int32_t)number;
     }
     return 1;
+}
+
+/* Whether a store of the value at `value` may happen. */
+static __attribute__((unused)) uint8_t silo_check_store(void *context, uint32_t number,
+                                                        uint64_t address, int mask, int64_t lane,
+                                                        void const *value) {
+    struct silo_check *check = (struct silo_check *)context;
+    check->value = value;
+    uint8_t const allowed = silo_check_access(context, number, address, mask, lane);
+    check->value = (void const *)0;
+    return allowed;
+}
+
+/* A store of several elements begins. */
+static __attribute__((unused)) void silo_check_stores(void *context, uint32_t number) {
+    struct silo_check *check = (struct silo_check *)context;
+    check->sites[number].stamp = ++check->stamp;
+}
+
+/* An index into a tile of `extent` elements along an axis; 0 for one that is outside. */
+static __attribute__((unused)) int64_t silo_check_within(void *context, uint32_t number,
+                                                         int64_t lane, int64_t index,
+                                                         int64_t extent) {
+    if (index >= 0 && index < extent)
+        return index;
+    silo_check_fail((struct silo_check *)context, SILO_CHECK_OUTSIDE, number, lane, (uint64_t)index,
+                    (uint64_t)extent);
+    return 0;
 }
 
 /* Where an operation goes that cannot be masked. */

@@ -8,9 +8,18 @@ from typing import Any
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import DeviceError
-from silo.settings import accelerate_wanted, records_wanted, triton_default, triton_mode
+from silo.settings import accelerate_wanted, checks_wanted, records_wanted, triton_default, triton_mode
 
-__all__ = ["begin_acceleration", "begin_records", "claim", "decide", "is_active", "is_chosen_as_cpu", "require"]
+__all__ = [
+    "begin_acceleration",
+    "begin_checks",
+    "begin_records",
+    "claim",
+    "decide",
+    "is_active",
+    "is_chosen_as_cpu",
+    "require",
+]
 
 # Silo's entry points: its own, and the one that torch asks for.
 NAME = "silo"
@@ -101,6 +110,17 @@ def begin_acceleration() -> bool:
         begin()
     except SiloError as error:
         logging.getLogger("silo").warning("launches go Triton's own way, at its cost: %s", error)
+    return True
+
+
+def begin_checks() -> bool:
+    """With ``SILO_CHECK=1``: new memory of torch holds a pattern, so that kernels that read it are found."""
+    if not checks_wanted():
+        return False
+    from silo.core.plugins import load_place  # noqa: PLC0415  # few programs ask for it
+
+    begin: Any = load_place("silo.integrations.torch.arrival:watch_memory")
+    begin()
     return True
 
 

@@ -109,5 +109,6 @@ class CpuDriver(_Base):
 CpuDriver.__abstractmethods__ = frozenset()
 
 ask("claim")
+ask("begin_checks")
 ask("begin_records")
 ask("begin_acceleration")

@@ -33,13 +33,13 @@ class Arena:
     Arrays that share memory share it here too. The caller's arrays are read once, and written by :meth:`publish`.
     """
 
-    def __init__(self, names: Sequence[str], arguments: Mapping[str, object]) -> None:
+    def __init__(self, names: Sequence[str], arguments: Mapping[str, object], *, views: bool = False) -> None:
         """Copy the arrays among ``arguments``; ``names`` are the pointer parameters. ArgumentError."""
         found: list[Allocation] = []
         for name in dict.fromkeys(names):
             value = arguments.get(name)
             if value is not None and hasattr(value, "shape"):
-                found.append(allocation_of(name, value))
+                found.append(allocation_of(name, value, view=views))
         self.regions: list[Region] = regions_of(found)
         sizes = [region.high - region.low for region in self.regions]
         gap = min(max([_LEAST_GAP, *sizes]), _MOST_GAP) // _PAGE * _PAGE

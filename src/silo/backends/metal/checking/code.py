@@ -128,6 +128,7 @@ class CheckedKernel:
         uninitialized: Sequence[str] = (),
         memory: Sequence[object] = (),
         steps: int,
+        views: bool = False,
         seeds: Sequence[int] | None = None,
     ) -> Generator[list[str]]:
         """Check launches within the block, which are over ``arguments``. What was noted goes to the log, once.
@@ -136,7 +137,8 @@ class CheckedKernel:
             CheckError: what was found.
             ArgumentError: an array that is not in host memory.
         """
-        limits = Limits(steps, tuple(uninitialized), self._nan, tuple(SCHEDULES if seeds is None else seeds))
+        orders = tuple(SCHEDULES if seeds is None else seeds)
+        limits = Limits(steps, tuple(uninitialized), self._nan, orders, views=views)
         written = frozenset(
             slot.name for slot, effect in zip(self.launch.layout, self.effects, strict=True) if effect.writes
         )

@@ -38,12 +38,17 @@ class Fault(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a check looks at. ``steps``: accesses and turns of one threadgroup before it counts as endless."""
+    """How much a check looks at.
+
+    ``steps``: accesses and turns of one threadgroup before it counts as endless. ``views``: an access must lie between
+    the first and the last element of the array that was passed, not only in the memory that it is a view of.
+    """
 
     steps: int = 100_000_000
     uninitialized: tuple[str, ...] = ()
     nan: bool = False
     seeds: tuple[int, ...] = SCHEDULES
+    views: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +105,7 @@ class CheckedLaunch:
         self._written = written
         self._arguments = arguments
         self._pointers = [slot.name for slot in launch.layout if slot.type is AbiType.POINTER]
-        self.arena = Arena(self._pointers, arguments)
+        self.arena = Arena(self._pointers, arguments, views=limits.views)
         self.check = Check()
         self.areas: list[tuple[str, Area]] = []
         self._runs = 0

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Mapping, Sequence
+import re
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from silo.backends.pallas.blocks import BlockedLaunch
 from silo.backends.pallas.bridge import Arrays
 from silo.backends.pallas.call_plan import CallPlan, PlannedArray, PlannedScalar
 from silo.backends.pallas.checking.heard import Heard, listening, races_in
-from silo.backends.pallas.checking.modes import Mode, forget, interpreted
+from silo.backends.pallas.checking.modes import Interpreted, Mode, forget, interpreted
+from silo.backends.pallas.checking.waits import endless_waits_raise, stuck_in
 from silo.backends.pallas.host_call import given_scalar
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Effect
@@ -33,6 +34,7 @@ _log = logging.getLogger("silo")
 _HOST = (1, 2, 3)  # DLPack's types of memory that a host reads: its own, and what GPUs of two makers pin
 # What jax's interpreter says of an access, and of a block that an index map asks for.
 _OUTSIDE = "Out-of-bounds "
+_NOWHERE = "a line that jax does not tell"
 
 
 class CheckedKernel:
@@ -58,13 +60,17 @@ class CheckedKernel:
         self._lock = Mutex()
         self._uninitialized: tuple[str, ...] = ()
         self._told: set[str] = set()
+        self._notes: list[str] = []
+        self._modes: dict[Mode, Interpreted] = {}
         device = jax_module().local_devices(backend="cpu")[0]
         self._arrays = Arrays(launch.entry, source.signature.names, device)
         self.loaded = LoadedKernel(LibraryCode(self._call, "cpu", 0, _HOST), launch.entry, launch.entry)
 
-    @cached_property
-    def _modes(self) -> Mapping[Mode, Callable[..., Any]]:
-        return {mode: interpreted(self._source, self._blocked, self._constants, mode) for mode in Mode}
+    def _in(self, mode: Mode) -> Interpreted:
+        """The program interpreted in ``mode``; compiled when a check first comes to it."""
+        if mode not in self._modes:
+            self._modes[mode] = interpreted(self._source, self._blocked, self._constants, mode)
+        return self._modes[mode]
 
     @contextmanager
     def over(
@@ -74,11 +80,15 @@ class CheckedKernel:
         uninitialized: Sequence[str] = (),
         memory: Sequence[object] = (),
         steps: int,
+        views: bool = False,
     ) -> Generator[list[str]]:
         """Check launches within the block. What was noted goes to the log, once. Raises CheckError."""
-        del arguments, steps  # the call brings them; loops of a body are jax's, which end or do not
+        # The call brings the arguments, and each as a copy of its elements; loops of a body are jax's.
+        del arguments, steps, views
         with self._lock:
-            notes = ["memory= is not looked at: a Pallas kernel's arrays are its arguments"] if memory else []
+            notes = self._notes = (
+                ["memory= is not looked at: a Pallas kernel's arrays are its arguments"] if memory else []
+            )
             self._uninitialized = tuple(uninitialized)
             try:
                 yield notes
@@ -96,8 +106,10 @@ class CheckedKernel:
         eager, heard = self._run(Mode.EAGER, arguments)
         if heard.races:
             self._refuse_race(heard)
-        late, _ = self._run(Mode.LATE, arguments)
-        self._compare(eager, late, "race", "it depends on when copies move, or in which order programs run")
+        late = eager
+        if self._in(Mode.EAGER).schedules:
+            late, _ = self._run(Mode.LATE, arguments)
+            self._compare(eager, late, "race", "it depends on when copies move, or in which order programs run")
         zero, _ = self._run(Mode.ZERO, arguments)
         self._compare(
             late, zero, "uninitialized", "it depends on memory to which nothing was written, or is not written itself"
@@ -108,9 +120,9 @@ class CheckedKernel:
             self._arrays.put(arguments[one.parameter], result)
 
     def _run(self, mode: Mode, arguments: tuple[Any, ...]) -> tuple[list[Any], Heard]:
-        function = self._modes[mode]
+        function = self._in(mode).function
         given = [self._operand(one, arguments[one.parameter], mode) for one in self._plan.operands]
-        with listening() as heard:
+        with listening() as heard, endless_waits_raise(self._notes):
             try:
                 results = [jax_module().block_until_ready(one) for one in function(*given)]
             except Exception as error:
@@ -135,6 +147,24 @@ class CheckedKernel:
     def _explain(self, error: Exception, heard: Heard) -> None:
         """Raise what an error of jax's means, where it is one of the kernel."""
         text = str(error)
+        name, place = self._source.name, heard.places[-1] if heard.places else ""
+        if (stuck := stuck_in(text)) is not None:
+            at, reason = stuck
+            raise CheckError(
+                f"{name}: a wait for a semaphore that does not end at {at or _NOWHERE}\n  {reason}",
+                kind="endless",
+                place=at,
+            ) from None
+        if (revisited := re.search(r"Revisited block .* of output (\d+) .*", text)) is not None:
+            argument = self._arrays.name(self._plan.results[int(revisited[1])])
+            raise CheckError(
+                f"{name}: programs come back to a block of {argument} ({self._source.location})\n  "
+                f"{revisited[0].rstrip(' .')}\n  Only programs that follow one another may write one block of an "
+                "output: it goes to memory when another block's turn comes, and is not read again",
+                kind="revisited block",
+                place=self._source.location,
+                argument=argument,
+            ) from None
         if races := races_in(text):  # a jax that raises them
             heard.races.extend(races)
             self._refuse_race(heard)
@@ -142,10 +172,8 @@ class CheckedKernel:
         if at < 0:
             return
         said = text[at:].splitlines()[0]
-        place = heard.places[-1] if heard.places else ""
-        name = self._source.name
         raise CheckError(
-            f"{name}: an access out of bounds at {place or 'a line that jax does not tell'}\n  {said}",
+            f"{name}: an access out of bounds at {place or _NOWHERE}\n  {said}",
             kind="out of bounds",
             place=place,
         ) from None

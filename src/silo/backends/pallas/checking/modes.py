@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from silo.backends.pallas.blocks import BlockedLaunch
 from silo.backends.pallas.chips import INTERPRETED_CHIP
@@ -12,10 +12,11 @@ from silo.backends.pallas.export import diagnosis, held_settings, on_chip
 from silo.backends.pallas.program import make_program
 from silo.core.values import Value
 from silo.errors import CompileError
+from silo.frozen import frozen
 from silo.sources.pallas.installation import jax_module
 from silo.sources.pallas.source import PallasSource
 
-__all__ = ["Mode", "forget", "interpreted"]
+__all__ = ["Interpreted", "Mode", "forget", "interpreted"]
 
 
 class Mode(Enum):
@@ -27,12 +28,23 @@ class Mode(Enum):
 
 
 _SEED = 1
+# How names of primitives begin that move memory or wait.
+_SCHEDULED = ("dma_", "semaphore_", "get_barrier_semaphore")
 
 
-def interpreted(
-    source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], mode: Mode
-) -> Callable[..., Any]:
-    """A function of the operands of a program, which gives its results; compiled for this machine's CPU.
+@frozen
+class Interpreted:
+    """``function`` takes the operands of a program and returns its results; compiled for this machine's CPU.
+
+    ``schedules``: whether results may depend on when copies move, or on the order of programs.
+    """
+
+    function: Callable[..., Any]
+    schedules: bool
+
+
+def interpreted(source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], mode: Mode) -> Interpreted:
+    """The program as jax interprets it in ``mode``.
 
     Raises CompileError: jax refuses the kernel.
     """
@@ -47,10 +59,32 @@ def interpreted(
     program = make_program(source, launch, constants, interpret=pltpu.InterpretParams(**options), limit=None)
     with held_settings(), on_chip(INTERPRETED_CHIP):
         try:
-            lowered = jax.jit(program.function).trace(*program.operands).lower(lowering_platforms=("cpu",))
+            traced = jax.jit(program.function).trace(*program.operands)
+            lowered = traced.lower(lowering_platforms=("cpu",))
         except Exception as error:  # the author's own Python runs here, and may raise anything
             raise CompileError(f"{launch.kernel}, to be checked: {diagnosis(error)}") from error
-    return lowered.compile()
+    return Interpreted(lowered.compile(), _has_schedules(launch, traced.jaxpr))
+
+
+def _has_schedules(launch: BlockedLaunch, jaxpr: Any) -> bool:  # noqa: ANN401  # jax's
+    """Whether a program starts copies or uses semaphores, or has an axis whose programs may run in any order."""
+    axes = zip(launch.grid, launch.dimension_semantics, strict=False)
+    if any(extent > 1 and semantics != "arbitrary" for extent, semantics in axes):
+        return True
+    used = set(_primitives(jaxpr))
+    # A jax that prints the body elsewhere is not relied on.
+    return "pallas_call" not in used or any(name.startswith(_SCHEDULED) for name in used)
+
+
+def _primitives(jaxpr: Any) -> Generator[str]:  # noqa: ANN401
+    """The names of the primitives of a jaxpr and of those within it."""
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield str(equation.primitive.name)
+        for value in equation.params.values():
+            held = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
+            for inner in held:
+                if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
+                    yield from _primitives(inner)
 
 
 def forget() -> None:

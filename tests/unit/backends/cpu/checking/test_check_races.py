@@ -58,7 +58,7 @@ def test_a_program_that_writes_what_another_reads():
 @triton.jit
 def overlapping(x, BLOCK: tl.constexpr):
     i = tl.program_id(0) * (BLOCK - 1) + tl.arange(0, BLOCK)
-    tl.store(x + i, i)
+    tl.store(x + i, i + tl.program_id(0))
 
 
 @triton.jit
@@ -190,7 +190,7 @@ def waits_for_lower(x, flag, out):
         while tl.load(flag + i - 1, volatile=True) == 0:
             pass
         tl.store(out + i, tl.load(x + i - 1) + 1)
-    tl.store(x + i, i)
+    tl.store(x + i, i + tl.program_id(0))
     tl.atomic_xchg(flag + i, 1)
 
 

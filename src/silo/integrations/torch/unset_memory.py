@@ -1,0 +1,20 @@
+"""The seam in torch's allocator of host memory, for checks: new memory holds a pattern that a check recognises."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from silo.launch.new_memory import fill_new_memory
+
+__all__ = ["connect"]
+
+
+def connect(module: Any) -> None:  # noqa: ANN401  # torch
+    """Have torch fill the memory of the CPU that it allocates; a torch that cannot is named in the log."""
+    filled = fill_new_memory(module)
+    if not filled:
+        logging.getLogger("silo").info(
+            "reads of memory that torch.empty made are found only if the argument is named (uninitialized=): %s",
+            filled.reason,
+        )

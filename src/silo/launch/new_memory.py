@@ -1,0 +1,80 @@
+"""New memory of torch on the CPU, filled with a pattern: whoever reads the pattern reads what nothing was written to.
+
+torch's allocator fills what it allocates if a flag of its library is set, so that ``torch.empty`` and its relatives
+give the pattern, from Python, C++ and compiled code alike. A storage that holds nothing else was not written to, by
+whatever way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from pathlib import Path
+from typing import Any
+
+from silo.core.decisions import Accepted, Decision, Rejected
+
+__all__ = ["fill_new_memory", "is_unset", "state"]
+
+_FLAG = "FLAGS_caffe2_cpu_allocator_do_junk_fill"  # a C++ bool of libc10
+# Eight bytes that repeat: a NaN as two floats, a great number as two integers.
+_PATTERN = (0x7FEDBEEF).to_bytes(4, "little") * 2
+_LEAST_BYTES = len(_PATTERN)  # fewer may hold part of the pattern by chance
+_FIRST_BYTES = 4096  # looked at before the rest
+
+_state: Decision = Rejected("SILO_CHECK was not 1 when torch was loaded")
+
+
+def state() -> Decision:
+    """Whether new memory of torch holds the pattern, and why not."""
+    return _state
+
+
+def fill_new_memory(torch: Any) -> Decision:  # noqa: ANN401
+    """Have torch fill memory of the CPU that it allocates from now on. Changes nothing else, and is not undone.
+
+    Args:
+        torch: the module.
+
+    Returns:
+        Accepted, or Rejected with the reason: this torch has no such flag, or does not heed it.
+    """
+    global _state  # noqa: PLW0603  # as the flag, one a process
+    endings = {"darwin": "dylib"}
+    library = Path(torch.__file__).parent / "lib" / f"libc10.{endings.get(sys.platform, 'so')}"
+    try:
+        flag = ctypes.c_bool.in_dll(ctypes.CDLL(str(library)), _FLAG)
+    except (OSError, ValueError) as error:
+        _state = Rejected(f"torch {torch.__version__} does not fill new memory: {error}")
+        return _state
+    flag.value = True
+    if not hasattr(torch, "empty"):  # it is being loaded
+        _state = Accepted("new memory is to hold a pattern")
+        return _state
+    tried = torch.empty(_FIRST_BYTES, dtype=torch.uint8)
+    filled = _holds_pattern(tried.data_ptr(), tried.data_ptr() + _FIRST_BYTES)
+    _state = (
+        Accepted("new memory holds a pattern") if filled else Rejected(f"torch {torch.__version__} ignores {_FLAG}")
+    )
+    return _state
+
+
+def is_unset(low: int, high: int) -> bool:
+    """Whether memory of this process from ``low`` up to ``high`` was allocated by torch and never written to."""
+    return bool(_state) and high - low >= _LEAST_BYTES and _holds_pattern(low, high)
+
+
+def _holds_pattern(low: int, high: int) -> bool:
+    size = high - low
+    first = min(size, _FIRST_BYTES)
+    repeated = _PATTERN * (first // len(_PATTERN) + 1)
+    if ctypes.string_at(low, first) != repeated[:first]:
+        return False
+    # The rest equals itself moved by the length of the first part, a multiple of the pattern's.
+    return size <= first or _equal(low, low + first, size - first)
+
+
+def _equal(one: int, other: int, size: int) -> bool:
+    compare = ctypes.CDLL(None).memcmp
+    compare.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    return compare(one, other, size) == 0
