@@ -27,7 +27,8 @@ enum state { USABLE, UNKNOWN, LOST };
 
 static struct {
     pthread_mutex_t mutex;
-    _Atomic int state; /* enum state; UNKNOWN in a child until its first use, which holds the lock */
+    _Atomic int
+        state; /* enum state; UNKNOWN in a child until its first use, which holds the lock */
 } loader = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local unsigned depth;    /* how often this thread has taken the lock */

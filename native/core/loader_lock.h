@@ -1,7 +1,7 @@
-/* The system's dynamic loader and fork(). Some of the loader's locks stay locked in a child for ever
- * if another thread holds them while the process forks (glibc: the lock of dl_iterate_phdr, which
- * dlopen and dlclose take too). So every use of the loader lies between `take` and `give`, which
- * fork() waits for; and a child learns whether a thread of some other library held one. */
+/* The system's dynamic loader and fork(). Some of the loader's locks stay locked in a child for
+ * ever if another thread holds them while the process forks (glibc: the lock of dl_iterate_phdr,
+ * which dlopen and dlclose take too). So every use of the loader lies between `take` and `give`,
+ * which fork() waits for; and a child learns whether a thread of some other library held one. */
 #ifndef SILO_LOADER_LOCK_H
 #define SILO_LOADER_LOCK_H
 
