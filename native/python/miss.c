@@ -299,7 +299,7 @@ struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inp
     PyObject *call = silo_call_facts(self, inputs, grid, frame);
     if (call == NULL)
         return NULL;
-    frame->ran_python = true;
+    frame->ran = SILO_RAN_PROGRAM;
     if (silo_stack_check() != 0)
         return NULL;
     PyObject *on_miss = self->on_miss; /* may be replaced or cleared while it runs */

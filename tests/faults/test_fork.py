@@ -15,7 +15,7 @@ pytest.importorskip("triton")
 
 PROGRAM = Path(__file__).parents[1] / "samples" / "fork_program.py"
 LIMIT_S = 240
-FORKS = int(os.environ.get("SILO_TEST_FORKS", "40"))
+FORKS = int(os.environ.get("SILO_TEST_FORKS", "16"))
 
 
 @pytest.mark.timeout(300 + FORKS)

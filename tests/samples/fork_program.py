@@ -150,7 +150,7 @@ def held():
 
 def many():
     """Children of a process whose threads launch on several threads and compile; each launches, some compile."""
-    count, most = int(os.environ.get("SILO_TEST_FORKS", "40")), max(1, (os.cpu_count() or 1) // 2)
+    count, most = int(os.environ.get("SILO_TEST_FORKS", "16")), max(1, (os.cpu_count() or 1) // 2)
     stop, running, ended = threading.Event(), {}, 0
     use(2, n=1 << 20)
 
