@@ -89,6 +89,23 @@ static uint64_t address_of(const struct silo_kernel_call *call, int32_t index) {
     }
 }
 
+/* Code for CPUs reads whole elements, which C has at multiples of their size alone. */
+static int check_elements_apart(const struct silo_kernel_call *call,
+                                const struct silo_located *where, silo_error *error) {
+    const struct silo_intake *intake = call->tagged.intake;
+    for (int32_t i = 0; where->gpu == NULL && i < intake->count; i++) {
+        const uint64_t code = call->tagged.key[i];
+        if (silo_code_kind(code) == SILO_VALUE_POINTER &&
+            (silo_code_flags(code) & SILO_FLAG_OFF_ELEMENT) != 0)
+            return silo_fail(error, SILO_ERROR_MISALIGNED,
+                             "%s: argument '%s' begins at %p, which is not a multiple of the %u "
+                             "bytes of its elements, as code for CPUs needs: pass a copy",
+                             intake->kernel, silo_intake_name(intake, i),
+                             (void *)(uintptr_t)call->tagged.slots[i], silo_code_bits(code) / 8);
+    }
+    return 0;
+}
+
 /* Whether memory is where the queue can use it, as far as an open driver knows. */
 static int check_memory(const struct silo_kernel_call *call, const struct silo_located *where,
                         silo_error *error) {
@@ -302,7 +319,7 @@ static int miss(struct silo_kernel_call *call, bool launched, struct silo_served
         if (empty)
             return remember(call, &kernel->idle_guard, idle, error);
     }
-    if (check_memory(call, where, error) != 0)
+    if (check_elements_apart(call, where, error) != 0 || check_memory(call, where, error) != 0)
         return -1;
     struct silo_served *found = serve(kernel, number, where, error);
     if (found == NULL)

@@ -124,7 +124,7 @@ static int read_array(const struct silo_plan *plan, int32_t index, PyObject *obj
         return -1;
     frame->slots[index] = view.address;
     frame->key[index] = SILO_CODE(SILO_VALUE_POINTER, view.dtype.code, view.dtype.bits,
-                                  silo_address_flags(parameter, view.address) |
+                                  silo_address_flags(parameter, view.address, view.dtype.bits) |
                                       (view.readonly ? SILO_FLAG_READONLY : 0U));
     if (SILO_UNLIKELY(view.device_type == SILO_DEVICE_ROCM))
         frame->key[index] |= range_flag(parameter, object, adapter);
@@ -147,7 +147,8 @@ static int read_pointer(const struct silo_plan *plan, int32_t index, PyObject *o
             return silo_read_error(plan, index, object);
         frame->slots[index] = address;
         frame->key[index] = SILO_CODE(SILO_VALUE_ADDRESS, 0, 0,
-                                      silo_address_flags(&plan->parameters[index], address));
+                                      silo_address_flags(&plan->parameters[index], address,
+                                                         plan->parameters[index].type.bits));
         return 0;
     }
     const struct silo_adapter *adapter = silo_adapter_of(type);

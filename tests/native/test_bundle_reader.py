@@ -176,7 +176,7 @@ READER = (
 
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_without_memory_is_an_error_and_threads_decode_in_turn(tmp_path, good, sanitizer):
-    names = (*READER, "bundle_codec", "bundle_header", "bundle_reader")
+    names = (*READER, "loader_lock", "bundle_codec", "bundle_header", "bundle_reader")
     sources = [str(Path(__file__).with_name("reader_check.c"))]
     sources += sorted(str(path) for name in names for path in NATIVE.glob(f"{name}.c"))
     flags = ["-std=c11", "-D_GNU_SOURCE=1", "-O1", "-g", f"-fsanitize={sanitizer}", "-pthread", f"-I{NATIVE}"]

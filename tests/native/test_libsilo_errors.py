@@ -243,6 +243,17 @@ def test_grids(bundle):
     refused(GRID, "shaped: the declared grid gives -5 as dimension z", bundle["shaped"], out, -4)
 
 
+def test_elements_between_their_multiples(bundle):
+    x = np.ones(16, F4)
+    odd = np.zeros(68, np.uint8)[1:65].view(F4)
+    for _ in range(2):
+        refused(
+            MISALIGNED, r"add: argument 'y' begins at .* not a multiple of the 4 bytes", bundle["add"], x, odd, x, 16
+        )
+        refused(MISALIGNED, "argument 'out'", bundle["add"], x, x, pointer(odd.ctypes.data), 16)
+    bundle["add"](x, x, x, 16)
+
+
 def test_options(bundle):
     x = np.ones(16, F4)
     refused(KIND, "add: option 'num_warps' needs .*, got an array", bundle["add"], x, x, x, 16, num_warps=x)
