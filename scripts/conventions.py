@@ -25,6 +25,21 @@ _KNOWS_TRITON = ("sources/triton/adapter/", "backends/cpu/triton_plugin/")
 # A launch asks it alone whether the program gave Triton an allocator; the adapter would be too much to import there.
 _ASKED_AT_A_LAUNCH = "sources/triton/allocation.py"
 
+# What threads wait for: locks and the like. ``forks`` makes those that a child made by fork finds usable.
+_LOCKS = frozenset(
+    {"Barrier", "BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore", "allocate_lock"}
+    | {"LifoQueue", "PriorityQueue", "Queue", "SimpleQueue"}
+)
+_LOCK_MODULES = frozenset({"_thread", "multiprocessing", "queue", "threading"})
+# Modules that make others, and why no child is left waiting for one of them.
+_RENEWED = {
+    "forks.py": "it renews them",
+    "api/agents/serving.py": "an agent's process forks nothing",
+    "compile/serving.py": "a worker's process forks nothing",
+    "store/remote/crew.py": "its owner makes a new crew in a child",
+    "store/remote/link.py": "those that it keeps are made anew in a child, the others live within one call",
+}
+
 
 def modules_named(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """The line and name of every module that a text imports, also by ``import_module("name")``."""
@@ -78,10 +93,33 @@ def internals_known(place: str, tree: ast.AST) -> Iterator[str]:
             yield f"{place}:{node.lineno}: {node.value} is known outside of sources/triton/adapter"
 
 
+def locks_made(place: str, tree: ast.AST) -> Iterator[str]:
+    """Locks are made by ``forks``, so that a child made by fork never waits for a thread that it does not have."""
+    if place in _RENEWED:
+        return
+    for node in ast.walk(tree):
+        found: list[str] = []
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in _LOCK_MODULES:
+            found = [node.attr]
+        elif isinstance(node, ast.ImportFrom) and node.module in _LOCK_MODULES:
+            found = [alias.name for alias in node.names]
+        yield from (
+            f"{place}:{node.lineno}: {name} may be held by another thread while the process forks: "
+            "take Mutex or Condition of silo.forks"
+            for name in found
+            if name in _LOCKS
+        )
+
+
 def broken_rules(place: str, text: str) -> list[str]:
     """What a module breaks; ``place`` is its path within ``src/silo``."""
     tree = ast.parse(text)
-    return [*environment_read(place, tree), *native_imported(place, tree), *internals_known(place, tree)]
+    return [
+        *environment_read(place, tree),
+        *native_imported(place, tree),
+        *internals_known(place, tree),
+        *locks_made(place, tree),
+    ]
 
 
 def crowded_rooms(source: Path) -> list[str]:

@@ -28,11 +28,9 @@ enum silo_value_flags {
     SILO_FLAG_DIVISIBLE16 = 2,
     SILO_FLAG_EQUAL1 = 4,
     SILO_FLAG_READONLY = 8,
-    SILO_FLAG_RANGE32 = 16,    /* a ROCm array: its memory has less than 2 GiB */
-    SILO_FLAG_PLAIN_GRID = 32, /* an absent argument, and the call's grid is of integers */
-    /* In no word, only in what is told of a call that is resolved: an address that is not a
-     * multiple of its element's bytes. */
-    SILO_FLAG_OFF_ELEMENT = 64,
+    SILO_FLAG_RANGE32 = 16,     /* a ROCm array: its memory has less than 2 GiB */
+    SILO_FLAG_PLAIN_GRID = 32,  /* an absent argument, and the call's grid is of integers */
+    SILO_FLAG_OFF_ELEMENT = 64, /* an address that is not a multiple of its element's bytes */
 };
 
 #define SILO_CODE(kind, code, bits, flags)                                                         \
@@ -82,9 +80,14 @@ SILO_INLINE unsigned silo_integer_flags(const struct silo_parameter *parameter, 
                : 0U;
 }
 
-SILO_INLINE unsigned silo_address_flags(const struct silo_parameter *parameter, uint64_t address) {
+/* `bits`: of an element; 0: not known. */
+SILO_INLINE unsigned silo_address_flags(const struct silo_parameter *parameter, uint64_t address,
+                                        unsigned bits) {
     const unsigned both = SILO_PARAMETER_SPECIALIZE | SILO_PARAMETER_ALIGN;
-    return (parameter->flags & both) == both && (address & 15) == 0 ? SILO_FLAG_ALIGNED16 : 0U;
+    if (SILO_LIKELY((address & 15) == 0))
+        return (parameter->flags & both) == both ? SILO_FLAG_ALIGNED16 : 0U;
+    const unsigned bytes = bits > 64 ? 8 : bits / 8; /* no element has a greater alignment */
+    return bytes > 1 && (address & (bytes - 1)) != 0 ? SILO_FLAG_OFF_ELEMENT : 0U;
 }
 
 /* The word of an integer: 32 bits where they hold it, or the declared type; 0: it does not fit

@@ -5,6 +5,8 @@
 #ifdef SILO_ZSTD_LINKED
 #include <zstd.h>
 #else
+#include "loader_lock.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #endif
@@ -63,7 +65,8 @@ static char why_not[SILO_CODEC_PROBLEM];
 
 static silo_codec *given; /* silo_codec_use */
 
-static void open_library(void) {
+/* With the loader's lock held. */
+static void find_functions(void) {
     static const char *const names[] = {"libzstd.so.1", "libzstd.1.dylib"};
     static const struct {
         const char *name;
@@ -94,6 +97,15 @@ static void open_library(void) {
         memcpy(wanted[i].slot, &symbol, sizeof symbol);
     }
     opened = true;
+}
+
+static void open_library(void) {
+    silo_loader_take();
+    if (silo_loader_usable())
+        find_functions();
+    else
+        snprintf(why_not, sizeof why_not, "%s", SILO_LOADER_LOST);
+    silo_loader_give();
 }
 #endif
 

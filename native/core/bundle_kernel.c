@@ -29,6 +29,13 @@ void silo_kernel_free(struct silo_kernel *kernel) {
     if (kernel == NULL)
         return;
     silo_guard_table_free(silo_guard_take(&kernel->guard), release_entry);
+    silo_guard_table_free(silo_guard_take(&kernel->idle_guard), release_entry);
+    while (kernel->idle != NULL) {
+        struct silo_idle *next = kernel->idle->next;
+        silo_grid_clear(&kernel->idle->grid);
+        free(kernel->idle);
+        kernel->idle = next;
+    }
     while (kernel->serving != NULL) {
         struct silo_served *next = kernel->serving->next;
         silo_served_free(kernel->serving);

@@ -6,14 +6,24 @@
 #include "served.h"
 #include "texts.h"
 
+/* A variant that was chosen for calls with an empty grid. None of its code is loaded. */
+struct silo_idle {
+    struct silo_grid_programs grid;
+    const struct silo_located *where;
+    uint32_t number;        /* of the variant */
+    struct silo_idle *next; /* owned */
+};
+
 struct silo_kernel {
     struct silo_bundle *bundle;
     const struct silo_kernel_info *info;
     uint32_t index; /* in the bundle */
     struct silo_intake intake;
-    struct silo_guard guard;     /* owns its entries; their bindings are of the list below */
-    struct silo_texts texts;     /* of constants and options */
-    struct silo_served *serving; /* owned list */
+    struct silo_guard guard;      /* owns its entries; their bindings are of the list below */
+    struct silo_guard idle_guard; /* the same for calls that had nothing to run: of `idle` */
+    struct silo_texts texts;      /* of constants and options */
+    struct silo_served *serving;  /* owned list */
+    struct silo_idle *idle;       /* owned list */
 };
 
 /* NULL with `error` filled. With the bundle's lock. */

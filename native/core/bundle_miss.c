@@ -1,29 +1,55 @@
 #include "bundle_miss.h"
 
+#include "accepts.h"
 #include "bundle_grid.h"
 #include "choice.h"
+#include "known_names.h"
 #include "memory_types.h"
 #include "tagged_error.h"
 #include "tagged_seen.h"
 
 #include <stdlib.h>
 
-/* Whether the call has nothing to run, as far as it can be known without its code. */
-static int is_empty(const struct silo_kernel_call *call, uint32_t number,
-                    const struct silo_located *where, bool *empty, silo_error *error) {
-    struct silo_grid_programs grid;
+/* ---- calls that have nothing to run ---- */
+
+/* Whether the call has nothing to run. */
+static int is_empty(const struct silo_kernel_call *call, const struct silo_grid_programs *grid,
+                    bool *empty, silo_error *error) {
+    const struct silo_tagged *tagged = &call->tagged;
     int64_t dims[3] = {1, 1, 1};
-    struct silo_kernel *kernel = call->kernel;
+    if (!(grid->usual &&
+          silo_grid_usual(grid, tagged->intake->count, tagged->slots, tagged->key, dims)) &&
+        silo_call_declared_grid(call, grid, dims, error) != 0)
+        return -1;
+    *empty = dims[0] == 0 || dims[1] == 0 || dims[2] == 0;
+    return 0;
+}
+
+/* The grid of a variant whose code is not loaded. NULL with `error` filled. With the lock. */
+static struct silo_idle *idle_variant(struct silo_kernel *kernel, uint32_t number,
+                                      const struct silo_located *where, silo_error *error) {
+    for (struct silo_idle *one = kernel->idle; one != NULL; one = one->next)
+        if (one->number == number && one->where == where)
+            return one;
     const struct silo_variant *variant =
         silo_reader_variant(kernel->bundle->reader, kernel->index, number, error);
     if (variant == NULL)
-        return -1;
-    int result = silo_served_grid(kernel->info, variant, where, &grid, error);
-    if (result == 0)
-        result = silo_call_declared_grid(call, &grid, dims, error);
-    silo_grid_clear(&grid);
-    *empty = dims[0] == 0 || dims[1] == 0 || dims[2] == 0;
-    return result;
+        return NULL;
+    struct silo_idle *made = calloc(1, sizeof *made); /* owned by the kernel */
+    if (made == NULL) {
+        silo_fail_memory(error);
+        return NULL;
+    }
+    made->number = number;
+    made->where = where;
+    if (silo_served_grid(kernel->info, variant, where, &made->grid, error) != 0) {
+        silo_grid_clear(&made->grid);
+        free(made);
+        return NULL;
+    }
+    made->next = kernel->idle;
+    kernel->idle = made;
+    return made;
 }
 
 /* ---- a miss ---- */
@@ -61,6 +87,23 @@ static uint64_t address_of(const struct silo_kernel_call *call, int32_t index) {
     default:
         return 0;
     }
+}
+
+/* Code for CPUs reads whole elements, which C has at multiples of their size alone. */
+static int check_elements_apart(const struct silo_kernel_call *call,
+                                const struct silo_located *where, silo_error *error) {
+    const struct silo_intake *intake = call->tagged.intake;
+    for (int32_t i = 0; where->gpu == NULL && i < intake->count; i++) {
+        const uint64_t code = call->tagged.key[i];
+        if (silo_code_kind(code) == SILO_VALUE_POINTER &&
+            (silo_code_flags(code) & SILO_FLAG_OFF_ELEMENT) != 0)
+            return silo_fail(error, SILO_ERROR_MISALIGNED,
+                             "%s: argument '%s' begins at %p, which is not a multiple of the %u "
+                             "bytes of its elements, as code for CPUs needs: pass a copy",
+                             intake->kernel, silo_intake_name(intake, i),
+                             (void *)(uintptr_t)call->tagged.slots[i], silo_code_bits(code) / 8);
+    }
+    return 0;
 }
 
 /* Whether memory is where the queue can use it, as far as an open driver knows. */
@@ -183,17 +226,18 @@ static int number_texts(struct silo_kernel_call *call, silo_error *error) {
 
 /* Let later calls like this one find what serves it. Where there is no room, they are chosen for
  * each time, which is slow and right. */
-static int remember(struct silo_kernel_call *call, struct silo_served *served, silo_error *error) {
+static int remember(struct silo_kernel_call *call, struct silo_guard *guard, void *served,
+                    silo_error *error) {
     struct silo_kernel *kernel = call->kernel;
     if (call->tagged.new_text) {
         uint64_t known;
         if (number_texts(call, error) != 0)
             return -1;
         /* Another thread may have numbered them since this call was read, and be here first. */
-        if (silo_guard_find(&kernel->guard, call->tagged.key, call->tagged.words, &known) != NULL)
+        if (silo_guard_find(guard, call->tagged.key, call->tagged.words, &known) != NULL)
             return 0;
     }
-    if (call->tagged.new_text || silo_guard_used(&kernel->guard) >= SILO_GUARD_LIMIT) {
+    if (call->tagged.new_text || silo_guard_used(guard) >= SILO_GUARD_LIMIT) {
         silo_bundle_log(kernel->bundle, SILO_LOG_WARNING, SILO_SAID_FULL,
                         "%s was called in more than %d ways: which code serves others is decided "
                         "anew at every call, which takes microseconds; no more memory is taken",
@@ -206,34 +250,76 @@ static int remember(struct silo_kernel_call *call, struct silo_served *served, s
         silo_guard_entry_new(call->tagged.key, call->tagged.words, served, NULL);
     if (entry == NULL)
         return silo_fail_memory(error);
-    if (silo_guard_insert(&kernel->guard, entry, hash, &replaced) != 0) {
+    if (silo_guard_insert(guard, entry, hash, &replaced) != 0) {
         free(entry);
         return silo_fail_memory(error);
     }
     return 0; /* nothing is replaced: the guard was asked for this key with the lock held */
 }
 
+/* An option of the call that neither a compiler of Silo's nor a config of the kernel has; NULL:
+ * there is none, or the file cannot be read. */
+static const char *unknown_option(const struct silo_kernel_call *call) {
+    const struct silo_kernel *kernel = call->kernel;
+    for (size_t i = 0; i < call->given->option_count; i++) {
+        const char *option = call->given->options[i].name;
+        const struct silo_string name = {option, (uint32_t)strlen(option)};
+        bool known = silo_known_option(option);
+        for (uint32_t number = 0; !known && number < kernel->info->variant_count; number++) {
+            silo_error why;
+            const struct silo_variant *variant =
+                silo_reader_variant(kernel->bundle->reader, kernel->index, number, &why);
+            if (variant == NULL) {
+                silo_error_clear(&why);
+                return NULL;
+            }
+            known = silo_config_value(variant->config, name) != NULL;
+        }
+        if (!known)
+            return option;
+    }
+    return NULL;
+}
+
+/* The number of the variant that serves a call. */
+static int choose(const struct silo_kernel_call *call, const struct silo_located *where,
+                  uint32_t *number, silo_error *error) {
+    const struct silo_kernel *kernel = call->kernel;
+    struct sight sight;
+    int result = look(call, &sight, error);
+    if (result == 0)
+        result = silo_choose(kernel->bundle->reader, kernel->index, &sight.call, &where->place,
+                             number, error);
+    look_away(&sight);
+    const char *unknown = result != 0 ? unknown_option(call) : NULL;
+    if (unknown == NULL)
+        return result;
+    silo_error_clear(error);
+    return silo_fail(error, SILO_ERROR_USAGE,
+                     "%s: there is no option '%.100s': an option is one of Silo's compilers', or a "
+                     "name that configs of the kernel in %s set",
+                     kernel->intake.kernel, unknown, kernel->bundle->name);
+}
+
 /* With the lock. */
 static int miss(struct silo_kernel_call *call, bool launched, struct silo_served **served,
                 silo_error *error) {
     struct silo_kernel *kernel = call->kernel;
-    struct silo_reader *reader = kernel->bundle->reader;
     const struct silo_located *where =
         silo_queue_locate(kernel->bundle, kernel->intake.kernel, call->queue, error);
-    struct sight sight;
     uint32_t number = 0;
-    bool empty = false;
-    if (where == NULL || refuse_in_capture(call, where, error) != 0)
+    if (where == NULL || refuse_in_capture(call, where, error) != 0 ||
+        choose(call, where, &number, error) != 0)
         return -1;
-    int result = look(call, &sight, error);
-    if (result == 0)
-        result = silo_choose(reader, kernel->index, &sight.call, &where->place, &number, error);
-    look_away(&sight);
-    if (result == 0 && launched && call->given->grid == NULL)
-        result = is_empty(call, number, where, &empty, error);
-    if (result != 0 || empty)
-        return result;
-    if (check_memory(call, where, error) != 0)
+    if (launched && call->given->grid == NULL) {
+        bool empty = false;
+        struct silo_idle *idle = idle_variant(kernel, number, where, error);
+        if (idle == NULL || is_empty(call, &idle->grid, &empty, error) != 0)
+            return -1;
+        if (empty)
+            return remember(call, &kernel->idle_guard, idle, error);
+    }
+    if (check_elements_apart(call, where, error) != 0 || check_memory(call, where, error) != 0)
         return -1;
     struct silo_served *found = serve(kernel, number, where, error);
     if (found == NULL)
@@ -245,7 +331,7 @@ static int miss(struct silo_kernel_call *call, bool launched, struct silo_served
                            sizeof buffer, &index, &wanted) != 0)
         return silo_tagged_fail(&kernel->intake, index, silo_tagged_argument(&call->tagged, index),
                                 SILO_ERROR_KIND, wanted, error);
-    if (remember(call, found, error) != 0)
+    if (remember(call, &kernel->guard, found, error) != 0)
         return -1;
     *served = found;
     return 0;
@@ -256,6 +342,15 @@ int silo_call_miss(struct silo_kernel_call *call, bool launched, struct silo_ser
     const int64_t *grid = call->given->grid;
     uint64_t hash = 0;
     *served = NULL;
+    if (launched && grid == NULL && !call->tagged.new_text) {
+        const struct silo_idle *idle =
+            silo_guard_find(&call->kernel->idle_guard, call->tagged.key, call->tagged.words, &hash);
+        bool empty = false;
+        if (idle != NULL && is_empty(call, &idle->grid, &empty, error) != 0)
+            return -1;
+        if (empty)
+            return 0;
+    }
     if (check_elements(call, error) != 0)
         return -1;
     if (launched && grid != NULL && (grid[0] == 0 || grid[1] == 0 || grid[2] == 0))

@@ -8,6 +8,7 @@
 #include "cpu_job.h"
 #include "cpu_pool.h"
 #include "dlpack.h"
+#include "loader_lock.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -130,11 +131,14 @@ static int write_all(int file, const char *data, size_t size) {
 
 /* dlopen, with its message. */
 static void *open_path(const char *path, char *error, size_t error_size) {
-    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    silo_loader_take();
+    const bool usable = silo_loader_usable();
+    void *object = usable ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
     if (object == NULL) {
-        const char *text = dlerror();
+        const char *text = usable ? dlerror() : SILO_LOADER_LOST;
         snprintf(error, error_size, "%s", text ? text : "dlopen failed");
     }
+    silo_loader_give();
     return object;
 }
 
@@ -289,8 +293,13 @@ static bool is_function(void *object, const void *address) {
 }
 #endif
 
-void *silo_cpu_symbol(void *object, const char *name, char *error, size_t error_size) {
+/* With the loader's lock held. */
+static void *find_symbol(void *object, const char *name, char *error, size_t error_size) {
     Dl_info where = {0};
+    if (!silo_loader_usable()) {
+        snprintf(error, error_size, SILO_LOADER_LOST);
+        return NULL;
+    }
     void *address = dlsym(object, name);
     if (address == NULL) {
         snprintf(error, error_size, "the CPU code has no kernel '%s'", name);
@@ -305,6 +314,16 @@ void *silo_cpu_symbol(void *object, const char *name, char *error, size_t error_
     return address;
 }
 
+void *silo_cpu_symbol(void *object, const char *name, char *error, size_t error_size) {
+    silo_loader_take();
+    void *address = find_symbol(object, name, error, error_size);
+    silo_loader_give();
+    return address;
+}
+
 void silo_cpu_close(void *object) {
-    dlclose(object);
+    silo_loader_take();
+    if (silo_loader_usable()) /* else it stays loaded */
+        dlclose(object);
+    silo_loader_give();
 }

@@ -9,6 +9,7 @@
 #include "cpu_quota.h"
 #include "cpu_team.h"
 #include "cpu_workers.h"
+#include "loader_lock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -424,6 +425,7 @@ void silo_cpu_use_pool(enum silo_cpu_pool_kind kind) {
  * Locks are taken before, so that what they guard is whole. `launch` is not: a launch may take
  * minutes, and may need the GIL, which the forking thread holds. */
 static void before_fork(void) {
+    silo_loader_before_fork(); /* first: it may wait, and who holds it may launch */
     pthread_mutex_lock(&pool.mutex);
     silo_cpu_workers_before_fork();
 }
@@ -431,6 +433,7 @@ static void before_fork(void) {
 static void after_fork_in_parent(void) {
     silo_cpu_workers_after_fork(false);
     pthread_mutex_unlock(&pool.mutex);
+    silo_loader_after_fork(false);
 }
 
 static void after_fork_in_child(void) {
@@ -453,6 +456,7 @@ static void after_fork_in_child(void) {
     silo_cpu_python.main = pthread_self(); /* as Python has it */
     pthread_mutex_init(&pool.mutex, NULL);
     silo_cpu_workers_after_fork(true);
+    silo_loader_after_fork(true);
     silo_cpu_team_lost();
     silo_cpu_pick_forget();
     atomic_store(&pool.ended_on_team, false);

@@ -4,8 +4,9 @@
 
 #include "cpu_team.h"
 
+#include "loader_lock.h"
+
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,9 +39,8 @@ static struct {
     _Atomic int found; /* enum silo_cpu_runtime */
     _Atomic bool lost;
     _Atomic(const void *) taken; /* by the thread that this names; NULL: by none */
-    pthread_mutex_t looking;
-    unsigned long long adds; /* libraries ever loaded, at the last look; under `looking` */
-} team = {.looking = PTHREAD_MUTEX_INITIALIZER};
+    unsigned long long adds; /* libraries ever loaded, at the last look; under the loader's lock */
+} team;
 
 #ifdef __linux__
 /* What one walk over the loaded libraries came to. */
@@ -117,11 +117,11 @@ static void look(void) {}
 #endif
 
 enum silo_cpu_runtime silo_cpu_team_find(void) {
-    /* Another thread that looks finds the same. */
-    if (!atomic_load(&team.known) && pthread_mutex_trylock(&team.looking) == 0) {
-        if (!atomic_load(&team.known))
+    /* Another thread that looks finds the same; one that loads is soon done. */
+    if (!atomic_load(&team.known) && silo_loader_try()) {
+        if (!atomic_load(&team.known) && silo_loader_usable())
             look();
-        pthread_mutex_unlock(&team.looking);
+        silo_loader_give();
     }
     return (enum silo_cpu_runtime)atomic_load(&team.found);
 }
@@ -169,5 +169,5 @@ void silo_cpu_team_run(void (*body)(void *), void *argument) {
 void silo_cpu_team_lost(void) {
     atomic_store(&team.lost, atomic_load(&team.known));
     atomic_store(&team.taken, NULL);
-    pthread_mutex_init(&team.looking, NULL);
+    team.adds = 0; /* the look of another thread may have been cut off */
 }

@@ -1,13 +1,14 @@
 /* The libraries of GPU drivers: by dlopen, so that none is needed to build or to start. */
 #include "gpu.h"
 
+#include "loader_lock.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 
-void *silo_gpu_library(const struct silo_gpu *gpu, const char *path, const char **opened,
-                       char *error, size_t error_bytes) {
-    const char *const given[] = {path, NULL};
-    const char *const *names = path != NULL ? given : gpu->libraries;
+/* With the loader's lock held. */
+static void *open_first(const char *const *names, const char **opened, char *error,
+                        size_t error_bytes) {
     void *library = NULL;
     for (; *names != NULL && library == NULL; names++) {
         library = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
@@ -17,6 +18,19 @@ void *silo_gpu_library(const struct silo_gpu *gpu, const char *path, const char 
             snprintf(error, error_bytes, "%s", text != NULL ? text : "dlopen failed");
         }
     }
+    return library;
+}
+
+void *silo_gpu_library(const struct silo_gpu *gpu, const char *path, const char **opened,
+                       char *error, size_t error_bytes) {
+    const char *const given[] = {path, NULL};
+    void *library = NULL;
+    silo_loader_take();
+    if (silo_loader_usable())
+        library = open_first(path != NULL ? given : gpu->libraries, opened, error, error_bytes);
+    else
+        snprintf(error, error_bytes, SILO_LOADER_LOST);
+    silo_loader_give();
     return library;
 }
 

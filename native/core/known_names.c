@@ -3,6 +3,14 @@
 /* Compile options that launch info has, of Silo's own compilers: silo.shipped.LAUNCH_OPTIONS. */
 static const char *const LAUNCH_OPTIONS[] = {"cpu_chunk", "cpu_threads", "cpu_work", NULL};
 
+/* Every option of Silo's own compilers: silo.shipped.OPTIONS. */
+static const char *const EVERY_OPTION[] = {
+    "num_warps",          "num_stages",           "num_ctas",        "maxnreg",
+    "waves_per_eu",       "matrix_instr_nonkdim", "kpack",           "launch_cooperative_grid",
+    "launch_pdl",         "enable_fp_fusion",     "debug",           "cpu_chunk",
+    "cpu_dot_rows",       "cpu_dot_units",        "cpu_dot_vectors", "cpu_elements_apart",
+    "cpu_launch_atomics", "cpu_threads",          "cpu_work",        NULL};
+
 /* Kinds of blobs of Silo's own compilers, and the kinds of text that a check compiles:
  * silo.shipped.BLOB_KINDS. A test compares both. */
 static const char *const BLOB_KINDS[] = {"c",   "cubin", "cuteobj", "hsaco", "jaxexp", "metaljob",
@@ -41,6 +49,10 @@ bool silo_known_checked_text(const struct silo_known_names *known, const char *k
 bool silo_known_launch_option(const struct silo_known_names *known, const char *name,
                               size_t length) {
     return among(LAUNCH_OPTIONS, name, length) || among(known->launch_options, name, length);
+}
+
+bool silo_known_option(const char *name) {
+    return among(EVERY_OPTION, name, strlen(name));
 }
 
 bool silo_known_target_kind(const struct silo_known_names *known, const char *kind, size_t length) {

@@ -22,6 +22,9 @@ bool silo_known_checked_text(const struct silo_known_names *known, const char *k
 bool silo_known_launch_option(const struct silo_known_names *known, const char *name,
                               size_t length);
 
+/* An option of one of Silo's own compilers. */
+bool silo_known_option(const char *name);
+
 bool silo_known_target_kind(const struct silo_known_names *known, const char *kind, size_t length);
 
 #endif

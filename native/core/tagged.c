@@ -108,7 +108,7 @@ static int read_array(struct silo_tagged *tagged, int32_t index, const silo_argu
     if (check_memory(tagged, index, argument, error) != 0)
         return -1;
     const uint64_t address = (uint64_t)(uintptr_t)argument->value.pointer;
-    unsigned flags = silo_address_flags(parameter, address);
+    unsigned flags = silo_address_flags(parameter, address, argument->element & 0xff);
     if (argument->flags & SILO_ARGUMENT_READONLY)
         flags |= SILO_FLAG_READONLY;
     if (tagged->device == SILO_ROCM && (parameter->flags & SILO_PARAMETER_SPECIALIZE) &&

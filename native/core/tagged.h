@@ -84,7 +84,7 @@ SILO_INLINE int silo_tagged_read(struct silo_tagged *tagged, silo_error *error) 
                 tagged->slots[i] = address;
                 tagged->key[i] =
                     SILO_CODE(SILO_VALUE_POINTER, argument->element >> 8, argument->element & 0xff,
-                              silo_address_flags(parameter, address));
+                              silo_address_flags(parameter, address, argument->element & 0xff));
                 continue;
             }
             if (SILO_LIKELY(argument->kind == SILO_ARGUMENT_INT &&

@@ -30,6 +30,7 @@ struct silo_adapter {
     PyObject *reader;
     enum silo_adapter_kind kind;
     bool negates;              /* an array with a method is_neg (torch), which may say true */
+    bool calls;                /* its memory is asked of methods, which may be written in Python */
     bool rounds;               /* a descriptor with an attribute round_f32_to_tf32 */
     struct silo_adapter *next; /* of those that are about to be freed */
 };

@@ -59,6 +59,19 @@ static bool has(PyTypeObject *type, PyObject *name) {
     return value != NULL;
 }
 
+/* Whether reading such an array may run code of its class in Python. */
+static bool calls_methods(PyTypeObject *type, enum silo_adapter_kind kind) {
+    if (kind != SILO_ADAPT_BUFFER)
+        return kind == SILO_ADAPT_DLPACK || kind == SILO_ADAPT_DATA_PTR ||
+               kind == SILO_ADAPT_CUDA_DICT;
+    /* Since Python 3.12 a class may have a method in the place of C's function. */
+    PyObject *method = PyObject_GetAttrString((PyObject *)type, "__buffer__");
+    const bool own = method != NULL && Py_TYPE(method) != &PyWrapperDescr_Type;
+    silo_forget_error();
+    Py_XDECREF(method);
+    return own;
+}
+
 static const struct dl_exchange *exchange_of(PyTypeObject *type) {
     PyObject *capsule = PyObject_GetAttr((PyObject *)type, s_exchange);
     const struct dl_exchange *api = NULL;
@@ -225,6 +238,7 @@ static struct silo_adapter *put(struct silo_adapter *made, struct silo_adapter *
         /* In place: a call further up the stack may be reading it. */
         before->exchange = made->exchange;
         before->kind = made->kind;
+        before->calls = made->calls;
         before->rounds = made->rounds;
         made->next = *out;
         *out = made;
@@ -282,6 +296,7 @@ const struct silo_adapter *silo_adapter_add(PyTypeObject *type) {
     entry.exchange = exchange_of(type);
     if (entry.exchange == NULL)
         entry.kind = classify(type);
+    entry.calls = calls_methods(type, entry.kind);
     entry.negates = has(type, s_is_neg);
     return insert(&entry);
 }

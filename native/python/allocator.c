@@ -40,6 +40,7 @@ static int take(const struct silo_plan *plan, const struct silo_binding *binding
         return -1;
     }
     Py_INCREF(call);
+    frame->ran = frame->ran == SILO_RAN_NOTHING ? SILO_RAN_ARGUMENT : frame->ran;
     PyObject *pair =
         PyObject_CallFunction(call, "LIsiK", (long long)bytes, (unsigned)align, device->gpu->name,
                               (int)device->index, (unsigned long long)(uintptr_t)stream);

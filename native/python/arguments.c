@@ -129,13 +129,6 @@ static int view_of_reader(PyObject *object, const struct silo_adapter *adapter,
     return result;
 }
 
-/* Whether such an array may be read by code in Python: a buffer may where a class has it. */
-static bool runs_python(const struct silo_adapter *adapter) {
-    return adapter->reader != NULL || adapter->kind == SILO_ADAPT_DLPACK ||
-           adapter->kind == SILO_ADAPT_DATA_PTR || adapter->kind == SILO_ADAPT_CUDA_DICT ||
-           (adapter->kind == SILO_ADAPT_BUFFER && adapter->weak != NULL);
-}
-
 /* Whether it is a view whose memory holds its values with the other sign. */
 static bool is_negated(PyObject *object) {
     PyObject *answer = PyObject_CallMethodObjArgs(object, s_is_neg, NULL);
@@ -147,7 +140,7 @@ static bool is_negated(PyObject *object) {
 
 int silo_view_slow(PyObject *object, const struct silo_adapter *adapter, struct silo_view *view,
                    struct silo_holds *holds) {
-    if (runs_python(adapter) && silo_stack_check() != 0)
+    if ((adapter->calls || adapter->reader != NULL) && silo_stack_check() != 0)
         return -1;
     if (adapter->reader != NULL) {
         const int found = view_of_reader(object, adapter, view);

@@ -21,8 +21,8 @@ static SILO_NOINLINE int refuse_block(const struct silo_plan *plan, int32_t inde
 }
 
 /* The block shape as bits of the argument's word; -1 with an exception set. */
-static int read_block(const struct silo_plan *plan, int32_t index,
-                      const struct silo_members *members, uint32_t rank, uint64_t *bits) {
+static int read_block(const struct silo_plan *plan, int32_t index, struct silo_members *members,
+                      uint32_t rank, uint64_t *bits) {
     int64_t block[SILO_MAX_RANK];
     const int count = silo_descriptor_block(members, block);
     if (count != (int)rank)
@@ -35,9 +35,8 @@ static int read_block(const struct silo_plan *plan, int32_t index,
                : refuse_block(plan, index, block, rank);
 }
 
-static int read_members(const struct silo_plan *plan, int32_t index,
-                        const struct silo_members *members, const struct silo_adapter *adapter,
-                        struct silo_frame *frame) {
+static int read_members(const struct silo_plan *plan, int32_t index, struct silo_members *members,
+                        const struct silo_adapter *adapter, struct silo_frame *frame) {
     const struct silo_parameter *parameter = &plan->parameters[index];
     struct silo_descriptor *one = &frame->descriptors[frame->descriptors_used];
     PyObject *base = silo_descriptor_base(members);
@@ -48,6 +47,8 @@ static int read_members(const struct silo_plan *plan, int32_t index,
     if (how == NULL)
         return -1;
     struct silo_view view;
+    if (SILO_UNLIKELY(how->calls))
+        silo_ask(frame, base);
     if (how->kind == SILO_ADAPT_NOTHING || how->kind >= SILO_ADAPT_INT ||
         silo_view_read(base, how, &view, &frame->holds) != 0 || view.dtype.bits == 0)
         return silo_refuse_descriptor(plan->kernel, plan->names[index],
@@ -104,8 +105,10 @@ int silo_read_descriptor(const struct silo_plan *plan, int32_t index, PyObject *
                                       SILO_MAX_DESCRIPTORS);
     if (silo_stack_check() != 0)
         return -1;
-    const struct silo_members members = silo_members_of(object);
+    struct silo_members members = silo_members_of(object);
     const int result = read_members(plan, index, &members, adapter, frame);
+    if (SILO_UNLIKELY(members.asked))
+        silo_ask(frame, object);
     Py_XDECREF(members.dict);
     return result;
 }

@@ -37,7 +37,7 @@ int silo_refuse_descriptor(PyObject *kernel, PyObject *name, const char *format,
 }
 
 struct silo_members silo_members_of(PyObject *object) {
-    struct silo_members members = {object, NULL};
+    struct silo_members members = {object, NULL, false};
 #ifndef Py_GIL_DISABLED /* what a dictionary lends may be gone there */
     members.dict = PyObject_GenericGetDict(object, NULL);
     if (members.dict == NULL)
@@ -47,7 +47,7 @@ struct silo_members silo_members_of(PyObject *object) {
 }
 
 /* A new reference, or NULL with an exception set. */
-static PyObject *member(const struct silo_members *members, PyObject *name) {
+static PyObject *member(struct silo_members *members, PyObject *name) {
     PyObject *value = NULL;
     if (members->dict != NULL) {
         value = PyDict_GetItemWithError(members->dict, name);
@@ -55,7 +55,10 @@ static PyObject *member(const struct silo_members *members, PyObject *name) {
         if (value == NULL && PyErr_Occurred())
             return NULL;
     }
-    return value ? value : PyObject_GetAttr(members->object, name);
+    if (value != NULL)
+        return value;
+    members->asked = true;
+    return PyObject_GetAttr(members->object, name);
 }
 
 static int one_integer(PyObject *item, int64_t *value) {
@@ -68,8 +71,7 @@ static int one_integer(PyObject *item, int64_t *value) {
 }
 
 /* The integers of an attribute; their number, or -1 with an exception set. */
-static int integers(const struct silo_members *members, PyObject *name,
-                    int64_t values[SILO_MAX_RANK]) {
+static int integers(struct silo_members *members, PyObject *name, int64_t values[SILO_MAX_RANK]) {
     PyObject *sequence = member(members, name);
     if (sequence == NULL)
         return -1;
@@ -104,7 +106,7 @@ static int integers(const struct silo_members *members, PyObject *name,
     return result;
 }
 
-int silo_descriptor_pads(const struct silo_members *members) {
+int silo_descriptor_pads(struct silo_members *members) {
     PyObject *padding = member(members, s_padding);
     int result = -1;
     if (padding == NULL)
@@ -123,30 +125,30 @@ int silo_descriptor_pads(const struct silo_members *members) {
     return result;
 }
 
-int silo_descriptor_rounds(const struct silo_members *members) {
+int silo_descriptor_rounds(struct silo_members *members) {
     PyObject *value = member(members, s_tf32);
     const int truth = value ? PyObject_IsTrue(value) : -1;
     Py_XDECREF(value);
     return truth;
 }
 
-PyObject *silo_descriptor_base(const struct silo_members *members) {
+PyObject *silo_descriptor_base(struct silo_members *members) {
     return member(members, s_base);
 }
 
-int silo_descriptor_extents(const struct silo_members *members, int64_t values[SILO_MAX_RANK]) {
+int silo_descriptor_extents(struct silo_members *members, int64_t values[SILO_MAX_RANK]) {
     return integers(members, s_shape, values);
 }
 
-int silo_descriptor_strides(const struct silo_members *members, int64_t values[SILO_MAX_RANK]) {
+int silo_descriptor_strides(struct silo_members *members, int64_t values[SILO_MAX_RANK]) {
     return integers(members, s_strides, values);
 }
 
-int silo_descriptor_block(const struct silo_members *members, int64_t values[SILO_MAX_RANK]) {
+int silo_descriptor_block(struct silo_members *members, int64_t values[SILO_MAX_RANK]) {
     return integers(members, s_block_shape, values);
 }
 
-PyObject *silo_descriptor_kept(const struct silo_members *members) {
+PyObject *silo_descriptor_kept(struct silo_members *members) {
     return member(members, s_map);
 }
 
@@ -164,7 +166,7 @@ bool silo_descriptors_round(PyObject *type) {
 }
 
 int silo_descriptor_shape(PyObject *object, struct silo_shape *shape) {
-    const struct silo_members members = {object, NULL};
+    struct silo_members members = {object, NULL, false};
     const int rank = integers(&members, s_shape, shape->sizes);
     if (rank < 0)
         return -1;

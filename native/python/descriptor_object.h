@@ -24,28 +24,29 @@ int silo_descriptor_shape(PyObject *object, struct silo_shape *shape);
 struct silo_members {
     PyObject *object; /* borrowed */
     PyObject *dict;   /* owned; NULL: none */
+    bool asked;       /* the object was asked, which may run code of its class */
 };
 
 struct silo_members silo_members_of(PyObject *object);
 
 /* A new reference, or NULL with an exception set. */
-PyObject *silo_descriptor_base(const struct silo_members *members);
+PyObject *silo_descriptor_base(struct silo_members *members);
 
 /* Integers; their number, or -1 with an exception set. */
-int silo_descriptor_extents(const struct silo_members *members, int64_t values[SILO_MAX_RANK]);
-int silo_descriptor_strides(const struct silo_members *members, int64_t values[SILO_MAX_RANK]);
-int silo_descriptor_block(const struct silo_members *members, int64_t values[SILO_MAX_RANK]);
+int silo_descriptor_extents(struct silo_members *members, int64_t values[SILO_MAX_RANK]);
+int silo_descriptor_strides(struct silo_members *members, int64_t values[SILO_MAX_RANK]);
+int silo_descriptor_block(struct silo_members *members, int64_t values[SILO_MAX_RANK]);
 
 /* Whether what lies outside is NaN, and whether float32 is rounded to tf32: 1 or 0; -1 with an
  * exception set. */
-int silo_descriptor_pads(const struct silo_members *members);
-int silo_descriptor_rounds(const struct silo_members *members);
+int silo_descriptor_pads(struct silo_members *members);
+int silo_descriptor_rounds(struct silo_members *members);
 
 /* Whether descriptors of a class say the latter. Never leaves an exception. */
 bool silo_descriptors_round(PyObject *type);
 
 /* What is kept on it: a new reference, or NULL with an exception set. */
-PyObject *silo_descriptor_kept(const struct silo_members *members);
+PyObject *silo_descriptor_kept(struct silo_members *members);
 int silo_descriptor_keep(PyObject *object, PyObject *map);
 
 /* Raise "KERNEL: the tensor descriptor 'NAME' ...", with an exception already set as its cause; -1.

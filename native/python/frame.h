@@ -10,6 +10,13 @@
 /* No parameter said where a call's arrays are: it has none. */
 #define SILO_NO_PARAMETER (-1)
 
+/* Code other than Silo's that ran since the arguments were read. */
+enum silo_ran {
+    SILO_RAN_NOTHING,
+    SILO_RAN_ARGUMENT, /* of an argument, asked for its memory, its value or a stream */
+    SILO_RAN_PROGRAM,  /* a grid function, hook, config function or compiler */
+};
+
 /* Its arrays are made as long as the call needs. */
 struct silo_frame {
     /* One a parameter: integers sign-extended, floats as doubles, addresses; slots[SILO_SLOT_NULL]
@@ -25,7 +32,7 @@ struct silo_frame {
     int32_t device_from; /* the parameter that said so, or SILO_NO_PARAMETER */
     uint32_t descriptors_used;
     bool placed;           /* Triton said the device: arrays may be on others of its kind */
-    bool ran_python;       /* other code than Silo's, since the arguments were read */
+    uint8_t ran;           /* enum silo_ran */
     uint32_t extent_words; /* of a launcher that holds extents only, like the next */
     uint64_t *extents;     /* what the key has of extents, see extents.h */
     const struct silo_adapter *device_adapter; /* how it was read; NULL: no array */
@@ -55,6 +62,13 @@ SILO_INLINE size_t silo_slot_words(const struct silo_plan *plan) {
 
 SILO_INLINE size_t silo_key_words(const struct silo_plan *plan, uint32_t options) {
     return 2 * (size_t)plan->count + 1 + 2 * (size_t)options;
+}
+
+/* An object is asked for something; whether its class may answer with code in Python. */
+SILO_INLINE void silo_ask(struct silo_frame *frame, PyObject *object) {
+    if (frame->ran == SILO_RAN_NOTHING &&
+        (PyType_GetFlags(Py_TYPE(object)) & Py_TPFLAGS_HEAPTYPE) != 0)
+        frame->ran = SILO_RAN_ARGUMENT;
 }
 
 /* "KERNEL: argument 'NAME' needs ..., got ...": -1. */

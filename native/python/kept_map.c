@@ -124,7 +124,7 @@ void *silo_descriptor_map(const struct silo_plan *plan, int32_t index,
     memcpy(key.descriptor.strides, one->strides, one->rank * sizeof *one->strides);
     key.form = *form;
     PyObject *object = silo_owner_of(plan, frame, frame->slots[index])->object;
-    const struct silo_members members = silo_members_of(object);
+    struct silo_members members = silo_members_of(object);
     PyObject *first = silo_descriptor_kept(&members);
     Py_XDECREF(members.dict);
     if (first == NULL)

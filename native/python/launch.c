@@ -136,7 +136,7 @@ SILO_INLINE int read_stream(const struct silo_plan *plan, const struct silo_inpu
 static int call_grid(struct silo_launcher *self, const struct silo_inputs *inputs,
                      struct silo_frame *frame, const struct silo_binding *binding,
                      PyObject *callable, int64_t dims[3]) {
-    frame->ran_python = true;
+    frame->ran = SILO_RAN_PROGRAM;
     if (silo_stack_check() != 0)
         return -1;
     PyObject *meta = silo_call_mapping(self, inputs, binding);
@@ -149,12 +149,24 @@ static int call_grid(struct silo_launcher *self, const struct silo_inputs *input
     return result;
 }
 
+/* A grid is read, whose extents may be objects of any class. */
+static void ask_extents(struct silo_frame *frame, PyObject *grid) {
+    if (PyList_Check(grid)) /* it may change while it is read */
+        frame->ran = frame->ran == SILO_RAN_NOTHING ? SILO_RAN_ARGUMENT : frame->ran;
+    else if (!PyTuple_Check(grid))
+        silo_ask(frame, grid);
+    else
+        for (Py_ssize_t i = PyTuple_Size(grid); i-- > 0;)
+            silo_ask(frame, PyTuple_GetItem(grid, i));
+}
+
 static int find_grid(struct silo_launcher *self, const struct silo_inputs *inputs,
                      const struct silo_grid_source *grid, struct silo_frame *frame,
                      const struct silo_binding *binding, int64_t dims[3]) {
     if (inputs->grid != NULL && inputs->grid != Py_None) {
         if (PyCallable_Check(inputs->grid))
             return call_grid(self, inputs, frame, binding, inputs->grid, dims);
+        ask_extents(frame, inputs->grid);
         return silo_grid_parse(self->plan.kernel, inputs->grid, dims);
     }
     if (grid == NULL && self->fixed != NULL && self->grid_object != NULL)
@@ -263,7 +275,7 @@ static SILO_NOINLINE int read_again(const struct silo_launcher *self,
                                     const struct silo_frame *frame) {
     if (silo_read_again(&self->plan, inputs->arguments, frame) != 0)
         return -1;
-    return self->route == SILO_ROUTE_HELD
+    return self->route == SILO_ROUTE_HELD && frame->ran == SILO_RAN_PROGRAM
                ? silo_extents_again(&self->plan, &self->extents, inputs->arguments, frame)
                : 0;
 }
@@ -299,19 +311,22 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         if (SILO_UNLIKELY(binding->packing.takes_scratch) &&
             silo_allocator_take(&self->plan, binding, dims, stream, frame) != 0)
             return -1;
-    } else if (SILO_UNLIKELY(inputs->stream != NULL && inputs->stream != Py_None) &&
-               silo_stream_given(&self->plan, inputs->stream, &stream) != 0) {
-        if (function->handle != NULL)
-            return -1;
-        PyErr_Clear(); /* a library may have streams without handles: it gets the very object */
+    } else if (SILO_UNLIKELY(inputs->stream != NULL && inputs->stream != Py_None)) {
+        silo_ask(frame, inputs->stream);
+        if (silo_stream_given(&self->plan, inputs->stream, &stream) != 0) {
+            if (function->handle != NULL)
+                return -1;
+            PyErr_Clear(); /* a library may have streams without handles: it gets the very object */
+        }
     }
     if (SILO_LIKELY(!silo_hooks_on))
-        return SILO_UNLIKELY(frame->ran_python) && read_again(self, inputs, frame) != 0
+        return SILO_UNLIKELY(frame->ran != SILO_RAN_NOTHING) && read_again(self, inputs, frame) != 0
                    ? -1
                    : run(self, inputs, binding, frame, dims, stream);
     PyObject *token = silo_hooks_enter(self, inputs, binding, dims, stream);
     if (token == NULL)
         return -1;
+    frame->ran = SILO_RAN_PROGRAM;
     const int result =
         read_again(self, inputs, frame) != 0 ? -1 : run(self, inputs, binding, frame, dims, stream);
     if (silo_hooks_exit(token) == 0)
@@ -410,7 +425,8 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     frame.device_id = 0;
     frame.device_from = SILO_NO_PARAMETER;
     frame.device_adapter = NULL;
-    frame.ran_python = frame.placed = false;
+    frame.ran = SILO_RAN_NOTHING;
+    frame.placed = false;
     if (triton) {
         frame.placed = true;
         frame.device_type = inputs->triton->situation->memory_type;

@@ -13,13 +13,10 @@ static bool is_wrong_shape(void) {
 }
 
 static PyObject *fact_of(const struct silo_plan *plan, int32_t index, PyObject *object,
-                         uint64_t code, uint64_t slot, PyObject *extents) {
+                         uint64_t code, PyObject *extents) {
     int ndim = -1;
-    unsigned flags = silo_code_flags(code);
+    const unsigned flags = silo_code_flags(code);
     if (silo_code_kind(code) == SILO_VALUE_POINTER) {
-        const unsigned bytes = silo_code_bits(code) / 8;
-        if (bytes > 1 && slot % bytes != 0)
-            flags |= SILO_FLAG_OFF_ELEMENT;
         struct silo_shape shape;
         const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
         if (adapter == NULL)
@@ -69,7 +66,7 @@ PyObject *silo_call_facts(struct silo_launcher *self, const struct silo_inputs *
                   (extents == NULL && self->route == SILO_ROUTE_HELD);
     for (int32_t i = 0; i < count && !failed; i++) {
         PyObject *object = inputs->arguments[i] ? inputs->arguments[i] : silo_absent;
-        PyObject *fact = fact_of(&self->plan, i, object, frame->key[i], frame->slots[i],
+        PyObject *fact = fact_of(&self->plan, i, object, frame->key[i],
                                  extents ? PyTuple_GetItem(extents, i) : Py_None);
         Py_INCREF(object);
         failed = PyTuple_SetItem(arguments, i, object) != 0 || fact == NULL ||
@@ -190,6 +187,24 @@ int silo_binding_check_device(const struct silo_launcher *self, const struct sil
     return -1;
 }
 
+/* Code for CPUs reads whole elements, which C has at multiples of their size alone. */
+static int check_addresses(const struct silo_launcher *self, const struct silo_inputs *inputs,
+                           const struct silo_frame *frame, const struct silo_binding *binding) {
+    const struct silo_function *function = &binding->loaded->function;
+    if (function->device != NULL || function->handle == NULL) /* a GPU's, or a library's */
+        return 0;
+    for (int32_t i = 0; i < self->plan.count; i++) {
+        const unsigned kind = silo_code_kind(frame->key[i]);
+        if ((kind == SILO_VALUE_POINTER || kind == SILO_VALUE_ADDRESS) &&
+            (silo_code_flags(frame->key[i]) & SILO_FLAG_OFF_ELEMENT) != 0)
+            return silo_bad_argument(self->plan.kernel, self->plan.names[i],
+                                     "an array at a multiple of its elements' bytes, as code for "
+                                     "CPUs does: pass a copy",
+                                     inputs->arguments[i]);
+    }
+    return 0;
+}
+
 static int check(struct silo_launcher *self, const struct silo_inputs *inputs,
                  const struct silo_frame *frame, const struct silo_binding *binding) {
     char room[64];
@@ -204,6 +219,8 @@ static int check(struct silo_launcher *self, const struct silo_inputs *inputs,
                      self->plan.kernel);
         return -1;
     }
+    if (check_addresses(self, inputs, frame, binding) != 0)
+        return -1;
     return silo_binding_check_device(self, binding, frame);
 }
 
@@ -299,7 +316,7 @@ struct silo_binding *silo_miss(struct silo_launcher *self, const struct silo_inp
     PyObject *call = silo_call_facts(self, inputs, grid, frame);
     if (call == NULL)
         return NULL;
-    frame->ran_python = true;
+    frame->ran = SILO_RAN_PROGRAM;
     if (silo_stack_check() != 0)
         return NULL;
     PyObject *on_miss = self->on_miss; /* may be replaced or cleared while it runs */

@@ -32,6 +32,7 @@ static int read_number(const struct silo_plan *plan, int32_t index, PyObject *ob
         number = object;
         Py_INCREF(number);
     } else {
+        silo_ask(frame, object);
         number = silo_number_of(object, adapter);
         if (number == NULL)
             return silo_read_error(plan, index, object);
@@ -105,6 +106,8 @@ static int read_array(const struct silo_plan *plan, int32_t index, PyObject *obj
                       const struct silo_adapter *adapter, struct silo_frame *frame) {
     const struct silo_parameter *parameter = &plan->parameters[index];
     struct silo_view view;
+    if (SILO_UNLIKELY(adapter->calls))
+        silo_ask(frame, object);
     if (SILO_UNLIKELY(silo_view_read(object, adapter, &view, &frame->holds) != 0))
         return silo_read_error(plan, index, object);
     if (SILO_UNLIKELY(parameter->type.bits != 0 && (parameter->type.bits != view.dtype.bits ||
@@ -121,7 +124,7 @@ static int read_array(const struct silo_plan *plan, int32_t index, PyObject *obj
         return -1;
     frame->slots[index] = view.address;
     frame->key[index] = SILO_CODE(SILO_VALUE_POINTER, view.dtype.code, view.dtype.bits,
-                                  silo_address_flags(parameter, view.address) |
+                                  silo_address_flags(parameter, view.address, view.dtype.bits) |
                                       (view.readonly ? SILO_FLAG_READONLY : 0U));
     if (SILO_UNLIKELY(view.device_type == SILO_DEVICE_ROCM))
         frame->key[index] |= range_flag(parameter, object, adapter);
@@ -144,7 +147,8 @@ static int read_pointer(const struct silo_plan *plan, int32_t index, PyObject *o
             return silo_read_error(plan, index, object);
         frame->slots[index] = address;
         frame->key[index] = SILO_CODE(SILO_VALUE_ADDRESS, 0, 0,
-                                      silo_address_flags(&plan->parameters[index], address));
+                                      silo_address_flags(&plan->parameters[index], address,
+                                                         plan->parameters[index].type.bits));
         return 0;
     }
     const struct silo_adapter *adapter = silo_adapter_of(type);
@@ -225,25 +229,35 @@ int silo_read_other(const struct silo_plan *plan, int32_t index, PyObject *objec
     return read_scalar(plan, index, object, frame);
 }
 
-/* Where its memory is now, of an array that is not read by capsule: those are held, and what makes
- * them may make a copy for each. -1 with an exception set. */
-static int address_now(PyObject *object, const struct silo_adapter *adapter, uint64_t *address) {
+/* Whether an object gave more memory when it was read than it has now: numpy's arrays are resized
+ * in place whoever holds them. */
+static bool is_cut(const struct silo_holds *holds, const Py_buffer *now) {
+    for (uint32_t i = 0; i < holds->buffers; i++)
+        if (holds->buffer[i].obj == now->obj && holds->buffer[i].len > now->len)
+            return true;
+    return false;
+}
+
+/* Whether an array is where it was, and all of it. One that is read by capsule is held, and what
+ * makes capsules may make a copy for each. False with an exception set where it cannot be read. */
+static bool is_there(PyObject *object, const struct silo_adapter *adapter, uint64_t before,
+                     const struct silo_frame *frame) {
     Py_buffer buffer;
     PyObject *objects[2];
     struct silo_holds holds = {0, 0, &buffer, objects};
-    struct silo_view view = {.address = *address};
-    int result = 0;
-    if (adapter->kind != SILO_ADAPT_DLPACK)
-        result = silo_view_read(object, adapter, &view, &holds);
+    struct silo_view view = {.address = before};
+    bool result =
+        adapter->kind == SILO_ADAPT_DLPACK || silo_view_read(object, adapter, &view, &holds) == 0;
     /* A buffer that fails is read by capsule as well. */
-    if (result == 0 && holds.objects == 0)
-        *address = view.address;
+    if (result && holds.objects == 0)
+        result = view.address == before && (holds.buffers == 0 || !is_cut(&frame->holds, &buffer));
     silo_holds_release(&holds);
     return result;
 }
 
-int silo_read_again(const struct silo_plan *plan, PyObject *const *arguments,
-                    const struct silo_frame *frame) {
+/* Read those again whose class is asked (`calls`), or the others. */
+static int read_some_again(const struct silo_plan *plan, PyObject *const *arguments,
+                           const struct silo_frame *frame, bool calls) {
     for (int32_t i = 0; i < plan->count; i++) {
         const unsigned kind = silo_code_kind(frame->key[i]);
         PyObject *object = arguments[i];
@@ -254,16 +268,23 @@ int silo_read_again(const struct silo_plan *plan, PyObject *const *arguments,
         } else if (kind != SILO_VALUE_POINTER) {
             continue;
         }
-        uint64_t now = before;
         const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
         if (adapter == NULL)
             return -1;
-        if (address_now(object, adapter, &now) == 0 && now == before)
+        if (adapter->calls != calls || is_there(object, adapter, before, frame))
             continue;
         return silo_bad_argument(plan->kernel, plan->names[i],
-                                 "an array that keeps its memory during the call, whose grid "
-                                 "function, hook or config function took it away",
+                                 "an array that keeps its memory during the call, which a grid "
+                                 "function, hook, config function or another argument took away",
                                  arguments[i]);
     }
     return 0;
+}
+
+int silo_read_again(const struct silo_plan *plan, PyObject *const *arguments,
+                    const struct silo_frame *frame) {
+    /* First those that run code, which may take away the memory of the others. */
+    if (frame->ran == SILO_RAN_PROGRAM && read_some_again(plan, arguments, frame, true) != 0)
+        return -1;
+    return read_some_again(plan, arguments, frame, false);
 }

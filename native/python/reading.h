@@ -50,8 +50,8 @@ SILO_INLINE bool silo_read_tensor(const struct silo_plan *plan, int32_t index, P
     }
     const uint64_t address = (uint64_t)(uintptr_t)data;
     frame->slots[index] = address;
-    frame->key[index] =
-        SILO_CODE(SILO_VALUE_POINTER, type.code, type.bits, silo_address_flags(parameter, address));
+    frame->key[index] = SILO_CODE(SILO_VALUE_POINTER, type.code, type.bits,
+                                  silo_address_flags(parameter, address, type.bits));
     return true;
 }
 

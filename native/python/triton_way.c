@@ -343,7 +343,8 @@ PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs 
         return NULL;
     }
     self->misses++;
-    frame->ran_python = inputs->triton->went = true;
+    frame->ran = SILO_RAN_PROGRAM;
+    inputs->triton->went = true;
     PyObject *asked = silo_stack_check() == 0 ? question(self, inputs, grid, frame) : NULL;
     PyObject *on_miss = Py_NewRef(self->on_miss); /* may be replaced or cleared while it runs */
     PyObject *answer = asked != NULL ? PyObject_Call(on_miss, asked, NULL) : NULL;

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
-__all__ = ["Mutex", "in_child"]
+__all__ = ["Condition", "Mutex", "in_child", "renew_properties_of"]
 
 
 class Mutex(_thread.RLock):  # pyright: ignore[reportGeneralTypeIssues]  # final in the stubs alone
@@ -56,21 +56,40 @@ class Mutex(_thread.RLock):  # pyright: ignore[reportGeneralTypeIssues]  # final
 
 _locks: weakref.WeakSet[Mutex] = weakref.WeakSet()
 _handlers: list[weakref.WeakMethod[Callable[[], object]] | Callable[[], Callable[[], object]]] = []
+_registering = Mutex()
+_packages = {"silo"}  # whose cached properties are computed on the way of a call
 
 
 def in_child(handler: Callable[[], object]) -> None:
     """Call ``handler`` in every child made by fork from now on, after locks were renewed, in order of registration.
 
-    A method does not keep its object alive.
+    A method does not keep its object alive. Any thread may register.
     """
-    _handlers[:] = [one for one in _handlers if one() is not None]
-    _handlers.append(weakref.WeakMethod(handler) if hasattr(handler, "__self__") else lambda: handler)
+    with _registering:
+        _handlers[:] = [one for one in _handlers if one() is not None]
+        _handlers.append(weakref.WeakMethod(handler) if hasattr(handler, "__self__") else lambda: handler)
+
+
+class Condition(threading.Condition):
+    """A condition variable on a :class:`Mutex`, which a child made by fork finds free and without waiting threads.
+
+    The owner of the state that it guards puts that state right in the child, with :func:`in_child`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(Mutex())  # pyright: ignore[reportArgumentType]  # threading.RLock is a function in the stubs
+        in_child(self._forget_waiters)
+
+    def _forget_waiters(self) -> None:
+        waiters: Any = self._waiters  # pyright: ignore[reportAttributeAccessIssue]  # a deque in CPython 3.11 to 3.14
+        waiters.clear()
 
 
 def _after_fork() -> None:
     for lock in list(_locks):
         lock.renew()
     _forget_unfinished_imports()
+    _renew_once_lock()
     if sys.version_info < (3, 12):
         _renew_cached_properties(list(sys.modules.items()))
     for one in _handlers:
@@ -79,21 +98,37 @@ def _after_fork() -> None:
 
 
 def _forget_unfinished_imports() -> None:
-    """What other threads were importing for Silo: the child would wait for ever for them to end, so it begins anew.
+    """Drop the modules that other threads were importing: the child would wait for ever for them to end.
 
-    Python makes new only its lock of all imports; each module has one as well (``_ModuleLock`` of
-    ``importlib._bootstrap``, in CPython 3.11 to 3.13), and half a module in ``sys.modules``.
+    Python renews only its lock of all imports; each module has one as well (``_ModuleLock`` of
+    ``importlib._bootstrap``, in CPython 3.11 to 3.14), and half a module in ``sys.modules``. The child imports such a
+    module anew when it needs it.
     """
     locks: dict[str, Any] = getattr(sys.modules["_frozen_importlib"], "_module_locks", {})
-    owners = {name: lock.owner for name, reference in list(locks.items()) if (lock := reference()) is not None}
-    own = {name for name in owners if name.partition(".")[0] == "silo"}
-    lost = {owners[name] for name in own} - {None, threading.get_ident()}
-    for name, owner in owners.items():
-        if owner in lost:
+    own = threading.get_ident()
+    for name, reference in list(locks.items()):
+        lock = reference()
+        if lock is None or lock.owner == own:
+            continue
+        locks.pop(name, None)
+        if lock.owner is not None:  # else it was about to be taken, or just given back
             sys.modules.pop(name, None)
-            locks.pop(name, None)
-        elif owner is None and name in own:  # about to be taken, or just given back
-            locks.pop(name, None)
+
+
+def _renew_once_lock() -> None:
+    """Free the lock that ``tempfile`` holds while it looks for the folder of temporary files, the first time."""
+    tempfile: Any = sys.modules.get("tempfile")
+    once: Any = getattr(tempfile, "_once_lock", None)
+    if once is not None and once.locked():
+        tempfile._once_lock = _thread.allocate_lock()  # noqa: SLF001
+
+
+def renew_properties_of(package: str) -> None:
+    """Renew the locks of the cached properties of ``package`` too in children, as those of Silo's own classes are.
+
+    For a package whose code runs within calls of Silo. Python 3.12 and later have no such locks.
+    """
+    _packages.add(package)
 
 
 def _renew_cached_properties(modules: Iterable[tuple[str, Any]]) -> None:
@@ -101,7 +136,7 @@ def _renew_cached_properties(modules: Iterable[tuple[str, Any]]) -> None:
     from functools import cached_property  # noqa: PLC0415  # loaded long ago
 
     for name, module in modules:
-        namespace: Any = module.__dict__ if name.startswith("silo.") else {}
+        namespace: Any = module.__dict__ if name.partition(".")[0] in _packages else {}
         for made in list(namespace.values()):
             own: Any = made if isinstance(made, type) and made.__module__ == name else object
             for attribute in own.__dict__.values():

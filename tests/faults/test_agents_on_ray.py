@@ -49,6 +49,14 @@ def on_ray(tmp_path):
 
 
 @needs_ray
+def test_a_cluster_that_the_command_starts_lives_as_long_as_it_is_used(on_ray):
+    """``--ray local``: Ray's servers end with the thread that started them."""
+    told = on_ray("local")
+    assert (told["winner"], told["measured"], told["faults"]) == ("x=5, y=2", 64, 0)
+    assert (told["answer"], told["connected"]) == (42, False)
+
+
+@needs_ray
 def test_actors_find_what_is_found_here(on_ray):
     told = on_ray("tune", 4)
     assert (told["winner"], told["measured"], told["faults"]) == ("x=5, y=2", 64, 0)

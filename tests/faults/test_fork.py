@@ -1,4 +1,7 @@
-"""Children made by fork of processes that compile, tune and launch; each in a process of its own, with a time limit."""
+"""Children made by fork of processes that compile, tune and launch; each in a process of its own, with a time limit.
+
+``SILO_TEST_FORKS=10000`` forks as often while threads launch and compile.
+"""
 
 import os
 import sys
@@ -12,9 +15,11 @@ pytest.importorskip("triton")
 
 PROGRAM = Path(__file__).parents[1] / "samples" / "fork_program.py"
 LIMIT_S = 240
+FORKS = int(os.environ.get("SILO_TEST_FORKS", "16"))
 
 
-@pytest.mark.parametrize("what", ["after", "exits", "meanwhile", "pool", "loader", "plain"])
+@pytest.mark.timeout(300 + FORKS)
+@pytest.mark.parametrize("what", ["after", "exits", "meanwhile", "held", "many", "pool", "loader", "plain"])
 def test_a_child_made_by_fork_works(what, tmp_path):
     if what in ("loader", "plain"):
         pytest.importorskip("torch")
@@ -24,7 +29,9 @@ def test_a_child_made_by_fork_works(what, tmp_path):
         "SILO_TRITON": "cpu",
         "PYTHONWARNINGS": "ignore",
     }
-    status, said, complained = run_timed([sys.executable, str(PROGRAM), what], environment, LIMIT_S)
+    status, said, complained = run_timed(
+        [sys.executable, str(PROGRAM), what], environment, LIMIT_S + (FORKS if what == "many" else 0)
+    )
     assert status == 0, (said + complained)[-4000:]
 
 

@@ -4,6 +4,7 @@ Its objects have an ELF constructor that makes a file, and its entry makes anoth
 use makes a third. Its store is not the one of whoever looks at it.
 """
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -31,7 +32,7 @@ from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.nodes import Const
 from silo.core.signature import Effect, Parameter, ParameterKind
 from silo.core.specialization import Fact, Specialization
-from silo.errors import BundleError, BundleFormatError, SiloError, TrustError
+from silo.errors import BundleError, BundleFormatError, DeviceError, SiloError, TrustError
 from silo.frozen import replace
 from silo.settings import child_environment, override
 from twice_kernel import twice
@@ -463,6 +464,31 @@ def test_arrays_of_another_type_are_refused_for_code_that_was_built_here(world, 
     x = np.zeros(100, dtype=np.int8)
     with override(home=world.home), pytest.raises(TrustError):
         silo.load(path).twice(x, x.copy(), 100)
+
+
+DECLARED = [
+    (name, {"kind": kind, "dtype": element})
+    for name in ("x", "n")
+    for kind in ParameterKind
+    for element in (None, dtype("int64"), dtype("float32"))
+]
+
+
+def test_a_trusted_variant_that_declares_its_parameters_wrong_is_an_error_of_silo(world, tmp_path):
+    """``bind`` compares the declarations with the code, where other calls compare their arguments."""
+    said = set()
+    for number, (name, changes) in enumerate(DECLARED):
+        path = tmp_path / f"lie{number}.silo"
+        with open_bundle(world.good) as bundle, contextlib.suppress(SiloError, ValueError):
+            world.write(bundle, path, lambda one, _, name=name, changes=changes: signature(one, **{name: changes}))
+        with override(home=world.home), contextlib.suppress(SiloError):
+            try:
+                if path.exists():
+                    silo.load(path, trust=True).twice.bind(*arrays(), 100)
+            except DeviceError as error:
+                said.add(str(error))
+    assert any("the variant's signature and its code do not agree: twice: parameter 2" in text for text in said), said
+    assert world.clean() == []
 
 
 def test_a_kernel_whose_parameters_lie_in_another_order_is_no_bundle(world, tmp_path):

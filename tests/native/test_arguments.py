@@ -424,3 +424,22 @@ def test_bools_take_only_bools():
         launch[1](2)
     with pytest.raises(ArgumentError, match="'b' needs a bool"):
         launch[1]("yes")
+
+
+@pytest.mark.parametrize("name", ["int16", "float16", "float32", "int64", "float64"])
+@pytest.mark.parametrize("known", [False, True])
+def test_elements_between_their_multiples_are_refused_for_code_that_runs_on_the_cpu(name, known):
+    """C reads a value of N bytes at multiples of N alone: compilers assume that, whichever the processor is."""
+    size = np.dtype(name).itemsize
+    raw = np.zeros(64 * size + 16, np.uint8)
+    start = -raw.ctypes.data % 16
+    launch, _ = kernels.nothing("n", "x")
+    if known:
+        launch[1](1, raw[start : start + size * 8].view(name))
+        launch[1](1, raw[start + size : start + size * 9].view(name))  # a multiple of its own size
+    for off in range(1, size):
+        array = raw[start + off : start + off + size * 8].view(name)
+        with pytest.raises(ArgumentError, match="argument 'x' needs an array at a multiple of its elements' bytes"):
+            launch[1](1, array)
+        launch[1](1, array.copy())
+    launch[1](1, raw[start + 1 :])  # bytes lie anywhere

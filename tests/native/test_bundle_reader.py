@@ -22,7 +22,7 @@ from silo.bundle.format import CASES_KIND, DOCUMENT_KINDS, FILE_KIND, TRIALS_KIN
 from silo.bundle.reader import Bundle
 from silo.bundle.writer import write_bundle
 from silo.core.target import TARGET_KINDS
-from silo.shipped import BLOB_KINDS, LAUNCH_OPTIONS
+from silo.shipped import BLOB_KINDS, LAUNCH_OPTIONS, OPTIONS
 
 BEFORE = sorted((Path(__file__).parents[1] / "data" / "before").glob("*.silo"))
 NOTHING = ((), (), (), ())
@@ -176,7 +176,7 @@ READER = (
 
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_without_memory_is_an_error_and_threads_decode_in_turn(tmp_path, good, sanitizer):
-    names = (*READER, "bundle_codec", "bundle_header", "bundle_reader")
+    names = (*READER, "loader_lock", "bundle_codec", "bundle_header", "bundle_reader")
     sources = [str(Path(__file__).with_name("reader_check.c"))]
     sources += sorted(str(path) for name in names for path in NATIVE.glob(f"{name}.c"))
     flags = ["-std=c11", "-D_GNU_SOURCE=1", "-O1", "-g", f"-fsanitize={sanitizer}", "-pthread", f"-I{NATIVE}"]
@@ -199,6 +199,7 @@ def names_of(table):
 
 def test_the_names_that_bundles_may_use_are_the_same():
     assert names_of("LAUNCH_OPTIONS") == list(LAUNCH_OPTIONS)
+    assert names_of("EVERY_OPTION") == list(OPTIONS)
     assert names_of("BLOB_KINDS") == list(BLOB_KINDS)
     assert names_of("CHECKED_KINDS") == [kind for kind, (_, checked) in BLOB_KINDS.items() if checked]
     assert names_of("DOCUMENT_KINDS") == list(DOCUMENT_KINDS) == [CASES_KIND, TRIALS_KIND, FILE_KIND]

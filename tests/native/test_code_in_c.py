@@ -8,7 +8,18 @@ from samples import core_native, gpu_stub
 from sanitized_program import build_sanitized, run_sanitized
 
 HERE = Path(__file__).parent
-UNITS = ("binary", "device", "scratch", "error", "cuda", "hip", "gpu_forked", "gpu_library", "memory_types")
+UNITS = (
+    "binary",
+    "device",
+    "scratch",
+    "error",
+    "cuda",
+    "hip",
+    "gpu_forked",
+    "gpu_library",
+    "loader_lock",
+    "memory_types",
+)
 
 
 def build(folder, sanitizer):

@@ -113,6 +113,129 @@ def test_a_tensor_that_a_grid_function_frees_is_an_error():
         launch[grid](torch.ones(1 << 16))
 
 
+class Index:
+    """An integer that runs ``then`` when it is asked for its value."""
+
+    def __init__(self, then):
+        self.then = then
+
+    def __index__(self):
+        self.then()
+        return 1
+
+
+def with_method(base, name, then):
+    """An array of a class of its own, which runs ``then`` when it is read."""
+
+    def method(self, *args, **kwargs):
+        then()
+        return getattr(base, name)(self, *args, **kwargs)
+
+    return type("Own", (base,), {name: method})()
+
+
+def capsule_that(then):
+    return with_method(hostile.Capsule, "__dlpack__", then)
+
+
+def duck_that(then):
+    return with_method(hostile.Duck, "data_ptr", then)
+
+
+def descriptor_that(then):
+    class Own:
+        __slots__ = ()
+        base = property(lambda self: (then(), np.zeros((16, 16), np.float32))[1])
+        shape, strides, block_shape, padding = (16, 16), (16, 1), (16, 16), "zero"
+
+    native.adapt_descriptor(Own)
+    return Own()
+
+
+class Stream:
+    def __init__(self, then):
+        self.then = then
+
+    def __cuda_stream__(self):
+        self.then()
+        return (0, 0)
+
+
+# Each runs ``then`` within the call of a launcher of two parameters, of which the first is ``array``.
+RUNS = {
+    "grid function": lambda launch, array, then: launch[lambda meta: (then(), (1,))[1]](array, 1),
+    "extent": lambda launch, array, then: launch(array, 1, grid=(Index(then),)),
+    "extent in a list": lambda launch, array, then: launch(array, 1, grid=[Index(then)]),
+    "integer": lambda launch, array, then: launch[1](array, Index(then)),
+    "duck type": lambda launch, array, then: launch[1](array, duck_that(then)),
+    "capsule": lambda launch, array, then: launch[1](array, capsule_that(then)),
+    "descriptor": lambda launch, array, then: launch[1](array, descriptor_that(then)),
+    "stream": lambda launch, array, then: launch[1](array, 1, stream=Stream(then)),
+}
+MANY = 1 << 20
+
+
+def call_with_hook(launch, array, then):
+    with launch_hook(lambda event: then()):
+        launch[1](array, 1)
+
+
+@pytest.mark.parametrize("what", [*RUNS, "hook"])
+@pytest.mark.parametrize("known", [False, True], ids=["first call", "later call"])
+def test_an_array_that_code_within_the_call_cuts_is_an_error(what, known):
+    """The memory of an array goes while its address stays: whatever runs within a call may do that."""
+    launch, _ = kernels.nothing("x", "y")
+    run = RUNS.get(what, call_with_hook)
+    array = np.ones(MANY, np.float32)
+    cut = []
+
+    def then():
+        array.resize(16, refcheck=False)
+        cut.append(1)
+
+    if known:
+        run(launch, np.ones(MANY, np.float32), lambda: None)
+    with pytest.raises(ArgumentError, match="argument 'x' needs an array that keeps its memory during the call"):
+        run(launch, array, then)
+    assert cut
+
+
+def test_an_array_that_the_first_call_s_compiler_cuts_is_an_error():
+    array = np.ones(MANY, np.float32)
+    asked = kernels.Asked("nothing")
+
+    def compile_and_cut(call):
+        array.resize(16, refcheck=False)
+        return asked(call)
+
+    launch = kernels.make_launcher("nothing", kernels.any_parameters("x"), on_miss=compile_and_cut)
+    with pytest.raises(ArgumentError, match="keeps its memory"):
+        launch[1](array)
+    launch[1](array)
+
+
+@pytest.mark.parametrize("what", RUNS)
+def test_an_array_that_code_within_the_call_leaves_alone_is_taken(what):
+    launch, _ = kernels.nothing("x", "y")
+    ran = []
+    RUNS[what](launch, np.ones(MANY, np.float32), lambda: ran.append(1))
+    assert ran
+
+
+def test_an_array_that_grows_where_it_is_may_be_used():
+    launch, _ = kernels.nothing("x")
+    array = np.ones(MANY, np.float32)
+    array.resize(16, refcheck=False)
+    address = array.ctypes.data
+
+    def grid(meta):
+        meta["x"].resize(17, refcheck=False)
+        return (1,)
+
+    if array.ctypes.data == address:
+        launch[grid](array)
+
+
 def test_an_array_that_a_grid_function_lets_go_is_held():
     held = [np.ones(1 << 16, np.float32)]
     seen = weakref.ref(held[0])

@@ -168,6 +168,46 @@ def test_an_empty_grid_needs_nothing(made):
         assert len(asked) == 1
 
 
+def test_a_kind_of_calls_that_are_all_empty_is_decided_once(made):
+    """The first takes the bundle's lock, as every choice does; here it is held meanwhile, by a load that is asked for.
+
+    Then one of the kind that has something to run is loaded, and both go on side by side.
+    """
+    loading, go = threading.Event(), threading.Event()
+
+    def vouch(code):
+        loading.set()
+        go.wait(60)
+        return 1
+
+    nothing = [pointer(None)] * 3
+    out = np.zeros(3, np.int32)
+    with Bundle(made, vouch=vouch) as bundle:
+        add, shaped = bundle["add"], bundle["shaped"]
+        add(*nothing, 0)
+        shaped(array(None, "int32", (0, 1)), 2)
+        load = threading.Thread(target=bundle["bare"], args=(out, 1), kwargs={"grid": (3, 1, 1)})
+        load.start()
+        loading.wait(60)
+        empty = threading.Thread(target=lambda: (add(*nothing, 0), shaped(array(None, "int32", (0, 1)), 2)))
+        empty.start()
+        empty.join(30)
+        waited = empty.is_alive()
+        go.set()
+        empty.join()
+        load.join()
+        assert not waited
+        x, total = np.ones(64, F4), np.zeros(64, F4)
+        add(x, x, total, 64)
+        assert total.tolist() == [2.0] * 64
+        add(*nothing, 0)
+        shaped(out.reshape(3, 1), 2)
+        assert out.tolist() == [3000, 3001, 3002]
+        with pytest.raises(LibraryError) as raised:
+            add(*nothing, 64)
+        assert raised.value.code == 23
+
+
 def test_options(bundle):
     x, out = np.ones(100, F4), np.zeros(100, F4)
     bundle["add"](x, x, out, 100, num_warps=4)

@@ -243,9 +243,24 @@ def test_grids(bundle):
     refused(GRID, "shaped: the declared grid gives -5 as dimension z", bundle["shaped"], out, -4)
 
 
+def test_elements_between_their_multiples(bundle):
+    x = np.ones(16, F4)
+    odd = np.zeros(68, np.uint8)[1:65].view(F4)
+    for _ in range(2):
+        refused(
+            MISALIGNED, r"add: argument 'y' begins at .* not a multiple of the 4 bytes", bundle["add"], x, odd, x, 16
+        )
+        refused(MISALIGNED, "argument 'out'", bundle["add"], x, x, pointer(odd.ctypes.data), 16)
+    bundle["add"](x, x, x, 16)
+
+
 def test_options(bundle):
     x = np.ones(16, F4)
     refused(KIND, "add: option 'num_warps' needs .*, got an array", bundle["add"], x, x, x, 16, num_warps=x)
+    for name in ("num_wraps", "x", "BLOCK_SIZES", ""):
+        refused(USAGE, f"add: there is no option '{name}'", bundle["add"], x, x, x, 16, num_warps=4, **{name: 1})
+        refused(USAGE, f"add: there is no option '{name}'", bundle["add"].warmup, x, x, x, 16, **{name: 1})
+    refused(NO_VARIANT, "no variant fits add", bundle["add"], x, x, x, 16, maxnreg=64)  # one that compilers have
     call = libsilo.Call(None, None, 3)
     error = libsilo.Error()
     arguments = (Argument * 4)(*(libsilo.argument(one) for one in (x, x, x, 16)))
@@ -257,7 +272,7 @@ def test_options(bundle):
 
 def test_no_variant_says_why_not_each(bundle):
     x = np.ones(16, F4)
-    error = refused(NO_VARIANT, "no variant fits add", bundle["add"], x, x, x, 16, BLOCK_SIZE=3)
+    error = refused(NO_VARIANT, "no variant fits add", bundle["add"], x, x, x, 16, num_warps=3)
     lines = error.details.splitlines()
     assert len(lines) == 12
     assert all(": " in line for line in lines)

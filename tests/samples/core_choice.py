@@ -38,6 +38,7 @@ BUNDLE_SOURCES = (
     "accepts",
     "arena",
     "bundle_codec",
+    "loader_lock",
     "bundle_header",
     "bundle_reader",
     "choice",

@@ -1,10 +1,20 @@
-"""Processes that fork after, and while, they compile, tune and launch; ``faults/test_fork.py`` runs them."""
+"""Processes that fork after, and while, they compile, tune and launch; ``faults/test_fork.py`` runs them.
 
+``SILO_TEST_FORKS=10000 python tests/samples/fork_program.py many`` makes as many children, with fresh folders in
+SILO_HOME and TRITON_CACHE_DIR: it prints how many there were, and ends with 1 and the stacks of one that hangs.
+"""
+
+import contextlib
+import faulthandler
 import multiprocessing
 import os
+import shutil
+import signal
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import triton
@@ -12,7 +22,7 @@ import triton.language as tl
 
 import forked
 import silo
-from silo import settings
+from silo import forks, settings
 from silo.api.machine import session
 
 LIMIT_S = 60
@@ -112,6 +122,88 @@ def meanwhile():
     use(3)
 
 
+def held():
+    """Another thread holds every lock of the package at the fork, a condition that threads wait for among them."""
+    use(2)
+    use(4, tune="auto", n=5000)
+    taken, go = threading.Event(), threading.Event()
+
+    def hold():
+        with contextlib.ExitStack() as stack:
+            for lock in list(forks._locks):
+                stack.enter_context(lock)
+            taken.set()
+            go.wait()
+
+    locks = len(forks._locks)
+    assert locks > 20, locks
+    thread = threading.Thread(target=hold)
+    thread.start()
+    taken.wait()
+    try:
+        forked.run(lambda: (use(2), use(3), use(5, tune="auto", n=6000)))
+    finally:
+        go.set()
+        thread.join()
+    use(6)
+
+
+def many():
+    """Children of a process whose threads launch on several threads and compile; each launches, some compile."""
+    count, most = int(os.environ.get("SILO_TEST_FORKS", "16")), max(1, (os.cpu_count() or 1) // 2)
+    stop, running, ended = threading.Event(), {}, 0
+    use(2, n=1 << 20)
+
+    def launch_on():
+        while not stop.is_set():
+            use(2, n=1 << 20)
+            time.sleep(0.002)
+
+    def compile_on():
+        factor = 1000
+        while not stop.wait(0.2):
+            factor += 1
+            use(factor)
+
+    def child(number):
+        faulthandler.dump_traceback_later(LIMIT_S - 10)
+        use(2, n=1 << 20)
+        if number % 4 == 0:
+            use(100_000 + number)
+
+    threads = [threading.Thread(target=body) for body in (launch_on, launch_on, launch_on, compile_on)]
+    for one in threads:
+        one.start()
+    try:
+        for number in range(count):
+            running[forked.start(lambda number=number: child(number))] = time.monotonic()
+            while len(running) >= most or (number == count - 1 and running):
+                for one in list(running):  # not any child: compile workers are children too
+                    done, status = os.waitpid(one, os.WNOHANG)
+                    if done:
+                        del running[one]
+                        ended += 1
+                        assert os.waitstatus_to_exitcode(status) == 0, f"child {ended} of {count}; see standard error"
+                for late in [one for one, begun in running.items() if time.monotonic() - begun > LIMIT_S]:
+                    print(stacks_of(late), file=sys.stderr)
+                    os.kill(late, signal.SIGKILL)
+                    raise AssertionError(f"a child hangs, after {ended} of {count}")
+                time.sleep(0.001)
+    finally:
+        stop.set()
+        for one in threads:
+            one.join()
+    print(f"{ended} children, none hung")
+
+
+def stacks_of(process):
+    """The stacks of its threads, as gdb shows them; else where each waits in the system."""
+    if shutil.which("gdb"):
+        command = ["gdb", "-p", str(process), "-batch", "-ex", "thread apply all bt 40"]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120).stdout
+    return "\n".join(path.read_text() for path in Path(f"/proc/{process}/task").glob("*/syscall"))
+
+
 def pool():
     """``multiprocessing``'s pool."""
     use(2)
@@ -161,4 +253,4 @@ def scaled_plain(x, out, n, FACTOR: tl.constexpr, BLOCK: tl.constexpr):
 
 
 if __name__ == "__main__":
-    {one.__name__: one for one in (after, exits, meanwhile, pool, loader, plain)}[sys.argv[1]]()
+    {one.__name__: one for one in (after, exits, meanwhile, held, many, pool, loader, plain)}[sys.argv[1]]()

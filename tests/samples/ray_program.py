@@ -31,11 +31,28 @@ def found(fleet):
     }
 
 
+def own_cluster(ray):
+    """A cluster that the fleet starts: what an actor answers some seconds later, and what is left of it afterwards."""
+    connected = ray.init
+
+    def with_gpus(**options):
+        return connected(num_gpus=1, num_cpus=2, include_dashboard=False, **options)
+
+    ray.init = with_gpus
+    with ray_fleet("local", 1, device="0.05", actor=LandscapeActor, wait_s=120) as fleet:
+        time.sleep(2)  # the servers of Ray would have died with a thread that connected and ended
+        told = found(fleet) | {"answer": ray.get(ray.remote(num_cpus=0)(lambda: 6 * 7).remote(), timeout=60)}
+    return told | {"connected": ray.is_initialized()}
+
+
 def main():
-    """``ray_program.py tune|kill|full|no-gpu|tuned ...``."""
+    """``ray_program.py local|tune|kill|full|no-gpu|tuned ...``."""
     import ray
 
     what, *more = sys.argv[1:]
+    if what == "local":
+        print(json.dumps(own_cluster(ray)))
+        return
     ray.init(num_gpus=0 if what == "no-gpu" else 4, num_cpus=4, log_to_driver=False, include_dashboard=False)
     match what:
         case "tune":

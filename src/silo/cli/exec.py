@@ -90,8 +90,10 @@ def command(
             raise SettingsError(f"nothing can be recorded into {record}: its folder is not there, or cannot be written")
     if bundle is not None:
         from silo.bundle.reader import open_bundle  # noqa: PLC0415
+        from silo.core.plugins import load_place  # noqa: PLC0415
 
-        if bundle.exists():  # a journal that is to be folded into it may be all there is
+        journal_of = load_place("silo.integrations.triton_records.journal:journal_of")
+        if bundle.exists() or not journal_of(bundle).exists():  # a recording may have its journal alone
             open_bundle(bundle).close()  # what is wrong with it is said before the program runs
         changes |= {"SILO_BUNDLE": str(bundle.absolute()), "SILO_FROZEN": "1" if frozen else "0"}
     if lock is not None:

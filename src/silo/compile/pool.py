@@ -17,7 +17,7 @@ from silo.compile.wire import decode_outcome, encode
 from silo.core.compiled import Compiled
 from silo.core.variant import CompileJob
 from silo.errors import CompileCrashError, CompileError, CompileTimeoutError, SiloError
-from silo.forks import in_child
+from silo.forks import Condition, in_child
 from silo.settings import settings
 
 __all__ = ["WorkerPool", "learned_limit"]
@@ -66,7 +66,7 @@ class WorkerPool:
         self._most = max(1, settings().jobs if workers is None else workers)
         self._limit_s = settings().compile_timeout_s if timeout_s is None else timeout_s
         self._plugins = dict(plugins or {})
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._queue: deque[_Entry] = deque()
         self._entries: dict[str, _Entry] = {}  # by job key, until finished
         self._processes: set[WorkerProcess] = set()
@@ -82,9 +82,8 @@ class WorkerPool:
         return self._most
 
     def _begin_anew(self) -> None:
-        # Whoever held the condition, and was in the middle of changing what it guards, is not here.
+        # The thread that held the condition, and was changing the fields that it guards, does not exist here.
         inherited, self._processes = self._processes, set()
-        self._changed = threading.Condition()
         self._queue = deque()
         self._entries = {}
         self._threads = []

@@ -5,13 +5,11 @@ import fcntl
 import gc
 import importlib
 import os
-import re
 import signal
 import sys
 import threading
 import time
 import weakref
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -19,11 +17,9 @@ import pytest
 
 import forked
 import silo
-from silo.forks import Mutex, in_child
+from silo.forks import Condition, Mutex, in_child, renew_properties_of
 from silo.launch import hooks
 from silo.store.locks import file_lock
-
-SOURCE = Path(__file__).resolve().parents[3] / "src" / "silo"
 
 
 class Holder:
@@ -232,11 +228,148 @@ def test_what_the_forking_thread_imports_goes_on_in_the_child(tmp_path, monkeypa
     del sys.modules["silo.forks_meanwhile"]
 
 
-def test_every_lock_of_the_package_survives_a_fork():
-    found = [
-        f"{path.relative_to(SOURCE)}: {line.strip()}"
-        for path in sorted(SOURCE.rglob("*.py"))
-        for line in path.read_text().splitlines()
-        if re.search(r"threading\.R?Lock\b", line) and path.name != "forks.py"
-    ]
-    assert found == []
+def test_a_module_of_another_library_that_another_thread_was_importing_is_imported_anew(tmp_path, monkeypatch):
+    """Calls import modules that are not Silo's; the thread that was at one holds that module's lock alone."""
+    slow = "import import_gate\nimport_gate.begun.set()\nimport_gate.go.wait()\nwhole = True\n"
+    (tmp_path / "strangers_slow_module.py").write_text(slow)
+    gate: Any = ModuleType("import_gate")
+    gate.begun, gate.go = threading.Event(), threading.Event()
+    monkeypatch.setitem(sys.modules, "import_gate", gate)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def work():
+        gate.go = threading.Event()
+        gate.go.set()
+        assert importlib.import_module("strangers_slow_module").whole
+
+    thread = threading.Thread(target=importlib.import_module, args=("strangers_slow_module",))
+    thread.start()
+    try:
+        gate.begun.wait()
+        forked.run(work, 20)
+    finally:
+        gate.go.set()
+        thread.join()
+    assert sys.modules.pop("strangers_slow_module").whole
+
+
+def test_a_condition_that_another_thread_holds_or_waits_for_is_free_in_the_child():
+    changed = Condition()
+    go = []
+
+    def work():
+        def wait():
+            with changed:
+                changed.notify()  # a thread of the parent that waits must not take it
+                assert changed.wait_for(lambda: go, 20)
+
+        thread = threading.Thread(target=wait)
+        with changed:
+            pass
+        thread.start()
+        while True:
+            with changed:
+                if changed._waiters:
+                    go.append(1)
+                    changed.notify()
+                    break
+        thread.join(20)
+        assert not thread.is_alive()
+
+    def wait_for_go():
+        with changed:
+            changed.wait_for(lambda: go)
+
+    waiting = threading.Thread(target=wait_for_go)
+    waiting.start()
+    while not changed._waiters:
+        time.sleep(0.001)
+    with Holder(changed):
+        forked.run(work)
+    with changed:
+        go.append(1)
+        changed.notify_all()
+    waiting.join()
+
+
+def test_handlers_that_many_threads_register_are_all_kept():
+    class Owner:
+        called = 0
+
+        def forked(self):
+            self.called += 1
+
+    owners = [Owner() for _ in range(400)]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [
+            threading.Thread(target=lambda own=own: [in_child(one.forked) for one in own])
+            for own in (owners[:100], owners[100:200], owners[200:300], owners[300:])
+        ]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    finally:
+        sys.setswitchinterval(before)
+
+    def work():
+        assert [one.called for one in owners] == [1] * len(owners)
+
+    forked.run(work)
+
+
+def test_the_lock_of_temporary_files_is_free_in_the_child():
+    import tempfile
+
+    with Holder(tempfile._once_lock):  # pyright: ignore[reportAttributeAccessIssue]
+
+        def work():
+            tempfile.tempdir = None  # look for the folder again, with the lock
+            assert tempfile.gettempdir()
+
+        forked.run(work, 20)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="cached properties have no locks")
+def test_cached_properties_of_packages_that_run_within_calls_are_free_in_the_child(monkeypatch):
+    from functools import cached_property
+
+    class Owner:
+        @cached_property
+        def slow(self):
+            return 3
+
+    library: Any = ModuleType("library_of_a_kernel.part")
+    Owner.__module__ = library.__name__
+    library.Owner = Owner
+    monkeypatch.setitem(sys.modules, library.__name__, library)
+    monkeypatch.setattr("silo.forks._packages", {"silo"})
+    renew_properties_of("library_of_a_kernel")
+
+    def work():
+        assert Owner().slow == 3
+
+    with Holder(Owner.__dict__["slow"].lock):
+        forked.run(work, 20)
+
+
+def test_a_hash_that_another_thread_was_computing_is_computed_anew_in_the_child():
+    """Triton's placeholder of a hash is a name alone, and would stand for any text of that name."""
+    jit = pytest.importorskip("triton.runtime.jit")
+    from silo.sources.triton.adapter import toolchain
+
+    function: Any = jit.JITFunction.__new__(jit.JITFunction)
+    if not hasattr(jit, "JITCallable"):
+        pytest.skip("this Triton's functions have no locks")
+    function._hash_lock, function.hash = threading.RLock(), "recursion:f"
+
+    def work():
+        assert function.hash is None
+        with function._hash_lock:
+            pass
+
+    with Holder(toolchain._driver_lock), Holder(function._hash_lock):
+        forked.run(work, 20)
+    assert function.hash == "recursion:f"

@@ -476,6 +476,16 @@ def test_a_script_that_is_not_there():
     assert "there is no file nowhere.py to run" in done.stderr
 
 
+@pytest.mark.parametrize("more", [(), ("--frozen",)])
+def test_a_recording_that_is_not_there(more, tmp_path):
+    (tmp_path / "program.py").write_text("print('it ran')\n")
+    command = [sys.executable, "-m", "silo", "exec", "--bundle", "nowhere.silo", *more, "program.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "cannot open the bundle nowhere.silo: No such file" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("folder", sorted(Path(os.environ.get("SILO_TEST_TRITONS", "/nonexistent")).glob("triton3*")))
 def test_other_tritons(folder):
     """``SILO_TEST_TRITONS`` names a folder with one folder for each Triton, and ``common`` with what they need."""

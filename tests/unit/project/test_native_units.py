@@ -79,3 +79,26 @@ def test_kinds_and_codes_are_named():
         if left:
             found[path.name] = left
     assert not found
+
+
+def not_renewed(text):
+    """How many mutexes of a C file no function makes anew, as a child made by fork needs it."""
+    made = text.count("PTHREAD_MUTEX_INITIALIZER")
+    return made - len(set(re.findall(r"pthread_mutex_init\(&([a-z_.]+), NULL\)", text)) if made else [])
+
+
+def test_every_mutex_is_made_anew_in_a_child_of_fork():
+    files = [path for folder in ("core", "python", "frameworks") for path in (ROOT / "native" / folder).glob("*.c")]
+    texts = {path.name: path.read_text() for path in files}
+    assert sum("PTHREAD_MUTEX_INITIALIZER" in text for text in texts.values()) >= 6
+    assert [name for name, text in texts.items() if not_renewed(text) > 0] == []
+    assert not_renewed("static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER;") == 1
+    # Loads wait for fork, which only a lock that both take can do.
+    loads = r"\b(dlopen|dl_iterate_phdr|dlclose)\("
+    loading = {name for name, text in texts.items() if re.search(loads, text) and "silo_loader_take" not in text}
+    assert loading <= {
+        "cpu_team.c",  # with the lock that silo_loader_try took
+        "loader_lock.c",
+        "torch_shim.c",  # libraries that are loaded already, with Python's lock, which who forks holds
+        "tvm_ffi.c",  # the same
+    }

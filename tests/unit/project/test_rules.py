@@ -31,6 +31,11 @@ import module_index  # noqa: E402
         ("sources/triton/ceiling_kernels.py", "import triton.runtime", "triton.runtime is imported"),
         ("sources/triton/adapter/gpu.py", "import triton.compiler", None),
         ("backends/cpu/triton_plugin/driver.py", "import triton.backends", None),
+        ("store/store.py", "import threading\nx = threading.Lock()", "Lock may be held"),
+        ("store/store.py", "from threading import Condition", "Condition may be held"),
+        ("store/store.py", "import queue\nx = queue.Queue()", "Queue may be held"),
+        ("store/store.py", "from silo.forks import Condition, Mutex\nimport threading\nt = threading.Thread()", None),
+        ("forks.py", "import threading\nx = threading.RLock()", None),
     ],
 )
 def test_who_may_know_what(place, text, word):

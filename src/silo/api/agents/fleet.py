@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Condition, Thread
+from threading import Thread
 from typing import Protocol, Self, TypeVar
 
 from silo.api.agents.connection import AgentLostError, Connection
 from silo.api.agents.facts import AgentFacts
 from silo.api.agents.remote_device import RemoteDevice
 from silo.errors import DeviceError, LaunchError, SiloError, TuneError
+from silo.forks import Condition
 from silo.tune.faults import fault_of
 from silo.version import __version__
 

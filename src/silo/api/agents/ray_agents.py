@@ -6,7 +6,8 @@ Ray says when an actor is gone, so there are no heartbeats; every wait has a lim
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -25,6 +26,8 @@ from silo.errors import DeviceError, PackageError, SiloError
 from silo.printable import one_line
 
 __all__ = ["AgentActor", "RayConnection", "ray_fleet"]
+
+_SHUTDOWN_S = 60.0  # Ray ends the processes that it started one after the other
 
 
 class AgentActor:
@@ -186,44 +189,52 @@ def ray_fleet(
             raise
         raise PackageError("agents on Ray need ray, which is not installed: pip install 'kernel-silo[ray]'") from None
     own = not ray.is_initialized()
-    if own:
-        _connect(ray, address, wait_s)
-    try:
+    with contextlib.ExitStack() as held:
+        if own:
+            held.enter_context(_connected(ray, address, wait_s))
         count = gpus if gpus is not None else int(ray.cluster_resources().get("GPU", 0))
         if count < 1:
             raise DeviceError(f"the Ray cluster at {address} has no GPU; --gpus N asks for N of them all the same")
         with Fleet([_RaySource(ray, number, actor, device, wait_s) for number in range(count)]) as fleet:
             yield fleet
-    finally:
-        if own:
-            ray.shutdown()
 
 
-def _connect(ray: Any, address: str, wait_s: float) -> None:  # noqa: ANN401
-    def connect() -> None:
-        ray.init(address=address, log_to_driver=False, logging_level="warning")
+@contextmanager
+def _connected(ray: Any, address: str, wait_s: float) -> Generator[None]:  # noqa: ANN401
+    """Be connected to a cluster. ``DeviceError`` where it does not answer within ``wait_s`` seconds.
 
-    problem = _within(wait_s, connect)
-    if problem:
-        raise DeviceError(f"the Ray cluster at {address} is not reached: {problem}")
-
-
-def _within(limit_s: float, step: Callable[[], None]) -> str:
-    """What went wrong with a step, or that it took too long; "" where it is done.
-
-    A step that takes too long goes on in a thread that the end of this process does not wait for.
+    A thread connects, because Ray may take minutes over an address where nobody answers, and the same thread
+    disconnects: the servers that Ray starts for a cluster of this machine end with the thread that started them. The
+    end of this process does not wait for it.
     """
-    said: list[str] = []
+    answered, wanted, gone = Future[None](), Future[None](), Future[None]()
 
     def run() -> None:
         try:
-            step()
-        except Exception as error:  # noqa: BLE001  # Ray raises bare ones too
-            said.append(f"{type(error).__name__}: {one_line(str(error).strip())[:300]}")
-        else:
-            said.append("")
+            ray.init(address=address, log_to_driver=False, logging_level="warning")
+        except BaseException as error:  # noqa: BLE001  # it is raised where the cluster is waited for
+            answered.set_exception(error)
+            return
+        answered.set_result(None)
+        wait([wanted])
+        try:
+            ray.shutdown()
+        finally:
+            gone.set_result(None)
 
-    thread = Thread(target=run, name="silo-ray", daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    return said[0] if said else f"it did not answer within {limit_s:g} s"
+    Thread(target=run, name="silo-ray", daemon=True).start()
+    try:
+        answered.result(wait_s)
+    except TimeoutError:
+        wanted.set_result(None)  # should it answer later, nobody wants it
+        raise DeviceError(
+            f"the Ray cluster at {address} is not reached: it did not answer within {wait_s:g} s"
+        ) from None
+    except Exception as error:  # Ray raises bare ones too
+        said = f"{type(error).__name__}: {one_line(str(error).strip())[:300]}"
+        raise DeviceError(f"the Ray cluster at {address} is not reached: {said}") from error
+    try:
+        yield
+    finally:
+        wanted.set_result(None)
+        wait([gone], _SHUTDOWN_S)

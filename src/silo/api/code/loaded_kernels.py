@@ -12,7 +12,7 @@ from silo.core.plugins import loader_of, option_names
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.values import JSON, Value
 from silo.core.variant import Variant
-from silo.errors import ArgumentError, BlobLostError
+from silo.errors import ArgumentError, BlobLostError, DeviceError
 from silo.frozen import field, frozen
 from silo.launch import native
 from silo.launch.arguments import describe_call
@@ -228,17 +228,23 @@ def bound_launcher(
         grid: the grid given with them; None: the declared one.
         release_gil: as in :func:`silo.launch.runtime.make_launcher`.
         constant: turns a constexpr object into a value.
+
+    Raises:
+        DeviceError: the variant declares a parameter in another way than its code takes it.
     """
     constexprs = [one.name for one in variant.signature.parameters if one.kind is ParameterKind.CONSTEXPR]
-    bound = make_bound_launcher(
-        guarded.name,
-        binding,
-        variant.signature,
-        config_names=constexprs,
-        grid=grid,
-        release_gil=release_gil,
-        extents=variant.specialization.passed,
-    )
+    try:
+        bound = make_bound_launcher(
+            guarded.name,
+            binding,
+            variant.signature,
+            config_names=constexprs,
+            grid=grid,
+            release_gil=release_gil,
+            extents=variant.specialization.passed,
+        )
+    except ValueError as error:  # guarded calls compare the values themselves, and have no need of the declarations
+        raise DeviceError(f"the variant's signature and its code do not agree: {error}") from error
     if not settings().debug:
         return bound
     return CheckedLauncher(bound, guarded, signature, variant, constant)

@@ -10,9 +10,10 @@ from silo.backends.pallas.call_plan import PlannedArray
 from silo.core.dtypes import dtype
 from silo.core.extents import shape_text
 from silo.core.notices import Notices
-from silo.errors import ArgumentError
+from silo.errors import ArgumentError, LaunchError
 from silo.launch.array_libraries.table import library_of
 from silo.launch.extents import extent_of
+from silo.printable import one_line
 from silo.sources.pallas.installation import jax_module, jax_version
 
 __all__ = ["NOTICES", "Arrays", "Importer", "is_torch"]
@@ -71,6 +72,11 @@ class Arrays:
     def name(self, one: PlannedArray) -> str:
         """A parameter, for messages."""
         return self._names[one.parameter]
+
+    def failed(self, error: Exception) -> LaunchError:
+        """The error of a program that jax does not compile or run: jax raises classes of several modules for that."""
+        said = one_line(str(error).strip())[:600]
+        return LaunchError(f"{self._kernel}: jax {jax_version()} does not run its code: {type(error).__name__}: {said}")
 
     def check(self, one: PlannedArray, array: Any) -> None:  # noqa: ANN401
         """Whether an array is what the code was made for. A guard holds it already, but not that of a bound kernel.

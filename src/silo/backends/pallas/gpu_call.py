@@ -46,7 +46,11 @@ class GpuCall:
         self._operand_of = {result: operand for operand, result in plan.donated}
 
     def __call__(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object, /) -> object:
-        """Enqueue it. What is returned are results that the call has no arrays for."""
+        """Enqueue it. What is returned are results that the call has no arrays for.
+
+        Raises:
+            LaunchError: jax does not compile the program, or refuses its operands.
+        """
         del grid  # the program is for one
         with self._within(arguments, stream):
             return self._call(arguments)
@@ -79,7 +83,10 @@ class GpuCall:
             for place, one in enumerate(plan.results)
             if donated[place] or place in self._operand_of
         ]
-        results = self._runner(donated)(*wanted, *reads)
+        try:
+            results = self._runner(donated)(*wanted, *reads)
+        except Exception as error:
+            raise self._arrays.failed(error) from error
         made: list[Any] = []
         for one, result, gone in zip(plan.results, results, donated, strict=True):
             value = arguments[one.parameter]

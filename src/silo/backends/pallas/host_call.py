@@ -30,7 +30,11 @@ class HostCall:
         self._elements = {one.parameter: jax.numpy.dtype(one.dtype.name) for one in plan.operands}
 
     def __call__(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object, /) -> object:
-        """Run it. What is returned are results that the call has no arrays for."""
+        """Run it. What is returned are results that the call has no arrays for.
+
+        Raises:
+            LaunchError: jax does not compile the program, or it fails.
+        """
         del grid, stream  # the program is for one grid; there are no streams
         plan, arrays = self._plan, self._arrays
         given: list[Any] = []
@@ -45,11 +49,14 @@ class HostCall:
             if (value := arguments[one.parameter]) is not None:
                 arrays.check(one, value)
                 arrays.check_written(one, value)
-        results = self._run(*given)
         made: list[Any] = []
-        for result in results:
-            # Its operands may be views of the caller's memory: it is done with them before anything is written.
-            result.block_until_ready()
+        try:
+            results = self._run(*given)
+            for result in results:
+                # Its operands may be views of the caller's memory: it is done with them before anything is written.
+                result.block_until_ready()
+        except Exception as error:
+            raise arrays.failed(error) from error
         for one, result in zip(plan.results, results, strict=True):
             value = arguments[one.parameter]
             if value is None:

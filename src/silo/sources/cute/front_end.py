@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from threading import RLock
+from silo.forks import Mutex
 
 __all__ = ["FRONT_END"]
 
 # ``cute.compile`` writes the options of one call to an object that all calls share: two threads at once compile for
 # each other's target, or take the process down.
-FRONT_END = RLock()
+FRONT_END = Mutex()

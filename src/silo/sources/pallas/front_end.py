@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from threading import RLock
+from silo.forks import Mutex
 
 __all__ = ["FRONT_END"]
 
 # Source locations are switched off for a trace by a setting of the process; two threads would put back each other's.
-FRONT_END = RLock()
+FRONT_END = Mutex()
 """Held while a body is traced."""

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from silo.forks import Condition
 from silo.store.remote.lines import MOST_FOLDED, fold_of
 
 __all__ = ["AT_EXIT_S", "Outbox"]
@@ -46,7 +47,7 @@ class Outbox:
     def __init__(self, deliver: Callable[[str, bytes], bool], not_sent: Callable[[int, str], None]) -> None:
         self._deliver = deliver
         self._not_sent = not_sent
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._count = 0
         self._blobs: deque[_Item] = deque()
         self._entries: deque[_Item] = deque()

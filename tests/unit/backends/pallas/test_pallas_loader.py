@@ -13,10 +13,11 @@ import torch  # noqa: E402
 import pallas_kernels_for_tests as bodies  # noqa: E402  # needs jax
 import silo  # noqa: E402
 from silo import ArgSpec  # noqa: E402
-from silo.backends.pallas import bridge  # noqa: E402
+from silo.backends.pallas import bridge, loader  # noqa: E402
 from silo.backends.pallas.gpu_call import donated_results  # noqa: E402
+from silo.backends.pallas.host_call import HostCall  # noqa: E402
 from silo.core.notices import Notices  # noqa: E402
-from silo.errors import ArgumentError, SiloError  # noqa: E402
+from silo.errors import ArgumentError, LaunchError, SiloError  # noqa: E402
 
 ROWS, OUT = bodies.rows(), bodies.rows(role="out")
 RNG = np.random.default_rng(2)
@@ -227,3 +228,26 @@ def test_a_pipeline_within_a_pipeline_asks_for_the_program_of_the_grid():
     out = np.zeros_like(x)
     kernel(x, out)
     assert np.array_equal(out, 2 * x + np.arange(32)[:, None] // 16)
+
+
+def test_a_program_that_jax_does_not_run_is_an_error_of_silo(add, monkeypatch):
+    """Whatever jax raises: here for a custom call that no library has, as a trusted file may hold one."""
+
+    def program(x, y):
+        made = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return (jax.ffi.ffi_call("silo_has_no_such_call", made)(x, y),)
+
+    made = []
+
+    def with_other_program(plan, _, device, arrays):
+        made.append(HostCall(plan, program, device, arrays))
+        return made[-1]
+
+    monkeypatch.setattr(loader, "HostCall", with_other_program)
+    other = silo.pallas(bodies.add_body, args=[ROWS, ROWS, OUT], grid=(2,))
+    x = normal(16, 128)
+    with pytest.raises(LaunchError, match=r"add_body: jax .* does not run its code: .*silo_has_no_such_call") as raised:
+        other(x, x, torch.zeros(16, 128))
+    assert made
+    assert isinstance(raised.value.__cause__, Exception)
+    assert "\n" not in str(raised.value)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import re
+import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from typing import Any
 
 from silo.core.target import Target
 from silo.errors import TargetError, ToolchainError
-from silo.forks import Mutex
+from silo.forks import Mutex, renew_properties_of
 
 __all__ = [
     "backend_for",
@@ -32,8 +34,29 @@ def _put_back() -> None:
     for config, before in reversed(_replaced):
         config.set_active(before)
     _replaced.clear()
+    _forget_unfinished_hashes()
 
 
+def _forget_unfinished_hashes() -> None:
+    """Free the locks of functions whose hash another thread was computing, and drop the placeholders of such hashes.
+
+    A function of Triton's has a lock of its own, held while its text and the functions that it calls are read.
+    """
+    functions: Any = sys.modules.get("triton.runtime.jit")
+    base = getattr(functions, "JITCallable", None)
+    # The type, not ``isinstance``: objects of other libraries may run code when they are asked for their class.
+    for one in [] if base is None else gc.get_objects():
+        lock = vars(one).get("_hash_lock") if issubclass(type(one), base) else None
+        if lock is None:
+            continue
+        if lock.acquire(blocking=False):
+            lock.release()
+        else:
+            one._hash_lock = type(lock)()  # noqa: SLF001
+            one.hash = None
+
+
+renew_properties_of("triton")
 _driver_lock = Mutex(lost=_put_back)
 
 

@@ -1,0 +1,128 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "loader_lock.h"
+
+#include "cpu_job.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <time.h>
+
+#ifdef __linux__
+#include <link.h>
+#endif
+
+/* fork() waits so long for a thread that loads: the thread may wait for something that the forking
+ * one holds (a constructor that needs Python's lock). Then the child finds out what it can use. */
+#define MOST_WAIT UINT64_C(1000000000)
+/* A call of the loader takes microseconds; on a machine with much to do, its thread comes late. */
+#define MOST_PROBE UINT64_C(1000000000)
+#define NAP 50000
+
+enum state { USABLE, UNKNOWN, LOST };
+
+static struct {
+    pthread_mutex_t mutex;
+    _Atomic int
+        state; /* enum state; UNKNOWN in a child until its first use, which holds the lock */
+} loader = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local unsigned depth;    /* how often this thread has taken the lock */
+static _Thread_local bool held_at_fork; /* one of these times is for the fork under way */
+
+void silo_loader_take(void) {
+    if (depth++ == 0)
+        pthread_mutex_lock(&loader.mutex);
+}
+
+bool silo_loader_try(void) {
+    if (depth == 0 && pthread_mutex_trylock(&loader.mutex) != 0)
+        return false;
+    depth++;
+    return true;
+}
+
+void silo_loader_give(void) {
+    if (--depth == 0)
+        pthread_mutex_unlock(&loader.mutex);
+}
+
+static void nap(void) {
+    nanosleep(&(struct timespec){0, NAP}, NULL);
+}
+
+#ifdef __linux__
+static int stop_at_first(struct dl_phdr_info *object, size_t size, void *data) {
+    (void)object, (void)size, (void)data;
+    return 1;
+}
+
+/* Takes each lock of the loader once. */
+static void *probe(void *argument) {
+    _Atomic bool *ended = argument;
+    dl_iterate_phdr(stop_at_first, NULL);
+    dlsym(RTLD_DEFAULT, "dlopen");
+    atomic_store(ended, true);
+    return NULL;
+}
+
+static bool find_usable(void) {
+    static _Atomic bool ended; /* the thread of a loader that is lost refers to it for ever */
+    sigset_t all, before;
+    pthread_t thread;
+    atomic_store(&ended, false);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int error = pthread_create(&thread, NULL, probe, &ended);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error != 0)
+        return false;
+    const uint64_t until = silo_cpu_now() + MOST_PROBE;
+    while (!atomic_load(&ended) && silo_cpu_now() < until)
+        nap();
+    if (atomic_load(&ended))
+        pthread_join(thread, NULL);
+    else
+        pthread_detach(thread);
+    return atomic_load(&ended);
+}
+#else
+static bool find_usable(void) {
+    return true; /* macOS's loader has fork handlers of its own */
+}
+#endif
+
+bool silo_loader_usable(void) {
+    if (SILO_LIKELY(atomic_load_explicit(&loader.state, memory_order_relaxed) == USABLE))
+        return true;
+    if (atomic_load(&loader.state) == UNKNOWN)
+        atomic_store(&loader.state, find_usable() ? USABLE : LOST);
+    return atomic_load(&loader.state) == USABLE;
+}
+
+void silo_loader_before_fork(void) {
+    const uint64_t until = silo_cpu_now() + MOST_WAIT;
+    held_at_fork = silo_loader_try();
+    while (!held_at_fork && silo_cpu_now() < until) {
+        nap();
+        held_at_fork = silo_loader_try();
+    }
+}
+
+void silo_loader_after_fork(bool in_child) {
+    if (!in_child) {
+        if (held_at_fork)
+            silo_loader_give();
+        return;
+    }
+    depth -= held_at_fork;
+    pthread_mutex_init(&loader.mutex, NULL);
+    if (depth > 0) /* a constructor of the code that this thread loads forked */
+        pthread_mutex_lock(&loader.mutex);
+    if (atomic_load(&loader.state) == USABLE)
+        atomic_store(&loader.state, UNKNOWN);
+}
