@@ -47,6 +47,7 @@ class DeclaredKernel:
         open_key: tuple[str, ...] = (),
         open_constraints: tuple[Constraint, ...] = (),
         prunes: bool = False,
+        contiguous: tuple[str, ...] = (),
     ) -> None:
         self.source = source
         # A heuristic that makes the space of each call, where one does.
@@ -66,6 +67,8 @@ class DeclaredKernel:
         self.deterministic = deterministic
         # Whether the author's own functions say at each call which configs may be used.
         self.prunes = prunes
+        # Arrays that every call must give contiguous; the guard refuses others.
+        self.contiguous = contiguous
         self.case_functions: list[CaseFunction] = []
 
     @property
