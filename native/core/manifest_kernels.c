@@ -4,7 +4,6 @@
 #include "manifest_blobs.h"
 #include "manifest_nodes.h"
 #include "manifest_rules.h"
-#include "value_text.h"
 
 enum { MAX_DERIVED = 1 << 12, MAX_GRID_AXES = 3, KIND_MINOR = 2 };
 
@@ -111,9 +110,9 @@ static int decode_derived(const struct silo_decoding *decoding, const struct sil
     return 0;
 }
 
-static bool has_parameter(const struct silo_signature *signature, struct silo_string name) {
+static bool has_parameter(const struct silo_signature *signature, const struct silo_string *name) {
     for (uint32_t i = 0; i < signature->count; i++) {
-        if (silo_string_same(signature->parameters[i].name, name))
+        if (silo_text_order(&signature->parameters[i].name, name) == 0)
             return true;
     }
     return false;
@@ -127,7 +126,7 @@ static int decode_contiguous(const struct silo_decoding *decoding, const struct 
     if (info->contiguous_count == 0)
         return silo_refuse(decoding, field, "a list of no arrays is left out");
     for (uint32_t i = 0; i < info->contiguous_count; i++) {
-        if (!has_parameter(info->signature, info->contiguous[i]))
+        if (!has_parameter(info->signature, &info->contiguous[i]))
             return silo_refuse(decoding, field, "it names %s, and no such parameter",
                                info->contiguous[i].data);
     }

@@ -291,10 +291,9 @@ static PyObject *owned(PyObject *object) {
 }
 
 static PyObject *operator_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"count",      "launch",       "otherwise",  "questions",
-                            "observed",   "grad_enabled", "count_writes", "count_some",
-                            "tensors",    "watched",      "written",    "empty_like",
-                            "like",       "places",       NULL};
+    static char *names[] = {"count",        "launch",       "otherwise",  "questions", "observed",
+                            "grad_enabled", "count_writes", "count_some", "tensors",   "watched",
+                            "written",      "empty_like",   "like",       "places",    NULL};
     int count, like = -1;
     PyObject *launch, *otherwise, *questions, *observed, *grad_enabled, *count_writes, *count_some;
     PyObject *tensors, *watched, *written, *empty_like = Py_None, *places = NULL;

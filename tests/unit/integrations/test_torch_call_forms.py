@@ -51,9 +51,10 @@ def test_a_grid_for_each_config_that_differs():
         assert grid({"BLOCK": block, "num_warps": 99, "n": 1000}) == wanted
     with pytest.raises(LaunchError, match=r"this launch has another one \(BLOCK=512\): declare grid="):
         grid({"BLOCK": 512})
+    strict = GridForm((1, 1), ("BLOCK",), ((("1",), 0), (("2",), 1))).grid("body", [5, 6])
+    assert callable(strict)
     with pytest.raises(LaunchError, match="BLOCK=True"):
-        form = GridForm((1, 1), ("BLOCK",), ((("1",), 0), (("2",), 1)))
-        form.grid("body", [5, 6])({"BLOCK": True})
+        strict({"BLOCK": True})
 
 
 def test_a_grid_that_depends_on_no_config_is_a_tuple():

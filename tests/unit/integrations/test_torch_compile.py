@@ -530,7 +530,7 @@ def test_an_exported_call_with_a_grid_is_torchs_own_operator():
     for strict in (True, False):
         exported = torch.export.export(Plain(), (x, y), strict=strict)
         assert any("triton_kernel_wrapper" in str(node.target) for node in exported.graph.nodes)
-        with pytest.raises(Exception, match="writes to first and second, which lie in common memory"):  # noqa: PT011
+        with pytest.raises(Exception, match="writes to first and second, which lie in common memory"):
             torch.export.export(Shared(), (torch.zeros(16),), strict=strict)
 
 
@@ -548,6 +548,27 @@ def test_the_seam_says_what_it_is():
     from silo.integrations.torch.dynamo import state
 
     assert state().reason == "kernels become operators"
+
+
+def test_keys_of_compiled_graphs_have_the_schemas_of_their_operators():
+    """The same graph is another program once its operator writes to another argument."""
+    from torch._inductor.codecache import FxGraphHashDetails
+
+    from silo.integrations.torch import graph_keys, kept_copies
+
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(backwards_op.overload, (x, x, 5, 1))
+    graph.call_function(torch.ops.higher_order.auto_functionalized, (torch.ops.samples.backwards.default,))
+    graph.call_function(torch.ops.aten.sin.default, (x,))
+    graph.output(x)
+    details = FxGraphHashDetails(torch.fx.GraphModule(torch.nn.Module(), graph), [], {}, [])
+    _, *schemas = details.silo
+    assert [one.partition("(")[0] for one in schemas] == ["samples::backwards", "samples::backwards_op"]
+    assert "Tensor(a0!) target" in schemas[1]
+    assert FxGraphHashDetails(None, [], {}, []).silo == details.silo[:1]
+    assert kept_copies.state()
+    assert graph_keys.state()
 
 
 @pytest.mark.parametrize("tracer", [None, "other"])

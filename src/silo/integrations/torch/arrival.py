@@ -21,11 +21,12 @@ __all__ = ["watch"]
 
 _HERE = __name__.rpartition(".")[0]
 # Modules of torch that are connected, by the module here that does it: where calls of Triton kernels become nodes of a
-# graph, where compiled ones are kept for a package, and where copies are taken out of a graph.
+# graph, where compiled ones are kept for a package, where copies are taken out of a graph, and where it gets its key.
 _SEAMS = {
     "torch._higher_order_ops.triton_kernel_wrap": f"{_HERE}.dynamo",
     "torch._inductor.runtime.triton_heuristics": f"{_HERE}.aoti",
     "torch._inductor.fx_passes.post_grad": f"{_HERE}.kept_copies",
+    "torch._inductor.codecache": f"{_HERE}.graph_keys",
 }
 
 

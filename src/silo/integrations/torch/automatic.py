@@ -122,7 +122,7 @@ def _short(kernel: Kernel, form: str) -> str:
     declared = [repr(kernel.grid), *configs, repr((kernel.tune, kernel.check, kernel.deterministic))]
     number = 0
     while True:
-        key = digest("silo.torch-operator/1", [kernel.source.fingerprint, form, *declared, number])
+        key = digest("silo.torch-operator/2", [kernel.source.fingerprint, form, *declared, number])
         made = f"{word}_{key[:12]}"
         if not any(one.name == f"{NAMESPACE}::{made}" for one in _made.values()):
             return made
