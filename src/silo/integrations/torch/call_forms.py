@@ -46,13 +46,13 @@ class GridForm:
         Raises:
             LaunchError: when the function is called, with a config that was not there when torch traced the call.
         """
+        if len(self.ranks) == 1:
+            return tuple(numbers)
         grids: list[tuple[int, ...]] = []
         at = 0
         for rank in self.ranks:
             grids.append(tuple(numbers[at : at + rank]))
             at += rank
-        if not self.names:
-            return grids[0]
         choices = dict(self.choices)
 
         def of_config(meta: Mapping[str, object]) -> tuple[int, ...]:
@@ -155,7 +155,7 @@ def traced_grids(
         ArgumentError: a grid has no axis or more than three; its configs are not known before the call, or are more
             than 256.
     """
-    configs = _configs(kernel, given) if depends else [{}]
+    configs: list[dict[str, Any]] = _configs(kernel, given) if depends else [{}]
     found: dict[tuple[str, ...], int] = {}
     numbers: list[T] = []
     ranks: list[int] = []

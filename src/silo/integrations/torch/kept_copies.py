@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from itertools import combinations
-from typing import Any
+from typing import Any, cast
 
 from silo.core.decisions import Decision
 from silo.integrations.torch.seam import Seam
@@ -157,6 +157,6 @@ def _operands(node: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
         return []
     found: list[tuple[str, Any]] = []
     for name, value in {**given, **written}.items():
-        parts = enumerate(value) if isinstance(value, list | tuple) else [("", value)]
+        parts: Any = enumerate(cast("Any", value)) if isinstance(value, list | tuple) else [("", value)]
         found += [(f"{name} {at}", one) for at, one in parts if isinstance(one, torch.fx.Node)]
     return found

@@ -66,6 +66,7 @@ class TorchOp:
         self.module = module
         self.strided = strided_names(name, kernel, arguments, strided)
         self._form = form  # its grid's integers are the first argument then
+        self._fixed = {} if form is None else form.fixed
         self._torch = torch
         self._outputs = outputs
         self._trusted = trusted
@@ -124,14 +125,23 @@ class TorchOp:
     def _quiet_call(self, otherwise: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> Callable[..., Any] | None:
         """C code that launches where torch has nothing else to do, with no Python frame.
 
-        None for an operator with several outputs, or outputs that a function makes, or a grid.
+        None for an operator with several outputs, or outputs that a function makes.
         """
         order, like = self._order, self._outputs.only_like
-        if self._form is None and order.places is not None and like is not None:
+        if self._form is not None:  # which has no outputs
+            return self._quiet.call(self._start_with_grid, otherwise)
+        if order.places is not None and like is not None:
             return self._quiet.call(self._launch, otherwise, like, order.places)
-        if self._form is None and order.is_given and not self.outputs:
+        if order.is_given and not self.outputs:
             return self._quiet.call(self._launch, otherwise)
         return None
+
+    def _start_with_grid(self, numbers: Sequence[int], *values: Any) -> None:  # noqa: ANN401
+        """Launch with the grid that the integers hold."""
+        form = self._form
+        assert form is not None
+        launch = self._launch[form.grid.grid(self.kernel.name, numbers)]
+        launch(**dict(zip(self._order.names, values, strict=True)), **self._fixed)
 
     def within_dispatcher(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """The function to register with torch's dispatcher for ``rule``: calls that need nothing more skip it."""
@@ -180,10 +190,9 @@ class TorchOp:
         return whole
 
     def _start(self, values: tuple[Any, ...]) -> None:
-        order, form = self._order, self._form
-        if form is not None:
-            launch = self._launch[form.grid.grid(self.kernel.name, values[0])]
-            launch(**dict(zip(order.names, values[1:], strict=True)), **form.fixed)
+        order = self._order
+        if self._form is not None:
+            self._start_with_grid(*values)
         elif order.is_given:
             self._launch(*values)
         elif order.places is not None:

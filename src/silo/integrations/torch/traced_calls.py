@@ -90,8 +90,8 @@ def _serve_with_grid(
     fixed = {name: stand_in(torch, kernel, name, value, constant=True) for name, value in constants.items()}
 
     def evaluate(config: Mapping[str, object]) -> list[Any]:
-        found = grid({**config, **given, **options}) if callable(grid) else grid
-        return list(found) if isinstance(found, Sequence) else [found]
+        found: Any = grid({**config, **given, **options}) if callable(grid) else grid
+        return [*found] if isinstance(found, tuple | list) else [found]
 
     def word(axis: Any) -> str:  # noqa: ANN401
         return str(axis.node.expr) if isinstance(axis, torch.SymInt) else str(axis)
