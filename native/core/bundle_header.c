@@ -1,6 +1,6 @@
 #include "bundle_header.h"
 
-enum { MAJOR = 1, MINOR = 5 }; /* the newest that is read */
+enum { MAJOR = 1, MINOR = 6 }; /* the newest that is read */
 enum { FLAG_ZSTD_MANIFEST = 1 };
 
 static const char MAGIC[8] = "SILOBNDL";

@@ -17,6 +17,9 @@ enum silo_extent {
     SILO_EXTENT_SHAPE,   /* one shape */
     SILO_EXTENT_LAYOUT,  /* one shape and strides */
     SILO_EXTENT_DYNAMIC, /* what code may assume of a shape and strides that are passed */
+    /* Any shape, and its elements in order without gaps, or the call is refused. It has no words:
+     * the code takes every array that passes. */
+    SILO_EXTENT_CONTIGUOUS,
 };
 
 #define SILO_EXTENTS_NONE UINT64_MAX
@@ -26,11 +29,31 @@ enum silo_extent {
 SILO_INLINE size_t silo_extent_room(unsigned extent) {
     if (extent == SILO_EXTENT_DYNAMIC)
         return 1;
-    return extent == SILO_EXTENT_FREE ? 0 : 1 + (size_t)extent * SILO_MAX_AXES;
+    if (extent == SILO_EXTENT_FREE || extent == SILO_EXTENT_CONTIGUOUS)
+        return 0;
+    return 1 + (size_t)extent * SILO_MAX_AXES;
+}
+
+/* Whether the elements of an array lie in order of its rows, without gaps. */
+SILO_INLINE bool silo_extent_contiguous(int32_t ndim, const int64_t *sizes,
+                                        const int64_t *strides) {
+    uint64_t step = 1; /* may wrap for shapes that no memory holds, which are refused elsewhere */
+    bool right = true;
+    for (int32_t i = ndim - 1; i >= 0; i--) {
+        if (sizes[i] == 0)
+            return true;
+        right &= sizes[i] == 1 || (uint64_t)strides[i] == step;
+        step *= (uint64_t)sizes[i];
+    }
+    return right;
 }
 
 /* Words of a shape and strides that are passed and not held: as SILO_EXTENT_LAYOUT has them. */
 #define SILO_PASSED_WORDS (1 + 2 * SILO_DYNAMIC_AXES)
+
+/* What a kernel needs that is given another array. */
+#define SILO_CONTIGUOUS_WORDS                                                                      \
+    "a contiguous array, as the kernel declares (rows in order, no gaps; copy the view first)"
 
 /* Write the words of the grid (NULL: the call gives none); their number. */
 SILO_INLINE uint32_t silo_extent_words_of_grid(const int64_t *dims, uint64_t *words) {
@@ -53,6 +76,8 @@ SILO_INLINE uint32_t silo_extent_words_of_array(unsigned extent, int32_t ndim, c
 
 /* How many words there are of a parameter held so, of which the first are at `words`. */
 SILO_INLINE size_t silo_extent_words_at(unsigned extent, const uint64_t *words) {
+    if (extent == SILO_EXTENT_CONTIGUOUS)
+        return 0;
     return words[0] == SILO_EXTENTS_NONE || extent == SILO_EXTENT_DYNAMIC
                ? 1
                : 1 + (size_t)words[0] * extent;

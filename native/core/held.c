@@ -149,5 +149,15 @@ int silo_held_of(const struct silo_kernel_info *kernel, struct silo_held_parts *
         mark(kernel, held, kernel->derived[i].name, SILO_PARAMETER_OPTIONAL);
         mark_read(kernel, kernel->derived[i].node, held);
     }
-    return hold_groups(kernel, held, error);
+    if (hold_groups(kernel, held, error) != 0)
+        return -1;
+    for (uint32_t i = 0; i < kernel->contiguous_count; i++) {
+        const int64_t index = index_of(signature, kernel->contiguous[i]);
+        /* Extents that are held decide the code, and the choice compares all of them. */
+        if (index >= 0 && held->extents[index] == SILO_EXTENT_FREE) {
+            held->extents[index] = SILO_EXTENT_CONTIGUOUS;
+            held->some_extents = true;
+        }
+    }
+    return 0;
 }

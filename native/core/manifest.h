@@ -265,6 +265,8 @@ struct silo_kernel_info {
     const struct silo_signature *signature;
     uint32_t key_count, config_name_count, derived_count, rules_count, variant_count, group_count;
     const struct silo_string *key, *config_names;
+    uint32_t contiguous_count;
+    const struct silo_string *contiguous; /* arrays that calls give contiguous */
     const struct silo_derived *derived;
     uint32_t grid_axes; /* 0: none declared */
     const struct silo_node *grid[3];

@@ -12,9 +12,17 @@ static const char *const NAMES[] = {"cases", "config_names", "derived",   "grid"
                                     "name",  "rules",        "signature", "trials", "variants"};
 enum { REQUIRED = sizeof NAMES / sizeof *NAMES };
 
+/* What a file of this version may have besides. */
+static const char *const *added(const struct silo_decoding *decoding) {
+    static const char *const names[] = {"kind", NULL};
+    static const char *const newer[] = {"kind", "contiguous", NULL};
+    if (decoding->minor >= SILO_CONTIGUOUS_MINOR)
+        return newer;
+    return decoding->minor >= KIND_MINOR ? names : NULL;
+}
+
 int silo_kernels_open(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                       const struct silo_json *node) {
-    static const char *const added[] = {"kind", NULL};
     const struct silo_field *field = SILO_FIELD_MEMBER(NULL, "kernels");
     if (silo_need_items(decoding, field, node, SILO_MAX_KERNELS) != 0)
         return -1;
@@ -24,8 +32,8 @@ int silo_kernels_open(struct silo_manifest *manifest, const struct silo_decoding
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_field *at = SILO_FIELD_ITEM(field, i);
         const struct silo_field *name = SILO_FIELD_MEMBER(at, "name");
-        if (silo_need_members(decoding, at, &node->items[i], NAMES, REQUIRED,
-                              decoding->minor >= KIND_MINOR ? added : NULL, rows[i].members) != 0 ||
+        if (silo_need_members(decoding, at, &node->items[i], NAMES, REQUIRED, added(decoding),
+                              rows[i].members) != 0 ||
             silo_need_name(decoding, name, rows[i].members[SILO_KERNEL_NAME], &rows[i].name) != 0)
             return -1;
         if (i != 0 && silo_text_order(&rows[i - 1].name, &rows[i].name) >= 0)
@@ -102,6 +110,29 @@ static int decode_derived(const struct silo_decoding *decoding, const struct sil
     return 0;
 }
 
+static bool has_parameter(const struct silo_signature *signature, const struct silo_string *name) {
+    for (uint32_t i = 0; i < signature->count; i++) {
+        if (silo_text_order(&signature->parameters[i].name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The arrays that calls give contiguous: some of the kernel's parameters. */
+static int decode_contiguous(const struct silo_decoding *decoding, const struct silo_field *field,
+                             const struct silo_json *node, struct silo_kernel_info *info) {
+    if (silo_need_names(decoding, field, node, &info->contiguous, &info->contiguous_count) != 0)
+        return -1;
+    if (info->contiguous_count == 0)
+        return silo_refuse(decoding, field, "a list of no arrays is left out");
+    for (uint32_t i = 0; i < info->contiguous_count; i++) {
+        if (!has_parameter(info->signature, &info->contiguous[i]))
+            return silo_refuse(decoding, field, "it names %s, and no such parameter",
+                               info->contiguous[i].data);
+    }
+    return 0;
+}
+
 /* The cases or the trials of a kernel: null, or a blob of that kind. */
 static int check_document(const struct silo_manifest *manifest,
                           const struct silo_decoding *decoding, const struct silo_field *field,
@@ -148,6 +179,10 @@ static int decode_head(struct silo_manifest *manifest, const struct silo_decodin
     if (members[SILO_KERNEL_KIND] != NULL &&
         silo_need_name(decoding, SILO_FIELD_MEMBER(field, "kind"), members[SILO_KERNEL_KIND],
                        &info->kind) != 0)
+        return -1;
+    if (members[SILO_KERNEL_CONTIGUOUS] != NULL &&
+        decode_contiguous(decoding, SILO_FIELD_MEMBER(field, "contiguous"),
+                          members[SILO_KERNEL_CONTIGUOUS], info) != 0)
         return -1;
     if (silo_need_items(decoding, SILO_FIELD_MEMBER(field, "variants"),
                         members[SILO_KERNEL_VARIANTS], SILO_MAX_VARIANTS) != 0)

@@ -17,7 +17,8 @@ enum silo_kernel_member {
     SILO_KERNEL_SIGNATURE,
     SILO_KERNEL_TRIALS,
     SILO_KERNEL_VARIANTS,
-    SILO_KERNEL_KIND, /* may be NULL */
+    SILO_KERNEL_KIND,       /* may be NULL */
+    SILO_KERNEL_CONTIGUOUS, /* may be NULL */
     SILO_KERNEL_MEMBERS
 };
 

@@ -269,11 +269,28 @@ void silo_tagged_extra(struct silo_tagged *tagged) {
 
 /* ---- extents ---- */
 
+/* Refuse an array that is not contiguous; an address alone has no layout. */
+static int check_contiguous(const struct silo_tagged *tagged, int32_t index,
+                            const silo_argument *argument, silo_error *error) {
+    const unsigned kind = silo_code_kind(tagged->key[index]);
+    int64_t room[SILO_MAX_AXES];
+    if ((kind != SILO_VALUE_POINTER && kind != SILO_VALUE_DESCRIPTOR) ||
+        argument->kind == SILO_ARGUMENT_POINTER || argument->rank == 0 ||
+        silo_extent_contiguous(argument->rank, argument->shape,
+                               silo_tagged_strides(argument, room)))
+        return 0;
+    return silo_tagged_fail(tagged->intake, index, argument, SILO_ERROR_SHAPE,
+                            SILO_CONTIGUOUS_WORDS, error);
+}
+
 static int read_extents(struct silo_tagged *tagged, int32_t index, silo_error *error) {
     const silo_argument *argument = silo_tagged_argument(tagged, index);
     const unsigned kind = silo_code_kind(tagged->key[index]);
     uint64_t *words = tagged->key + tagged->words;
     int64_t room[SILO_MAX_AXES];
+    const unsigned extent = tagged->intake->extents[index];
+    if (extent == SILO_EXTENT_CONTIGUOUS)
+        return check_contiguous(tagged, index, argument, error);
     if (kind != SILO_VALUE_POINTER && kind != SILO_VALUE_DESCRIPTOR) {
         words[0] = SILO_EXTENTS_NONE;
         tagged->words++;
@@ -282,7 +299,6 @@ static int read_extents(struct silo_tagged *tagged, int32_t index, silo_error *e
     if (argument->kind == SILO_ARGUMENT_POINTER)
         return silo_tagged_fail(tagged->intake, index, argument, SILO_ERROR_KIND,
                                 "an array, whose shape decides the code of this kernel", error);
-    const unsigned extent = tagged->intake->extents[index];
     const int64_t *shape = room, *strides = room;
     if (argument->rank != 0) {
         shape = argument->shape;

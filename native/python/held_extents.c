@@ -7,7 +7,7 @@
 int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan, PyObject *given,
                       bool grid) {
     const Py_ssize_t count = given != NULL ? PyTuple_Size(given) : 0;
-    extents->grid = grid;
+    extents->grid = extents->some = grid;
     extents->room = grid ? SILO_GRID_WORDS : 0;
     if (count == 0)
         return 0;
@@ -23,12 +23,13 @@ int silo_extents_init(struct silo_extents *extents, const struct silo_plan *plan
     }
     for (Py_ssize_t i = 0; i < count; i++) {
         const long kind = PyLong_AsLong(PyTuple_GetItem(given, i));
-        if (kind < SILO_EXTENT_FREE || kind > SILO_EXTENT_DYNAMIC) {
+        if (kind < SILO_EXTENT_FREE || kind > SILO_EXTENT_CONTIGUOUS) {
             if (!PyErr_Occurred())
                 PyErr_Format(PyExc_ValueError, "not a kind of extents: %ld", kind);
             return -1;
         }
         extents->parameters[i] = (uint8_t)kind;
+        extents->some |= kind != SILO_EXTENT_FREE;
         extents->room += silo_extent_room((unsigned)kind);
         extents->passed += kind == SILO_EXTENT_DYNAMIC ? SILO_PASSED_WORDS : 0;
     }
@@ -61,6 +62,19 @@ static int shape_of(int32_t index, PyObject *object, struct silo_held before,
     return adapter ? silo_shape_read(object, adapter, shape) : -1;
 }
 
+/* Refuse an array that is not contiguous; an address alone has no layout. */
+static int check_contiguous(const struct silo_plan *plan, int32_t index, PyObject *object,
+                            struct silo_held before, const struct silo_frame *frame) {
+    const unsigned kind = silo_code_kind(frame->key[index]);
+    struct silo_shape shape;
+    if (kind != SILO_VALUE_POINTER && kind != SILO_VALUE_DESCRIPTOR)
+        return 0;
+    if (shape_of(index, object, before, frame, &shape) == 0 && shape.whole &&
+        silo_extent_contiguous(shape.ndim, shape.sizes, shape.strides))
+        return 0;
+    return silo_bad_argument(plan->kernel, plan->names[index], SILO_CONTIGUOUS_WORDS, object);
+}
+
 /* A shape and strides that are passed: the key has what code may assume of them. */
 static int read_passed(const struct silo_plan *plan, int32_t index, PyObject *object,
                        const struct silo_shape *shape, struct silo_frame *frame) {
@@ -83,6 +97,8 @@ int silo_extents_read(const struct silo_plan *plan, const struct silo_extents *e
     const unsigned kind = silo_code_kind(frame->key[index]);
     uint64_t *words = frame->extents + frame->extent_words;
     struct silo_shape shape;
+    if (extents->parameters[index] == SILO_EXTENT_CONTIGUOUS)
+        return check_contiguous(plan, index, object, before, frame);
     if (kind == SILO_VALUE_ADDRESS)
         return silo_bad_argument(plan->kernel, plan->names[index],
                                  "an array, whose shape decides the code of this kernel", object);
@@ -133,12 +149,21 @@ int silo_extents_again(const struct silo_plan *plan, const struct silo_extents *
         words += silo_extent_words_at(extents->parameters[i], words);
         const struct silo_adapter *adapter =
             arguments[i] != NULL ? silo_adapter_of(Py_TYPE(arguments[i])) : NULL;
+        const unsigned extent = extents->parameters[i];
+        const bool free = extent == SILO_EXTENT_CONTIGUOUS;
         /* A descriptor was read whole; a capsule is held, and what made it may make another one. */
-        if (own[0] == SILO_EXTENTS_NONE || silo_code_kind(frame->key[i]) != SILO_VALUE_POINTER ||
+        if ((!free && own[0] == SILO_EXTENTS_NONE) ||
+            silo_code_kind(frame->key[i]) != SILO_VALUE_POINTER ||
             (adapter != NULL && adapter->kind == SILO_ADAPT_DLPACK))
             continue;
         struct silo_shape shape;
-        const unsigned extent = extents->parameters[i];
+        if (free) {
+            if (adapter != NULL && silo_shape_read(arguments[i], adapter, &shape) == 0 &&
+                shape.whole && silo_extent_contiguous(shape.ndim, shape.sizes, shape.strides))
+                continue;
+            return silo_bad_argument(plan->kernel, plan->names[i], SILO_CONTIGUOUS_WORDS,
+                                     arguments[i]);
+        }
         if (frame->layouts[i] != NULL) /* all of it was read, whatever the key has */
             own = frame->layouts[i];
         const size_t bytes = (size_t)own[0] * sizeof *own;
@@ -176,7 +201,8 @@ PyObject *silo_extents_facts(const struct silo_plan *plan, const struct silo_ext
     PyObject *facts = PyTuple_New(plan->count);
     for (int32_t i = 0; i < plan->count && facts != NULL; i++) {
         PyObject *fact = NULL;
-        if (extents->parameters == NULL || extents->parameters[i] == SILO_EXTENT_FREE) {
+        if (extents->parameters == NULL || extents->parameters[i] == SILO_EXTENT_FREE ||
+            extents->parameters[i] == SILO_EXTENT_CONTIGUOUS) {
             fact = Py_NewRef(Py_None);
         } else {
             fact = one_fact((enum silo_extent)extents->parameters[i], words);

@@ -13,6 +13,7 @@ struct silo_extents {
     size_t room;         /* words that the extents of a call may take */
     size_t passed;       /* words of shapes and strides that are passed and not held */
     bool grid;
+    bool some; /* of an argument or of the grid something is held or checked */
 };
 
 /* From a tuple of enum silo_extent, one a parameter, or an empty one or NULL. -1 with an exception
@@ -45,6 +46,8 @@ SILO_INLINE bool silo_extents_of_tensor(const struct silo_extents *extents, int3
     const int32_t rank = silo_torch_extents(silo_torch_handle(object), &sizes, &strides);
     if (SILO_UNLIKELY(rank < 0))
         return false;
+    if (extent == SILO_EXTENT_CONTIGUOUS)
+        return silo_extent_contiguous(rank, sizes, strides);
     uint64_t *words = frame->extents + frame->extent_words;
     if (extent == SILO_EXTENT_DYNAMIC) { /* the key has what code may assume of what is passed */
         *words = silo_dynamic_word(rank, sizes, strides, silo_code_bits(frame->key[index]));

@@ -90,7 +90,7 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *keyw
         Py_DECREF((PyObject *)self);
         return NULL;
     }
-    if (self->extents.room != 0)
+    if (self->extents.some)
         self->route = SILO_ROUTE_HELD;
     if (triton) {
         self->plan.word_warmup = PyUnicode_InternFromString("warmup");

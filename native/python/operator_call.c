@@ -34,6 +34,7 @@ struct operator_call {
     int32_t questions;
     PyObject
         *question[QUESTIONS]; /* owned; each is called, and says None or 0: torch does nothing */
+    PyObject *observed;       /* owned; asked where the shim does not know: a profiler records */
     PyObject *grad_enabled;   /* owned */
     PyObject *count_writes;   /* owned; of a list of tensors */
     PyObject *count_some;     /* owned; the same, of a list that has others too */
@@ -70,12 +71,23 @@ SILO_INLINE int holds_others(PyObject *tensor) {
     return truth(PyObject_CallMethodObjArgs(tensor, s_is_neg, NULL));
 }
 
+/* Whether a profiler records operators, which has to see this one; 1, 0, or -1 with an exception
+ * set. */
+SILO_INLINE int is_observed(const struct operator_call *self) {
+    if (SILO_LIKELY(silo_torch.observed != NULL))
+        return silo_torch.observed();
+    return truth(PyObject_CallNoArgs(self->observed));
+}
+
 /* Whether torch does nothing but run the operator; 1, 0, or -1 with an exception set. */
 static int is_quiet(const struct operator_call *self, PyObject *const *arguments) {
     for (int32_t i = 0; i < self->count; i++) {
         if (!is_known(&self->operands[i], Py_TYPE(arguments[i])))
             return 0;
     }
+    const int observed = is_observed(self);
+    if (SILO_UNLIKELY(observed != 0))
+        return observed < 0 ? -1 : 0;
     for (int32_t i = 0; i < self->questions; i++) {
         PyObject *answer = PyObject_CallNoArgs(self->question[i]);
         if (answer == Py_None) {
@@ -167,7 +179,9 @@ static SILO_HOT PyObject *operator_call(PyObject *object, PyObject *const *argum
                                         size_t flagged, PyObject *names) {
     const struct operator_call *self = (struct operator_call *)object;
     const Py_ssize_t positional = (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET);
-    const int quiet = names == NULL && positional == self->count ? is_quiet(self, arguments) : 0;
+    /* torch's dispatcher gives an empty tuple of names. */
+    const bool plain = names == NULL || PyTuple_Size(names) == 0;
+    const int quiet = plain && positional == self->count ? is_quiet(self, arguments) : 0;
     if (SILO_UNLIKELY(quiet <= 0))
         return quiet == 0 ? dispatch(self, arguments, positional, names) : NULL;
     PyObject *made = NULL, *result;
@@ -277,17 +291,17 @@ static PyObject *owned(PyObject *object) {
 }
 
 static PyObject *operator_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"count",        "launch",     "otherwise", "questions", "grad_enabled",
-                            "count_writes", "count_some", "tensors",   "watched",   "written",
-                            "empty_like",   "like",       "places",    NULL};
+    static char *names[] = {"count",        "launch",       "otherwise",  "questions", "observed",
+                            "grad_enabled", "count_writes", "count_some", "tensors",   "watched",
+                            "written",      "empty_like",   "like",       "places",    NULL};
     int count, like = -1;
-    PyObject *launch, *otherwise, *questions, *grad_enabled, *count_writes, *count_some;
+    PyObject *launch, *otherwise, *questions, *observed, *grad_enabled, *count_writes, *count_some;
     PyObject *tensors, *watched, *written, *empty_like = Py_None, *places = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iOOO!OOOO!O!O!|OiO!", names, &count, &launch,
-                                     &otherwise, &PyTuple_Type, &questions, &grad_enabled,
-                                     &count_writes, &count_some, &PyTuple_Type, &tensors,
-                                     &PyTuple_Type, &watched, &PyTuple_Type, &written, &empty_like,
-                                     &like, &PyTuple_Type, &places))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iOOO!OOOOO!O!O!|OiO!", names, &count, &launch,
+                                     &otherwise, &PyTuple_Type, &questions, &observed,
+                                     &grad_enabled, &count_writes, &count_some, &PyTuple_Type,
+                                     &tensors, &PyTuple_Type, &watched, &PyTuple_Type, &written,
+                                     &empty_like, &like, &PyTuple_Type, &places))
         return NULL;
     if (count < 0 || count > SILO_MAX_PARAMETERS || PyTuple_Size(questions) > QUESTIONS ||
         (empty_like != Py_None && places == NULL))
@@ -300,6 +314,7 @@ static PyObject *operator_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     self->like = like;
     self->launch = owned(launch);
     self->otherwise = owned(otherwise);
+    self->observed = owned(observed);
     self->grad_enabled = owned(grad_enabled);
     self->count_writes = owned(count_writes);
     self->count_some = owned(count_some);
@@ -327,6 +342,7 @@ static int operator_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->launch);
     Py_VISIT(self->otherwise);
     Py_VISIT(self->empty_like);
+    Py_VISIT(self->observed);
     Py_VISIT(self->grad_enabled);
     Py_VISIT(self->count_writes);
     Py_VISIT(self->count_some);
@@ -357,6 +373,7 @@ static void operator_dealloc(PyObject *object) {
     Py_XDECREF(self->launch);
     Py_XDECREF(self->otherwise);
     Py_XDECREF(self->empty_like);
+    Py_XDECREF(self->observed);
     Py_XDECREF(self->grad_enabled);
     Py_XDECREF(self->count_writes);
     Py_XDECREF(self->count_some);

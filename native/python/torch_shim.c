@@ -72,6 +72,7 @@ ptrdiff_t silo_torch_open(const char *library, PyObject *tensor, void *handle, b
         !resolve(lib, "aoti_torch_get_strides", &found.strides))
         return 0;
     resolve(lib, "aoti_torch_get_storage_size", &found.storage_bytes);
+    resolve(lib, "_ZN2at12hasCallbacksEv", &found.observed);
     void *implementation;
     memcpy(&implementation, handle, sizeof implementation); /* the first word of an at::Tensor */
     /* An object smaller than the search would be read past its end; torch's is larger than 40

@@ -34,6 +34,9 @@ struct silo_torch {
     int32_t (*strides)(void *, int64_t **);
     int32_t (*storage_bytes)(void *, int64_t *); /* NULL: not in this torch */
     int32_t (*current_stream)(int32_t, void **); /* NULL: torch has no GPU */
+    /* at::hasCallbacks, of C++: whether a profiler or another observer records the operators that
+     * this thread calls; NULL: not in this torch */
+    bool (*observed)(void);
     int32_t gpu_type;            /* DLPack device type of torch's "cuda": CUDA or ROCM */
     PyTypeObject *tensor;        /* torch.Tensor, where its objects are read this way; NULL: not */
     struct silo_adapter adapter; /* of these */

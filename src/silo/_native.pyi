@@ -178,6 +178,7 @@ class OperatorCall:
         launch: Callable[..., object],
         otherwise: Callable[[tuple[Any, ...], dict[str, Any]], object],
         questions: tuple[Callable[[], object], ...],
+        observed: Callable[[], object],
         grad_enabled: Callable[[], bool],
         count_writes: Callable[[list[Any]], object],
         count_some: Callable[[list[Any]], object],

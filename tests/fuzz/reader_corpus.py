@@ -192,6 +192,7 @@ def _full(random: Random, names: tuple[str, ...]) -> tuple[BundleContents, dict[
                 tuple(variants),
                 _rules(random),
                 kind=random.choice(("", "triton")),
+                contiguous=random.choice(((), ("x",), ("out", "desc"))),
             )
         )
     attachments: tuple[tuple[str, BlobRef], ...] = ()

@@ -60,7 +60,10 @@ _TEXTS = (
     *("0" * 30, "-0", "+" + "9" * 20, "9" * 309, "1" + "0" * 308, "1" + "0" * 309, " " + "9" * 20),
     *("\x00", "a\x00b", "ä", "\u2028", "\U0001f600", "\x7f", "\x80", "\xad", "\u0378", "\ufeff", "a b", '"', "\\"),
 )
-_OPTIONAL = ("kind", "extents", "grid", "space", "unseen", "block", "tensor_maps", "axes", "bits", "hidden_memory")
+_OPTIONAL = (
+    *("kind", "extents", "grid", "space", "unseen", "block", "tensor_maps", "axes", "bits", "hidden_memory"),
+    "contiguous",
+)
 _PLAIN: tuple[Any, ...] = (
     *(None, True, False, [], {}, [[]], [0], [None], [1, 2, 3], [1, 1, 1], [4, 1, 1], ["x", "ptr"], ["n", 0], {"a": 1}),
     *({"float": "nan"}, {"float": "0x1.8p+1"}, {"float": "0x1.8000000000000p+1"}, {"float": "inf"}, {"float": 1}),

@@ -122,7 +122,8 @@ class BundleKernel:
     ``signature`` is the source's, untyped, with its defaults; ``key`` the arguments that tuning depends on;
     ``config_names`` the constexprs and options that a config sets; ``derived`` constexprs computed from the call;
     ``grid`` an expression per axis (None: the caller passes it). ``cases`` and ``trials`` are documents (JSON lines).
-    ``kind`` is the kind of its source; "" of kinds that there were before bundles named them.
+    ``kind`` is the kind of its source; "" of kinds that there were before bundles named them. ``contiguous`` are the
+    arrays that calls must give contiguous.
     """
 
     name: str
@@ -136,6 +137,7 @@ class BundleKernel:
     cases: BlobRef | None = None
     trials: BlobRef | None = None
     kind: str = ""
+    contiguous: tuple[str, ...] = ()
 
     @property
     def refs(self) -> Iterator[BlobRef]:

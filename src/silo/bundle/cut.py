@@ -67,6 +67,7 @@ def _cut_kernel(kernel: BundleKernel, targets: Sequence[Target] | None) -> Bundl
         variants=tuple(map(_bare, variants)),
         rules=tuple(rules for rules in kernel.rules if rules.key in keys),
         kind=kernel.kind,
+        contiguous=kernel.contiguous,
     )
 
 

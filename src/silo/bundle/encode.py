@@ -9,6 +9,7 @@ from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant
 from silo.bundle.format import (
     ATTACHMENTS_MINOR,
+    CONTIGUOUS_MINOR,
     HIDDEN_MEMORY_MINOR,
     MAJOR,
     version_of_extents,
@@ -73,6 +74,7 @@ class _Encoder:
             "cases": None if kernel.cases is None else self._blob(kernel.cases),
             "trials": None if kernel.trials is None else self._blob(kernel.trials),
             **({"kind": kernel.kind} if kernel.kind else {}),
+            **({"contiguous": list(kernel.contiguous)} if kernel.contiguous else {}),
         }
 
     def attachments(self, attachments: Sequence[tuple[str, BlobRef]]) -> JSON:
@@ -117,6 +119,7 @@ def minor_version(contents: BundleContents) -> int:
             *(version_of_launch(one.launch) for one in artifacts),
             *(version_of_extents(one.extents) for one in rules),
             ATTACHMENTS_MINOR if contents.attachments else 0,
+            CONTIGUOUS_MINOR if any(kernel.contiguous for kernel in kernels) else 0,
             HIDDEN_MEMORY_MINOR if any(one.hidden_memory for one in artifacts) else 0,
             2 if any(kernel.kind for kernel in kernels) else 0,
             int(any(one.space for one in rules)),

@@ -23,6 +23,7 @@ __all__ = [
     "ATTACHMENTS_MINOR",
     "CASES_KIND",
     "CODECS",
+    "CONTIGUOUS_MINOR",
     "DOCUMENTS_SHARE",
     "DOCUMENT_KINDS",
     "EXPANDED_SHARE",
@@ -62,7 +63,7 @@ __all__ = [
 ]
 
 MAGIC = b"SILOBNDL"
-MAJOR, MINOR = 1, 5  # the newest that is read; what is written is the lowest that can express the contents
+MAJOR, MINOR = 1, 6  # the newest that is read; what is written is the lowest that can express the contents
 HEADER_BYTES = 64
 ALIGNMENT = 64
 
@@ -179,13 +180,19 @@ def parse_header(data: bytes, file_bytes: int, name: str = "the file") -> Header
 
 
 # What each minor version added: a file is of the lowest version that can express it.
+_NONE = frozenset[str]()
 _KINDS = frozenset({"kind"})
+_KINDS_MINOR = 2
 _SPACES = frozenset({"space"})
 _EXTENTS = frozenset({"space", "extents"})
-KERNEL_ADDED = {0: frozenset[str](), 1: frozenset[str](), 2: _KINDS, 3: _KINDS, 4: _KINDS, 5: _KINDS}
+CONTIGUOUS_MINOR = 6
+KERNEL_ADDED = {
+    minor: frozenset({"contiguous"} if minor >= CONTIGUOUS_MINOR else ()) | (_KINDS if minor >= _KINDS_MINOR else _NONE)
+    for minor in range(MINOR + 1)
+}
 """Members of a kernel that version 1.0 does not have, by minor version."""
 
-RULES_ADDED = {0: frozenset[str](), 1: _SPACES, 2: _EXTENTS, 3: _EXTENTS, 4: _EXTENTS, 5: _EXTENTS}
+RULES_ADDED = {0: _NONE, 1: _SPACES, **dict.fromkeys(range(2, MINOR + 1), _EXTENTS)}
 """The same of dispatch rules."""
 
 ATTACHMENTS_MINOR = 4

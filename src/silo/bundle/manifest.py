@@ -345,7 +345,7 @@ class Manifest:
                 raise check.error(f"{field}.grid", "a grid has one to three axes")
             grid = tuple(self._expression(axis, f"{field}.grid[{i}]") for i, axis in enumerate(axes))
         key = check.names(row["key"], f"{field}.key")
-        return BundleKernel(
+        made = BundleKernel(
             name=name,
             signature=self._signatures.get(row["signature"], f"{field}.signature"),
             key=key,
@@ -357,6 +357,14 @@ class Manifest:
             trials=self._document(row["trials"], f"{field}.trials", TRIALS_KIND),
             kind=check.name(row["kind"], f"{field}.kind") if "kind" in row else "",
         )
+        if "contiguous" not in row:
+            return made
+        contiguous = check.names(row["contiguous"], where := f"{field}.contiguous")
+        if not contiguous:
+            raise check.error(where, "a list of no arrays is left out")
+        if strange := [name for name in contiguous if name not in made.signature.names]:
+            raise check.error(where, f"it names {strange[0]}, and no such parameter")
+        return replace(made, contiguous=contiguous)
 
     def group_variants(self, rows: list[JSON], field: str) -> tuple[VariantGroup, ...]:
         """Variants by what decides whether a call may use them, besides their configs; in order of first occurrence."""

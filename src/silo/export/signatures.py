@@ -177,10 +177,11 @@ _Kind = tuple[Role, DType | None, int]
 
 
 def _shaped(kernel: BundleKernel, variants: Iterable[Variant]) -> frozenset[str]:
-    """Arguments whose shapes or strides decide the grid, a derived constant, or which code serves a call."""
+    """Arguments whose shapes or strides decide the grid, a derived constant, which code serves, or whether any does."""
     nodes = (*(kernel.grid or ()), *(node for _, node in kernel.derived))
     read = {leaf.argument for node in nodes for leaf in leaves(node) if isinstance(leaf, Extent | Stride)}
-    return frozenset(read | {name for one in variants for name, _ in one.specialization.extents})
+    held = {name for one in variants for name, _ in one.specialization.extents}
+    return frozenset(read | held | {*kernel.contiguous})
 
 
 def _constants(

@@ -70,6 +70,7 @@ def make_launcher(
     options: Sequence[str] | None = None,
     release_gil: bool = True,
     extents: HeldExtents | None = None,
+    contiguous: Sequence[str] = (),
     on_unread: OnUnread | None = None,
 ) -> Launcher:
     """The launcher of one kernel.
@@ -91,6 +92,7 @@ def make_launcher(
             for as long as the kernel runs (on a CPU) or its queue is full (on a GPU).
         extents: the extents of a call that decide the kernel's code, every number of which is part of the situation;
             None for a kernel whose code takes any. A grid that is held is given by calls as integers, or declared.
+        contiguous: the arrays that calls must give contiguous, none of which has ``extents`` that are held.
         on_unread: asked where an argument could not be read, with the arguments (``native.ABSENT`` for what is left
             out), the options and the grid; True where it served the call, which then counts as done.
 
@@ -113,9 +115,9 @@ def make_launcher(
 
     # A parameter may be called as an option is (num_warps as a constexpr): then it is the parameter.
     free = tuple(option for option in (shipped_options() if options is None else options) if option not in names)
-    if extents is None:
+    if extents is None and not contiguous:
         return Launcher(name, plan, free, miss, grid, release_gil=release_gil, on_unread=on_unread)
-    if extents.grid and callable(grid):
+    if extents is not None and extents.grid and callable(grid):
         raise SourceError(f"{name}: its code is made for one grid, and {grid!r} is a function; give integers")
     return Launcher(
         name,
@@ -124,20 +126,23 @@ def make_launcher(
         miss,
         grid,
         release_gil=release_gil,
-        extents=_extent_numbers(name, names, extents),
-        grid_held=extents.grid,
+        extents=_extent_numbers(name, names, extents, contiguous),
+        grid_held=extents is not None and extents.grid,
         on_unread=on_unread,
     )
 
 
-def _extent_numbers(kernel: str, names: Sequence[str], extents: HeldExtents) -> tuple[int, ...]:
+def _extent_numbers(
+    kernel: str, names: Sequence[str], extents: HeldExtents | None, contiguous: Sequence[str] = ()
+) -> tuple[int, ...]:
     """native/core/extents.h: enum silo_extent, one a parameter."""
-    numbers = {None: 0, "shape": 1, "layout": 2, "dynamic": 3}
-    if missing := [name for name in extents.names if name not in names]:
+    numbers = {None: 0, "shape": 1, "layout": 2, "dynamic": 3, "contiguous": 4}
+    kinds = {} if extents is None else {name: kind.value for name, kind in extents.arguments}
+    if missing := [name for name in kinds if name not in names]:
         raise SourceError(
             f"{kernel}: the extents of {', '.join(missing)} decide its code, and it has {', '.join(names)}"
         )
-    kinds = {name: kind.value for name, kind in extents.arguments}
+    kinds.update((name, "contiguous") for name in contiguous if name not in kinds)
     return tuple(numbers[kinds.get(name)] for name in names)
 
 

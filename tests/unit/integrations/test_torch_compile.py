@@ -133,6 +133,228 @@ def test_operators_of_one_kernel_differ_where_its_code_does():
     assert torch.equal(b, x)
 
 
+@triton.jit
+def both(first, second, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(first + i, 1.0)
+    tl.debug_barrier()
+    tl.store(second + i, tl.load(second + i) + 2.0)
+
+
+@triton.jit
+def through(written, read, out, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(written + i, 7.0)
+    tl.debug_barrier()
+    tl.store(out + i, tl.load(read + i))
+
+
+@triton.jit
+def fill_if(x, fill, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(x + i, 7.0, mask=(i < n) & (fill != 0))
+
+
+@triton.jit
+def widened(x, number, KIND: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    tl.store(x + i, number.to(KIND).to(tl.float64) + i * 0)
+
+
+kernels = {one.fn.__name__: silo.kernel(one, tune="off") for one in (both, through, fill_if, widened)}
+configured = silo.kernel(plain_add, space={"BLOCK": [128, 256], "num_warps": [4, 8]}, tune="off")
+
+
+def compare(function, *args, backend="aot_eager", dynamic=None):
+    """Results and arguments of a program, compiled and not."""
+    torch._dynamo.reset()
+    compiled = torch.compile(function, fullgraph=True, backend=backend, dynamic=dynamic)
+    own, others = ([one.clone() if isinstance(one, torch.Tensor) else one for one in args] for _ in range(2))
+    torch.testing.assert_close(compiled(*own), function(*others), rtol=0, atol=0)
+    torch.testing.assert_close(own, others, rtol=0, atol=0)
+    return compiled
+
+
+def test_arguments_in_common_memory():
+    """One tensor twice, views that overlap, an input; written twice, or read after it was written."""
+
+    def written_twice(x):
+        y, z = x * 1, x * 1
+        kernels["both"][(1,)](y, y, BLOCK=16)
+        kernels["both"][(1,)](z[:16], z[8:24], BLOCK=16)
+        kernels["both"][(1,)](x, x.view(4, 8)[2:].flatten(), BLOCK=16)
+        return y, z, x * 1
+
+    def read_too(x):
+        y, out = x * 1, torch.empty_like(x)
+        kernels["through"][(1,)](y, y, out, BLOCK=16)
+        kernels["through"][(1,)](x[:16], x[8:24], out[16:], BLOCK=16)
+        return y, out
+
+    compare(written_twice, torch.zeros(32))
+    compare(read_too, torch.arange(32.0))
+
+
+def test_rows_of_one_buffer_that_some_launches_write():
+    """What a launch does not write keeps its values."""
+
+    def rows(base):
+        buffer = base * 2
+        for number in range(4):
+            kernels["fill_if"][(1,)](buffer[number], number % 2, 512, BLOCK=512)
+        return buffer
+
+    compare(rows, torch.arange(2048.0).reshape(4, 512), backend="inductor")
+
+
+def test_numbers_are_what_they_are_in_a_plain_call():
+    """A Python float is fp32, written in the program or an argument of it; constexprs keep their types."""
+
+    def literal(x):
+        kernels["widened"][(1,)](x, 0.1, tl.float64, BLOCK=8)
+        return x * 1
+
+    def given(x, number):
+        kernels["widened"][1,](x, number, KIND=tl.float16, BLOCK=8)
+        return x * 1
+
+    compare(literal, torch.zeros(8, dtype=torch.float64))
+    compare(given, torch.zeros(8, dtype=torch.float64), 0.1)
+
+
+def test_constexprs_that_compare_equal_are_different_operators():
+    def program(x):
+        for value in (0, False, 0.0):
+            stated[(1,)](x, x * 2, 8, value, BLOCK=1024)
+        return x
+
+    seen = []
+
+    def backend(graph, _example):
+        seen.extend(str(node.target) for node in graph.graph.nodes if "stated" in str(node.target))
+        return graph.forward
+
+    torch.compile(program, fullgraph=True, backend=backend)(torch.arange(8.0))
+    assert len(set(seen)) == 3
+
+
+def test_grids_of_every_form():
+    """A tuple, an integer, a list, functions of the config and of captured sizes, symbolic sizes; options of a call."""
+    sizes = []
+
+    def backend(graph, _example):
+        sizes.extend(node.kwargs["grid"] for node in graph.graph.nodes if "grid" in node.kwargs)
+        return graph.forward
+
+    def program(x, y):
+        n = x.numel()
+        made = [torch.empty_like(x) for _ in range(6)]
+        configured[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, y, made[0], n)
+        configured[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]), 1)](made[0], y, out=made[1], n=n)
+        configured[(triton.cdiv(n, 128),)](made[1], y, made[2], n)
+        configured[triton.cdiv(n, 64)](made[2], y, made[3], n, BLOCK=64, num_warps=8)
+        configured[[64, 1, 1]](made[3], y, made[4], n, BLOCK=128)
+        configured.run(made[4], y, made[5], n, grid=lambda meta: (meta["BLOCK"] // 2,), BLOCK=128)
+        return made[5]
+
+    compiled = torch.compile(program, fullgraph=True, backend=backend, dynamic=True)
+    for size in (1000, 777):
+        x, y = torch.randn(size), torch.randn(size)
+        torch.testing.assert_close(compiled(x, y), x + 6 * y)
+    assert [len(one) for one in sizes] == [2, 4, 1, 1, 3, 1]  # traced once, with symbols, for each config that differs
+
+
+@silo.kernel(grid=lambda a: (a.programs,), tune="off")
+@triton.jit
+def backwards(source, target, n, programs, BLOCK: tl.constexpr = 64):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(target + n - 1 - i, tl.load(source + i, mask=i < n), mask=i < n)
+
+
+@silo.kernel(grid=lambda a: (a.programs,), tune="off")
+@triton.jit
+def exchanged(first, second, n, programs, BLOCK: tl.constexpr = 64):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    one, two = tl.load(first + i, mask=i < n), tl.load(second + n - 1 - i, mask=i < n)
+    tl.store(first + i, two + 1, mask=i < n)
+    tl.store(second + n - 1 - i, one, mask=i < n)
+
+
+@torch.library.custom_op("samples::backwards", mutates_args={"target"})
+def custom_backwards(source: torch.Tensor, target: torch.Tensor, n: int, programs: int) -> None:
+    backwards(source, target, n, programs)
+
+
+@custom_backwards.register_fake
+def _(source, target, n, programs):
+    return None
+
+
+backwards_op = silo.torch_op(backwards, "samples::backwards_op", example=(torch.float32, torch.float32, 16, 1))
+
+
+def test_a_copy_beside_a_written_tensor_is_kept():
+    """torch takes out copies that nothing after the kernel reads; the kernel itself reads them."""
+
+    def program(x, y):
+        for call in (
+            lambda a, b, n: backwards(a, b, n, 16),
+            lambda a, b, n: backwards[(16,)](a, b, n, 16),
+            lambda a, b, n: backwards_op(a, b, n, 16),
+            lambda a, b, n: custom_backwards(a, b, n, 16),
+            lambda a, b, n: exchanged[(16,)](a, b, n, 16),
+        ):
+            saved = x.clone()
+            call(saved, x, 1000)
+            saved = y + torch.zeros_like(y)  # a copy by another name
+            call(saved[100:], y[100:], 900)
+            made = (x * 3).clone()
+            call(made, x, 1000)
+            y = y + made
+        return x, y
+
+    compare(program, torch.arange(1000.0), torch.arange(1000.0) * 2, backend="inductor")
+
+
+def test_a_value_that_is_used_after_the_kernel_is_not_computed_again():
+    """From memory that the kernel overwrote: torch computes it once for the kernel, and once more afterwards."""
+
+    def program(x, y):
+        made = x * 3
+        backwards(made, x, 1000, 16)
+        own = y + made
+        made = own * 2
+        backwards[(16,)](made, own, 1000, 16)
+        return own + made
+
+    compare(program, torch.arange(1000.0), torch.arange(1000.0) * 2, backend="inductor")
+
+
+def test_a_copy_that_the_program_returns_is_kept():
+    """Written and returned, beside the input that it was copied from."""
+
+    def program(x):
+        saved = x.clone()
+        exchanged(saved, x, 1000, 16)
+        return saved
+
+    compare(program, torch.arange(1000.0), backend="inductor")
+
+
+def test_arguments_that_the_program_itself_puts_in_common_memory_are_written_in_place():
+    """No copy is made of these: the operator of one written tensor reads what it writes, as in the plain call."""
+    from torch._inductor.utils import run_and_get_code
+
+    def program(x):
+        y = x * 2
+        backwards_op(y, y, 1000, 16)
+        return y
+
+    torch._dynamo.reset()
+    _, (code,) = run_and_get_code(torch.compile(program, fullgraph=True), torch.zeros(1000))
+    assert code.count("empty_strided_cpu(") == 1  # y, and no copy of it
+
+
 def test_gradients_through_a_compiled_operator():
     x, y = torch.randn(64, requires_grad=True), torch.randn(64, requires_grad=True)
     compiled = torch.compile(lambda x, y: OPERATORS["mul"](x.sin(), y, 64).cos(), fullgraph=True, backend="aot_eager")
@@ -198,8 +420,10 @@ def test_calls_with_tensors_that_stand_for_others():
     assert called(meta, meta.clone()).is_meta
     batch = torch.randn(3, 16)
     torch.testing.assert_close(torch.vmap(lambda a: called(a, a * 1))(batch), 3 * batch)
-    with pytest.raises(ArgumentError, match="one example of a batch"):
-        torch.vmap(lambda a: with_grid(a, a * 1))(batch)
+    torch.testing.assert_close(torch.vmap(lambda a: with_grid(a, a * 1))(batch), 3 * batch)
+    traced = make_fx(lambda a: with_grid(a, a * 1), tracing_mode="fake")(x)
+    torch.testing.assert_close(traced(x), 3 * x)
+    assert "torch.ops.silo.axpy_" in traced.code
     with pytest.raises(
         ArgumentError, match=r"tracks gradients inside torch\.func.*silo\.torch_op with out= and backward="
     ):
@@ -287,6 +511,29 @@ class _Operators(torch.nn.Module):
         return OPERATORS["mul"](x, x, x.numel())
 
 
+def test_an_exported_call_with_a_grid_is_torchs_own_operator():
+    """A package needs the kernel. What that operator computes wrong is refused."""
+
+    class Plain(torch.nn.Module):
+        def forward(self, x, y):
+            out = torch.empty_like(x)
+            configured[(8,)](x, y, out, x.numel(), BLOCK=128)
+            return out
+
+    class Shared(torch.nn.Module):
+        def forward(self, x):
+            y = x * 1
+            kernels["both"][(1,)](y, y, BLOCK=16)
+            return y
+
+    x, y = torch.randn(1000), torch.randn(1000)
+    for strict in (True, False):
+        exported = torch.export.export(Plain(), (x, y), strict=strict)
+        assert any("triton_kernel_wrapper" in str(node.target) for node in exported.graph.nodes)
+        with pytest.raises(Exception, match="writes to first and second, which lie in common memory"):
+            torch.export.export(Shared(), (torch.zeros(16),), strict=strict)
+
+
 def test_a_model_runs_under_functional_call(model, x):
     weights = {name: value * 2 for name, value in model.named_parameters()}
     other = copy.deepcopy(model)
@@ -300,7 +547,28 @@ def test_a_model_runs_under_functional_call(model, x):
 def test_the_seam_says_what_it_is():
     from silo.integrations.torch.dynamo import state
 
-    assert state().reason == "kernels called without a grid become operators"
+    assert state().reason == "kernels become operators"
+
+
+def test_keys_of_compiled_graphs_have_the_schemas_of_their_operators():
+    """The same graph is another program once its operator writes to another argument."""
+    from torch._inductor.codecache import FxGraphHashDetails
+
+    from silo.integrations.torch import graph_keys, kept_copies
+
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(backwards_op.overload, (x, x, 5, 1))
+    graph.call_function(torch.ops.higher_order.auto_functionalized, (torch.ops.samples.backwards.default,))
+    graph.call_function(torch.ops.aten.sin.default, (x,))
+    graph.output(x)
+    details = FxGraphHashDetails(torch.fx.GraphModule(torch.nn.Module(), graph), [], {}, [])
+    _, *schemas = details.silo
+    assert [one.partition("(")[0] for one in schemas] == ["samples::backwards", "samples::backwards_op"]
+    assert "Tensor(a0!) target" in schemas[1]
+    assert FxGraphHashDetails(None, [], {}, []).silo == details.silo[:1]
+    assert kept_copies.state()
+    assert graph_keys.state()
 
 
 @pytest.mark.parametrize("tracer", [None, "other"])
@@ -320,4 +588,4 @@ def test_a_torch_that_traces_in_another_way_is_left_alone(monkeypatch, caplog, t
         dynamo.connect(module)
     assert Other.call_triton_kernel is before
     assert not dynamo.state()
-    assert "give kernels a grid, or define operators with silo.torch_op" in caplog.text
+    assert "define operators with silo.torch_op" in caplog.text

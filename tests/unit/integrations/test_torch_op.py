@@ -202,6 +202,106 @@ def test_vmap_runs_each_example():
         torch.vmap(lambda a: OPERATORS["axpy"](a, y, 8, 2.0), out_dims=None)(x)
 
 
+@silo.kernel(grid=lambda a: (a.m,), tune="off")
+@triton.jit
+def scale_rows(x, out, m, n, x_stride, BLOCK: tl.constexpr = 16):
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + tl.program_id(0) * x_stride + i, mask=i < n)
+    tl.store(out + tl.program_id(0) * n + i, 2 * v, mask=i < n)
+
+
+@silo.kernel(grid=lambda a: (a.m,), tune="off")
+@triton.jit
+def add_rows_(x, y, m, n, step, BLOCK: tl.constexpr = 16):
+    i = tl.arange(0, BLOCK)
+    v = tl.load(x + tl.program_id(0) * n + i, mask=i < n)
+    own = y + tl.program_id(0) * step + i
+    tl.store(own, tl.load(own, mask=i < n) + v, mask=i < n)
+
+
+def test_vmap_gives_examples_in_a_layout_of_their_own():
+    """A kernel that takes no strides assumes rows in order; the view of a batch along another axis has none."""
+    x, y = torch.randn(8, 3), torch.randn(8, 3)
+    add_op = OPERATORS["add"]
+    torch.testing.assert_close(torch.vmap(lambda a, b: add_op(a, b, 8), in_dims=1, out_dims=1)(x, y), x + y)
+    both = torch.vmap(lambda a, b: add_op(a, b, 8), in_dims=(1, 0), out_dims=1)(x, y.T.contiguous())
+    torch.testing.assert_close(both, x + y)
+    shared = torch.randn(2, 8)[0]
+    torch.testing.assert_close(
+        torch.vmap(lambda a: add_op(a, shared, 8), in_dims=1, out_dims=1)(x), x + shared[:, None]
+    )
+    cube = torch.randn(4, 8, 3)
+    twice = torch.vmap(torch.vmap(lambda a, b: add_op(a, b, 8), in_dims=1), in_dims=0)(cube, cube)
+    torch.testing.assert_close(twice, 2 * cube.transpose(1, 2))
+    wide = torch.randn(4, 6, 5)[:, :, ::2]  # examples with gaps between their elements
+    torch.testing.assert_close(torch.vmap(lambda a: OPERATORS["silu"](a, 18))(wide), torch.nn.functional.silu(wide))
+
+    def written(a, b):
+        OPERATORS["axpy"](a, b, 8, 2.0)
+
+    target = y.clone()
+    torch.vmap(written, in_dims=1, out_dims=None)(x, target)
+    torch.testing.assert_close(target, y + 2 * x)
+
+
+def test_vmap_gives_views_to_kernels_that_take_strides():
+    """By a parameter's name, or as ``strided=`` says; a copy would not have the strides that the call gives."""
+    x = torch.randn(4, 3, 8)
+    op = silo.torch_op(scale_rows, "batches::scale_rows", example=(F32, F32, 4, 8, 8), out={"out": lambda a: a.x * 0})
+    assert op.strided == {"x"}
+    found = torch.vmap(lambda a: op(a, 4, 8, a.stride(0)), in_dims=1, out_dims=1)(x)
+    torch.testing.assert_close(found, 2 * x)
+    named = silo.torch_op(add_rows_, "batches::add_rows_", example=(F32, F32, 4, 8, 8), strided=("y",))
+    target = torch.zeros(4, 3, 8)
+    torch.vmap(lambda a, b: named(a, b, 4, 8, b.stride(0)), in_dims=1, out_dims=None)(x, target)
+    torch.testing.assert_close(target, x)
+    assert silo.torch_op(add_rows_, "batches::add_rows2_", example=(F32, F32, 4, 8, 8)).strided == frozenset()
+    for odd in (("n",), ("out",), "y"):
+        with pytest.raises(ArgumentError, match="strided= names tensors among the arguments, which are x, y"):
+            silo.torch_op(add_rows_, "batches::odd", example=(F32, F32, 4, 8, 8), strided=odd)
+
+
+@pytest.mark.parametrize("shim", [True, False])
+def test_a_profiler_sees_operators(shim):
+    """Also calls that skip the dispatcher otherwise; by a function of torch's library, or by its Python module."""
+    from silo.launch import frameworks, native
+
+    operator = OPERATORS["add"]
+    args = fresh("add")
+    operator(*args)
+    try:
+        if not shim:
+            native.torch_close()
+        operator(*args)
+        assert operator.is_quiet(args)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            assert not operator.is_quiet(args)
+            operator(*args)
+            torch.ops.samples.add(*args)
+        assert operator.is_quiet(args)
+    finally:
+        assert frameworks.connect_torch()
+    counts = {event.key: event.count for event in profile.key_averages()}
+    assert counts["samples::add"] == 2
+
+
+def test_calls_through_torchs_namespace_are_launched_in_c(monkeypatch):
+    """The dispatcher is all that they add, once a call taught the classes of its arguments."""
+    for name, written in (("add", False), ("axpy", True)):
+        operator, args = OPERATORS[name], fresh(name)
+        wanted = SAMPLES[name].reference(*fresh(name))
+        operator(*args)
+        ran = []
+        monkeypatch.setattr(operator._outputs, "make", lambda values, ran=ran: ran.append(values))
+        monkeypatch.setattr(operator, "_start", lambda values, ran=ran: ran.append(values))
+        args = fresh(name)
+        version = args[1]._version
+        made = getattr(torch.ops.samples, name)(*args)
+        torch.testing.assert_close(args[1] if written else made, wanted)
+        assert not ran
+        assert args[1]._version == version + written
+
+
 def test_modes_of_torch_see_the_operator():
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -407,4 +507,4 @@ def test_threads_that_call_one_operator():
 
 def test_the_public_signature():
     names = list(inspect.signature(silo.torch_op).parameters)
-    assert names == ["kernel", "name", "out", "backward", "setup_context", "example", "mutates"]
+    assert names == ["kernel", "name", "out", "backward", "setup_context", "example", "mutates", "strided"]

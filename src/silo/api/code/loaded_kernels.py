@@ -63,6 +63,7 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
         options=option_names(),
         release_gil=release_gil,
         extents=kernel.extents,
+        contiguous=kernel.contiguous,
         on_unread=partial(_serve_unread, kernel),
     )
 

@@ -435,6 +435,7 @@ def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str,
         cases=cases,
         trials=trials,
         kind=_kind_in_bundles(kernel.source.kind),
+        contiguous=kernel.contiguous,
     )
 
 

@@ -49,6 +49,7 @@ class DeclaredKernel:
         open_constraints: tuple[Constraint, ...] = (),
         prunes: bool = False,
         zeroed: Mapping[Config, tuple[str, ...]] | None = None,
+        contiguous: tuple[str, ...] = (),
     ) -> None:
         self.source = source
         # A heuristic that makes the space of each call, where one does.
@@ -70,6 +71,8 @@ class DeclaredKernel:
         self.prunes = prunes
         # The arguments that a launch sets to zero first, by config.
         self.zeroed = zeroed or {}
+        # Arrays that every call must give contiguous; the guard refuses others.
+        self.contiguous = contiguous
         self.case_functions: list[CaseFunction] = []
         self._by_tuples: dict[tuple[tuple[str, TupleShape], ...], Self] = {}
 
@@ -101,6 +104,7 @@ class DeclaredKernel:
             open_constraints=self.open_constraints,
             prunes=self.prunes,
             zeroed=self.zeroed,
+            contiguous=flat_names(shapes, self.contiguous),
         )
         return self._by_tuples.setdefault(key, made)
 

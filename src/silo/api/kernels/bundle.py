@@ -184,6 +184,7 @@ class BundledKernel:
             config_names=(*self._head.config_names, *(name for name, _ in self._head.derived)),
             options=self._options,
             extents=self._guarded[0],
+            contiguous=self._head.contiguous,
         )
 
     @property

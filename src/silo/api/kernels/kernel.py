@@ -216,6 +216,7 @@ def kernel(
     check: bool | None = None,
     lock: str | os.PathLike[str] | None = None,
     deterministic: bool | None = None,
+    contiguous: Sequence[str] = (),
 ) -> KernelFunction: ...
 
 
@@ -231,6 +232,7 @@ def kernel(
     check: bool | None = None,
     lock: str | os.PathLike[str] | None = None,
     deterministic: bool | None = None,
+    contiguous: Sequence[str] = (),
 ) -> Callable[[object], KernelFunction]: ...
 
 
@@ -247,6 +249,7 @@ def kernel(
     check: bool | None = None,
     lock: str | os.PathLike[str] | None = None,
     deterministic: bool | None = None,
+    contiguous: Sequence[str] = (),
 ) -> Any:
     """Make a Silo kernel of any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` kernel.
 
@@ -274,9 +277,13 @@ def kernel(
         lock: the lock file that says which config calls use; the setting ``SILO_LOCK`` by default.
         deterministic: True keeps results the same bits on every run and rank: nothing that is measured decides about a
             kernel that sums; the setting ``SILO_DETERMINISTIC`` by default.
+        contiguous: names of arrays whose elements the kernel takes in order, without reading strides. A call with a
+            view that is not contiguous (a column, a transposed matrix, every other element) is refused before it runs.
+            An address as an integer has no layout, and passes. The check costs nothing for other kernels.
 
     Raises:
-        SourceError: not a Triton kernel, Triton is absent, or the key names no scalar parameter.
+        SourceError: not a Triton kernel, Triton is absent, the key names no scalar parameter, or ``contiguous`` names
+            something other than arrays.
         TraceError: the grid cannot become an expression.
         SpaceError: the space sets what the kernel does not have.
         SettingsError: an unknown mode.
@@ -295,6 +302,7 @@ def kernel(
                 check=check,
                 lock=lock,
                 deterministic=deterministic,
+                contiguous=contiguous,
             )
 
         return decorate
@@ -309,6 +317,7 @@ def kernel(
         check=check,
         lock=lock,
         deterministic=deterministic,
+        contiguous=contiguous,
     )
 
 
@@ -324,6 +333,7 @@ def _make(
     check: bool | None,
     lock: str | os.PathLike[str] | None,
     deterministic: bool | None,
+    contiguous: Sequence[str],
 ) -> Any:  # noqa: ANN401
     if tune is not None and tune not in TUNE_MODES:
         raise SettingsError(f"tune={tune!r}: it is one of {', '.join(TUNE_MODES)}")
@@ -369,6 +379,7 @@ def _make(
         open_constraints=tuple(constraints) if free else (),
         prunes=space is None and declared.prunes,
         zeroed=dict(declared.zeroed) if space is None else None,
+        contiguous=_checked_contiguous(source, contiguous),
     )
     given_grid = declared.grid if grid is None else grid
     if given_grid is not None:
@@ -441,6 +452,27 @@ def _checked_key(source: KernelSource, key: Sequence[str]) -> tuple[str, ...]:
         if tuple(key).count(name) > 1:
             raise SourceError(f"{where}: the key names {name!r} twice")
     return tuple(key)
+
+
+def _checked_contiguous(source: KernelSource, contiguous: Sequence[str]) -> tuple[str, ...]:
+    """The arrays that calls give contiguous, as names of parameters, in the kernel's order."""
+    if not contiguous:
+        return ()
+    where = f"{source.name} ({source.location})"
+    arrays = (ParameterKind.ANY, ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
+    names = [one.name for one in source.signature.parameters if one.kind in arrays]
+    odd = [name for name in contiguous if name not in names]
+    if isinstance(contiguous, str) or odd:
+        raise SourceError(
+            f"{where}: contiguous= is a list of names of arrays, and is {contiguous!r}; it has "
+            f"{', '.join(names) or 'none'}"
+        )
+    if source.extents is not None and (held := [name for name in contiguous if source.extents.kind_of(name)]):
+        raise SourceError(
+            f"{where}: contiguous= names {', '.join(held)}, and its code is compiled for the shapes and strides of "
+            "each call's arrays: leave them out"
+        )
+    return tuple(name for name in names if name in contiguous)
 
 
 def _check_space(source: KernelSource, space: SearchSpace) -> None:

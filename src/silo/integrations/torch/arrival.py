@@ -22,10 +22,12 @@ __all__ = ["watch", "watch_memory"]
 
 _HERE = __name__.rpartition(".")[0]
 # Modules of torch that are connected, by the module here that does it: where calls of Triton kernels become nodes of a
-# graph, and where compiled ones are kept for a package.
+# graph, where compiled ones are kept for a package, where copies are taken out of a graph, and where it gets its key.
 _SEAMS = {
     "torch._higher_order_ops.triton_kernel_wrap": f"{_HERE}.dynamo",
     "torch._inductor.runtime.triton_heuristics": f"{_HERE}.aoti",
+    "torch._inductor.fx_passes.post_grad": f"{_HERE}.kept_copies",
+    "torch._inductor.codecache": f"{_HERE}.graph_keys",
 }
 # Connected for checks alone: the allocator of the CPU.
 _MEMORY = {"torch": f"{_HERE}.unset_memory"}

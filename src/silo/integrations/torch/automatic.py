@@ -1,17 +1,18 @@
-"""Operators that nobody named: a kernel called without a grid while torch traces becomes one, for each form of call."""
+"""Operators that nobody named: a kernel called while torch traces becomes an operator, one for each form of call."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from silo.api.kernels.kernel import Kernel
 from silo.core.signature import NoDefault, ParameterKind
-from silo.core.values import digest
+from silo.core.values import canonical_json, digest, value_to_json
 from silo.errors import ArgumentError
 from silo.forks import Mutex
 from silo.integrations.torch.call_facts import facts_of_call
+from silo.integrations.torch.call_forms import CallForm
 from silo.integrations.torch.operator import TorchOp, make_operator
 from silo.launch.torch_versions import load_torch
 
@@ -51,27 +52,52 @@ def named_arguments(kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, 
     return {name: given[name] for name in kernel.argument_names if name in given}
 
 
-def operator_for(kernel: Kernel, example: Mapping[str, object]) -> TorchOp:
+def operator_for(
+    kernel: Kernel,
+    example: Mapping[str, object],
+    form: CallForm | None = None,
+    sharing: Sequence[frozenset[str]] = (),
+) -> TorchOp:
     """The operator of calls like an example, in which dtypes stand for tensors. Raises as :func:`silo.torch_op`.
 
     Its name is the same in every process: the kernel's, and a digest of its source, its declaration and the example.
+
+    Args:
+        kernel: the kernel.
+        example: the arguments by name. Without a ``form`` those that are left out have their defaults.
+        form: of a call with a grid.
+        sharing: groups of tensors that have memory in common. Where one of a group is written, the operator counts
+            all of it as written: torch then keeps them in common memory, whatever it does to the program around.
     """
-    filled = {
-        name: example[name] if name in example else kernel.source.signature[name].default
-        for name in kernel.argument_names
-    }
-    form = _form(kernel, filled)
+    filled = dict(example)
+    if form is None:
+        signature = kernel.source.signature
+        filled = {name: example.get(name, signature[name].default) for name in kernel.argument_names}
+    key = f"{_form(kernel, filled)}{_form_text(kernel, form)}"
+    if sharing:
+        key += f"; in common memory: {sorted(sorted(group) for group in sharing)}"
     with _lock:
-        known = _made.get((id(kernel), form))
+        known = _made.get((id(kernel), key))
         if known is None:
             torch = load_torch()
-            name = f"{NAMESPACE}::{_short(kernel, form)}"
-            facts = facts_of_call(kernel, filled, None)
+            name = f"{NAMESPACE}::{_short(kernel, key)}"
+            constants = {} if form is None else dict(form.constants)
+            facts = facts_of_call(kernel, {**filled, **constants}, None, {} if form is None else dict(form.options))
+            facts = facts.with_shared(sharing)
+            module = kernel.source.location
             known = make_operator(
-                torch, kernel, name, filled, facts, {}, None, None, trusted=False, module=kernel.source.location
+                torch, kernel, name, filled, facts, {}, None, None, trusted=False, module=module, form=form
             )
-            _made[id(kernel), form] = known
+            _made[id(kernel), key] = known
         return known
+
+
+def _form_text(kernel: Kernel, form: CallForm | None) -> str:
+    """What tells the operators of calls with a grid apart, besides their arguments."""
+    if form is None:
+        return ""
+    fixed = {name: value_to_json(kernel.source.constant(value)) for name, value in form.fixed.items()}
+    return f"; fixed: {canonical_json(fixed).decode()}; grid: {form.grid}"
 
 
 def _form(kernel: Kernel, example: Mapping[str, object]) -> str:
@@ -96,7 +122,7 @@ def _short(kernel: Kernel, form: str) -> str:
     declared = [repr(kernel.grid), *configs, repr((kernel.tune, kernel.check, kernel.deterministic))]
     number = 0
     while True:
-        key = digest("silo.torch-operator/1", [kernel.source.fingerprint, form, *declared, number])
+        key = digest("silo.torch-operator/2", [kernel.source.fingerprint, form, *declared, number])
         made = f"{word}_{key[:12]}"
         if not any(one.name == f"{NAMESPACE}::{made}" for one in _made.values()):
             return made

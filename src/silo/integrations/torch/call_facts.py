@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from silo.api.kernels.kernel import Kernel
@@ -22,6 +22,20 @@ class CallFacts:
 
     kinds: Mapping[str, ParameterKind]
     effects: Mapping[str, Effect]
+
+    def with_shared(self, sharing: Iterable[frozenset[str]]) -> CallFacts:
+        """The same with every tensor read and written that has memory in common with a written one.
+
+        >>> facts = CallFacts({}, {"x": Effect.READ, "y": Effect.WRITE, "z": Effect.READ})
+        >>> facts.with_shared([frozenset({"x", "y"})]).effects["x"]
+        <Effect.BOTH: 'both'>
+        """
+        effects = dict(self.effects)
+        for group in sharing:
+            names = [name for name in group if name in effects]
+            if any(effects[name].writes for name in names):
+                effects.update((name, Effect.BOTH) for name in names)
+        return CallFacts(self.kinds, effects)
 
 
 def example_of(kernel: Kernel, example: object) -> dict[str, object]:
@@ -88,15 +102,22 @@ def _first_case(kernel: Kernel) -> dict[str, object]:
     return {name: value for name, value in given.items() if name in kernel.argument_names}
 
 
-def facts_of_call(kernel: Kernel, example: Mapping[str, object], mutates: Collection[str] | None) -> CallFacts:
+def facts_of_call(
+    kernel: Kernel,
+    example: Mapping[str, object],
+    mutates: Collection[str] | None,
+    options: Mapping[str, object] | None = None,
+) -> CallFacts:
     """Kinds and effects of a call's arguments; ``mutates`` are the arguments written to, where the caller says so.
+
+    ``options`` are compile options that the call gives.
 
     Raises:
         SourceError: the code does not say what it does, and neither does the caller.
         SiloError: the kernel does not compile for such arguments.
     """
     try:
-        variant, facts = kernel.resolver.lowered_call((), dict(example))
+        variant, facts = kernel.resolver.lowered_call((), {**example, **(options or {})})
     except SiloError as error:
         error.add_note(f"for an operator of torch {kernel.name} was read with the arguments {_shown(example)}")
         raise

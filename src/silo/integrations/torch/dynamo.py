@@ -1,22 +1,24 @@
-"""The seam in ``torch.compile``: a kernel of Silo that is called without a grid becomes an operator in the graph.
+"""The seam in ``torch.compile``: a call of a kernel of Silo becomes an operator in the graph.
 
-torch traces calls of Triton kernels with a grid, and refuses others. One method of its tracer is replaced, and hands on
-every other call.
+One method of torch's tracer for Triton kernels is replaced. It hands on calls of other kernels, and calls in a program
+that is exported, because a package needs the kernel and not an operator of this process.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
 from silo.api.kernels.kernel import Kernel, kernel_of
 from silo.core.decisions import Decision
-from silo.errors import SiloError
+from silo.errors import ArgumentError, SiloError
 from silo.integrations.torch.automatic import named_arguments, operator_for
+from silo.integrations.torch.call_forms import CallForm, call_parts, traced_grids
+from silo.integrations.torch.operator import TorchOp
 from silo.integrations.torch.seam import Seam
-from silo.integrations.torch.traced_calls import stand_in
+from silo.integrations.torch.traced_calls import refuse_written_twice, sharing_of, stand_in
 
 __all__ = ["connect", "state"]
 
@@ -25,16 +27,16 @@ _seam = Seam(
     "TritonHOPifier.call_triton_kernel",
     ["self", "variable", "args", "kwargs", "tx"],
     unused="torch.compile was not used in this process",
-    connected="kernels called without a grid become operators",
-    changed="traces Triton kernels in another way than Silo knows: under torch.compile give kernels a grid, or define "
-    "operators with silo.torch_op",
+    connected="kernels become operators",
+    changed="traces Triton kernels in another way than Silo knows, so under torch.compile they have torch's own "
+    "operator, which needs a grid and is wrong for arguments in common memory: define operators with silo.torch_op",
     level=logging.WARNING,
 )
 _first_config_told: set[str] = set()
 
 
 def state() -> Decision:
-    """Whether calls without a grid become operators under ``torch.compile``, and why not."""
+    """Whether calls become operators under ``torch.compile``, and why not."""
     return _seam.state
 
 
@@ -48,27 +50,31 @@ def _with_silo(plain: Callable[..., Any]) -> Callable[..., Any]:
         kernel = kernel_of(variable.kernel)
         if kernel is None:
             return plain(self, variable, args, kwargs, tx)
-        if variable.grid is not None:
-            return plain(self, variable, args, _with_first_config(kernel, args, kwargs, tx), tx)
-        if kernel.grid is None:
+        if variable.grid is None and kernel.grid is None:
             self.raise_unsupported(
                 f"{kernel.name} ({kernel.location}) is called without a grid and declares none: give silo.kernel a "
                 f"grid=, or call {kernel.name}[grid](...)"
             )
         try:
-            if tx is None:
-                return _called(kernel, tuple(args), kwargs)
-            return _traced(kernel, tuple(args), kwargs, tx)
+            if variable.grid is None:
+                if tx is None:
+                    return _called(kernel, tuple(args), kwargs)
+                return _traced(kernel, tuple(args), kwargs, tx)
+            if tx is not None and not (tx.export or _has_descriptors(args, kwargs)):
+                return _traced_with_grid(self, kernel, variable.grid, args, kwargs, tx)
+            if tx is not None:
+                _refuse_in_export(kernel, args, kwargs)
         except SiloError as error:
             if tx is None:
                 raise
             return self.raise_unsupported(str(error))
+        return plain(self, variable, args, _with_first_config(kernel, args, kwargs, tx), tx)
 
     return call_triton_kernel
 
 
 def _with_first_config(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, Any], tx: Any) -> dict[str, Any]:  # noqa: ANN401
-    """The keywords of a call with a grid, and the first config's values for what the call leaves to a config."""
+    """The keywords of a call that torch's own operator serves, with the first config's values for what it leaves."""
     names = kernel.source.signature.names
     given = {*names[: len(args)], *kwargs}
     if kernel.rule is not None or given.issuperset(kernel.config_names):
@@ -77,8 +83,8 @@ def _with_first_config(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, An
     if kernel.name not in _first_config_told:
         _first_config_told.add(kernel.name)
         _log.info(
-            "%s is called with a grid under torch.compile, which compiles it by itself with the first config (%s): "
-            "call it without a grid, by its declared one, for the config that Silo measured",
+            "torch compiles %s by itself in a program that it exports, with the first config (%s): call it without a "
+            "grid, by its declared one, for the config that Silo measured",
             kernel.name,
             ", ".join(f"{name}={value}" for name, value in chosen.items()),
         )
@@ -86,6 +92,24 @@ def _with_first_config(kernel: Kernel, args: Sequence[Any], kwargs: dict[str, An
         return {**kwargs, **chosen}
     tracker: Any = import_module("torch._dynamo.variables.base").VariableTracker
     return {**kwargs, **{name: tracker.build(tx, value) for name, value in chosen.items()}}
+
+
+def _has_descriptors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether an argument is a tensor descriptor made in the traced code, which no operator takes."""
+    functions: Any = import_module("torch._dynamo.variables.functions")
+    kinds = (functions.TMADescriptorExperimentalVariable, functions.TMADescriptorStableVariable)
+    return any(isinstance(one.realize(), kinds) for one in (*args, *kwargs.values()))
+
+
+def _refuse_in_export(kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuse a call that torch's own operator computes wrong (see :func:`refuse_written_twice`)."""
+    torch: Any = import_module("torch")
+    call, constants, options = _realized(kernel, args, kwargs)
+    sharing = _sharing(torch, call)
+    if sharing:
+        example = {name: stand_in(torch, kernel, name, _behind(kernel, name, value)) for name, value in call.items()}
+        fixed = _fixed(torch, kernel, constants)
+        refuse_written_twice(kernel, {**example, **fixed}, _fixed(torch, kernel, options), sharing)
 
 
 def _called(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -99,14 +123,103 @@ def _traced(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], tx: A
     """A call in Dynamo, whose arguments are its own objects for what will be there."""
     torch: Any = import_module("torch")
     call = {name: value.realize() for name, value in named_arguments(kernel, args, kwargs).items()}
-    example = {name: stand_in(torch, kernel, name, _behind(value)) for name, value in call.items()}
-    operator = operator_for(kernel, example)
+    example = {name: stand_in(torch, kernel, name, _behind(kernel, name, value)) for name, value in call.items()}
+    operator = operator_for(kernel, example, None, _sharing(torch, call))
+    return _record(operator, call, tx)
+
+
+def _traced_with_grid(
+    tracer: Any,  # noqa: ANN401  # torch's TritonHOPifier
+    kernel: Kernel,
+    grid: Any,  # noqa: ANN401  # Dynamo's object for a tuple, an integer or a function
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    tx: Any,  # noqa: ANN401
+) -> Any:  # noqa: ANN401
+    """The same of a call with a grid. Its constexprs and options are part of the operator; its grid is an argument."""
+    torch: Any = import_module("torch")
     tracker: Any = import_module("torch._dynamo.variables.base").VariableTracker
-    return tracker.build(tx, operator.overload).call_function(tx, [], call)
+    lists: Any = import_module("torch._dynamo.variables.lists")
+    call, constants, options = _realized(kernel, args, kwargs)
+    example = {name: stand_in(torch, kernel, name, _behind(kernel, name, value)) for name, value in call.items()}
+    fixed, chosen = _fixed(torch, kernel, constants), _fixed(torch, kernel, options)
+    grid = grid.realize()
+    is_plain = isinstance(grid, lists.BaseListVariable) or _is_integer(grid)
+
+    def evaluate(config: Mapping[str, object]) -> list[Any]:
+        found = grid
+        if not is_plain:
+            built = {name: tracker.build(tx, value) for name, value in config.items()}
+            found = tracer.call_grid(grid, {**call, **constants, **options, **built}, tx).realize()
+        axes = found.unpack_var_sequence(tx) if isinstance(found, lists.BaseListVariable) else [found]
+        return [_axis(kernel, axis.realize()) for axis in axes]
+
+    given = {*call, *fixed, *chosen}
+    grid_form, axes = traced_grids(kernel, given, evaluate, lambda axis: str(_number(axis)), depends=not is_plain)
+    form = CallForm(tuple(fixed.items()), tuple(chosen.items()), grid_form)
+    operator = operator_for(kernel, example, form, _sharing(torch, call))
+    return _record(operator, {operator.arguments[0].name: lists.ListVariable(axes), **call}, tx)
 
 
-def _behind(value: Any) -> Any:  # noqa: ANN401
-    """The constant, the traced number or the fake tensor that one of Dynamo's objects stands for."""
+def _realized(
+    kernel: Kernel, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """The arguments, the constexprs and the options of a call, as Dynamo's objects that know what they stand for."""
+    call, constants, options = call_parts(kernel, args, kwargs)
+    return (
+        {name: value.realize() for name, value in call.items()},
+        {name: value.realize() for name, value in constants.items()},
+        {name: value.realize() for name, value in options.items()},
+    )
+
+
+def _fixed(torch: Any, kernel: Kernel, given: Mapping[str, Any]) -> dict[str, object]:  # noqa: ANN401  # the module
+    """The values of constexprs or options; torch guards a traced number, so that another value traces again."""
+    return {
+        name: stand_in(torch, kernel, name, _behind(kernel, name, value), constant=True)
+        for name, value in given.items()
+    }
+
+
+def _axis(kernel: Kernel, axis: Any) -> Any:  # noqa: ANN401
+    if _is_integer(axis):
+        return axis
+    raise ArgumentError(f"{kernel.name}: an axis of its grid is {axis!r} in this trace, and it is an integer")
+
+
+def _is_integer(value: Any) -> bool:  # noqa: ANN401
+    """Whether one of Dynamo's objects stands for an integer; a function without a closure is a constant too."""
+    return value.is_symnode_like() or (value.is_python_constant() and isinstance(value.as_python_constant(), int))
+
+
+def _number(axis: Any) -> Any:  # noqa: ANN401
+    """The integer of an axis, or torch's expression of it; comparing those as numbers would make guards."""
+    return axis.as_python_constant() if axis.is_python_constant() else axis.sym_num.node.expr
+
+
+def _record(operator: TorchOp, call: Mapping[str, Any], tx: Any) -> Any:  # noqa: ANN401
+    """Put a call of the operator into the graph."""
+    tracker: Any = import_module("torch._dynamo.variables.base").VariableTracker
+    return tracker.build(tx, operator.overload).call_function(tx, [], dict(call))
+
+
+def _sharing(torch: Any, call: Mapping[str, Any]) -> tuple[frozenset[str], ...]:  # noqa: ANN401
+    """The groups of tensors of a call that lie in common memory, as torch knows while it traces."""
+    tensors = {name: value.as_proxy().node.meta["example_value"] for name, value in call.items() if value.is_tensor()}
+    return sharing_of(torch, tensors)
+
+
+def _behind(kernel: Kernel, name: str, value: Any) -> Any:  # noqa: ANN401
+    """The constant, the traced number or the fake tensor that one of Dynamo's objects stands for.
+
+    Raises:
+        ArgumentError: it is another object.
+    """
     if value.is_python_constant():
         return value.as_python_constant()
-    return value.as_proxy().node.meta["example_value"]
+    if value.is_tensor() or value.is_symnode_like():
+        return value.as_proxy().node.meta["example_value"]
+    raise ArgumentError(
+        f"{kernel.name} ({kernel.location}): {name} is {value!r} while torch traces, and operators of torch take "
+        "tensors, numbers and texts"
+    )

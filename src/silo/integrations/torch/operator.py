@@ -14,7 +14,9 @@ from silo.core.signature import ParameterKind
 from silo.errors import ArgumentError, LaunchError, SourceError
 from silo.frozen import frozen
 from silo.integrations.torch import registry
+from silo.integrations.torch.batches import strided_names
 from silo.integrations.torch.call_facts import CallFacts, example_of, facts_of_call
+from silo.integrations.torch.call_forms import CallForm, grid_argument
 from silo.integrations.torch.outputs import Outputs, OutputSpec
 from silo.integrations.torch.quiet_calls import QuietCalls, tracks_gradient
 from silo.integrations.torch.rules import register_rules
@@ -32,7 +34,7 @@ class TorchOp:
 
     A call where torch does nothing but run the operator (no trace, no mode, no transform, no gradient) goes straight to
     the kernel's launcher, in C; every other one through torch's dispatcher. Copies of it are itself; a pickle holds its
-    name.
+    name. Within the dispatcher, a call through ``torch.ops`` that needs nothing more is launched in C too.
 
     Attributes:
         name: ``namespace::name``.
@@ -41,6 +43,7 @@ class TorchOp:
         kernel: the :class:`silo.Kernel`.
         mutates: the arguments that it writes to.
         outputs: the kernel's parameters that it makes and returns.
+        strided: the tensors that ``torch.vmap`` passes as views of the batch, with their strides there.
     """
 
     def __init__(
@@ -53,6 +56,8 @@ class TorchOp:
         *,
         trusted: bool,
         module: str,
+        strided: Collection[str] | None = None,
+        form: CallForm | None = None,
     ) -> None:
         self.name = name
         self.kernel = kernel
@@ -60,13 +65,17 @@ class TorchOp:
         self.mutates = tuple(one.name for one in arguments if one.writes)
         self.outputs = outputs.names
         self.module = module
+        self.strided = strided_names(name, kernel, arguments, strided)
+        self._form = form  # its grid's integers are the first argument then
+        self._fixed = {} if form is None else form.fixed
         self._torch = torch
         self._outputs = outputs
         self._trusted = trusted
         namespace, short = parse_name(name)
         self.schema = schema_text(short, arguments, len(outputs.names))
         self._launch = self._launcher()
-        self._order = _Order.of(kernel, (*(one.name for one in arguments), *outputs.names))
+        given = arguments if form is None else arguments[1:]
+        self._order = _Order.of(kernel, (*(one.name for one in given), *outputs.names))
         # In this order: what torch asks of an operator is answered by the methods below.
         self.differentiable: Any = None  # a torch.autograd.Function, of an operator that writes to no argument
         self.library: Any = torch.library.Library(namespace, "FRAGMENT")
@@ -77,7 +86,7 @@ class TorchOp:
         self.overload: Any = getattr(getattr(torch.ops, namespace), short).default
         self._is_tracing: Callable[[], bool] = torch.compiler.is_dynamo_compiling
         self._quiet = QuietCalls(torch, arguments)
-        self._call = self._quiet_call()
+        self._call = self._quiet_call(self._dispatched) or self._quiet.call(self.run, self._dispatched)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # what the operator takes and gives
         """Run the operator.
@@ -114,14 +123,36 @@ class TorchOp:
                 )
         return tuple(one.resolve_neg() if isinstance(one, self._torch.Tensor) else one for one in args)
 
-    def _quiet_call(self) -> Callable[..., Any]:
-        """What calls go through: C code that launches where torch has nothing else to do, with no Python frame."""
+    def _quiet_call(self, otherwise: Callable[[tuple[Any, ...], dict[str, Any]], Any]) -> Callable[..., Any] | None:
+        """C code that launches where torch has nothing else to do, with no Python frame.
+
+        None for an operator with several outputs, or outputs that a function makes.
+        """
         order, like = self._order, self._outputs.only_like
+        if self._form is not None:  # which has no outputs
+            return self._quiet.call(self._start_with_grid, otherwise)
         if order.places is not None and like is not None:
-            return self._quiet.call(self._launch, self._dispatched, like, order.places)
+            return self._quiet.call(self._launch, otherwise, like, order.places)
         if order.is_given and not self.outputs:
-            return self._quiet.call(self._launch, self._dispatched)
-        return self._quiet.call(self.run, self._dispatched)
+            return self._quiet.call(self._launch, otherwise)
+        return None
+
+    def _start_with_grid(self, numbers: Sequence[int], *values: Any) -> None:  # noqa: ANN401
+        """Launch with the grid that the integers hold."""
+        form = self._form
+        assert form is not None
+        launch = self._launch[form.grid.grid(self.kernel.name, numbers)]
+        launch(**dict(zip(self._order.names, values, strict=True)), **self._fixed)
+
+    def within_dispatcher(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """The function to register with torch's dispatcher for ``rule``: calls that need nothing more skip it."""
+
+        def otherwise(args: tuple[Any, ...], _none: dict[str, Any]) -> Any:  # noqa: ANN401
+            result = rule(*args)
+            self._quiet.learn(args)
+            return result
+
+        return self._quiet_call(otherwise) or rule
 
     def run(self, *values: Any) -> Any:  # noqa: ANN401
         """Launch the kernel on tensors that have memory; what the operator returns."""
@@ -161,7 +192,9 @@ class TorchOp:
 
     def _start(self, values: tuple[Any, ...]) -> None:
         order = self._order
-        if order.is_given:
+        if self._form is not None:
+            self._start_with_grid(*values)
+        elif order.is_given:
             self._launch(*values)
         elif order.places is not None:
             self._launch(*[values[place] for place in order.places])
@@ -269,6 +302,7 @@ def torch_op(
     setup_context: Callable[..., object] | None = None,
     example: object = None,
     mutates: Collection[str] | None = None,
+    strided: Collection[str] | None = None,
 ) -> TorchOp:
     """Define an operator of torch that launches a kernel: for ``torch.compile``, ``torch.export``, autograd, ``vmap``.
 
@@ -287,6 +321,9 @@ def torch_op(
         example: the arguments of a call of the kernel (with outputs), in order or by name; a dtype stands for a tensor.
             The first of the kernel's cases by default.
         mutates: names of the tensors that the kernel writes to, where its code does not say. The caller is believed.
+        strided: names of the tensors whose strides the kernel is given, so that it takes any layout: ``vmap`` passes
+            views of the batch for these, and contiguous examples for all others. Without it: every tensor of a kernel
+            that has a parameter with "stride" in its name, else none.
 
     Raises:
         PackageError: torch is not installed, or too old.
@@ -314,7 +351,17 @@ def torch_op(
     written = None if mutates is None else {*mutates, *(out or ())}
     facts = facts_of_call(known, given, written)
     return make_operator(
-        torch, known, name, given, facts, out or {}, backward, setup_context, trusted=mutates is not None, module=module
+        torch,
+        known,
+        name,
+        given,
+        facts,
+        out or {},
+        backward,
+        setup_context,
+        trusted=mutates is not None,
+        module=module,
+        strided=strided,
     )
 
 
@@ -330,8 +377,13 @@ def make_operator(
     *,
     trusted: bool,
     module: str,
+    strided: Collection[str] | None = None,
+    form: CallForm | None = None,
 ) -> TorchOp:
-    """Define and register an operator whose types and effects are known. Raises as :func:`torch_op`."""
+    """Define and register an operator whose types and effects are known. Raises as :func:`torch_op`.
+
+    With a ``form`` it launches with a grid, whose integers are the operator's first argument.
+    """
     arguments = tuple(
         argument_of(
             kernel.name,
@@ -346,6 +398,9 @@ def make_operator(
         for parameter, value in example.items()
         if parameter not in out
     )
+    if form is not None:
+        grid = OpArgument(grid_argument(kernel.source.signature.names), OpKind.INTEGERS)
+        arguments = (grid, *arguments)
     outputs = Outputs(name, out, facts.effects, [one.name for one in arguments], torch)
     mutated = [one.name for one in arguments if one.writes]
     if backward is not None and mutated:
@@ -356,7 +411,9 @@ def make_operator(
     if setup_context is not None and backward is None:
         raise ArgumentError(f"{name}: setup_context= keeps values for backward=, which is not given")
     with registry.defining(torch, name, kernel) as define:
-        operator = TorchOp(torch, name, kernel, arguments, outputs, trusted=trusted, module=module)
+        operator = TorchOp(
+            torch, name, kernel, arguments, outputs, trusted=trusted, module=module, strided=strided, form=form
+        )
         register_rules(torch, operator, backward, setup_context)
         define(operator)
     return operator

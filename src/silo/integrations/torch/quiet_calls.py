@@ -16,6 +16,7 @@ _CLASSES: dict[OpKind, tuple[type, ...]] = {
     OpKind.FLOAT: (float,),
     OpKind.BOOL: (bool,),
     OpKind.TEXT: (str,),
+    OpKind.INTEGERS: (tuple, list),
 }
 
 
@@ -38,8 +39,9 @@ class QuietCalls:
             for one in arguments
         )
         self._empty_like: Callable[[Any], Any] = torch.empty_like
-        self._native: native.OperatorCall | None = None
+        self._natives: list[native.OperatorCall] = []
         self._questions: tuple[Callable[[], object], ...] = ()
+        self._observed: Callable[[], bool] = bool
         self.count_writes: Callable[[list[Any]], None] = torch.autograd.graph.increment_version
         self.grad_enabled: Callable[[], bool] = torch.is_grad_enabled
         self.requires_grad: Callable[..., bool] = _any_requires_grad
@@ -52,6 +54,7 @@ class QuietCalls:
                 transform,
                 known._get_tracing_state,  # noqa: SLF001
             )
+            self._observed = known._autograd._profiler_enabled  # noqa: SLF001
             self.grad_enabled = known.is_grad_enabled
             self.requires_grad = known._any_requires_grad  # noqa: SLF001
             self.count_writes = known._increment_version  # noqa: SLF001
@@ -77,11 +80,12 @@ class QuietCalls:
         """
         if not self._questions:
             return lambda *args, **kwargs: otherwise(args, kwargs)
-        self._native = native.OperatorCall(
+        made = native.OperatorCall(
             self._count,
             launch,
             otherwise,
             self._questions,
+            self._observed,
             self.grad_enabled,
             self.count_writes,
             self.count_some,
@@ -92,11 +96,12 @@ class QuietCalls:
             like,
             places,
         )
-        return self._native
+        self._natives.append(made)
+        return made
 
     def is_quiet(self, args: tuple[Any, ...]) -> bool:
         """Whether torch has nothing to do with a call but to run it."""
-        return self._native is not None and self._native.asks(args)
+        return bool(self._natives) and self._natives[0].asks(args)
 
     def is_transformed(self) -> bool:
         """Whether a transform of ``torch.func`` is at work that looks into autograd functions."""
@@ -106,12 +111,9 @@ class QuietCalls:
     def learn(self, args: tuple[Any, ...]) -> None:
         """Torch took a call with such arguments: they fit the schema, as they are where each is of a plain class."""
         whole = len(args) == self._count  # a call that leaves out a default is not a launch as it stands
-        if (
-            whole
-            and self._native is not None
-            and all(type(one) in plain for one, plain in zip(args, self._plain, strict=True))
-        ):
-            self._native.learn(args)
+        if whole and all(type(one) in plain for one, plain in zip(args, self._plain, strict=True)):
+            for one in self._natives:
+                one.learn(args)
 
     def count_some(self, written: Sequence[Any]) -> None:
         """Count the writes to tensors that have a count."""

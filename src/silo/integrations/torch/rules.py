@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from silo.errors import ArgumentError, UnsupportedError
+from silo.errors import UnsupportedError
+from silo.integrations.torch.batches import batch_rule
 
 if TYPE_CHECKING:
     from silo.integrations.torch.operator import TorchOp
@@ -22,15 +23,15 @@ def register_rules(
     """Register every rule of an operator that was defined, in its own library."""
     short = operator.name.partition("::")[2]
     library = operator.library
-    library.impl(short, operator.checked_run, "CompositeExplicitAutograd")
+    library.impl(short, operator.within_dispatcher(operator.checked_run), "CompositeExplicitAutograd")
     torch.library.register_fake(operator.name, operator.fake, lib=library)
-    torch.library.register_vmap(operator.name, _batch_rule(torch, operator), lib=library)
+    torch.library.register_vmap(operator.name, batch_rule(torch, operator), lib=library)
     if operator.mutates:  # its run looks at gradients and counts writes
         library.impl(short, torch.library.fallthrough_kernel, "Autograd")
         library.impl(short, torch.library.fallthrough_kernel, "ADInplaceOrView")
     else:
         operator.differentiable, rule = _gradient_rule(torch, operator, backward, setup_context)
-        library.impl(short, rule, "Autograd")
+        library.impl(short, operator.within_dispatcher(rule), "Autograd")
 
 
 def _gradient_rule(
@@ -82,34 +83,3 @@ def _gradient_rule(
         return function.apply(*args)
 
     return function, rule
-
-
-def _batch_rule(torch: Any, operator: TorchOp) -> Callable[..., tuple[Any, Any]]:  # noqa: ANN401
-    """``vmap``: the operator runs once for each example, over views of the batch with the strides that they have."""
-
-    def rule(info: Any, given_dims: Sequence[int | None], *given: Any) -> tuple[Any, Any]:  # noqa: ANN401
-        args = operator.filled(given)
-        in_dims = [*given_dims, *(None for _ in args[len(given) :])]
-        for one, place in zip(operator.arguments, in_dims, strict=True):
-            if one.writes and place is None:
-                raise ArgumentError(
-                    f"{operator.name} writes to {one.name}, which is one tensor for the whole batch of torch.vmap, "
-                    "so that examples would overwrite each other: make it inside vmap, from something that has the "
-                    "batch"
-                )
-        made = [
-            operator.overload(
-                *(
-                    value if place is None else value.select(place, index)
-                    for value, place in zip(args, in_dims, strict=True)
-                )
-            )
-            for index in range(info.batch_size)
-        ]
-        if not operator.outputs:
-            return None, None
-        if len(operator.outputs) == 1:
-            return torch.stack(made), 0
-        return tuple(torch.stack(column) for column in zip(*made, strict=True)), (0,) * len(operator.outputs)
-
-    return rule

@@ -26,6 +26,7 @@ class OpKind(Enum):
     FLOAT = "float"
     BOOL = "bool"
     TEXT = "str"
+    INTEGERS = "SymInt[]"  # a grid
 
 
 _PYTHON: dict[type, OpKind] = {bool: OpKind.BOOL, int: OpKind.INTEGER, float: OpKind.FLOAT, str: OpKind.TEXT}

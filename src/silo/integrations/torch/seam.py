@@ -1,4 +1,4 @@
-"""A method of torch that Silo replaces: once in a process, and only in the form that Silo knows."""
+"""A method or function of torch that Silo replaces: once in a process, and only in the form that Silo knows."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Seam"]
 
 
 class Seam:
-    """Where Silo takes part in torch: a method of a class, and what is told of it.
+    """Where Silo takes part in torch: a method of a class or a function of a module, and what is told of it.
 
     Args:
-        path: the class and the method, such as ``"CachingAutotuner.save_cpu_kernel"``.
+        path: the class and the method, such as ``"CachingAutotuner.save_cpu_kernel"``, or a function's name.
         parameters: the names of the method's parameters; with others, torch keeps its own.
         unused: why Silo takes no part as long as torch did not load the module.
         connected: what Silo does there.
@@ -28,7 +28,7 @@ class Seam:
     def __init__(
         self, path: str, parameters: Sequence[str], *, unused: str, connected: str, changed: str, level: int
     ) -> None:
-        self._owner, _, self._method = path.partition(".")
+        self._owner, _, self._method = path.rpartition(".")
         self._parameters = list(parameters)
         self._connected = connected
         self._changed = changed
@@ -37,7 +37,7 @@ class Seam:
 
     def connect(self, module: Any, replacing: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:  # noqa: ANN401
         """Put ``replacing(method)`` in the place of the method, unless it is there already; else say why not."""
-        owner: Any = getattr(module, self._owner, None)
+        owner: Any = getattr(module, self._owner, None) if self._owner else module
         found: Any = getattr(owner, self._method, None)
         if getattr(found, "of_silo", False):
             return

@@ -29,7 +29,6 @@ from silo.core.signature import ParameterKind, Signature
 from silo.core.values import canonical_json
 from silo.core.variant import Variant
 from silo.errors import BundleError
-from silo.forks import own_folder
 from silo.frozen import replace
 from silo.integrations.triton_records.journal import Journal, Record, journal_of
 from silo.integrations.triton_records.recorded import (
@@ -45,6 +44,7 @@ from silo.integrations.triton_records.recorded import (
     file_ref,
 )
 from silo.integrations.triton_records.recording import blobs_of, read_names, read_winners
+from silo.temporary import own_folder
 from silo.version import __version__
 
 _log = logging.getLogger("silo")

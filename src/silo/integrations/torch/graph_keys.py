@@ -1,0 +1,61 @@
+"""The seam in the keys of Inductor's cache: compiled graphs depend on more than torch looks at.
+
+A graph on disk was compiled by the rules of its process: with or without :mod:`silo.integrations.torch.kept_copies`,
+and by the schemas that operators had then, which tell written arguments. torch's key has the names of operators alone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from silo.core.decisions import Decision
+from silo.integrations.torch.seam import Seam
+
+__all__ = ["connect", "state"]
+
+_RULES = "silo.kept-copies/1"
+_OWN = ("aten", "prims", "prim", "")
+_seam = Seam(
+    "FxGraphHashDetails.__init__",
+    ["self", "gm", "example_inputs", "fx_kwargs", "inputs_to_check"],
+    unused="torch's Inductor was not used in this process",
+    connected="keys of compiled graphs have the schemas of their operators",
+    changed="keys compiled graphs in another way than Silo knows: empty its cache when a kernel's effects change",
+    level=logging.INFO,
+)
+
+
+def state() -> Decision:
+    """Whether the keys of Inductor's cache tell such graphs apart, and why not."""
+    return _seam.state
+
+
+def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.codecache
+    """Replace the function that gathers what a key depends on."""
+    _seam.connect(module, _with_schemas)
+
+
+def _with_schemas(plain: Callable[..., None]) -> Callable[..., None]:
+    def __init__(self: Any, gm: Any, example_inputs: Any, fx_kwargs: Any, inputs_to_check: Any) -> None:  # noqa: ANN401, N807
+        plain(self, gm, example_inputs, fx_kwargs, inputs_to_check)
+        self.silo = (_RULES, *sorted({*_schemas(gm)}))  # torch hashes every attribute
+
+    return __init__
+
+
+def _schemas(module: Any) -> Iterator[str]:  # noqa: ANN401  # a GraphModule or None
+    """The schemas of the operators in a graph that are not torch's own."""
+    for part in () if module is None else module.modules():
+        for node in getattr(getattr(part, "graph", None), "nodes", ()):
+            for value in (node.target, *node.args):  # auto_functionalized has its operator as an argument
+                yield from _schemas_of(value)
+
+
+def _schemas_of(value: Any) -> Iterator[str]:  # noqa: ANN401
+    if hasattr(value, "overloads"):  # torch.ops.namespace.name
+        for name in value.overloads():
+            yield from _schemas_of(getattr(value, name))
+    elif getattr(value, "namespace", "") not in _OWN and hasattr(value, "_schema"):
+        yield str(value._schema)  # noqa: SLF001  # torch has no public name for it

@@ -1,0 +1,162 @@
+"""The seam in Inductor that keeps values beside a tensor which an operator writes in place.
+
+Two faults of torch 2.13 make a program read memory that it has overwritten, and both are avoided here by keeping the
+tensor from being written in place, so that torch makes a copy. It holds for every operator of a graph, of Silo or not.
+
+- ``y = x.clone(); op(y, x)``: Inductor takes copies out of a graph that are only read (``clone``, ``x + zeros``, equal
+  expressions). Later it writes in place if nothing *after* the operator reads the memory, and forgets that the operator
+  itself reads the copy. The tensors that an operator is given in common memory are recorded before copies are taken
+  out; a pair that is in common memory only afterwards was a copy.
+- ``y = 3 * x; op(y, x); use(y)``: an operator that asks for the strides of its arguments is given a value of its own,
+  and ``use`` computes ``3 * x`` again, from memory that was written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from itertools import combinations
+from typing import Any, cast
+
+from silo.core.decisions import Decision
+from silo.integrations.torch.seam import Seam
+
+__all__ = ["connect", "state"]
+
+_UNUSED = "torch's Inductor was not used in this process"
+_CHANGED = (
+    "takes copies out of graphs in another way than Silo knows: where a kernel reads a copy of a tensor that it "
+    "writes, compare with the program that is not compiled"
+)
+_recorded = Seam(
+    "remove_noop_ops",
+    ["graph"],
+    unused=_UNUSED,
+    connected="tensors in common memory are recorded before copies are taken out",
+    changed=_CHANGED,
+    level=logging.WARNING,
+)
+_kept = Seam(
+    "reinplace_inplaceable_ops",
+    ["fake_tensor_updater", "graph"],
+    unused=_UNUSED,
+    connected="values beside written tensors are kept",
+    changed=_CHANGED,
+    level=logging.WARNING,
+)
+_MARK = "silo_common_memory"  # in a node's meta, which torch copies with the node
+
+
+def state() -> Decision:
+    """Whether values beside written tensors are kept, and why not."""
+    return _kept.state if _recorded.state else _recorded.state
+
+
+def connect(module: Any) -> None:  # noqa: ANN401  # torch._inductor.fx_passes.post_grad
+    """Replace the functions that take copies out of a graph, and that write in place."""
+    _recorded.connect(module, _recording)
+    _kept.connect(module, _keeping)
+
+
+def _recording(plain: Callable[..., None]) -> Callable[..., None]:
+    def remove_noop_ops(graph: Any) -> None:  # noqa: ANN401
+        for node in graph.nodes:
+            if _MARK not in node.meta and (operands := _operands(node)):
+                node.meta[_MARK] = frozenset(_pairs(operands))
+        plain(graph)
+
+    return remove_noop_ops
+
+
+def _keeping(plain: Callable[..., None]) -> Callable[..., None]:
+    def reinplace_inplaceable_ops(fake_tensor_updater: Any, graph: Any) -> None:  # noqa: ANN401
+        clone: Any = import_module("torch").ops.aten.clone.default
+        order = {node: number for number, node in enumerate(graph.nodes)}
+        uses: list[Any] = []
+        for node in order:
+            for operand in _overwritten(node, order):
+                # A read after the operator: torch writes to nothing in place that is read later.
+                with graph.inserting_after(node):
+                    uses.append(graph.call_function(clone, (operand,)))
+        plain(fake_tensor_updater, graph)
+        for use in uses:
+            graph.erase_node(use)
+
+    return reinplace_inplaceable_ops
+
+
+def _overwritten(node: Any, order: Mapping[Any, int]) -> Iterator[Any]:  # noqa: ANN401
+    """The operands of an operator that must not be written in place, or that lie in such memory."""
+    operands = _operands(node)
+    named = dict(operands)
+    before = node.meta.get(_MARK, frozenset())
+    for name, _other in set(_pairs(operands)) - before:
+        yield named[name]
+    storage: Any = import_module("torch._inductor.fx_utils").get_node_storage
+    written = {storage(one): one for name, one in operands if name.startswith(_WRITTEN)}
+    for name, one in operands:
+        if not name.startswith(_WRITTEN) and any(order.get(user, 0) > order[node] for user in one.users):
+            yield from (written[found] for found in _computed_from(one, storage) if found in written)
+
+
+def _computed_from(node: Any, storage: Callable[[Any], int | None]) -> set[int | None]:  # noqa: ANN401
+    """The memory of all tensors that a value is computed from again where it is used, its own memory left out."""
+    found: set[int | None] = set()
+    seen: set[Any] = set()
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        found.add(storage(one))
+        if one.op == "call_function" and _namespace(one.target) in ("aten", "prims"):
+            waiting += one.all_input_nodes
+    return found - {storage(node), None}
+
+
+def _namespace(target: Any) -> str:  # noqa: ANN401
+    """Of an operator, for values of other operators than torch's own are always kept; "" of a Python function."""
+    return str(getattr(target, "namespace", ""))
+
+
+def _pairs(operands: list[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The pairs of operands in common memory of which the operator writes to one at least."""
+    storage: Any = import_module("torch._inductor.fx_utils").get_node_storage
+    for (name, one), (other_name, other) in combinations(operands, 2):
+        if not name.startswith(_WRITTEN) and not other_name.startswith(_WRITTEN):
+            continue
+        own = storage(one)
+        if own is not None and own == storage(other):
+            yield name, other_name
+
+
+_WRITTEN = "written "
+
+
+def _operands(node: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
+    """The tensors of a call of an operator that writes, by names that tell the written ones; empty for other nodes."""
+    if node.op != "call_function":
+        return []
+    torch: Any = import_module("torch")
+    higher: Any = torch.ops.higher_order
+    kwargs = node.kwargs
+    if node.target is higher.auto_functionalized_v2:
+        written = {f"{_WRITTEN}{index}": base for index, base in enumerate(kwargs["_all_bases"])}
+        given = {name: value for name, value in kwargs.items() if name != "_all_bases"}
+    elif node.target is higher.auto_functionalized:
+        changed = {one.name for one in node.args[0]._schema.arguments if one.alias_info and one.alias_info.is_write}  # noqa: SLF001
+        written = {f"{_WRITTEN}{name}": kwargs[name] for name in kwargs if name in changed}
+        given = {name: value for name, value in kwargs.items() if name not in changed}
+    elif node.target is higher.triton_kernel_wrapper_functional:
+        cloned = kwargs["tensors_to_clone"]
+        written = {f"{_WRITTEN}{name}": kwargs["kwargs"][name] for name in cloned}
+        given = {name: value for name, value in kwargs["kwargs"].items() if name not in cloned}
+    else:
+        return []
+    found: list[tuple[str, Any]] = []
+    for name, value in {**given, **written}.items():
+        parts: Any = enumerate(cast("Any", value)) if isinstance(value, list | tuple) else [("", value)]
+        found += [(f"{name} {at}", one) for at, one in parts if isinstance(one, torch.fx.Node)]
+    return found
