@@ -56,6 +56,7 @@ from silo.sources.triton.adapter.programs import (
     CompiledProgram,
     Seams,
     Watch,
+    forget_key_texts,
     launch_hooks,
     launch_state,
     option_names_of,
@@ -68,6 +69,7 @@ from silo.sources.triton.adapter.programs import (
     watched_debug,
 )
 from silo.sources.triton.adapter.remote_cache import KeepsFiles, remote_cache
+from silo.sources.triton.adapter.replaced import when_text_is_replaced
 from silo.sources.triton.adapter.served import (
     changed_global,
     forget_served,
@@ -110,6 +112,7 @@ __all__ = [
     "default_options",
     "descriptor_type",
     "dtype_name",
+    "forget_key_texts",
     "forget_served",
     "intercept_compiles",
     "is_constexpr",
@@ -154,5 +157,6 @@ __all__ = [
     "watch",
     "watch_autotuners",
     "watched_debug",
+    "when_text_is_replaced",
     "wrap",
 ]
