@@ -32,8 +32,8 @@ def _pairs(kernel: BundleKernel) -> Iterator[str]:
         if different:
             yield (
                 f"{kernel.name} for {variant.target}: the code for {_shown(ours, different)} serves "
-                f"{_shown(theirs, different)} too (blob {one.artifact.blob.sha256[:16]}); earlier versions of Silo took "
-                "such values for one, so it may be wrong for either: build the bundle again"
+                f"{_shown(theirs, different)} too (blob {one.artifact.blob.sha256[:16]}). Earlier versions of Silo "
+                "took these for one value: build the bundle again, unless the kernel computes the same for both"
             )
 
 

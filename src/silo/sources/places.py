@@ -21,6 +21,7 @@ class Places:
     def __init__(self, is_library: Callable[[str | None], bool]) -> None:
         self._is_library = is_library
         self._found: dict[tuple[int, str | None], tuple[object, str | None, object]] = {}
+        self.attributes = False  # whether an attribute that is a value was met, and not a module or a function alone
 
     @property
     def listed(self) -> tuple[object, ...]:
@@ -38,14 +39,17 @@ class Places:
 
     def add_attribute(self, holder: Any, name: str, value: object) -> None:  # noqa: ANN401
         """An attribute of an object. One that is another object at each look (a method) cannot be told by identity."""
-        if isinstance(holder, ModuleType):
-            if not self._is_library(holder.__name__):
-                self._add(vars(holder) if vars(holder).get(name, _MISSING) is value else holder, name, value)
+        if isinstance(holder, ModuleType) and self._is_library(holder.__name__):
+            return
+        if _is_box(value) or not (isinstance(value, ModuleType) or callable(value)):
+            self.attributes = True
+        if isinstance(holder, ModuleType) and vars(holder).get(name, _MISSING) is value:
+            self._add(vars(holder), name, value)
         elif getattr(holder, name, _MISSING) is value:
             self._add(holder, name, value)
 
     def _add(self, holder: object, name: str, value: object) -> None:
-        boxed = type(value).__name__ == "constexpr" and hasattr(value, "value")  # Triton's box of a constant
+        boxed = _is_box(value)
         if not boxed and self._is_of_library(value):
             return
         self._found[id(holder), name] = (holder, name, value)
@@ -62,6 +66,11 @@ class Places:
         if isinstance(value, ModuleType):
             return self._is_library(value.__name__)
         return self._is_library(getattr(value, "__module__", None)) and callable(value)
+
+
+def _is_box(value: object) -> bool:
+    """Whether it is Triton's box of a constant."""
+    return type(value).__name__ == "constexpr" and hasattr(value, "value")
 
 
 def _copied(value: object) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
 from types import BuiltinFunctionType, ModuleType
 from typing import Any, TypeAlias, cast
@@ -13,6 +12,7 @@ from silo.sources.functions import remember
 from silo.sources.places import Places
 from silo.sources.reached_code import Names, ReachedCode
 from silo.sources.triton.constants import to_value
+from silo.sources.triton.plain_functions import LIBRARIES, plain_function
 
 __all__ = ["Globals", "ReadSource", "fingerprint", "function_value", "functions_reached", "read_source", "texts_of"]
 
@@ -28,6 +28,7 @@ class ReadSource:
     kernel and the functions which it calls read, where these are neither modules nor functions. ``places`` are all
     values that a program may change (:class:`silo.sources.kernel_source.ReadsPlaces`), ``functions`` Triton's objects
     of the kernel and of the functions that it calls, ``texts`` what they hold of their source.
+    ``attributes``: an attribute of a module or an object is read that is a value.
     """
 
     fingerprint: str
@@ -36,6 +37,7 @@ class ReadSource:
     places: tuple[object, ...] = ()
     functions: tuple[object, ...] = ()
     texts: tuple[str | None, ...] = ()
+    attributes: bool = False
 
 
 def fingerprint(function: Any) -> str:  # noqa: ANN401
@@ -57,7 +59,9 @@ def read_source(function: Any, known: Mapping[str, Names] | None = None) -> Read
     reached.refer(function)
     key = digest("triton-source/1", cast("JSON", reached.parts))
     functions = tuple(reached.functions)
-    return ReadSource(key, reached.names, reached.globals, reached.places.listed, functions, texts_of(functions))
+    places = reached.places
+    texts = texts_of(functions)
+    return ReadSource(key, reached.names, reached.globals, places.listed, functions, texts, places.attributes)
 
 
 def texts_of(functions: Sequence[Any]) -> tuple[str | None, ...]:
@@ -80,20 +84,14 @@ def functions_reached(function: Any) -> list[Any]:  # noqa: ANN401
 def function_value(function: Any) -> FunctionValue:  # noqa: ANN401
     """The value that stands for a function passed as a constexpr; it is found again by ``functions.recall``."""
     return remember(
-        FunctionValue(_plain(function).__qualname__.replace("<locals>.", ""), fingerprint(function)), function
+        FunctionValue(plain_function(function).__qualname__.replace("<locals>.", ""), fingerprint(function)), function
     )
-
-
-def _plain(function: Any) -> Any:  # noqa: ANN401
-    while not inspect.isfunction(function) and hasattr(function, "fn"):
-        function = function.fn
-    return function
 
 
 class _Reached(ReachedCode):
     """Functions that ``triton.jit`` wraps, and boxes of ``tl.constexpr``."""
 
-    libraries = ("triton", *ReachedCode.libraries)
+    libraries = LIBRARIES
 
     def __init__(self, known: Mapping[str, Names] | None) -> None:
         super().__init__(known)
@@ -119,7 +117,7 @@ class _Reached(ReachedCode):
         self.places.add_attribute(holder, name, value)
 
     def plain(self, function: Any) -> Any:  # noqa: ANN401
-        return _plain(function)
+        return plain_function(function)
 
     def is_constant(self, value: Any) -> bool:  # noqa: ANN401
         return type(value).__name__ == "constexpr" and hasattr(value, "value")

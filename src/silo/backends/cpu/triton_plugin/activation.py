@@ -10,7 +10,16 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import DeviceError
 from silo.settings import accelerate_wanted, records_wanted, triton_default, triton_mode
 
-__all__ = ["begin_acceleration", "begin_records", "claim", "decide", "is_active", "is_chosen_as_cpu", "require"]
+__all__ = [
+    "begin_acceleration",
+    "begin_records",
+    "claim",
+    "complete_keys",
+    "decide",
+    "is_active",
+    "is_chosen_as_cpu",
+    "require",
+]
 
 # Silo's entry points: its own, and the one that torch asks for.
 NAME = "silo"
@@ -84,6 +93,15 @@ def claim() -> bool:
             if isinstance(member, type) and issubclass(member, base) and "is_active" in vars(member):
                 driver: Any = member
                 driver.is_active = staticmethod(_inactive)
+    return True
+
+
+def complete_keys() -> bool:
+    """Have Triton's cache of files tell kernels apart that read other constants as attributes, as helper.CONST."""
+    from silo.sources.triton import adapter  # noqa: PLC0415  # with `import triton`, where nobody may launch on a CPU
+    from silo.sources.triton.attributes import read_attributes  # noqa: PLC0415  # as above
+
+    adapter.complete_keys(read_attributes)
     return True
 
 

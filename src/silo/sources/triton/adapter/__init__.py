@@ -49,6 +49,7 @@ from silo.sources.triton.adapter.installation import (
     triton_identity,
     triton_version,
 )
+from silo.sources.triton.adapter.keys import complete_keys
 from silo.sources.triton.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir, read_off
 from silo.sources.triton.adapter.objects import code_of_functions, dtype_name, is_constexpr, is_settled
 from silo.sources.triton.adapter.programs import (
@@ -106,6 +107,7 @@ __all__ = [
     "code_of_functions",
     "compile_call",
     "compile_gpu",
+    "complete_keys",
     "config_members",
     "cpu_target",
     "debug_by_default",
