@@ -388,7 +388,8 @@ def test_many_python_threads_launch_one_kernel(release):
 
 
 class Box:
-    pass
+    value: object = None
+    launch: object = None
 
 
 def test_a_launcher_calls_on_change_when_a_watched_value_is_another_and_only_then(arrays):

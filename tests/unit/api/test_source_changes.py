@@ -7,6 +7,7 @@ attributes of modules and objects, functions that it calls, texts that are repla
 import gc
 import types
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ G = tl.constexpr(1)
 PAIR = (tl.constexpr(1), tl.constexpr(2))
 TABLE = [3, 4]
 DEEP = tl.constexpr(1)
-helper = types.ModuleType("a_helper")
+helper: Any = types.ModuleType("a_helper")
 helper.CONST = tl.constexpr(9)
 
 
@@ -31,7 +32,7 @@ class Options:
     WIDTH = tl.constexpr(5)
 
 
-options = Options()
+options: Any = Options()
 options.height = tl.constexpr(6)
 
 
@@ -227,7 +228,8 @@ def test_every_other_way_to_the_code_sees_the_change(monkeypatch):
 def test_a_kernel_that_reads_no_such_place_watches_nothing():
     kernel = silo.kernel(reads_nothing)
     assert launch(kernel) == 4
-    assert kernel.kernel.source.places == ()
+    source: Any = kernel.kernel.source
+    assert source.places == ()
 
 
 def test_a_kernel_that_watches_is_freed():
