@@ -168,7 +168,7 @@ static int block_problem(const struct silo_value *block, const struct silo_seen 
                        (unsigned)block->count);
     for (uint32_t i = 0; i < block->count && !of_config; i++) {
         const struct silo_value extent = {.type = SILO_IS_INT, .integer = seen->block[i]};
-        same = same && silo_value_like(&extent, &block->items[i]);
+        same = same && silo_value_same(&extent, &block->items[i]);
     }
     if (same)
         return SILO_OK;

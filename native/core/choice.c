@@ -40,7 +40,7 @@ static bool same_parameter(const struct silo_signature_parameter *rule,
            rule->effect == SILO_EFFECT_BOTH && rule->element == one->element &&
            rule->specialize == one->specialize && rule->align == one->align &&
            rule->has_default == one->has_default &&
-           (!rule->has_default || silo_value_like(&rule->fallback, &one->fallback));
+           (!rule->has_default || silo_value_same(&rule->fallback, &one->fallback));
 }
 
 static bool are_for(const struct silo_rules *rules, const struct silo_group *group) {

@@ -91,7 +91,7 @@ static int derived_differs(const struct silo_variant *variant, const struct silo
     const struct silo_value *has = silo_constant_of(variant->specialization, derived->name);
     if (has == NULL)
         has = silo_config_value(variant->config, derived->name);
-    if (has == NULL || silo_value_like(has, needed))
+    if (has == NULL || silo_value_same(has, needed))
         return SILO_OK;
     silo_wording_add(why, "it was compiled for ");
     silo_wording_add_string(why, derived->name);

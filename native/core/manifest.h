@@ -49,9 +49,6 @@ struct silo_named_value {
     struct silo_value value;
 };
 
-/* By type and value, as Python compares values within keys: True is not 1, nan is not nan. */
-bool silo_value_equal(const struct silo_value *left, const struct silo_value *right);
-
 /* ---- expressions (silo.core.nodes) ---- */
 
 enum silo_node_type {

@@ -169,40 +169,6 @@ int silo_decode_value(const struct silo_decoding *decoding, const struct silo_fi
     return decode(decoding, field, node, 0, value);
 }
 
-static bool same_string(struct silo_string left, struct silo_string right) {
-    return left.length == right.length && memcmp(left.data, right.data, left.length) == 0;
-}
-
-bool silo_value_equal(const struct silo_value *left, const struct silo_value *right) {
-    if (left->type != right->type)
-        return false;
-    switch (left->type) {
-    case SILO_IS_NONE:
-        return true;
-    case SILO_IS_BOOL:
-    case SILO_IS_INT:
-        return left->integer == right->integer;
-    case SILO_IS_FLOAT:
-        return left->real == right->real; /* nan equals nothing */
-    case SILO_IS_BIG_INT:
-    case SILO_IS_TEXT:
-        return same_string(left->text, right->text);
-    case SILO_IS_ELEMENT:
-        return left->element == right->element;
-    case SILO_IS_FUNCTION:
-        return same_string(left->text, right->text) &&
-               same_string(left->fingerprint, right->fingerprint);
-    default:
-        if (left->count != right->count)
-            return false;
-        for (uint32_t i = 0; i < left->count; i++) {
-            if (!silo_value_equal(&left->items[i], &right->items[i]))
-                return false;
-        }
-        return true;
-    }
-}
-
 /* ---- their order (silo.core.values.value_sort_key) ---- */
 
 static bool is_number(const struct silo_value *value) {

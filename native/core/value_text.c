@@ -160,32 +160,21 @@ void silo_config_text(struct silo_wording *text, const struct silo_config *confi
         silo_wording_add(text, "(default)");
 }
 
-static bool is_number(const struct silo_value *value) {
-    return value->type == SILO_IS_BOOL || value->type == SILO_IS_INT ||
-           value->type == SILO_IS_FLOAT;
+static bool same_real(double left, double right) {
+    return memcmp(&left, &right, sizeof left) == 0 || (isnan(left) && isnan(right));
 }
 
-/* Exactly: 2**53 + 1 is no double. */
-static bool integer_is_real(int64_t integer, double real) {
-    return real >= -0x1p63 && real < 0x1p63 && (double)(int64_t)real == real &&
-           (int64_t)real == integer;
-}
-
-bool silo_value_like(const struct silo_value *left, const struct silo_value *right) {
-    if (is_number(left) && is_number(right)) {
-        if (left->type == SILO_IS_FLOAT && right->type == SILO_IS_FLOAT)
-            return left->real == right->real;
-        if (left->type == SILO_IS_FLOAT)
-            return integer_is_real(right->integer, left->real);
-        if (right->type == SILO_IS_FLOAT)
-            return integer_is_real(left->integer, right->real);
-        return left->integer == right->integer;
-    }
+bool silo_value_same(const struct silo_value *left, const struct silo_value *right) {
     if (left->type != right->type)
         return false;
     switch ((enum silo_value_type)left->type) {
     case SILO_IS_NONE:
         return true;
+    case SILO_IS_BOOL:
+    case SILO_IS_INT:
+        return left->integer == right->integer;
+    case SILO_IS_FLOAT:
+        return same_real(left->real, right->real);
     case SILO_IS_BIG_INT:
     case SILO_IS_TEXT:
         return silo_string_same(left->text, right->text);
@@ -198,18 +187,10 @@ bool silo_value_like(const struct silo_value *left, const struct silo_value *rig
         if (left->count != right->count)
             return false;
         for (uint32_t i = 0; i < left->count; i++) {
-            if (!silo_value_like(&left->items[i], &right->items[i]))
+            if (!silo_value_same(&left->items[i], &right->items[i]))
                 return false;
         }
         return true;
-    case SILO_IS_BOOL:
-    case SILO_IS_INT:
-    case SILO_IS_FLOAT:
-        break;
     }
     return false;
-}
-
-bool silo_value_same(const struct silo_value *left, const struct silo_value *right) {
-    return left->type == right->type && silo_value_like(left, right);
 }

@@ -19,10 +19,8 @@ const char *silo_element_name(uint16_t element);
 /* "(64, 64)", "(64,)", "()". */
 void silo_extents_text(struct silo_wording *text, const int64_t *numbers, int64_t count);
 
-/* As == does: True is 1 and 1.0. */
-bool silo_value_like(const struct silo_value *left, const struct silo_value *right);
-
-/* By type and value (silo.launch.dispatch): True is not 1. */
+/* Whether two values have one canonical form (silo.core.values.identity_of): 1, True and 1.0 are
+ * three, 0.0 and -0.0 are two, every NaN is the same. */
 bool silo_value_same(const struct silo_value *left, const struct silo_value *right);
 
 bool silo_string_same(struct silo_string left, struct silo_string right);

@@ -15,6 +15,7 @@
 #include "stack.h"
 #include "stream.h"
 #include "triton_way.h"
+#include "watch.h"
 
 #include <math.h>
 
@@ -493,6 +494,32 @@ SILO_HOT PyObject *silo_launch_guarded(struct silo_launcher *self, const struct 
     return core(self, inputs, grid, true, false, SILO_MODE_LAUNCH, false);
 }
 
+/* -1 with an exception set. */
+static int settle_watched(struct silo_launcher *self) {
+    SILO_LOCK(&self->lock);
+    PyObject *places = Py_XNewRef(self->watched);
+    SILO_UNLOCK(&self->lock);
+    if (places == NULL)
+        return 0;
+    const bool same = SILO_LIKELY(silo_watch_holds(places));
+    Py_DECREF(places);
+    if (same)
+        return 0;
+    PyErr_Clear(); /* a container that cannot be compared may have changed */
+    if (silo_stack_check() != 0)
+        return -1;
+    PyObject *on_change = Py_XNewRef(self->on_change);
+    PyObject *done = on_change != NULL ? PyObject_CallNoArgs(on_change) : Py_NewRef(Py_None);
+    Py_XDECREF(on_change);
+    Py_XDECREF(done);
+    return done != NULL ? 0 : -1;
+}
+
+SILO_HOT PyObject *silo_launch_watched(struct silo_launcher *self, const struct silo_inputs *inputs,
+                                       const struct silo_grid_source *grid) {
+    return settle_watched(self) == 0 ? silo_launch_guarded(self, inputs, grid) : NULL;
+}
+
 SILO_HOT PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs *inputs,
                                      const struct silo_grid_source *grid) {
     return core(self, inputs, grid, false, false, SILO_MODE_LAUNCH, false);
@@ -548,8 +575,10 @@ PyObject *silo_launch_examine(struct silo_launcher *self, const struct silo_inpu
                               enum silo_mode mode) {
     if (self->route == SILO_ROUTE_HELD)
         return held_core(self, inputs, NULL, mode);
+    if (self->route == SILO_ROUTE_WATCHED && settle_watched(self) != 0)
+        return NULL;
     if (mode == SILO_MODE_RESOLVE)
-        return core(self, inputs, NULL, self->route == SILO_ROUTE_GUARDED, false, SILO_MODE_RESOLVE,
+        return core(self, inputs, NULL, self->route != SILO_ROUTE_FIXED, false, SILO_MODE_RESOLVE,
                     false);
     return core(self, inputs, NULL, true, false, SILO_MODE_INSPECT, false);
 }

@@ -21,6 +21,7 @@ enum silo_route {
     SILO_ROUTE_GUARDED, /* through the guard */
     SILO_ROUTE_HELD,    /* through the guard, which holds extents besides; or, where there is one
                            binding, to that, with the extents that it is passed */
+    SILO_ROUTE_WATCHED, /* through the guard, after a look at what the kernel's code was made of */
     SILO_ROUTE_TRITON,  /* through the guard, by Triton's rules: triton_kernel.c makes the calls */
     SILO_ROUTE_FIXED,   /* there is one, and no guard */
 };
@@ -45,6 +46,8 @@ struct silo_launcher {
     uint64_t misses;
     struct silo_form *forms[SILO_MAX_FORMS]; /* owned; never freed before the launcher */
     struct silo_extents extents;             /* empty but for SILO_ROUTE_HELD */
+    PyObject *watched;   /* owned tuple (watch.h); NULL where nothing ever was watched */
+    PyObject *on_change; /* owned callable: makes the code anew, and watches what it is made of */
 };
 
 struct silo_bound {
@@ -76,6 +79,9 @@ enum silo_mode {
  * binding or the description, a new reference; NULL with an exception set. */
 PyObject *silo_launch_guarded(struct silo_launcher *self, const struct silo_inputs *inputs,
                               const struct silo_grid_source *grid);
+/* As silo_launch_guarded, once on_change was called if something that is watched has changed. */
+PyObject *silo_launch_watched(struct silo_launcher *self, const struct silo_inputs *inputs,
+                              const struct silo_grid_source *grid);
 PyObject *silo_launch_held(struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_grid_source *grid);
 PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs *inputs,
@@ -91,6 +97,8 @@ SILO_INLINE PyObject *silo_launcher_call(struct silo_launcher *self,
                                          const struct silo_grid_source *grid) {
     if (SILO_LIKELY(self->route == SILO_ROUTE_GUARDED))
         return silo_launch_guarded(self, inputs, grid);
+    if (self->route == SILO_ROUTE_WATCHED)
+        return silo_launch_watched(self, inputs, grid);
     if (SILO_UNLIKELY(self->route == SILO_ROUTE_TRITON)) {
         PyErr_SetString(PyExc_TypeError,
                         "a Triton program's kernel is called through its function");

@@ -4,6 +4,7 @@
 #include "errors.h"
 #include "flat.h"
 #include "miss.h"
+#include "watch.h"
 
 PyTypeObject *silo_launcher_type;
 
@@ -34,6 +35,24 @@ static PyObject *launcher_forget(PyObject *object, PyObject *unused) {
     struct silo_launcher *self = (struct silo_launcher *)object;
     silo_known_clear(&self->known);
     PyDict_Clear(self->constants);
+    Py_RETURN_NONE;
+}
+
+static PyObject *launcher_watch(PyObject *object, PyObject *args) {
+    struct silo_launcher *self = (struct silo_launcher *)object;
+    PyObject *places, *on_change;
+    if (!PyArg_ParseTuple(args, "OO", &places, &on_change) || !silo_watch_check(places))
+        return NULL;
+    if (self->route != SILO_ROUTE_GUARDED && self->route != SILO_ROUTE_WATCHED)
+        return PyErr_Format(PyExc_TypeError, "only launchers with a plain guard watch places");
+    SILO_LOCK(&self->lock);
+    PyObject *old_places = self->watched, *old_change = self->on_change;
+    self->watched = Py_NewRef(places);
+    self->on_change = Py_NewRef(on_change);
+    self->route = PyTuple_Size(places) != 0 ? SILO_ROUTE_WATCHED : SILO_ROUTE_GUARDED;
+    SILO_UNLOCK(&self->lock);
+    Py_XDECREF(old_places);
+    Py_XDECREF(old_change);
     Py_RETURN_NONE;
 }
 
@@ -108,6 +127,8 @@ static int launcher_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT((PyObject *)Py_TYPE(object));
     Py_VISIT(self->on_miss);
     Py_VISIT(self->on_unread);
+    Py_VISIT(self->watched);
+    Py_VISIT(self->on_change);
     Py_VISIT(self->grid_object);
     Py_VISIT((PyObject *)self->fixed);
     Py_VISIT(self->constants);
@@ -124,6 +145,8 @@ static int launcher_clear(PyObject *object) {
     self->on_miss = Py_None;
     Py_XDECREF(on_miss);
     Py_CLEAR(self->on_unread);
+    Py_CLEAR(self->on_change);
+    Py_CLEAR(self->watched);
     silo_known_clear(&self->known);
     if (self->constants != NULL)
         PyDict_Clear(self->constants);
@@ -143,6 +166,8 @@ static void launcher_dealloc(PyObject *object) {
     silo_plan_clear(&self->plan);
     Py_XDECREF(self->on_miss);
     Py_XDECREF(self->on_unread);
+    Py_XDECREF(self->watched);
+    Py_XDECREF(self->on_change);
     Py_XDECREF(self->grid_object);
     Py_XDECREF((PyObject *)self->fixed);
     Py_XDECREF(self->constants);
@@ -188,6 +213,9 @@ int silo_launcher_init(PyObject *module) {
          "(facts, arguments, options, device) of a call; asks nobody and launches nothing."},
         {"forget", launcher_forget, METH_NOARGS,
          "Empty the guard table: every next call asks on_miss again."},
+        {"watch", launcher_watch, METH_VARARGS,
+         "watch(places, on_change): each call looks at (holder, name, value, ...) first, and calls "
+         "on_change where a value is another."},
         {NULL, NULL, 0, NULL},
     };
     static PyType_Slot slots[] = {

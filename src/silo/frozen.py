@@ -20,13 +20,14 @@ _MISSING: Final[Any] = object()
 class _Field:
     """What :func:`field` was told."""
 
-    __slots__ = ("compare", "default", "factory", "init", "repr")
+    __slots__ = ("compare", "default", "factory", "identity", "init", "repr")
 
     default: Any
     factory: Callable[[], Any] | None
     init: bool
     repr: bool
     compare: bool
+    identity: Callable[[Any], object] | None
 
 
 def field(
@@ -36,11 +37,15 @@ def field(
     init: bool = True,
     repr: bool = True,  # noqa: A002  # the name that type checkers know
     compare: bool = True,
+    identity: Callable[[Any], object] | None = None,
 ) -> Any:  # noqa: ANN401  # stands where a value of the field's type is expected
-    """A field with more to say than a default; the parameters mean what they mean to ``dataclasses.field``."""
+    """A field with more to say than a default; the parameters mean what they mean to ``dataclasses.field``.
+
+    ``identity`` maps the field's value to the object that is compared and hashed in its place.
+    """
     made = _Field()
     made.default, made.factory = default, default_factory
-    made.init, made.repr, made.compare = init, repr, compare
+    made.init, made.repr, made.compare, made.identity = init, repr, compare, identity
     return made
 
 
@@ -79,7 +84,7 @@ def frozen(cls: type[T]) -> type[T]:
     members.setdefault("__repr__", _repr_of(tuple(name for name, one in fields.items() if one.repr)))
     if "__eq__" not in members:
         members["__eq__"], members["__hash__"] = _equality_of(
-            tuple(name for name, one in fields.items() if one.compare)
+            tuple((name, one.identity) for name, one in fields.items() if one.compare)
         )
     setters: list[Callable[[object, object], None]] = []
     members["__init__"] = _init_of(cls.__qualname__, parameters, setters, members.get("__post_init__"))
@@ -154,8 +159,13 @@ def _repr_of(names: tuple[str, ...]) -> Callable[[object], str]:
     return __repr__
 
 
-def _equality_of(names: tuple[str, ...]) -> tuple[Callable[[object, object], bool], Callable[[object], int]]:
+def _equality_of(
+    compared: tuple[tuple[str, Callable[[Any], object] | None], ...],
+) -> tuple[Callable[[object, object], bool], Callable[[object], int]]:
+    names = tuple(name for name, _ in compared)
     values: Callable[[object], Any] = attrgetter(*names) if len(names) > 1 else lambda one: _few(one, names)
+    if any(identity is not None for _, identity in compared):
+        values = _identities_of(compared)
 
     def __eq__(self: object, other: object) -> bool:  # noqa: N807  # becomes one
         return values(self) == values(other) if type(self) is type(other) else NotImplemented
@@ -164,6 +174,17 @@ def _equality_of(names: tuple[str, ...]) -> tuple[Callable[[object, object], boo
         return hash(values(self))
 
     return __eq__, __hash__
+
+
+def _identities_of(
+    compared: tuple[tuple[str, Callable[[Any], object] | None], ...],
+) -> Callable[[object], tuple[object, ...]]:
+    def values(one: object) -> tuple[object, ...]:
+        return tuple(
+            getattr(one, name) if identity is None else identity(getattr(one, name)) for name, identity in compared
+        )
+
+    return values
 
 
 def _few(value: object, names: tuple[str, ...]) -> tuple[object, ...]:

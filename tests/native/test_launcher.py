@@ -2,6 +2,7 @@ import gc
 import sys
 import threading
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -381,3 +382,109 @@ def test_many_python_threads_launch_one_kernel(release):
     assert failures == []
     # 8 blocks, 3 warps, n divisible or not or one, alignments: few situations, however many launches.
     assert len(asked.calls) < 400
+
+
+# ---- places that a kernel's code was made from ----
+
+
+class Box:
+    value: object = None
+    launch: object = None
+
+
+def test_a_launcher_calls_on_change_when_a_watched_value_is_another_and_only_then(arrays):
+    """By identity: of a dictionary's member, an object's attribute, a closure's cell; by content: of a container."""
+    launch, _ = kernels.add()
+    x, y, out = arrays
+    members, box, table = {"G": object()}, Box(), [1]
+    box.value = object()
+    cell = (lambda: members).__closure__[0]
+    changes = []
+
+    def watch():
+        changes.append(1)
+        launch.watch(
+            (
+                members,
+                "G",
+                members["G"],
+                box,
+                "value",
+                box.value,
+                cell,
+                "cell_contents",
+                members,
+                table,
+                None,
+                [*table],
+            ),
+            watch,
+        )
+
+    watch()
+    for change in (
+        lambda: members.update(G=object()),
+        lambda: setattr(box, "value", object()),
+        lambda: table.append(2),
+        members.clear,
+    ):
+        before = len(changes)
+        launch[(4,)](x, y, out, 200)
+        launch[(4,)](x, y, out, 200)
+        assert len(changes) == before
+        change()
+        if "G" not in members:
+            members["G"] = 1
+        launch[(4,)](x, y, out, 200)
+        assert len(changes) == before + 1
+    np.testing.assert_array_equal(out, x + y)
+    inspected = len(changes)
+    members["G"] = object()
+    launch.inspect(x, y, out, 200)
+    assert len(changes) == inspected + 1
+    launch.watch((), watch)
+    members["G"] = object()
+    launch[(4,)](x, y, out, 200)
+    assert len(changes) == inspected + 1
+
+
+def test_an_error_of_on_change_is_raised_and_the_next_call_asks_again(arrays):
+    launch, _ = kernels.add()
+    x, y, out = arrays
+    members = {"G": 1}
+    failing = [True]
+
+    def changed():
+        if failing:
+            raise ValueError("it cannot be read")
+        launch.watch((members, "G", members["G"]), changed)
+
+    launch.watch((members, "G", members["G"]), changed)
+    launch[(4,)](x, y, out, 200)
+    members["G"] = object()
+    out[:] = -1
+    for _ in range(2):
+        with pytest.raises(ValueError, match="cannot be read"):
+            launch[(4,)](x, y, out, 200)
+    assert (out == -1).all()
+    failing.clear()
+    launch[(4,)](x, y, out, 200)
+    np.testing.assert_array_equal(out, x + y)
+
+
+@pytest.mark.parametrize("places", [(1,), ({}, "x"), ({}, 1, 2), [{}, "x", 1]])
+def test_places_that_cannot_be_looked_at_are_refused(places):
+    launch, _ = kernels.add()
+    with pytest.raises(TypeError):
+        launch.watch(places, print)
+
+
+def test_a_launcher_that_watches_itself_is_freed():
+    launch, _ = kernels.add()
+    box = Box()
+    box.value, box.launch = 1, launch
+    gone = weakref.ref(box)
+    launch.watch((box, "value", box.value), partial(id, box))
+    del launch, box
+    gc.collect()
+    assert gone() is None

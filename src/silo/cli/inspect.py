@@ -113,6 +113,8 @@ def command(
     )
     cases = [[row.kernel, row.label, row.checks] for row in description.cases]
     console().print(table("cases", ["kernel", "case", "checks"], cases))
+    for doubt in description.doubts:
+        say(doubt)
     if verify:
         say("every byte verified")
 

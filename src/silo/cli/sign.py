@@ -97,6 +97,8 @@ def verify_command(
     else:
         for problem in found.problems:
             say(problem)
+        for doubt in found.doubts:
+            say(doubt)
         if not found.problems:
             say(f"{path}: every byte is as it was written ({found.identity[:16]})")
         if found.signed:

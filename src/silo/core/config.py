@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from silo.core.plugins import is_option
 from silo.core.reading import read_object, read_values
-from silo.core.values import JSON, Value, canonical_json, value_to_json
+from silo.core.values import JSON, Value, canonical_json, identity_of, value_to_json
 from silo.frozen import field, frozen
 
 __all__ = ["Config"]
@@ -16,12 +16,14 @@ __all__ = ["Config"]
 class Config:
     """One point of the tuning space: constexpr values and compile options, each sorted by name.
 
+    Configs are equal if their canonical forms are: ``BLOCK=1``, ``BLOCK=True`` and ``BLOCK=1.0`` are three.
+
     >>> Config.of(BLOCK=1024, num_warps=4)
     Config(values=(('BLOCK', 1024),), options=(('num_warps', 4),))
     """
 
-    values: tuple[tuple[str, Value], ...] = ()
-    options: tuple[tuple[str, Value], ...] = ()
+    values: tuple[tuple[str, Value], ...] = field(default=(), identity=identity_of)
+    options: tuple[tuple[str, Value], ...] = field(default=(), identity=identity_of)
     _order_key: bytes | None = field(init=False, repr=False, compare=False)  # made when it is first asked for
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from silo.core.config import Config
-from silo.core.values import Value
+from silo.core.values import Value, same_values
 
 __all__ = ["ConfigSet"]
 
@@ -58,7 +58,7 @@ class ConfigSet:
         """Those that agree with what the caller set; where none does, the first one with his values."""
         if not given:
             return self
-        fitting = [config for config in self if given.items() <= config.as_dict().items()]
+        fitting = [config for config in self if same_values(given, config.as_dict())]
         return ConfigSet(fitting or [Config.of({**self.default.as_dict(), **given})])
 
     def product(self) -> tuple[Config, ...]:

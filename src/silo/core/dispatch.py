@@ -20,8 +20,18 @@ from typing import TYPE_CHECKING, TypeAlias
 from silo.core.config import Config
 from silo.core.nodes import INT64_MAX
 from silo.core.reading import read_list, read_object, read_text
-from silo.core.values import JSON, MAX_NAMES, Value, canonical_json, malformed, value_from_json, value_to_json
-from silo.frozen import frozen
+from silo.core.values import (
+    JSON,
+    MAX_NAMES,
+    ExactTuple,
+    Value,
+    canonical_json,
+    identity_of,
+    malformed,
+    value_from_json,
+    value_to_json,
+)
+from silo.frozen import field, frozen
 
 if TYPE_CHECKING:
     from silo.core.decision_list import DecisionList
@@ -40,6 +50,8 @@ __all__ = [
 # Integers up to this one are buckets of their own: a batch of 3 and one of 4 are different problems.
 EXACT_LIMIT = 16
 
+# Those that bucket_of and bucket_from_json make are equal if their canonical forms are: a flag that is True and a count
+# that is 1 are tuned by themselves.
 Bucket: TypeAlias = tuple[Value, ...]
 
 
@@ -49,7 +61,7 @@ def bucket_of(values: Sequence[Value]) -> Bucket:
     >>> bucket_of((3, 1000, 1025, "relu"))
     (3, 1024, 2048, 'relu')
     """
-    return tuple(
+    return ExactTuple(
         _bucket(value) if isinstance(value, int) and not isinstance(value, bool) else value for value in values
     )
 
@@ -74,7 +86,7 @@ def distance(left: Bucket, right: Bucket) -> int | None:
     for a, b in zip(left, right, strict=True):
         if type(a) is int and type(b) is int and (a < 0) == (b < 0):
             total += abs(_position(abs(a)) - _position(abs(b)))
-        elif type(a) is not type(b) or a != b:
+        elif identity_of(a) != identity_of(b):
             return None
     return total
 
@@ -93,7 +105,7 @@ def bucket_to_json(bucket: Bucket) -> JSON:
 
 def bucket_from_json(data: JSON) -> Bucket:
     """The inverse of :func:`bucket_to_json`; ``ValueError`` on anything else."""
-    return tuple(value_from_json(item) for item in read_list(data, "a bucket", MAX_NAMES))
+    return ExactTuple(value_from_json(item) for item in read_list(data, "a bucket", MAX_NAMES))
 
 
 @frozen
@@ -101,7 +113,7 @@ class Match:
     """The config chosen for a bucket. ``rule`` is the bucket of the rule used, None where no rule of the table was."""
 
     config: Config
-    rule: Bucket | None
+    rule: Bucket | None = field(identity=identity_of)
     reason: str
 
     @property
@@ -121,7 +133,7 @@ class DispatchRules:
     """
 
     key: tuple[str, ...]
-    rules: tuple[tuple[Bucket, Config], ...]
+    rules: tuple[tuple[Bucket, Config], ...] = field(identity=identity_of)
     fallback: Config
     unseen: DecisionList | None = None
 
@@ -179,7 +191,7 @@ class DispatchRules:
         for rule, config in self.rules:
             apart = distance(bucket, rule)
             how = "not comparable" if apart is None else f"{apart / 16:g} octaves away"
-            sign = "*" if rule == match.rule else " "
+            sign = "*" if identity_of(rule) == identity_of(match.rule) else " "
             lines.append(f" {sign} {_label(self.key, rule)}: {config} ({how})")
         if self.unseen is not None:
             for step in self.unseen.steps:

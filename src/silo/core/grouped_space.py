@@ -10,10 +10,10 @@ from functools import cached_property
 
 from silo.core.config import Config
 from silo.core.constraints import Constraint, bound, satisfies, traced
-from silo.core.lattice import Axis, Box, Field, identity_of
+from silo.core.lattice import Axis, Box, Field
 from silo.core.nodes import Node, to_json
 from silo.core.space import MAX_POINTS
-from silo.core.values import JSON, Value, value_to_json
+from silo.core.values import JSON, Value, identity_of, value_to_json
 from silo.errors import SpaceError
 
 __all__ = ["GroupedSpace", "Steps"]
@@ -214,7 +214,9 @@ class GroupedSpace:
 
 
 def _agrees(choice: Config, given: Mapping[str, Value]) -> bool:
-    return all(name not in given or given[name] == value for name, value in choice.as_dict().items())
+    return all(
+        name not in given or identity_of(given[name]) == identity_of(value) for name, value in choice.as_dict().items()
+    )
 
 
 def _volume(choice: Config) -> int:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from silo.core.config import Config
-from silo.core.values import Value, canonical_json, value_to_json
+from silo.core.values import Value, canonical_json, identity_of, value_to_json
 
-__all__ = ["Axis", "Box", "Field", "Lattice", "identity_of", "strides_of"]
+__all__ = ["Axis", "Box", "Field", "Lattice", "strides_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +215,6 @@ class Box:
 
     def _code(self, coordinates: Sequence[int]) -> int:
         return sum(map(int.__mul__, coordinates, self._strides))
-
-
-def identity_of(value: Value) -> object:
-    """Tells values apart that Python calls equal (1, True, 1.0), and calls equal what is encoded equally."""
-    if isinstance(value, bool | int | str) or value is None:
-        return type(value), value
-    return canonical_json(value_to_json(value))
 
 
 def strides_of(lengths: Sequence[int]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from silo.core.descriptors import TensorDescriptor
@@ -24,9 +24,10 @@ from silo.core.reading import (
     read_pairs,
     read_text,
 )
-from silo.core.values import JSON, MAX_AXES, Value, malformed, value_from_json, value_to_json
+from silo.core.values import JSON, MAX_AXES, Value, identity_of, malformed, value_from_json, value_to_json
 from silo.core.work import Work
 from silo.errors import CaseError
+from silo.frozen import field, frozen
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,7 +49,6 @@ WHOLE_LIMIT = 4096
 SAMPLES = 512
 
 _MAX_BYTES = 1 << 44  # of one array: what a damaged recipe may ask for at most
-
 _FORMULA_BYTES = 64  # an element of an array that is computed
 
 # The parameters of each fill with their defaults; None has to be given.
@@ -296,11 +296,11 @@ def _signed(value: int) -> int:
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScalarRecipe:
     """An argument that is its own recipe: a number, None, or the value of a constexpr."""
 
-    value: Value
+    value: Value = field(identity=identity_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,7 +464,7 @@ class CaseRecipe:
     arguments: tuple[tuple[str, ArgumentRecipe], ...]
     expected: tuple[tuple[str, ExpectedRecipe], ...] = ()
     grid: tuple[Node, ...] | None = None
-    config: tuple[tuple[str, Value], ...] = field(default=())
+    config: tuple[tuple[str, Value], ...] = ()
     work: Work | None = None
 
     def __post_init__(self) -> None:

@@ -7,8 +7,8 @@ from typing import Final
 
 from silo.core.dtypes import DType
 from silo.core.reading import read_dtype
-from silo.core.values import JSON, MAX_PARAMETERS, Value, malformed, value_from_json, value_to_json
-from silo.frozen import frozen, replace
+from silo.core.values import JSON, MAX_PARAMETERS, Value, identity_of, malformed, value_from_json, value_to_json
+from silo.frozen import field, frozen, replace
 
 __all__ = ["NO_DEFAULT", "Effect", "NoDefault", "Parameter", "ParameterKind", "Signature"]
 
@@ -69,7 +69,7 @@ class Parameter:
     kind: ParameterKind = ParameterKind.ANY
     dtype: DType | None = None
     effect: Effect = Effect.BOTH
-    default: Value | NoDefault = NO_DEFAULT
+    default: Value | NoDefault = field(default=NO_DEFAULT, identity=identity_of)
     specialize: bool = True
     align: bool = True
 

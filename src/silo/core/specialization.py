@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from silo.core.reading import read_object, read_pairs
-from silo.core.values import JSON, Value, value_from_json, value_sort_key, value_to_json
+from silo.core.values import JSON, Value, identity_of, value_from_json, value_sort_key, value_to_json
 from silo.frozen import field, frozen, replace
 
 if TYPE_CHECKING:
@@ -39,11 +39,12 @@ class Specialization:
     A fact that is absent was not assumed: a kernel compiled without ``aligned16`` accepts any pointer. The constant of
     a tensor descriptor is its block shape. ``extents`` are the extents of arrays that the code was made for,
     ``grid`` the grid that it was made for; of most kernels the code is made for none (:mod:`silo.core.extents`).
-    All tuples are sorted by name, so equal specializations compare and hash equal.
+    All tuples are sorted by name, so equal specializations compare and hash equal. Constants are equal if their
+    canonical forms are.
     """
 
     facts: tuple[tuple[str, Fact], ...] = ()
-    constants: tuple[tuple[str, Value], ...] = field(default=())
+    constants: tuple[tuple[str, Value], ...] = field(default=(), identity=identity_of)
     extents: tuple[tuple[str, ArrayExtents], ...] = ()
     grid: tuple[int, int, int] | None = None
 

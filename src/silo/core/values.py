@@ -30,15 +30,19 @@ __all__ = [
     "MAX_STEPS",
     "MAX_TUPLES",
     "PARSE_BUDGET",
+    "ExactTuple",
     "FunctionValue",
     "Value",
     "beginning",
     "canonical_json",
     "digest",
     "footprint",
+    "has_look_alike",
+    "identity_of",
     "malformed",
     "parse_json",
     "refuse_large",
+    "same_values",
     "value_from_json",
     "value_sort_key",
     "value_to_json",
@@ -112,6 +116,68 @@ def value_to_json(value: Value) -> JSON:
     if isinstance(value, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         return {"tuple": [value_to_json(item) for item in value]}
     raise TypeError(f"a {type(value).__name__} cannot be part of a key: {value!r}")
+
+
+def identity_of(value: object) -> object:
+    """A hashable object that equals the identity of another value exactly if both have one canonical form.
+
+    Python calls 1, True and 1.0 equal, and 0.0 and -0.0; a kernel may be compiled differently for each of them. NaN has
+    one canonical form, so its identity equals itself. Anything that is no number and no tuple is its own identity.
+
+    >>> identity_of(1) == identity_of(True), identity_of((0.0,)) == identity_of((-0.0,))
+    (False, False)
+    >>> identity_of(float("nan")) == identity_of(float("nan")), identity_of(2) == 2
+    (True, True)
+    """
+    # A class stands for the kind: no value is a class, so no tuple of values has the identity of a bool or a float.
+    if isinstance(value, bool):
+        return bool, value
+    if isinstance(value, float):
+        return float, "nan" if math.isnan(value) else value.hex()
+    if isinstance(value, tuple):
+        return tuple(identity_of(item) for item in cast("tuple[object, ...]", value))
+    return value
+
+
+def has_look_alike(value: object) -> bool:
+    """Whether Python calls a value of another canonical form equal, and both are values that constexprs often have.
+
+    That is so of bools, of floats, of the integers 0 and 1, and of tuples that hold one of them.
+
+    >>> has_look_alike(1), has_look_alike(64), has_look_alike((64, 1.5)), has_look_alike("relu")
+    (True, False, True, False)
+    """
+    if isinstance(value, tuple):
+        return any(map(has_look_alike, cast("tuple[object, ...]", value)))
+    return isinstance(value, float) or (isinstance(value, int) and value in (0, 1))
+
+
+class ExactTuple(tuple["Value", ...]):
+    """A tuple of values that equals another tuple exactly if both have one canonical form.
+
+    >>> ExactTuple((1, 64)) == (1, 64), ExactTuple((1, 64)) == (True, 64)
+    (True, False)
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, tuple) and identity_of(self) == identity_of(cast("tuple[object, ...]", other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(identity_of(self))
+
+
+def same_values(left: Mapping[str, Value], right: Mapping[str, Value]) -> bool:
+    """Whether ``right`` has every name of ``left``, with the same canonical form of its value.
+
+    >>> same_values({"FLAG": True}, {"FLAG": True, "BLOCK": 64}), same_values({"FLAG": True}, {"FLAG": 1})
+    (True, False)
+    """
+    return all(name in right and identity_of(value) == identity_of(right[name]) for name, value in left.items())
 
 
 def value_from_json(data: JSON) -> Value:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from silo.core.config import Config
 from silo.core.reading import read_object, read_target, read_text
-from silo.core.signature import Signature
+from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
-from silo.core.values import JSON, digest
+from silo.core.values import JSON, Value, digest, has_look_alike
 from silo.frozen import frozen
 
 __all__ = ["CompileJob", "Variant"]
@@ -53,9 +53,35 @@ class Variant:
             target=read_target(members["target"], "the target of a variant"),
         )
 
+    @property
+    def has_look_alike(self) -> bool:
+        """Whether Python calls a constexpr of another variant equal to one of this variant's (1 and True)."""
+        return any(map(has_look_alike, self._constexprs.values()))
+
+    @property
+    def _constexprs(self) -> dict[str, Value]:
+        """The values of constexpr parameters by name, defaults among them."""
+        kinds = {one.name: one.kind for one in self.signature.parameters}
+        defaults = {
+            one.name: one.default
+            for one in self.signature.parameters
+            if one.kind is ParameterKind.CONSTEXPR and not isinstance(one.default, NoDefault)
+        }
+        given = {**dict(self.config.values), **self.specialization.constant_values}
+        # The constant of a descriptor is its block shape.
+        return {
+            **defaults,
+            **{name: value for name, value in given.items() if kinds.get(name) is not ParameterKind.DESCRIPTOR},
+        }
+
     def artifact_key(self, compiler_identity: str) -> str:
-        """The key its artifact is stored under (schema ``artifact-key/1``)."""
-        return digest("artifact-key/1", [self.to_json(), compiler_identity])
+        """The key its artifact is stored under (schema ``artifact-key/1``; ``/2`` if it has a look-alike).
+
+        A store may hold the code of V=1 as the ``/1`` artifact of V=True. The outcomes of compile jobs need no second
+        schema: a job's key is made of the text that is compiled.
+        """
+        schema = "artifact-key/2" if self.has_look_alike else "artifact-key/1"
+        return digest(schema, [self.to_json(), compiler_identity])
 
 
 @frozen

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from silo.core.dtypes import DType
 from silo.core.signature import NO_DEFAULT, NoDefault
-from silo.core.values import Value
+from silo.core.values import Value, identity_of
 from silo.export.names import Names
 from silo.export.signatures import Function, Role, Taken
 
@@ -141,6 +141,6 @@ def _argument(place: int, column: Sequence[Taken], names: Names) -> GivenArgumen
 def _unique(values: Iterable[T]) -> list[T]:
     found: list[T] = []
     for one in values:
-        if not any(type(other) is type(one) and other == one for other in found):
+        if not any(type(other) is type(one) and identity_of(other) == identity_of(one) for other in found):
             found.append(one)
     return found

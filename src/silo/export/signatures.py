@@ -13,7 +13,7 @@ from silo.core.recipes import AliasRecipe, ArgumentRecipe, ArrayRecipe, CaseReci
 from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind
 from silo.core.specialization import Fact
 from silo.core.target import Target
-from silo.core.values import FunctionValue, Value, value_sort_key
+from silo.core.values import FunctionValue, Value, identity_of, value_sort_key
 from silo.core.variant import Variant
 from silo.errors import BundleError
 from silo.export.names import Names, word_of
@@ -203,7 +203,7 @@ def _constants(
         ]
         if not held:
             continue
-        values = sorted({(type(value), value): value for value in held}.values(), key=value_sort_key)
+        values = sorted({identity_of(value): value for value in held}.values(), key=value_sort_key)
         if cases and all(name not in dict(case.arguments) for case in cases) and _has_none(parameter):
             raise _refused(
                 kernel,

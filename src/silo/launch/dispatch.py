@@ -9,7 +9,7 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.dtypes import DType, DTypeKind
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
-from silo.core.values import Value
+from silo.core.values import Value, identity_of
 from silo.core.variant import Variant
 from silo.errors import NoVariantError
 from silo.frozen import frozen
@@ -81,7 +81,7 @@ def accepts(variant: Variant, call: Call, *, constant: Constant = lambda value: 
     for name, value in call.options.items():
         if name not in config:
             return Rejected(f"{name}={_shown(value)} was asked for, and it was compiled without")
-        if not _equal(config[name], constant(value)):
+        if identity_of(config[name]) != identity_of(constant(value)):
             return Rejected(f"{name}={_shown(value)} was asked for, and it has {name}={_shown(config[name])}")
     assumed = ", ".join(variant.specialization.assumptions)
     return Accepted(f"assumes {assumed}" if assumed else "assumes nothing of the arguments")
@@ -126,11 +126,6 @@ def _is_constant(parameter: Parameter, specialization: Specialization) -> bool:
     )
 
 
-def _equal(left: Value, right: Value) -> bool:
-    """By type and value: True is not 1 in a key."""
-    return type(left) is type(right) and left == right
-
-
 def _shown(value: object) -> str:
     """A constant for people: an element type by its name."""
     return value.name if isinstance(value, DType) else repr(value)
@@ -149,10 +144,12 @@ def _constant_problem(
     scalar = argument.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
     value = argument.number if scalar else constant(argument.value)
     if name not in known:
-        if not isinstance(parameter.default, NoDefault) and _equal(parameter.default, value):
+        if not isinstance(parameter.default, NoDefault) and identity_of(parameter.default) == identity_of(value):
             return None
         return f"is {_shown(value)}, and it was compiled for no value of it"
-    return None if _equal(known[name], value) else f"is {_shown(value)}, and it was compiled for {_shown(known[name])}"
+    if identity_of(known[name]) == identity_of(value):
+        return None
+    return f"is {_shown(value)}, and it was compiled for {_shown(known[name])}"
 
 
 def _problem(parameter: Parameter, argument: Argument, assumed: Specialization) -> str | None:
@@ -202,7 +199,9 @@ def _descriptor_problem(parameter: Parameter, argument: Argument, assumed: Speci
         return "has a block shape, and it was compiled for none"
     if len(block) != len(argument.block_shape):
         return f"has {len(argument.block_shape)} dimensions, and it takes {len(block)}"
-    if Fact.CONFIG_BLOCK not in assumed.facts_of(parameter.name) and block != argument.block_shape:
+    if Fact.CONFIG_BLOCK not in assumed.facts_of(parameter.name) and identity_of(block) != identity_of(
+        argument.block_shape
+    ):
         return f"has the block shape {list(argument.block_shape)}, and it was compiled for {list(block)}"
     return None
 

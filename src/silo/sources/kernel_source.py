@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from silo.core.extents import HeldExtents
     from silo.core.tuples import TupleShapes
 
-__all__ = ["BringsCode", "GivenCode", "KernelSource", "PrunesConfigs", "RunsInLibrary", "TakesTuples"]
+__all__ = ["BringsCode", "GivenCode", "KernelSource", "PrunesConfigs", "ReadsPlaces", "RunsInLibrary", "TakesTuples"]
 
 
 class KernelSource(Source, Protocol):
@@ -87,6 +87,36 @@ class RunsInLibrary(Protocol):
     @property
     def in_library(self) -> bool:
         """Whether that is so of this one: its configs are measured in the process that tunes."""
+        ...
+
+
+@runtime_checkable
+class ReadsPlaces(Protocol):
+    """A source that is made of values in places which a program may change: globals, closures, attributes."""
+
+    @property
+    def fingerprint(self) -> str:
+        """See :class:`silo.core.protocols.Source`."""
+        ...
+
+    @property
+    def places(self) -> tuple[object, ...]:
+        """The places with the values that were read: (holder, name, value) one behind the other.
+
+        A holder is a dictionary that has the name as a key, or an object that has it as an attribute; the value is
+        known by its identity. Without a name (None) the holder is a container, and the value an equal copy of it.
+        """
+        ...
+
+    def read_again(self) -> None:
+        """Read the source anew if a place has another value, or a text was replaced, since it was read."""
+        ...
+
+    def when_replaced(self, changed: Callable[[], None]) -> None:
+        """Call ``changed`` when the text of a function that the source reaches is replaced.
+
+        The callback's object is held weakly.
+        """
         ...
 
 

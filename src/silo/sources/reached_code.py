@@ -181,6 +181,7 @@ class ReachedCode:
                 reached = getattr(value, name, _MISSING)
                 if reached is _MISSING:
                     break
+                self.follow(value, name, reached)
                 value, dotted = reached, f"{dotted}.{name}"
             self.meet(plain, chain[0])
             found.setdefault(dotted, value)
@@ -188,6 +189,9 @@ class ReachedCode:
 
     def meet(self, function: Any, name: str) -> None:  # noqa: ANN401
         """The text of a Python function has a name that is not local, and means something."""
+
+    def follow(self, holder: Any, name: str, value: Any) -> None:  # noqa: ANN401
+        """The text of a function reads an attribute of an object that a name of it means."""
 
     def _is_whole(self, value: object) -> bool:
         """Whether an attribute of it is part of what it is."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from silo.core.config import Config
 from silo.core.reading import read_list, read_object, read_target, read_text
 from silo.core.target import Target
-from silo.core.values import JSON, Value, canonical_json, value_from_json, value_to_json
-from silo.frozen import frozen
+from silo.core.values import JSON, Value, canonical_json, identity_of, value_from_json, value_to_json
+from silo.frozen import field, frozen
 
 __all__ = ["Winner"]
 
@@ -23,7 +23,7 @@ class Winner:
     source: str
     target: Target
     names: tuple[str, ...]
-    key: tuple[Value, ...]
+    key: tuple[Value, ...] = field(identity=identity_of)
     config: Config
 
     @property

@@ -13,6 +13,7 @@ from silo.core.code_facts import Numerics
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.plugins import declared_options
+from silo.core.values import identity_of
 
 __all__ = ["same_bits"]
 
@@ -39,6 +40,6 @@ def _same(first: tuple[Config, Numerics | str], other: tuple[Config, Numerics | 
         return Rejected("it stores other values than the first config")
     ours, theirs = first[0].as_dict(), other[0].as_dict()
     for name in sorted({option.name for option in declared_options() if option.arithmetic}):
-        if ours.get(name) != theirs.get(name):
+        if identity_of(ours.get(name)) != identity_of(theirs.get(name)):
             return Rejected(f"{name} changes how it computes")
     return Accepted("every element is computed by itself, as with the first config")

@@ -6,11 +6,11 @@ Results of other tuners become seeds, because their files say nothing of the sou
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from silo.core.config import Config
 from silo.core.reading import read_list, read_object, read_text
-from silo.core.values import JSON, Value
+from silo.core.values import JSON, same_values
 from silo.tune.formats.foreign import ForeignResults
 from silo.tune.statistics import median
 from silo.tune.trial import Status
@@ -68,11 +68,5 @@ def spoken_of(configs: Sequence[Config], seeds: Sequence[Config]) -> tuple[Confi
     found: list[Config] = []
     for seed in seeds:
         said = seed.as_dict()
-        found += [left.pop(key) for key, config in list(left.items()) if _speaks_of(said, config.as_dict())]
+        found += [left.pop(key) for key, config in list(left.items()) if same_values(config.as_dict(), said)]
     return tuple(found)
-
-
-def _speaks_of(said: Mapping[str, Value], members: Mapping[str, Value]) -> bool:
-    return all(
-        name in said and type(said[name]) is type(value) and said[name] == value for name, value in members.items()
-    )

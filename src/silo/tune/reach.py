@@ -13,7 +13,7 @@ from functools import cached_property
 
 from silo.core.config import Config
 from silo.core.search_space import SearchSpace
-from silo.core.values import Value
+from silo.core.values import Value, identity_of
 
 __all__ = ["Reach", "changed", "halved", "one_stage", "reduction_blocks"]
 
@@ -22,7 +22,7 @@ _REDUCTION_BLOCK = re.compile(r"R(\d+_)?BLOCK")
 # Reductions of so few elements at a time are not made smaller.
 _LEAST_REDUCTION = 64
 
-_Members = tuple[tuple[str, type, Value], ...]
+_Members = tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class Reach:
 
 
 def _unrefined(config: Config) -> _Members:
-    """The members that no refinement changes. With types, for 1, 1.0 and True are equal."""
+    """The members that no refinement changes, with the identity of each value."""
     return tuple(
-        (name, type(value), value)
+        (name, identity_of(value))
         for name, value in config.values + config.options
         if name != "num_stages" and not _REDUCTION_BLOCK.fullmatch(name)
     )
@@ -117,4 +117,4 @@ def one_stage(config: Config) -> Config | None:
 def changed(before: Config, after: Config) -> dict[str, Value]:
     """The members that have another value ``after``, and that value."""
     ours, theirs = before.as_dict(), after.as_dict()
-    return {name: theirs[name] for name in ours if ours[name] != theirs[name]}
+    return {name: theirs[name] for name in ours if identity_of(ours[name]) != identity_of(theirs[name])}

@@ -79,7 +79,7 @@ class Resolver:
         # Tuning launches candidates through the same launcher, so a miss may come while one is being answered.
         self._lock = Mutex()
         self._tuning_process = 0  # the one that tunes now; a child made by fork meanwhile does not
-        self._guesses: dict[tuple[Signature, Specialization], BoundSpace] = {}
+        self._guesses: dict[tuple[str, Signature, Specialization], BoundSpace] = {}
         self._numerics = NumericsOf(kernel)
         self._compilers: dict[Target, Accepted] = {}  # that something compiles it for a target
         self._told: set[str] = set()  # why calls are not tuned
@@ -338,7 +338,7 @@ class Resolver:
 
         kept = {name: value for name, value in specialization.constants if name not in self._kernel.open_blocks}
         specialization = specialization.with_constants(kept)
-        known = (signature, specialization)
+        known = (self._kernel.source.fingerprint, signature, specialization)
         if known not in self._guesses:
             self._guesses[known] = guess_space(self._kernel, device.target, signature, specialization)
         check_grid(self._kernel, self._guesses[known], call.grid, self._kernel.grid)

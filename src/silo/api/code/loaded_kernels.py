@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from silo.api.code.source_changes import FollowsSource
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.decisions import Decision, Rejected
 from silo.core.plugins import loader_of, option_names
@@ -51,10 +52,11 @@ class VouchedCode:
 
 def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bool = True) -> Launcher:
     """A launcher of a kernel of this process, with the guard that its declaration asks for."""
-    return make_launcher(
+    follows = FollowsSource(kernel.source, on_miss)
+    launcher = make_launcher(
         kernel.name,
         kernel.source.signature,
-        on_miss=on_miss,
+        on_miss=follows,
         key=kernel.key,
         exact=kernel.exact_names,
         config_names=kernel.launcher_names,
@@ -66,6 +68,7 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
         contiguous=kernel.contiguous,
         on_unread=partial(_serve_unread, kernel),
     )
+    return follows.follow(launcher)
 
 
 def _serve_unread(

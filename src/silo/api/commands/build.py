@@ -50,7 +50,7 @@ from silo.core.protocols import Device
 from silo.core.recipes import CaseRecipe, ScalarRecipe
 from silo.core.space import Space
 from silo.core.target import Target
-from silo.core.values import JSON, Value
+from silo.core.values import JSON, Value, identity_of
 from silo.core.variant import Variant
 from silo.errors import BundleError, CaseError, NoVariantError, TargetError
 from silo.settings import settings
@@ -528,7 +528,7 @@ def _samples(entry: _Planned, key: RulesKey) -> tuple[Sample, ...]:
     kernel = entry.kernel
     target, signature, extents = key
     found: dict[Bucket, Sample] = {}
-    constants: list[Mapping[str, Value]] = []
+    constants: list[tuple[tuple[str, Value], ...]] = []
     for study in entry.tuned:
         situation = study.situation
         own = situation.device.target
@@ -536,13 +536,13 @@ def _samples(entry: _Planned, key: RulesKey) -> tuple[Sample, ...]:
             continue
         if situation.specialization.extents != extents:
             continue
-        constants.append(situation.specialization.constant_values)
+        constants.append(situation.specialization.constants)
         problem = kernel.resolver.problem(situation)
         trials = problem.trials(situation.specialization, study.bucket, situation.reach)
         sample = Sample.of_trials(study.bucket, trials)
         if sample is not None:
             found.setdefault(study.bucket, sample)
-    return tuple(found.values()) if all(values == constants[0] for values in constants) else ()
+    return tuple(found.values()) if all(identity_of(one) == identity_of(constants[0]) for one in constants) else ()
 
 
 def _toolchain(kernels: Sequence[Kernel], pairs: Pairs) -> tuple[tuple[str, str], ...]:

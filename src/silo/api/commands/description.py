@@ -12,6 +12,7 @@ from silo.api.shipping.signing import SignatureSummary, look_at_signature
 from silo.bundle import verify as verification
 from silo.bundle.contents import BundleKernel, BundleVariant
 from silo.bundle.documents import case_recipes, measured_trials
+from silo.bundle.look_alikes import shared_by_look_alikes
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.config import Config
 from silo.core.launch_info import format_block
@@ -90,6 +91,7 @@ class BundleDescription:
     winners: tuple[RuleRow, ...]
     cases: tuple[CaseRow, ...]
     signature: SignatureSummary
+    doubts: tuple[str, ...] = ()  # variants whose code may be another's
 
     def to_json(self) -> JSON:
         """For ``silo inspect --json``."""
@@ -120,6 +122,7 @@ def describe_bundle(path: Path, kernels: Sequence[str] | None = None) -> BundleD
             winners=tuple(row for kernel in chosen for row in _rules(bundle, kernel)),
             cases=tuple(row for kernel in chosen for row in _cases(bundle, kernel)),
             signature=look_at_signature(path, bundle),
+            doubts=shared_by_look_alikes(chosen),
         )
 
 

@@ -17,7 +17,7 @@ from silo.core.search_space import Rule, SearchSpace
 from silo.core.signature import ParameterKind
 from silo.core.space import Constraint, Space
 from silo.core.target import Target
-from silo.core.values import Value
+from silo.core.values import Value, same_values
 from silo.errors import SpaceError
 from silo.sources.kernel_source import KernelSource, RunsInLibrary, TakesTuples
 
@@ -152,7 +152,7 @@ class DeclaredKernel:
         if self.rule is not None:
             return {}
         first, *others = (config.as_dict() for config in self.space.configs())
-        return {name: value for name, value in first.items() if all(one.get(name) == value for one in others)}
+        return {name: value for name, value in first.items() if all(same_values({name: value}, one) for one in others)}
 
     @property
     def guard_key(self) -> tuple[str, ...]:

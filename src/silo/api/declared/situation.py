@@ -67,7 +67,7 @@ class Situation:
     @cached_property
     def bucket(self) -> Bucket:
         """The class of the call's key arguments: calls of one are tuned as one. Needs no compiler here."""
-        return tuple(bucket_of([self.values[name] for name in self.key]))
+        return bucket_of([self.values[name] for name in self.key])
 
     @property
     def integers(self) -> dict[str, Value]:

@@ -15,7 +15,7 @@ from silo.core.decisions import Decision, Rejected
 from silo.core.device import HOST_MEMORY
 from silo.core.plugins import is_host_code, is_option, shipped_options
 from silo.core.signature import NoDefault, ParameterKind, Signature
-from silo.core.values import JSON, Value
+from silo.core.values import JSON, Value, identity_of
 from silo.errors import BundleError, ExpressionError, NoVariantError
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
@@ -439,7 +439,7 @@ class BundledKernel:
             if value == FORBIDDEN:
                 config = variant.config
                 return Rejected(f"its author's pruner did not allow {config} in any case with these values of the key")
-            if name in constants and constants[name] != value:
+            if name in constants and identity_of(constants[name]) != identity_of(value):
                 return Rejected(f"it was compiled for {name}={constants[name]}, and the call needs {name}={value}")
         return None
 

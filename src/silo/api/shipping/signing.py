@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from silo.api.machine.session import session
+from silo.bundle.look_alikes import shared_by_look_alikes
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.signing import sign_header, signature_of
 from silo.bundle.verify import verify_open
@@ -64,7 +65,8 @@ class VerifySummary:
 
     ``signed`` says whether a key that counts signed it, ``reason`` why or why not. ``id`` is the number that the
     signature gives as its key's, "" without a signature. ``comment`` is what the key signed besides, "" unless it did.
-    ``problems`` are faults of the file.
+    ``problems`` are faults of the file, ``doubts`` variants whose code may be another's
+    (:mod:`silo.bundle.look_alikes`).
     """
 
     path: str
@@ -74,6 +76,7 @@ class VerifySummary:
     signed: bool = False
     id: str = ""
     comment: str = ""
+    doubts: tuple[str, ...] = ()
 
     @property
     def good(self) -> bool:
@@ -123,8 +126,11 @@ def verify_bundle_signature(path: Path, key: PublicKey | None = None) -> VerifyS
     """
     with open_bundle(path) as bundle:
         problems = tuple(str(problem) for problem in verify_open(bundle))
+        doubts = () if problems else shared_by_look_alikes(bundle.contents().kernels)
         found = _looked_at(path, bundle, key)
-        return VerifySummary(str(path), bundle.identity, problems, found.reason, found.signed, found.id, found.comment)
+        return VerifySummary(
+            str(path), bundle.identity, problems, found.reason, found.signed, found.id, found.comment, doubts
+        )
 
 
 def look_at_signature(path: Path, bundle: Bundle) -> SignatureSummary:

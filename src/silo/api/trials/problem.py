@@ -11,6 +11,7 @@ from silo.core.protocols import Device, RecordStore
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
+from silo.core.values import identity_of
 from silo.tune.catalog import catch_up, studies_of
 from silo.tune.ledger import read_trials
 from silo.tune.measure import MeasurePolicy
@@ -97,7 +98,7 @@ class Problem:
         table: dict[Bucket, Config] = {}
         samples: dict[Bucket, Sample] = {}
         for study in sorted(self.known(), key=lambda study: len(study.specialization.facts)):
-            if study.specialization.constant_values != like.constant_values:
+            if identity_of(study.specialization.constants) != identity_of(like.constants):
                 continue
             if study.specialization.extents != like.extents:
                 continue

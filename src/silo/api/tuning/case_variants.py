@@ -15,7 +15,7 @@ from silo.api.kernels.kernel import Kernel
 from silo.api.tuning.case_tuning import CaseStudy, call_arguments
 from silo.compile.plan import PlannedVariant
 from silo.core.specialization import Specialization
-from silo.core.values import Value
+from silo.core.values import Value, identity_of
 from silo.core.variant import Variant
 
 __all__ = ["case_variants", "opaque_constants"]
@@ -42,7 +42,7 @@ def _is_served(study: CaseStudy, planned: PlannedVariant) -> bool:
     return (
         study.case.label in planned.cases
         and situation.signature == variant.signature
-        and situation.specialization.constants == variant.specialization.constants
+        and identity_of(situation.specialization.constants) == identity_of(variant.specialization.constants)
     )
 
 

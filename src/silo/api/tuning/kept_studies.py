@@ -19,7 +19,7 @@ from silo.core.config import Config
 from silo.core.dispatch import bucket_of
 from silo.core.recipes import ArrayRecipe, DescriptorRecipe, ScalarRecipe
 from silo.core.specialization import Fact
-from silo.core.values import Value
+from silo.core.values import Value, identity_of, same_values
 from silo.errors import BundleError, CompilerMissingError, SourceError, TargetError, ToolchainError
 from silo.tune.aside import known_spills
 from silo.tune.catalog import studies_of
@@ -110,7 +110,7 @@ def _default(kernel: Kernel, study: Study, recipe: CaseRecipe | None) -> Config 
     if kernel.rule is not None or any(name not in constants for name in kernel.open_blocks):
         return None
     given = {**{name: value for name, value in constants.items() if name in kernel.config_names}, **options}
-    fitting = (config for config in kernel.space.configs() if given.items() <= config.as_dict().items())
+    fitting = (config for config in kernel.space.configs() if same_values(given, config.as_dict()))
     return next(fitting, Config.of({**kernel.space.default.as_dict(), **given}))
 
 
@@ -156,7 +156,9 @@ def _is_case_of(recipe: CaseRecipe, study: Study) -> bool:
     if values is None or bucket_of(values) != study.bucket:
         return False
     said = {**scalars, **dict(recipe.config)}
-    if any(name in said and said[name] != value for name, value in study.specialization.constants):
+    if any(
+        name in said and identity_of(said[name]) != identity_of(value) for name, value in study.specialization.constants
+    ):
         return False
     if not all(_holds(fact, scalars[name]) for name, fact in study.specialization.facts if name in scalars):
         return False

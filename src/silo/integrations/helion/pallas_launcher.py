@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from silo.api.kernels.kernel import maker
+from silo.core.values import identity_of
 from silo.errors import ArgumentError, UnsupportedError
 from silo.forks import Mutex
 from silo.frozen import frozen
@@ -200,9 +201,11 @@ def _serving(
     *,
     in_hbm: bool,
 ) -> Any:  # noqa: ANN401  # what silo.pallas gives
-    # With their types: 1 and True are one key, and two kernels.
-    constants: tuple[tuple[object, object], ...] = tuple(
-        (cast("object", type(one)), one) for one, spec in zip(args, specs, strict=True) if spec == "constexpr"
+    # By identity: to Python, 1 and True are one key, and they are two kernels.
+    constants = tuple(
+        (cast("object", type(one)), identity_of(one))
+        for one, spec in zip(args, specs, strict=True)
+        if spec == "constexpr"
     )
     key = (id(kernel), grid, repr(specs), scratch, constants)
     found = _made.get(key)

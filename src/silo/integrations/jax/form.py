@@ -10,6 +10,7 @@ from silo.core.described import describe
 from silo.core.device import HOST_MEMORY
 from silo.core.dtypes import DType, dtype
 from silo.core.signature import NoDefault, Parameter, ParameterKind
+from silo.core.values import identity_of
 from silo.errors import ArgumentError
 from silo.frozen import frozen, replace
 from silo.launch.arguments import Argument, Call, ValueKind
@@ -45,7 +46,7 @@ class ArrayForm:
 class Scalar:
     """A value that a call gives by itself, told apart by its type too: 1, 1.0 and True are three forms.
 
-    ``key`` is the value in a form that equals itself (a float's hexadecimal digits: NaN, -0.0).
+    ``key`` is the value's identity (:func:`silo.core.values.identity_of`).
     """
 
     kind: str
@@ -55,7 +56,7 @@ class Scalar:
     @classmethod
     def of(cls, value: object) -> Scalar:
         """Of a value of the caller's."""
-        return cls(type(value).__qualname__, value.hex() if isinstance(value, float) else value, value)
+        return cls(type(value).__qualname__, identity_of(value), value)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Scalar) and (self.kind, self.key) == (other.kind, other.key)

@@ -240,6 +240,7 @@ class ProgramKernel:
         provided = self._provided(call) if TABLE.providers and unsettled is None else None
         if provided is not None:
             return provided.binding, native.ABSENT
+        adapter.forget_key_texts(self.function)
         result = own_way()
         if result is None:
             return native.ABSENT, None  # a hook of the program stopped the compiler

@@ -10,7 +10,7 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.dtypes import DTypeKind
 from silo.core.signature import Parameter, ParameterKind
 from silo.core.specialization import Fact, Specialization
-from silo.core.values import Value, value_sort_key
+from silo.core.values import Value, identity_of
 from silo.core.variant import Variant
 
 __all__ = ["best_variant", "describe_wanted", "fits", "may_fit", "nearest"]
@@ -79,7 +79,7 @@ def _wider(takes: Parameter, asked: Parameter) -> bool:
 
 
 def _same(left: Value, right: Value) -> bool:
-    return type(left) is type(right) and value_sort_key(left) == value_sort_key(right)
+    return identity_of(left) == identity_of(right)
 
 
 def _type(parameter: Parameter) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from silo.core.config import Config
 from silo.core.dispatch import bucket_of, distance
 from silo.core.target import Target
-from silo.core.values import Value
+from silo.core.values import Value, identity_of
 from silo.errors import SourceError
 from silo.integrations.triton_records.recorded import Winner
 from silo.sources.triton.adapter import TunerKey, active_target, config_members
@@ -66,7 +66,8 @@ def config_for(configs: Iterable[Any], wanted: Config) -> Any:  # noqa: ANN401
 
 def _same(members: dict[str, object], known: dict[str, Value]) -> bool:
     return members.keys() == known.keys() and all(
-        type(members[name]) is type(value) and members[name] == value for name, value in known.items()
+        type(members[name]) is type(value) and identity_of(members[name]) == identity_of(value)
+        for name, value in known.items()
     )
 
 

@@ -26,7 +26,7 @@ from silo.bundle.writer import Written, place_of_bundle, write_bundle
 from silo.core.config import Config
 from silo.core.dispatch import DispatchRules, bucket_of
 from silo.core.signature import ParameterKind, Signature
-from silo.core.values import canonical_json
+from silo.core.values import canonical_json, same_values
 from silo.core.variant import Variant
 from silo.errors import BundleError
 from silo.frozen import replace
@@ -283,8 +283,7 @@ def _rules(group: Sequence[BundleVariant], names: tuple[str, ...], winners: Sequ
 
 
 def _agrees(config: Config, wanted: Config) -> bool:
-    known = config.as_dict()
-    return all(name in known and known[name] == value for name, value in wanted.as_dict().items())
+    return same_values(wanted.as_dict(), config.as_dict())
 
 
 def _named(kernels: Sequence[BundleKernel]) -> tuple[BundleKernel, ...]:

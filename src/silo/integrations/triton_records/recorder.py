@@ -17,7 +17,7 @@ from silo.core.plugins import is_host_code
 from silo.core.protocols import ReadsBinaries
 from silo.core.signature import Effect, Signature
 from silo.core.specialization import Specialization
-from silo.core.values import canonical_json
+from silo.core.values import canonical_json, identity_of
 from silo.core.variant import Variant
 from silo.errors import BundleError, CompileError, SiloError, SourceError
 from silo.forks import Mutex
@@ -210,7 +210,7 @@ def _is_of(call: CompileCall, members: Mapping[str, object]) -> bool:
     for name, value in members.items():
         found = call.constants.get(places[name]) if name in places else call.options.get(name)
         found = getattr(found, "value", found)  # Triton's box of a constexpr
-        if found != value:
+        if identity_of(found) != identity_of(value):
             return False
     return True
 

@@ -18,10 +18,11 @@ from silo.core.tuples import TupleShape, TupleShapes
 from silo.core.values import Value, digest
 from silo.errors import SourceError
 from silo.frozen import replace as replace_frozen
+from silo.sources.places import places_hold
 from silo.sources.reached_code import Names
 from silo.sources.triton import adapter
 from silo.sources.triton.constants import to_value
-from silo.sources.triton.fingerprint import ReadSource, function_value, read_source
+from silo.sources.triton.fingerprint import ReadSource, function_value, read_source, texts_of
 from silo.sources.triton.hooks import CallDecidesError, effects_of_hook
 from silo.sources.triton.specialize import specialize
 
@@ -198,6 +199,23 @@ class TritonSource:
     def reading(self) -> ReadSource:
         """What its text and all that it reaches gave. Raises SourceError."""
         return read_source(self.function, self.known_names)
+
+    @property
+    def places(self) -> tuple[object, ...]:
+        """See :class:`silo.sources.kernel_source.ReadsPlaces`. Raises SourceError."""
+        return self.reading.places
+
+    def read_again(self) -> None:
+        """See :class:`silo.sources.kernel_source.ReadsPlaces`. Raises SourceError."""
+        known = self.__dict__.get("reading")
+        if known is not None and (known.texts != texts_of(known.functions) or not places_hold(known.places)):
+            del self.__dict__["reading"]
+        self.reading  # noqa: B018  # raises where it cannot be read
+
+    def when_replaced(self, changed: Callable[[], None]) -> None:
+        """See :class:`silo.sources.kernel_source.ReadsPlaces`."""
+        for function in self.reading.functions:
+            adapter.when_text_is_replaced(function, changed)
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
         """The typed signature and the facts of one call; see :func:`silo.sources.triton.specialize.specialize`.

@@ -17,6 +17,7 @@ from functools import partial
 
 from silo.core.config import Config
 from silo.core.grouped_space import GroupedSpace
+from silo.core.values import same_values
 from silo.tune.search.board import Board
 from silo.tune.search.descent import field_order, passes
 from silo.tune.search.plans import Asking, Questions, exhaustive_plan
@@ -76,7 +77,7 @@ def _order(board: Board, space: GroupedSpace, best: int, group: int) -> list[int
 
     def rank(config: Config) -> int:
         members = {name: value for name, value in config.as_dict().items() if name in own}
-        return next((place for place, seed in enumerate(seeds) if members.items() <= seed.items()), len(seeds))
+        return next((place for place, seed in enumerate(seeds) if same_values(members, seed)), len(seeds))
 
     return [_index(board, one) for one in sorted(space.alternatives(board.config(best), group), key=rank)]
 

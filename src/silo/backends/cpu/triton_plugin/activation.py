@@ -15,6 +15,7 @@ __all__ = [
     "begin_checks",
     "begin_records",
     "claim",
+    "complete_keys",
     "decide",
     "is_active",
     "is_chosen_as_cpu",
@@ -93,6 +94,15 @@ def claim() -> bool:
             if isinstance(member, type) and issubclass(member, base) and "is_active" in vars(member):
                 driver: Any = member
                 driver.is_active = staticmethod(_inactive)
+    return True
+
+
+def complete_keys() -> bool:
+    """Have Triton's cache of files tell kernels apart that read other constants as attributes, as helper.CONST."""
+    from silo.sources.triton import adapter  # noqa: PLC0415  # with `import triton`, where nobody may launch on a CPU
+    from silo.sources.triton.attributes import read_attributes  # noqa: PLC0415  # as above
+
+    adapter.complete_keys(read_attributes)
     return True
 
 

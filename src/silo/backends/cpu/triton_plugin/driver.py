@@ -52,6 +52,7 @@ class CpuDriver(_Base):
         self._device: Any = import_module("silo.backends.cpu.triton_plugin.interface")
         self.launcher_cls: Any = launching.CpuLauncher
         self.utils: Any = launching.CpuUtils()
+        ask("complete_keys")
 
     @classmethod
     def is_active(cls) -> bool:

@@ -49,6 +49,7 @@ from silo.sources.triton.adapter.installation import (
     triton_identity,
     triton_version,
 )
+from silo.sources.triton.adapter.keys import complete_keys
 from silo.sources.triton.adapter.launch_hooks import enter_launch, follow_launch_hooks
 from silo.sources.triton.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir, read_off
 from silo.sources.triton.adapter.objects import code_of_functions, dtype_name, is_constexpr, is_settled
@@ -57,6 +58,7 @@ from silo.sources.triton.adapter.programs import (
     CompiledProgram,
     Seams,
     Watch,
+    forget_key_texts,
     launch_hooks,
     launch_state,
     option_names_of,
@@ -69,6 +71,7 @@ from silo.sources.triton.adapter.programs import (
     watched_debug,
 )
 from silo.sources.triton.adapter.remote_cache import KeepsFiles, remote_cache
+from silo.sources.triton.adapter.replaced import when_text_is_replaced
 from silo.sources.triton.adapter.served import (
     changed_global,
     forget_served,
@@ -105,6 +108,7 @@ __all__ = [
     "code_of_functions",
     "compile_call",
     "compile_gpu",
+    "complete_keys",
     "config_members",
     "cpu_target",
     "debug_by_default",
@@ -113,6 +117,7 @@ __all__ = [
     "dtype_name",
     "enter_launch",
     "follow_launch_hooks",
+    "forget_key_texts",
     "forget_served",
     "intercept_compiles",
     "is_constexpr",
@@ -157,5 +162,6 @@ __all__ = [
     "watch",
     "watch_autotuners",
     "watched_debug",
+    "when_text_is_replaced",
     "wrap",
 ]

@@ -23,6 +23,7 @@ __all__ = [
     "CompiledProgram",
     "Seams",
     "Watch",
+    "forget_key_texts",
     "launch_hooks",
     "launch_state",
     "option_names_of",
@@ -278,6 +279,17 @@ def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, An
     # Of kernels that were served there may be none yet, and making one takes milliseconds.
     here = dict[Any, Any].get(caches, device)
     return function.pre_run_hooks, caches, {} if here is None else here[0], function.used_global_vals
+
+
+def forget_key_texts(function: Any) -> None:  # noqa: ANN401
+    """Make Triton write the text of each key anew: it looks texts up by tuples, to which 1, True and 1.0 are equal.
+
+    The texts differ, and so does the code that Triton keeps by them. Triton 3.4 has no such table.
+    """
+    driver = behind_lowering(module("triton.runtime.driver").driver.active)
+    here = dict[Any, Any].get(cast("dict[Any, Any]", function.device_caches), driver.get_current_device())
+    if here is not None and len(here) == 5 and isinstance(here[1], dict):  # code, texts, target, backend, binder
+        cast("dict[Any, Any]", here[1]).clear()
 
 
 _USUAL = (

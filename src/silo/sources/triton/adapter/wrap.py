@@ -10,6 +10,7 @@ from typing import Any
 
 from silo.sources.triton.adapter.decorators import is_interpreted
 from silo.sources.triton.adapter.references import reference_to
+from silo.sources.triton.adapter.replaced import UPDATE
 
 __all__ = ["wrap"]
 
@@ -43,9 +44,12 @@ def wrap(
         "__copy__": _itself,
         "__deepcopy__": _itself,
     }
+    if hasattr(base, UPDATE):  # the kernel's source is the function's text, and callers inline the twin's
+        members[UPDATE] = _replaced_in_both(base, function)
     kind: Any = type(f"Silo{base.__name__}", (base,), members)
     twin = object.__new__(kind)
     twin.__dict__.update(function.__dict__)
+    twin.__dict__.pop(UPDATE, None)
     twin.__dict__["__signature__"] = inspect.signature(function.fn)
     if hasattr(base, "create_binder"):  # compiled kernels are kept per function object, by a method of it
         twin.__dict__["device_caches"] = defaultdict(twin.create_binder)
@@ -87,6 +91,14 @@ def _run_through(launcher: Any, base: Any) -> Any:  # noqa: ANN401
         return launcher[grid](*args, **options)
 
     return run
+
+
+def _replaced_in_both(base: Any, function: Any) -> Any:  # noqa: ANN401
+    def replace(self: Any, text: str) -> None:  # noqa: ANN401
+        getattr(base, UPDATE)(self, text)
+        getattr(function, UPDATE)(text)
+
+    return replace
 
 
 def _interpreted_call(base: Any, launcher: Any) -> Any:  # noqa: ANN401
