@@ -13,7 +13,7 @@ __all__ = ["is_index_only", "is_range_mask", "is_structurally_affine", "unit_axi
 _SUMS = frozenset({arith.ADDI, arith.SUBI, tt.ADDPTR})
 # Operations whose result goes up along its axes as their operands say.
 _STEPPING = _SUMS | {arith.EXTSI, arith.MULI, tt.EXPAND_DIMS, tt.BROADCAST, tt.TRANS}
-# Of a value, or a mask, that is looked into: a C compiler may refuse more than 256 nested parentheses, and two terms take one.
+# Of an affine value: a C compiler may refuse more than 256 nested parentheses, and two terms take one.
 _MOST_TERMS = 400
 
 

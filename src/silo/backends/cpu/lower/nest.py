@@ -453,7 +453,10 @@ class Nest(NestLoops):
     def _find_affine(self, value: Value, index: Index) -> tuple[str, str] | None:
         form = self._form(value, index)
         if form is not None:
-            form = self._short(form[0], ops.c_type(value.type) if value.type.pointer else "int64_t"), self._short(form[1])
+            form = (
+                self._short(form[0], ops.c_type(value.type) if value.type.pointer else "int64_t"),
+                self._short(form[1]),
+            )
         self._affine[value, index] = form
         return form
 

@@ -80,7 +80,8 @@ __all__ = ["plan_block"]
 # stored addresses hide that they are consecutive.
 _RECOMPUTE_LIMIT = 6.0
 _RECOMPUTE_LIMIT_INDEX = 30.0
-_MOST_CHECKS = 1024  # pairs of accesses that one nest compares when it runs
+# Pairs of accesses that one nest compares when it runs: gcc takes time by the square of so long a condition.
+_MOST_CHECKS = 256
 
 
 def plan_block(
