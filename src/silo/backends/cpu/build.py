@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from tempfile import TemporaryFile
 
+from silo.backends.cpu.effort import USUAL
 from silo.backends.cpu.emit.apart import part
 from silo.backends.cpu.levels import Level, level_of
 from silo.compile.c_compiler import CCompiler
@@ -29,7 +30,7 @@ __all__ = [
 # any folder: no debug information, no build id, no compiler's name, no unwind tables.
 _CODE_FLAGS = (
     "-std=gnu11",
-    "-O2",
+    USUAL,
     "-fopenmp-simd",
     "-fno-math-errno",
     "-fno-trapping-math",
@@ -75,7 +76,9 @@ def build_kernel(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> Bui
     parts = part(text)
     if not parts.shared:
         return build(text, flags, toolchain)
-    apart = tuple(flag for flag in flags if flag not in _LINKED_ONLY)
+    # Kernels share it, so it gets the usual effort whatever this kernel gets.
+    usual = (USUAL if flag.startswith("-O") else flag for flag in flags)
+    apart = tuple(flag for flag in usual if flag not in _LINKED_ONLY)
     both = (_NO_UNUSED, *flags)
     beside = _shared.get((parts.shared, apart, toolchain))
     if beside is not None:
@@ -92,13 +95,15 @@ def forget_shared() -> None:
     _shared.clear()
 
 
-def compile_flags(level: Level, *, contract: bool = True, libm: bool = False) -> tuple[str, ...]:
+def compile_flags(level: Level, *, contract: bool = True, libm: bool = False, effort: str = USUAL) -> tuple[str, ...]:
     """Every flag of one compile.
 
-    ``contract`` lets a * b + c be fused to one rounding; ``libm`` links the mathematical functions of the C library.
+    ``contract`` lets a * b + c be fused to one rounding; ``libm`` links the mathematical functions of the C library;
+    ``effort`` is the flag of :class:`silo.backends.cpu.effort.Effort`.
     """
     fused = f"-ffp-contract={'fast' if contract else 'off'}"
-    return (*level.flags, *_CODE_FLAGS, fused, *_LINK_FLAGS, *(("-lm",) if libm else ()))
+    code = (effort if flag == USUAL else flag for flag in _CODE_FLAGS)
+    return (*level.flags, *code, fused, *_LINK_FLAGS, *(("-lm",) if libm else ()))
 
 
 def source_flags(target: Target, *, contract: bool) -> tuple[str, ...]:

@@ -185,12 +185,16 @@ class CpuCompiler:
 
 @dataclass(frozen=True, slots=True)
 class EmittedJob:
-    """A job as C text: how it is compiled, and how what comes out is launched. ``module`` is what it was read from."""
+    """A job as C text: how it is compiled, and how what comes out is launched. ``module`` is what it was read from.
+
+    ``note`` is why it is compiled with less than the usual effort; "" if it is not.
+    """
 
     text: str
     flags: tuple[str, ...]
     launch: LaunchInfo
     module: Module
+    note: str
 
 
 def make_job(
@@ -229,7 +233,9 @@ def compile_ttir(job: CompileJob, toolchain: CCompiler) -> Compiled:
     emitted = emit_job(job, toolchain)
     built = build_kernel(emitted.text, emitted.flags, toolchain)
     sidecars = (CompiledBlob("c", emitted.text.encode()), CompiledBlob("ttir", job.text.encode()))
-    return Compiled(emitted.launch, CompiledBlob("so", built.data), sidecars, built.log)
+    return Compiled(
+        emitted.launch, CompiledBlob("so", built.data), sidecars, "\n".join(filter(None, (emitted.note, built.log)))
+    )
 
 
 def emit_job(job: CompileJob, toolchain: CCompiler) -> EmittedJob:
@@ -265,8 +271,8 @@ def emit_job(job: CompileJob, toolchain: CCompiler) -> EmittedJob:
             ("cpu_work", work),
         ),
     )
-    flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses)
-    return EmittedJob(emitted.source, flags, launch, module)
+    flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses, effort=emitted.effort.flag)
+    return EmittedJob(emitted.source, flags, launch, module, emitted.effort.reason)
 
 
 def entry_name(kernel: str, key: str) -> str:

@@ -1,7 +1,8 @@
-"""Inline assembly: the single PTX instructions that kernels carry for their speed, as C expressions.
+"""Inline assembly: the PTX instructions that kernels carry for their speed, one at a time, as C expressions.
 
-What is approximate on a GPU is computed as exactly as the same function elsewhere, and nothing is flushed to zero. Any
-other text is refused: it may mean anything.
+Conversions to e2m1, which take several instructions, are read by ``ops_fp4``. What is approximate on a GPU is computed
+as exactly as the same function elsewhere, and nothing is flushed to zero. Any other text is refused: it may mean
+anything.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from types import MappingProxyType
 from silo.backends.cpu.ops_arith import absf, float_binary, float_call, negf
 from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
 from silo.backends.cpu.ops_cast import bitcast, float_cast
+from silo.backends.cpu.ops_fp4 import FP4, read_fp4
 from silo.backends.cpu.ops_libdevice import LIBDEVICE
 from silo.backends.cpu.ops_math import fma, function
 from silo.backends.cpu.ops_types import HALVES
@@ -123,10 +125,12 @@ INLINE: Mapping[str, Instruction] = MappingProxyType(_table())
 
 
 def inline_renderer(call: Call) -> str:
-    """``tt.elementwise_inline_asm`` where its text is one instruction of ``INLINE``."""
+    """``tt.elementwise_inline_asm`` whose text is one instruction of ``INLINE``, or conversions to e2m1."""
     call.pointer_free()
     if not call.operands and _plain(call) in _WAITS:
         return "0"
+    if FP4 in _plain(call):
+        return _fp4(call)
     name, order = _parsed(call)
     instruction = INLINE.get(name.replace(".ftz", ""))
     if instruction is None:
@@ -142,6 +146,21 @@ def inline_renderer(call: Call) -> str:
     except (RefusedError, IndexError) as error:
         raise _refused(call, f"{name} does not take these operands: {error}") from None
     return _as(call, f"({text})", given, call.element)
+
+
+def _fp4(call: Call) -> str:
+    """Pairs of e2m1 as bytes: of one element each with ``pack=4``, else together in one integer."""
+    pack = call.attribute("packed_element", 1)
+    found = read_fp4(_plain(call), str(call.operation.attributes.get("constraints")), len(call.operands), pack)
+    if isinstance(found, str):
+        raise _refused(call, found)
+    if call.element not in {"i8", "i16", "i32"} or (pack > 1 and call.element != "i8"):
+        raise _refused(call, f"it gives {'bytes' if pack > 1 else 'an integer'}, not {call.element}")
+    call.use("fp4")
+    taken = [_as(call, text, one.element, "f32") for text, one in zip(call.operands, call.types, strict=True)]
+    parts = [f"silo_f32_to_e2m1x2({taken[upper]}, {taken[lower]})" for upper, lower in found.pairs]
+    together = " | ".join(f"{part} << {8 * place}" if place else part for place, part in enumerate(parts))
+    return call.cast(f"({together})")
 
 
 def _plain(call: Call) -> str:
@@ -181,6 +200,6 @@ def _refused(call: Call, reason: str) -> RefusedError:
     attributes = call.operation.attributes
     text = " ".join(str(attributes.get("asm_string")).split())
     return RefusedError(
-        "inline assembly is for one kind of GPU; of PTX the CPU knows single instructions, which docs/cpu.md lists;"
+        "inline assembly is for one kind of GPU; of PTX the CPU knows the instructions that docs/cpu.md lists;"
         f" {reason}: {text!r}, constraints {attributes.get('constraints')!r}; write it with Triton's own operations"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from silo.backends.cpu.analysis.affine import unit_axis
+from silo.backends.cpu.analysis.folding import fold, remembered
 from silo.backends.cpu.analysis.values import constant_scalar, load_parts, scalar_source
 from silo.backends.cpu.operations import arith, tt
 from silo.backends.cpu.operations.table import OPAQUE, VIEWS, own_cost
@@ -111,11 +112,19 @@ def _is_quotient(value: Value) -> bool:
 
 def _reads_nothing(value: Value | None) -> bool:
     """Whether a value is made of scalars, ranges and arithmetic of integers alone."""
-    if value is None or not value.type.tensor:
-        return True
+
+    def nothing(inner: Value, parts: list[bool]) -> bool:
+        return _arithmetic_parts(inner) is not None and all(parts)
+
+    return value is None or fold(value, lambda v: _arithmetic_parts(v) or [], nothing, remembered("reads nothing"))
+
+
+def _arithmetic_parts(value: Value) -> list[Value] | None:
+    if not value.type.tensor:
+        return []
     operation = value.owner
     if operation is None or operation.regions:
-        return False
+        return None
     if operation.name not in VIEWS and operation.name != tt.MAKE_RANGE and not operation.name.startswith("arith."):
-        return False
-    return all(_reads_nothing(operand) for operand in operation.operands)
+        return None
+    return operation.operands

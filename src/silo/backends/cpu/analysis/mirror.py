@@ -52,16 +52,18 @@ def _replace(operation: Operation, value: Value, reduce: Operation) -> None:
         _drop_unused(operand)
 
 
-def _drop_unused(value: Value) -> None:
-    """Take away what computes ``value`` if nothing else uses it: views and the reduction."""
-    operation = value.owner
-    if operation is None or any(result.uses for result in operation.results):
-        return
-    if operation.name not in {tt.BROADCAST, tt.EXPAND_DIMS, tt.REDUCE}:
-        return
-    block = operation.block
-    assert isinstance(block, Block)
-    block.operations.remove(operation)
-    for operand in operation.operands:
-        operand.uses.remove(operation)
-        _drop_unused(operand)
+def _drop_unused(root: Value) -> None:
+    """Take away what computes ``root`` if nothing else uses it: views and the reduction."""
+    pending = [root]
+    while pending:
+        operation = pending.pop().owner
+        if operation is None or any(result.uses for result in operation.results):
+            continue
+        if operation.name not in {tt.BROADCAST, tt.EXPAND_DIMS, tt.REDUCE}:
+            continue
+        block = operation.block
+        assert isinstance(block, Block)
+        block.operations.remove(operation)
+        for operand in operation.operands:
+            operand.uses.remove(operation)
+        pending.extend(operation.operands)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from silo.backends.cpu.analysis.combining import combining_operation
+from silo.backends.cpu.analysis.folding import fold
 from silo.backends.cpu.analysis.rewriting import cast, drop, replace
 from silo.backends.cpu.analysis.values import constant_scalar, is_unit_reshape
 from silo.backends.cpu.operations import arith, tt
@@ -31,6 +33,10 @@ _GREATER: Mapping[tuple[str, int | bool], bool] = {
     (arith.CMPI, 8): True,
 }
 _PURE = VIEWS | {tt.MAKE_RANGE, tt.BITCAST}
+# What keeps the indices that a value is made of, or moves them to other axes.
+_PARITY = frozenset({tt.BROADCAST, tt.SPLAT, tt.EXPAND_DIMS, tt.RESHAPE, arith.EXTUI, arith.TRUNCI})
+
+_Parity: TypeAlias = "tuple[int, frozenset[int]] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +157,20 @@ def _is_greater(value: Value, own: Value, partner: Value) -> bool | None:
     return _GREATER.get((operation.name, predicate)) if isinstance(predicate, int) else None
 
 
-def _parity(value: Value) -> tuple[int, frozenset[int]] | None:
-    """``value`` as a constant exclusive-ored with the indices (0 or 1) along some axes, if it is that."""
+def _parity(root: Value) -> _Parity:
+    """``root`` as a constant exclusive-ored with the indices (0 or 1) along some axes, if it is that."""
+    return fold(root, _parity_parts, _parity_of)
+
+
+def _parity_parts(value: Value) -> list[Value]:
+    operation = value.owner
+    if operation is None or operation.name == tt.MAKE_RANGE or constant_scalar(value) is not None:
+        return []
+    is_pair = operation.name == arith.XORI or (operation.name == arith.CMPI and operation.attributes["predicate"] == 1)
+    return operation.operands[: 2 if is_pair else 1] if operation.name in _PARITY or is_pair else []
+
+
+def _parity_of(value: Value, found: list[_Parity]) -> _Parity:
     constant = constant_scalar(value)
     if constant is not None:
         return (int(constant), frozenset()) if constant in {0, 1} else None
@@ -162,33 +180,24 @@ def _parity(value: Value) -> tuple[int, frozenset[int]] | None:
     if operation.name == tt.MAKE_RANGE:
         both = (operation.attributes["start"], operation.attributes["end"]) == (0, 2)
         return (0, frozenset({0})) if both else None
-    if not operation.operands:
+    known = [one for one in found if one is not None]
+    if not known or len(known) != len(found):
         return None
-    inner = _parity(operation.operands[0])
-    if inner is None:
-        return None
+    constant, axes = known[0]
     match operation.name:
-        case tt.BROADCAST | tt.SPLAT | arith.EXTUI:
-            return inner
-        case arith.TRUNCI:
-            return inner
         case tt.EXPAND_DIMS:
             added = operation.attributes["axis"]
             assert isinstance(added, int)
-            return inner[0], frozenset(axis + (axis >= added) for axis in inner[1])
+            return constant, frozenset(axis + (axis >= added) for axis in axes)
         case tt.RESHAPE:
             if not is_unit_reshape(operation):
                 return None
             places = [axis for axis, extent in enumerate(operation.operands[0].type.shape) if extent != 1]
             after = [axis for axis, extent in enumerate(operation.result.type.shape) if extent != 1]
-            return inner[0], frozenset(after[places.index(axis)] for axis in inner[1])
-        case arith.XORI:
-            other = _parity(operation.operands[1])
-        case arith.CMPI if operation.attributes["predicate"] == 1:
-            other = _parity(operation.operands[1])
+            return constant, frozenset(after[places.index(axis)] for axis in axes)
         case _:
-            return None
-    return None if other is None else (inner[0] ^ other[0], inner[1] ^ other[1])
+            other, others = known[1] if len(known) > 1 else (0, frozenset[int]())
+            return constant ^ other, axes ^ others
 
 
 def _bit(shape: tuple[int, ...], axis: int) -> int | None:

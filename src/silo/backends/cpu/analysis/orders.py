@@ -12,6 +12,7 @@ Both rewritings are of what Triton writes itself: its order of combining is free
 from __future__ import annotations
 
 from silo.backends.cpu.analysis.combining import combining_operation
+from silo.backends.cpu.analysis.folding import any_of
 from silo.backends.cpu.analysis.rewriting import cast, insert, replace
 from silo.backends.cpu.operations import arith, tt
 from silo.sources.triton.ssa import Block, Module, Operation, Type, Value
@@ -94,25 +95,29 @@ def _choice(block: Block) -> tuple[list[Operation], Value, Value] | None:
 
 def _is_greater(value: Value, first: Value, second: Value, block: Block) -> bool:
     """Whether ``value`` holds where the first number is greater (less), and elsewhere only where both are equal."""
-    operation = value.owner
-    if operation is None or operation.block is not block:
-        return False
-    if operation.name == arith.ORI:
-        left, right = operation.operands
-        if _is_tie(left, first, second, block):
-            left, right = right, left
-        return _is_tie(right, first, second, block) and _is_greater(left, first, second, block)
-    return _compares(operation, first, second, {_GREATER, _LESS})
+    while (operation := value.owner) is not None and operation.block is block:
+        if operation.name != arith.ORI:
+            return _compares(operation, first, second, {_GREATER, _LESS})
+        value, other = operation.operands
+        if _is_tie(value, first, second, block):
+            value, other = other, value
+        if not _is_tie(other, first, second, block):
+            return False
+    return False
 
 
-def _is_tie(value: Value, first: Value, second: Value, block: Block) -> bool:
-    """Whether ``value`` holds only where both numbers are equal."""
-    operation = value.owner
-    if operation is None or operation.block is not block:
-        return False
-    if operation.name == arith.ANDI:
-        return any(_is_tie(operand, first, second, block) for operand in operation.operands)
-    return _compares(operation, first, second, {1})
+def _is_tie(root: Value, first: Value, second: Value, block: Block) -> bool:
+    """Whether ``root`` holds only where both numbers are equal."""
+
+    def parts(value: Value) -> list[Value] | None:
+        operation = value.owner
+        if operation is None or operation.block is not block:
+            return []
+        if operation.name == arith.ANDI:
+            return operation.operands
+        return None if _compares(operation, first, second, {1}) else []
+
+    return any_of(root, parts)
 
 
 def _compares(operation: Operation, first: Value, second: Value, predicates: set[int]) -> bool:

@@ -26,21 +26,32 @@ def streamable_stores(kernel: Operation) -> frozenset[Operation]:
     accesses = [operation for operation in operations if operation.name in {tt.LOAD, tt.STORE}]
     if any(operation.name in WRITES - {tt.STORE} for operation in operations):
         return frozenset()
-    read: set[Value] = set()
-    for access in accesses:
-        origins = _origins(_pointer(access))
-        if origins is None:
-            return frozenset()
-        if access.name == tt.LOAD:
-            read |= origins
+    unknown = _reached(_unknown(operations))
+    if any(_pointer(access) in unknown for access in accesses):
+        return frozenset()
+    arguments = [value for value in kernel.regions[0].blocks[0].arguments if value.type.pointer]
+    reached = {argument: _reached([argument]) for argument in arguments}
+
+    def origins_of(access: Operation) -> set[Value]:
+        return {argument for argument in arguments if _pointer(access) in reached[argument]}
+
+    read = {origin for access in accesses if access.name == tt.LOAD for origin in origins_of(access)}
+    varying: dict[Operation, set[Value]] = {}
+
+    def varies(pointer: Value, loop: Operation) -> bool:
+        """Whether ``pointer`` has to do with what changes from one iteration of ``loop`` to the next."""
+        if loop not in varying:
+            varying[loop] = _reached([value for block in loop.regions[0].blocks for value in block.arguments])
+        return pointer in varying[loop]
+
     found: list[Operation] = []
     for store in accesses:
         pointer = _pointer(store)
         if store.name != tt.STORE or not pointer.type.tensor:
             continue
-        origins = _origins(pointer)
+        origins = origins_of(store)
         loops = enclosing_loops(store)
-        if origins and not origins & read and all(loop is not None and _varies(pointer, loop) for loop in loops):
+        if origins and not origins & read and all(loop is not None and varies(pointer, loop) for loop in loops):
             found.append(store)
     return frozenset(found)
 
@@ -74,52 +85,37 @@ def _pointer(access: Operation) -> Value:
     return load_parts(access)[0] if access.name == tt.LOAD else store_parts(access)[0]
 
 
-def _sources(value: Value) -> list[Value]:
-    """The values that ``value`` is made of, one step back; a carried value's start and what it becomes."""
-    operation = value.owner
-    if operation is not None:
-        inner = [block.operations[-1] for region in operation.regions for block in region.blocks if block.operations]
-        return [*operation.operands, *(operand for end in inner for operand in end.operands)]
-    owner = _owner(value.block)
-    if owner is None or owner.name == tt.FUNC:
-        return []
-    ends = [block.operations[-1] for region in owner.regions for block in region.blocks if block.operations]
-    return [*owner.operands, *(operand for end in ends for operand in end.operands)]
+def _unknown(operations: list[Operation]) -> list[Value]:
+    """The pointers of which it does not show what they derive from."""
+    made = [value for operation in operations if operation.name not in _KEEPS_ORIGIN for value in operation.results]
+    function = operations[0]
+    made += [value for block in function.regions[0].blocks[1:] for value in block.arguments]
+    return [value for value in made if value.type.pointer]
 
 
-def _slice(value: Value) -> set[Value]:
-    seen: set[Value] = set()
-    pending = [value]
+def _reached(starts: list[Value]) -> set[Value]:
+    """The values that ``starts`` are part of: what is made of them, and what loops and branches round that give."""
+    reached: set[Value] = set()
+    made: set[Operation] = set()
+    pending = list(starts)
     while pending:
-        one = pending.pop()
-        if one not in seen:
-            seen.add(one)
-            pending.extend(_sources(one))
-    return seen
-
-
-def _origins(pointer: Value) -> set[Value] | None:
-    """The pointer arguments of the kernel that ``pointer`` may come from; None where that does not show."""
-    origins: set[Value] = set()
-    for value in _slice(pointer):
-        if value.owner is None:
-            owner = _owner(value.block)
-            if not value.type.pointer or owner is None or owner.name != tt.FUNC:
-                continue
-            if value.block is not owner.regions[0].blocks[0]:
-                return None
-            origins.add(value)
-        elif value.type.pointer and value.owner.name not in _KEEPS_ORIGIN:
-            return None
-    return origins
+        value = pending.pop()
+        if value in reached:
+            continue
+        reached.add(value)
+        for user in value.uses:
+            block = user.block
+            ended = _owner(block) if block is not None and block.operations[-1] is user else None
+            for operation in (user, ended):
+                if operation is None or operation in made or operation.name == tt.FUNC:
+                    continue
+                made.add(operation)
+                pending += operation.results
+                pending += [value for region in operation.regions for one in region.blocks for value in one.arguments]
+    return reached
 
 
 _KEEPS_ORIGIN = frozenset(
     {tt.ADDPTR, tt.SPLAT, tt.BROADCAST, tt.EXPAND_DIMS, tt.RESHAPE, tt.TRANS, arith.SELECT}
     | {flow.FOR, flow.IF, flow.WHILE}
 )
-
-
-def _varies(pointer: Value, loop: Operation) -> bool:
-    """Whether ``pointer`` has to do with what changes from one iteration of ``loop`` to the next."""
-    return any(value.owner is None and _owner(value.block) is loop for value in _slice(pointer))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -64,16 +65,15 @@ def _refusal(operation: Operation) -> str:
 
 @contextmanager
 def refuse_depth() -> Generator[None]:
-    """Within it a kernel whose values or calls lead to each other in too long chains is refused: passes follow them.
+    """Within it a kernel whose loops, branches and regions stand in each other too deep for Python's stack is refused.
 
     Raises:
-        UnsupportedError: they were longer than Python follows.
+        UnsupportedError: Python's limit on calls in calls was met.
     """
     try:
         yield
     except RecursionError:
         raise UnsupportedError(
-            "the operations of the kernel take each other's results, or its functions call each other, in chains of "
-            "several hundred, which are too long to compile; use a loop (tl.range in the place of tl.static_range) or "
-            "several kernels"
+            "the loops and branches of the kernel are nested too deep for Python's stack "
+            f"(sys.getrecursionlimit() is {sys.getrecursionlimit()}): raise the limit, or nest them less"
         ) from None

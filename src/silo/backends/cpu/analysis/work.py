@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final, cast
 
+from silo.backends.cpu.analysis.calls import callees_first
 from silo.backends.cpu.analysis.values import constant_scalar
 from silo.backends.cpu.operations import flow, tt
 from silo.backends.cpu.operations.table import own_cost
@@ -33,33 +33,29 @@ class _UnknownError(Exception):
 
 def program_nanoseconds(module: Module) -> int:
     """About how many nanoseconds one program of the kernel takes; 0 where its loops do not say how often they turn."""
+    known: dict[str, float] = {}
     try:
-        found = _function(module, module.kernel, {})
+        for symbol in callees_first(module):
+            blocks = [block for region in module.functions[symbol].regions for block in region.blocks]
+            known[symbol] = sum(_block(block, known) for block in blocks)
     except _UnknownError:
         return 0
-    return max(1, min(round(_PROGRAM_NS + found), _MOST_NS))
+    return max(1, min(round(_PROGRAM_NS + known[module.kernel]), _MOST_NS))
 
 
-def _function(module: Module, symbol: str, known: dict[str, float]) -> float:
-    if symbol not in known:
-        known[symbol] = math.inf  # of a function that calls itself
-        known[symbol] = sum(_block(module, b, known) for r in module.functions[symbol].regions for b in r.blocks)
-    if math.isinf(known[symbol]):
-        raise _UnknownError
-    return known[symbol]
+def _block(block: Block, known: dict[str, float]) -> float:
+    return min(sum(_operation(operation, known) for operation in block.operations), float(_MOST_NS))
 
 
-def _block(module: Module, block: Block, known: dict[str, float]) -> float:
-    return min(sum(_operation(module, operation, known) for operation in block.operations), float(_MOST_NS))
-
-
-def _operation(module: Module, operation: Operation, known: dict[str, float]) -> float:
+def _operation(operation: Operation, known: dict[str, float]) -> float:
     name = operation.name
     if name in _OPEN:
         raise _UnknownError
     if name == tt.CALL:
-        return _function(module, operation.callee, known)
-    inside = sum(_block(module, block, known) for region in operation.regions for block in region.blocks)
+        if operation.callee not in known:  # it calls itself
+            raise _UnknownError
+        return known[operation.callee]
+    inside = sum(_block(block, known) for region in operation.regions for block in region.blocks)
     if name == flow.FOR:
         return _turns(operation) * inside
     if name == flow.IF:

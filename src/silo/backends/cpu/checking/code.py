@@ -47,6 +47,8 @@ _FRONT = ctypes.CFUNCTYPE(
     ctypes.c_void_p,
 )
 
+_QUICK = "-O1"  # a check runs a kernel a few times
+
 
 @dataclass(frozen=True)
 class Code:
@@ -190,9 +192,9 @@ def _compiled(
     toolchain: CCompiler,
 ) -> Code:
     emitted, sites, effects = emit_checked(text, options, nan=nan)
-    flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses)
-    quick = tuple("-O1" if flag == "-O2" else flag for flag in flags)
-    data = build(emitted.source, quick, toolchain).data
+    effort = emitted.effort.flag if emitted.effort.reason else _QUICK
+    flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses, effort=effort)
+    data = build(emitted.source, flags, toolchain).data
     launch = LaunchInfo(
         entry=emitted.entry,
         layout=layout,

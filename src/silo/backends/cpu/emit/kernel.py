@@ -12,6 +12,7 @@ from silo.backends.cpu.analysis.orders import free_orders
 from silo.backends.cpu.analysis.polls import spell_out_polls
 from silo.backends.cpu.analysis.supported import check_supported, refuse_depth
 from silo.backends.cpu.analysis.waiting import order_memory
+from silo.backends.cpu.effort import USUAL, Effort, effort_of
 from silo.backends.cpu.emit.apart import BLOCK, REST
 from silo.backends.cpu.emit.c import kernel_text
 from silo.backends.cpu.loop_ir import Program
@@ -58,6 +59,7 @@ SILO_INLINE int nest_fits(int64_t base, int64_t limit) {
 )
 
 
+_USUAL = Effort(USUAL)
 _WITHOUT_F16 = 128  # bits of the vectors of levels that have no instructions for f16
 
 
@@ -66,13 +68,14 @@ class EmittedKernel:
     """C11 text of one kernel, without any include.
 
     ``entry`` is the exported function, with the CPU kernel ABI. ``scratch_bytes`` is what each thread must lend it,
-    aligned to 64. ``uses`` names every runtime piece in the text.
+    aligned to 64. ``uses`` names every runtime piece in the text. ``effort`` is how the C compiler is to compile it.
     """
 
     source: str
     entry: str
     scratch_bytes: int
     uses: frozenset[str]
+    effort: Effort = _USUAL
 
 
 def lower(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]:
@@ -122,4 +125,4 @@ def emit_supported(module: Module, options: CpuOptions, entry: str = "") -> Emit
         text = kernel_text(program)
     head = runtime.text(uses, options.vector_bits, options.dot_units)
     source = "\n".join((head, PRELUDE, *shared, text))
-    return EmittedKernel(source, program.entry, program.total_bytes, runtime.with_needs(uses))
+    return EmittedKernel(source, program.entry, program.total_bytes, runtime.with_needs(uses), effort_of(len(text)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from silo.backends.cpu import ops
+from silo.backends.cpu.analysis.calls import callees_first
 from silo.backends.cpu.analysis.streams import streamable_stores
 from silo.backends.cpu.loop_ir import Buffer, Function, Parameter, Program
 from silo.backends.cpu.lower.control import FunctionLowering
@@ -37,7 +38,7 @@ def lower_kernel(module: Module, options: CpuOptions, entry: str = "") -> tuple[
     split_prints(module)
     scope = Scope(options, module)
     applied = element_functions(scope, module)
-    called = [_function(scope, module, symbol) for symbol in _called(module)]
+    called = [_function(scope, module, symbol) for symbol in callees_first(module)[:-1]]
     entry = entry or "silo_kernel_" + re.sub(r"[^A-Za-z0-9_]", "_", module.kernel[:_LONGEST_NAME])
     arguments = module.entry.regions[0].blocks[0].arguments
     parameters: list[Parameter] = []
@@ -100,25 +101,10 @@ def _parameter(scope: Scope, value: Value, *, result: bool = False) -> Parameter
     return Parameter(f"{ctype} *" if result else ctype, name)
 
 
-def _called(module: Module) -> list[str]:
-    """The functions the kernel calls, each before its callers."""
-    order: dict[str, None] = {}
-
-    def visit(symbol: str) -> None:
-        for callee in module.callees(symbol):
-            if callee not in order:
-                visit(callee)
-        order.setdefault(symbol)
-
-    for callee in module.callees(module.kernel):
-        visit(callee)
-    return list(order)
-
-
 def _total_bytes(module: Module, own: dict[str, int], kernel: int) -> int:
     """The kernel's scratch memory and that of the deepest chain of calls."""
     deepest: dict[str, int] = {}
-    for symbol in [*_called(module), module.kernel]:  # each before its callers
+    for symbol in callees_first(module):
         below = (own[function_name(module, name)] + deepest[name] for name in module.callees(symbol))
         deepest[symbol] = max(below, default=0)
     return kernel + deepest[module.kernel]

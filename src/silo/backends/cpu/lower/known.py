@@ -21,19 +21,35 @@ def holds_within(
     ``limit_of`` is the limit that a comparison, or a condition which the loop does not change, would set; None where
     it must not be looked into, as its value lies in memory.
     """
-    source = scalar_source(condition)
-    if source is not None and constant_scalar(source) is not None:
-        return bool(constant_scalar(source))
-    limit = limit_of(condition, index)
-    if limit is None:
-        return False
-    if limit and limit in limits:
-        return True
+    seen: set[tuple[Value, Index]] = set()
+    pending = [(condition, index)]
+    while pending:
+        part = pending.pop()
+        if part in seen:
+            continue
+        seen.add(part)
+        source = scalar_source(part[0])
+        if source is not None and constant_scalar(source) is not None:
+            if not constant_scalar(source):
+                return False
+            continue
+        limit = limit_of(*part)
+        if limit is None:
+            return False
+        if limit and limit in limits:
+            continue
+        operands = _conjunction(*part)
+        if not operands:
+            return False
+        pending.extend(reversed(operands))
+    return True
+
+
+def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
+    """The conditions that hold together where ``condition`` does; [] if it is no conjunction and no view of one."""
     operation = condition.owner
     if operation is None or not condition.type.tensor:
-        return False
+        return []
     if operation.name in VIEWS and not (operation.name == tt.RESHAPE and not is_unit_reshape(operation)):
-        return holds_within(limits, operation.operands[0], remap(operation, index), limit_of)
-    if operation.name == arith.ANDI:
-        return all(holds_within(limits, operand, index, limit_of) for operand in operation.operands)
-    return False
+        return [(operation.operands[0], remap(operation, index))]
+    return [(operand, index) for operand in operation.operands] if operation.name == arith.ANDI else []

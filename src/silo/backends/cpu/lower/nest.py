@@ -13,9 +13,11 @@ import re
 from collections.abc import Mapping
 
 from silo.backends.cpu import ops
+from silo.backends.cpu.analysis.folding import fold
 from silo.backends.cpu.analysis.values import is_unit_reshape, load_parts, scalar_source
 from silo.backends.cpu.lower.affine_text import combine
 from silo.backends.cpu.lower.checked import checked_expression
+from silo.backends.cpu.lower.descent import Descent
 from silo.backends.cpu.lower.index import Index, linear_index, remap
 from silo.backends.cpu.lower.known import holds_within
 from silo.backends.cpu.lower.nest_loops import NestLoops
@@ -27,6 +29,8 @@ from silo.sources.triton.ssa import Operation, Value
 
 __all__ = ["Nest"]
 
+_LONGEST_FORM = 1500  # characters of one text of an affine form: a C compiler may refuse more than 256 parentheses
+_WIDEST = 64  # conditions of a mask that is looked into
 _RANGE_START = re.compile(r"\(int64_t\)[0-9]+")
 _BY_RECIPROCAL: Mapping[str, str] = {arith.DIVSI: "silo_divsi_by_i32", arith.REMSI: "silo_remsi_by_i32"}
 
@@ -60,12 +64,16 @@ class Nest(NestLoops):
         self._same_in_run: dict[tuple[Value, Index], bool] = {}
         self._outer_memo: dict[tuple[Value, Index], str] = {}
         self._inner_memo: dict[tuple[Value, Index], str] = {}
+        self._affine: dict[tuple[Value, Index], tuple[str, str] | None] = {}
+        self._widths: dict[Value, int] = {}  # of masks: of how many conditions they are a conjunction
+        self._descent = Descent()
 
     def begin_body(self, *, fast: bool, tail: str = "") -> None:
         """Start lowering the innermost body (again); a tail last, as what is known in it is known nowhere else."""
         self.fast = fast
         self.tail = tail
         self._inner_memo = {}
+        self._affine = {}
         if self.runs is not None:  # what a run knows is not known outside of it
             known = self._outer_memo.items()
             self._outer_memo = {key: name for key, name in known if self.level(name) < self.depth - 1}
@@ -82,11 +90,15 @@ class Nest(NestLoops):
         for memo in (self._outer_memo, self._inner_memo):
             if key in memo:
                 return memo[key]
+        return self._descent.call(self._find_value, value, index)
+
+    def _find_value(self, value: Value, index: Index) -> str:
         if self.runs is not None and self.fast and self.depends(value, index) and self._is_same_in_run(value, index):
-            return self.value(value, self._at_first(index))
-        name = self._evaluate(value, index)
+            name = self.value(value, self._at_first(index))
+        else:
+            name = self._evaluate(value, index)
         memo = self._inner_memo if self.level(name) == self.depth else self._outer_memo
-        memo[key] = name
+        memo[value, index] = name
         return name
 
     def _evaluate(self, value: Value, index: Index) -> str:
@@ -301,26 +313,45 @@ class Nest(NestLoops):
         if mask is None:
             return ""
         mask = self.scope.resolve(mask)
-        if not (self.fast or self.tail) or not limiting or self.scope.buffer(mask) is not None:
+        if not limiting:
             return self._constant_mask(mask) or self.value(mask, index)
+        return fold((mask, index), self._mask_parts, self._condition)
+
+    def _mask_parts(self, place: tuple[Value, Index]) -> list[tuple[Value, Index]]:
+        """The masks that must hold for one to hold, where the masks of a body are looked into."""
+        mask, index = place
+        operation = mask.owner
+        looks = (self.fast or self.tail) and self.scope.buffer(mask) is None and not self._constant_mask(mask)
+        if not looks or operation is None or not mask.type.tensor:
+            return []
+        if fold(mask, _conjunction, lambda _, widths: min(sum(widths) or 1, _WIDEST + 1), self._widths) > _WIDEST:
+            return []
+        if operation.name in VIEWS and not (operation.name == tt.RESHAPE and not is_unit_reshape(operation)):
+            return [(self.scope.resolve(operation.operands[0]), remap(operation, index))]
+        if operation.name == arith.ANDI:
+            return [(self.scope.resolve(operand), index) for operand in operation.operands]
+        return []
+
+    def _condition(self, place: tuple[Value, Index], parts: list[str]) -> str:
+        """The condition that a mask holds, of those of its parts."""
+        mask, index = place
+        if parts:
+            if "0" in parts:
+                return "0"
+            both = [part for part in parts if part]
+            return both[0] if len(both) == 1 else self._both(both)
         constant = self._constant_mask(mask)
+        if not (self.fast or self.tail) or self.scope.buffer(mask) is not None:
+            return constant or self.value(mask, index)
         if constant:
             return "" if constant != "0" else constant
         operation = mask.owner
-        if operation is not None and mask.type.tensor:
-            if operation.name in VIEWS and not (operation.name == tt.RESHAPE and not is_unit_reshape(operation)):
-                return self.mask(operation.operands[0], remap(operation, index))
-            if operation.name == arith.ANDI:
-                parts = [self.mask(operand, index) for operand in operation.operands]
-                if "0" in parts:
-                    return "0"
-                both = [part for part in parts if part]
-                return both[0] if len(both) == 1 else self._both(both)
-            if operation.name == arith.CMPI and (limit := self._limit_of(operation, index)):
-                if self.tail:
-                    return "0" if limit == self.tail else self.value(mask, index)
-                self.limits.append(limit)
-                return ""
+        compares = operation is not None and mask.type.tensor and operation.name == arith.CMPI
+        if compares and operation is not None and (limit := self._limit_of(operation, index)):
+            if self.tail:
+                return "0" if limit == self.tail else self.value(mask, index)
+            self.limits.append(limit)
+            return ""
         if not self.tail and not self.depends(mask, index):
             self.limits.append(f"{self.value(mask, index)} ? limit : 0")
             self.bases[self.limits[-1]] = ""
@@ -381,10 +412,14 @@ class Nest(NestLoops):
         key = (value, index)
         known = self._depends.get(key)
         if known is None:
-            known = self._depends[key] = self._find_dependence(value, index)
+            known = self._descent.call(self._find_dependence, value, index)
         return known
 
     def _find_dependence(self, value: Value, index: Index) -> bool:
+        found = self._depends[value, index] = self._changes(value, index)
+        return found
+
+    def _changes(self, value: Value, index: Index) -> bool:
         if not value.type.tensor or self.level(*index) < self.depth:
             return False
         if scalar_source(value) is not None and self.scope.buffer(value) is None:
@@ -410,6 +445,26 @@ class Nest(NestLoops):
         Integers are computed in 64 bits, where they do not wrap; limits check that they would not have in 32.
         """
         value = self.scope.resolve(value)
+        key = (value, index)
+        if key in self._affine:
+            return self._affine[key]
+        return self._descent.call(self._find_affine, value, index)
+
+    def _find_affine(self, value: Value, index: Index) -> tuple[str, str] | None:
+        form = self._form(value, index)
+        if form is not None:
+            form = (
+                self._short(form[0], ops.c_type(value.type) if value.type.pointer else "int64_t"),
+                self._short(form[1]),
+            )
+        self._affine[value, index] = form
+        return form
+
+    def _short(self, text: str, ctype: str = "int64_t") -> str:
+        """A text of an affine form, or the name of a constant in the place of a long one."""
+        return text if len(text) <= _LONGEST_FORM else self.put(ctype, text, self.text_level(text))
+
+    def _form(self, value: Value, index: Index) -> tuple[str, str] | None:
         wide = "" if value.type.pointer else "(int64_t)"
         if not self.depends(value, index):
             return f"{wide}{self.value(value, index)}", "0"
@@ -467,11 +522,14 @@ class Nest(NestLoops):
         key = (value, index)
         known = self._same_in_run.get(key)
         if known is None:
-            self._same_in_run[key] = False  # while it is looked for
-            known = self._same_in_run[key] = self._find_sameness(value, index)
+            known = self._descent.call(self._find_sameness, value, index)
         return known
 
     def _find_sameness(self, value: Value, index: Index) -> bool:
+        found = self._same_in_run[value, index] = self._stays(value, index)
+        return found
+
+    def _stays(self, value: Value, index: Index) -> bool:
         operation = value.owner
         if operation is None or value in self.computed or value in self.scope.offsets or not operation.operands:
             return False
@@ -510,3 +568,11 @@ class Nest(NestLoops):
         """The limits found, each once, as texts over ``limit``."""
         limits = self.limits if self.runs is None else [*self.limits, *self.runs.limits]
         return list(dict.fromkeys(limits)), self.loops_over[-1][1]
+
+
+def _conjunction(mask: Value) -> list[Value]:
+    """The masks that must hold for ``mask`` to hold."""
+    operation = mask.owner
+    if operation is None or not mask.type.tensor or operation.name not in VIEWS | {arith.ANDI}:
+        return []
+    return operation.operands

@@ -76,6 +76,7 @@ PIECES: dict[str, Piece] = {
     "convert": Piece("convert.h", ("types",)),
     "minmax": Piece("minmax.h", ("types",)),
     "round": Piece("round.h", ("types",)),
+    "fp4": Piece("fp4.h", ("types",)),
     "roots": Piece("roots.h", ("types", "libm")),
     "bits": Piece("bits.h", ("types", "integer")),
     "parts": Piece("parts.h", ("types", "libm")),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from silo.backends.cpu.analysis.affine import is_structurally_affine
+from silo.backends.cpu.analysis.folding import any_of
 from silo.backends.cpu.analysis.values import is_whole, scalar_source, stored_operands
 from silo.backends.cpu.operations import arith, flow, tt
 from silo.backends.cpu.operations.table import DOTS
@@ -57,18 +58,23 @@ def carried_of(operation: Operation) -> list[Carried]:
     return entries
 
 
-def _is_needed_whole(value: Value) -> bool:
-    """Whether something takes ``value``, or what a loop makes of it unchanged, from memory."""
+def _is_needed_whole(root: Value) -> bool:
+    """Whether something takes ``root``, or what a loop makes of it unchanged, from memory."""
+    return any_of(root, _carried_unchanged)
+
+
+def _carried_unchanged(value: Value) -> list[Value] | None:
+    """The values that loops carry ``value`` as; None if it is taken from memory."""
+    found: list[Value] = []
     for user in value.uses:
         places = {place for place, operand in enumerate(user.operands) if operand is value}
         if is_whole(user) or user.name in DOTS or places & stored_operands(user):
-            return True
+            return None
         if user.name == flow.FOR:
             inner = user.regions[0].blocks[0].arguments[1:]
             carried = [place - 3 for place in places if place >= 3]
-            if any(_is_needed_whole(inner[place]) or _is_needed_whole(user.results[place]) for place in carried):
-                return True
-    return False
+            found += [one for place in carried for one in (inner[place], user.results[place])]
+    return found
 
 
 def _uniform_step(argument: Value, value: Value) -> Value | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from silo.backends.cpu.analysis.folding import unchanged
 from silo.backends.cpu.operations.table import BARRIERS
 from silo.backends.cpu.options import CpuOptions
 from silo.backends.cpu.schedule import optimized, reference
@@ -22,10 +23,11 @@ def plan_function(function: Operation, options: CpuOptions) -> list[BlockPlan]:
     apart = options.elements_apart and not _has_barrier(function)
     plans: list[BlockPlan] = []
     external: dict[tuple[Value, bool], None] = {}
-    for block in reversed(blocks):  # blocks are in an order where definitions come first
-        plan = optimized.plan_block(block, tuple(external), apart=apart)
-        external |= dict.fromkeys(plan.free)
-        plans.insert(0, plan)
+    with unchanged():
+        for block in reversed(blocks):  # blocks are in an order where definitions come first
+            plan = optimized.plan_block(block, tuple(external), apart=apart)
+            external |= dict.fromkeys(plan.free)
+            plans.insert(0, plan)
     return plans
 
 

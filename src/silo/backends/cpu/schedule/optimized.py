@@ -80,6 +80,8 @@ __all__ = ["plan_block"]
 # stored addresses hide that they are consecutive.
 _RECOMPUTE_LIMIT = 6.0
 _RECOMPUTE_LIMIT_INDEX = 30.0
+# Pairs of accesses that one nest compares when it runs: gcc takes time by the square of so long a condition.
+_MOST_CHECKS = 256
 
 
 def plan_block(
@@ -131,6 +133,9 @@ class _Planner:
         self.costs: dict[tuple[Value, bool], float] = {}
         self.offsets = offsets
         self.apart = apart
+        self.order: dict[Step | None, int] | None = None  # of the steps, where none was added since
+        self.writing: list[Step] = []  # the steps that write memory, in order
+        self.loops: dict[Operation, Loop] = {}
 
     def run(self) -> BlockPlan:
         """Both passes."""
@@ -140,6 +145,8 @@ class _Planner:
         for step in self.steps:
             if isinstance(step, Group):
                 step.inner = inner_axis_of(step)
+        self.writing = [step for step in self.steps if (step.writers if isinstance(step, Group) else writes(step))]
+        self.loops = {step.operation: step for step in self.steps if isinstance(step, Loop)}
         self._start_demands()
         for operation in reversed(self.block.operations):
             self._place(operation)
@@ -273,19 +280,21 @@ class _Planner:
         self._step(Jump(operation), operation)
 
     def _anchor(self, sink: Sink, shape: tuple[int, ...]) -> None:
-        reach = self._reach(_roots(sink))
         group = self.open
-        if group is not None and not self._may_join(group, sink, shape, reach):
+        if group is not None and not self._may_join(group, sink, shape):
             self._close()
         if self.open is None:
             self.open = Group(shape)
         self.open.sinks.append(sink)
 
-    def _may_join(self, group: Group, sink: Sink, shape: tuple[int, ...], reach: set[Value]) -> bool:
-        if group.shape != shape or reach & group.reduced:
+    def _may_join(self, group: Group, sink: Sink, shape: tuple[int, ...]) -> bool:
+        if group.shape != shape:
             return False
         filled = {other.target for other in group.sinks if isinstance(other, Fill)}
-        if reach & filled:
+        # What was made before all that the group stores and reduces comes from none of it.
+        made = [self.position[other.operation] for other in group.sinks if not isinstance(other, Fill)]
+        reach = self._reach(_roots(sink), since=-1 if filled else min(made))
+        if reach & group.reduced or reach & filled:
             return False
         if isinstance(sink, StoreSink) and self._loads_from_reduced(group, sink.operation):
             return False
@@ -304,7 +313,7 @@ class _Planner:
             if self.apart:
                 return True
             checkable = self._is_checkable(sink.operation) and all(self._is_checkable(store) for store in stores)
-            if not checkable:
+            if not checkable or len(group.checks) + len(stores) > _MOST_CHECKS:
                 return False
             group.checks.extend((store, sink.operation) for store in stores)
         return True
@@ -322,8 +331,8 @@ class _Planner:
         pointer, _, mask = store_parts(access)
         return is_structurally_affine(pointer, self.offsets.plain) and is_index_only(mask)
 
-    def _reach(self, roots: list[Value]) -> set[Value]:
-        """Every value of this block that evaluating ``roots`` may visit."""
+    def _reach(self, roots: list[Value], *, since: int = -1) -> set[Value]:
+        """Every value of this block that evaluating ``roots`` may visit, by operations from place ``since`` on."""
         seen: set[Value] = set()
         pending = list(roots)
         while pending:
@@ -332,7 +341,9 @@ class _Planner:
                 continue
             seen.add(value)
             operation = value.owner
-            if operation is not None and operation.block is self.block and operation.name not in OPAQUE:
+            if operation is None or operation.block is not self.block or operation.name in OPAQUE:
+                continue
+            if self.position[operation] >= since:
                 pending.extend(operation.operands)
         return seen
 
@@ -392,12 +403,11 @@ class _Planner:
 
     def _through_loop(self, operation: Operation) -> None:
         """Results that are a carried start plus an offset are evaluated from that start."""
-        for step in self.steps:
-            if isinstance(step, Loop) and step.operation is operation:
-                for entry in step.carried:
-                    if entry.kind in {"invariant", "offset"}:
-                        for demand in self.demands.get(entry.result, []):
-                            self._need(entry.initial, demand)
+        step = self.loops.get(operation)
+        for entry in step.carried if step is not None else ():
+            if entry.kind in {"invariant", "offset"}:
+                for demand in self.demands.get(entry.result, []):
+                    self._need(entry.initial, demand)
 
     def _place_value(self, operation: Operation, value: Value, demands: list[Demand]) -> None:
         order = self._order()
@@ -410,7 +420,7 @@ class _Planner:
             group = Group(
                 value.type.shape, [Fill(value, value)], inner=across, turned_by=user if user is before else None
             )
-            self.steps.insert(order[None] if before is None else self.steps.index(before), group)
+            self._insert(group, before)
             self._pass_on(operation, [whole_demand(group)])
             return
         barrier = self._store_before(operation, order, order[first]) if is_load else None
@@ -441,7 +451,7 @@ class _Planner:
         else:
             group = Group(value.type.shape, [fill])
             before = barrier if barrier is not None else first
-            self.steps.insert(order[None] if before is None else self.steps.index(before), group)
+            self._insert(group, before)
         self._pass_on(operation, [whole_demand(group)])
 
     @staticmethod
@@ -451,12 +461,21 @@ class _Planner:
             return False
         return any(not demand.identity and demand.inner is not None for demand in demands)
 
+    def _insert(self, group: Group, before: Step | None) -> None:
+        """Add a nest right before a step; None stands for the end."""
+        order = self._order()
+        self.steps.insert(order[before], group)
+        self.order = None
+
     def _order(self) -> dict[Step | None, int]:
+        if self.order is not None:
+            return self.order
         order: dict[Step | None, int] = {step: index for index, step in enumerate(self.steps)}
         last = len(self.steps)
         if self.steps and isinstance(self.steps[-1], Jump):
             last -= 1  # values that other blocks need are stored before the jump
         order[None] = last
+        self.order = order
         return order
 
     def _pass_on(self, operation: Operation, demands: list[Demand]) -> None:
@@ -472,13 +491,13 @@ class _Planner:
     def _overwritten_by(self, load: Operation, order: dict[Step | None, int], end: int) -> Step | None:
         """The first step before ``end`` that holds a later store."""
         position = self.position[load]
-        for step in self.steps:
+        for step in self.writing:
             if order[step] >= end:
                 return None
             if isinstance(step, Group):
                 if any(self.position[writer] > position for writer in step.writers):
                     return step
-            elif self.step_position.get(step, -1) > position and writes(step):
+            elif self.step_position.get(step, -1) > position:
                 return step
         return None
 
@@ -533,6 +552,7 @@ class _Planner:
         if start > end or len(self.demands[value]) != 1 or any(writes(between) for between in self.steps[start:end]):
             return None
         self.steps.remove(nest)
+        self.order = None
         return nest
 
     def _feeds_dot(self, fill: Fill) -> bool:

@@ -91,6 +91,8 @@ class CpuStages:
             seconds = time.monotonic() - begin
             if seconds >= SLOW_S:
                 announce(f"compiled {names[0]} for {self.target} in {seconds:.1f} s; kept in Triton's cache")
+            if emitted[0].note:
+                announce(f"{names[0]}: {emitted[0].note}")
             return built
 
         stages.update({"ttir": ttir, "c": c_text, "so": shared_object})

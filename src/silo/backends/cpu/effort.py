@@ -1,0 +1,40 @@
+"""How much work the C compiler puts into a kernel: less for a long text, because its time grows faster than that.
+
+Most of gcc's time for long texts goes to passes over whole functions (register allocation, liveness, partial
+redundancies, jump threading), and a kernel is one function. ``-O1`` still vectorises; ``-Og`` does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["USUAL", "Effort", "effort_of"]
+
+USUAL = "-O2"
+_LESS_FROM = 200_000  # characters of a kernel's own C text: about 3 s of gcc 12 at -O2
+_LEAST_FROM = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """The C compiler's flag, and why it is not the usual one; "" if it is."""
+
+    flag: str
+    reason: str = ""
+
+
+def effort_of(characters: int) -> Effort:
+    """The effort for a kernel whose own C text, without the runtime's, is so long.
+
+    >>> effort_of(50_000)
+    Effort(flag='-O2', reason='')
+    >>> effort_of(300_000).reason
+    'compiled with -O1: its C text of 300 kB, more than 200, would take the C compiler long; loops are still vectorised'
+    """
+    if characters <= _LESS_FROM:
+        return Effort(USUAL)
+    flag, limit, runs = "-O1", _LESS_FROM, "loops are still vectorised"
+    if characters > _LEAST_FROM:
+        flag, limit, runs = "-Og", _LEAST_FROM, "without vectors it runs several times slower; use loops (tl.range)"
+    text = f"its C text of {characters // 1000} kB, more than {limit // 1000}, would take the C compiler long"
+    return Effort(flag, f"compiled with {flag}: {text}; {runs}")
