@@ -295,15 +295,19 @@ def test_trust_is_given_listed_and_taken_back(world, tmp_path):
         assert made.added == made.codes > 0
         assert trust_bundle(world.good).added == 0
         rows = trusted_code()
-        assert len(rows) == made.codes + 1
+        assert len(rows) == 2 * made.codes + 1  # each piece of code, the C text beside it, and the cases
         assert {row.origin for row in rows} == {"good.silo"}
-        assert {row.kernel.partition(" for cpu:")[0] for row in rows} == {"twice", "the cases of twice"}
+        assert {row.kernel.partition(" for cpu:")[0] for row in rows} == {
+            "twice",
+            "the C text of twice",
+            "the cases of twice",
+        }
         assert all(row.since > 0 for row in rows)
         x, out = arrays()
         silo.load(world.good).twice(x, out, 100)
         assert (out == 2 * x).all()
         silo.check(silo.load(world.good).twice)(x, out, 100)
-        assert untrust([str(world.good)]) == made.codes + 1
+        assert untrust([str(world.good)]) == 2 * made.codes + 1
         assert trusted_code() == []
         with pytest.raises(TrustError):
             silo.load(world.good).twice(x, out, 100)
