@@ -42,14 +42,14 @@ enum silo_check_use {
 
 /* The memory that one pointer argument may reach. A cell of shadow stands for 1 << shift bytes. */
 struct silo_bounds {
-    uint64_t low, high; /* addresses */
-    uint64_t origin;    /* the address that the first cell stands for */
-    uint64_t *writers;  /* who wrote last, as silo_check_cell has it; NULL: nobody asks */
-    uint64_t *readers;  /* who read since */
-    uint8_t *fresh;     /* enum silo_check_fresh; NULL: all of it held something before */
-    uint8_t *shared;    /* enum silo_check_shared; NULL where writers is */
-    uint64_t *stamps;   /* which execution of a store wrote here last; NULL: nobody asks */
-    uint8_t *stored;    /* the bytes that it wrote, one for each byte from `origin` */
+    uint64_t low, high;    /* addresses */
+    uint64_t origin;       /* the address that the first cell stands for */
+    uint64_t *writers;     /* who wrote last, as silo_check_cell has it; NULL: nobody asks */
+    uint64_t *readers;     /* who read since */
+    uint8_t *fresh;        /* enum silo_check_fresh; NULL: all of it held something before */
+    uint8_t *shared;       /* enum silo_check_shared; NULL where writers is */
+    uint64_t *stamps;      /* which execution of a store wrote here last; NULL: nobody asks */
+    uint8_t *stored;       /* the bytes that it wrote, one for each byte from `origin` */
     uint8_t const *inside; /* by byte from `low`, 1: part of the array; NULL: every byte is */
     int32_t writable;
     int32_t unused;
@@ -197,7 +197,8 @@ silo_check_find(struct silo_check const *check, struct silo_site const *site, ui
  * holds what earlier programs wrote. */
 SILO_INLINE int silo_check_same(struct silo_check const *check, struct silo_site const *site,
                                 uint64_t address) {
-    return check->value && !__builtin_memcmp((void const *)(uintptr_t)address, check->value, site->bytes);
+    return check->value &&
+           !__builtin_memcmp((void const *)(uintptr_t)address, check->value, site->bytes);
 }
 
 /* Notes one access to a cell; whether it races with another program's. Plain stores of one value by
@@ -208,8 +209,8 @@ SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds co
                                  uint64_t mine) {
     uint32_t const use = site->use;
     uint64_t const own = mine >> 24, writer = bounds->writers[at], reader = bounds->readers[at];
-    int const conflict = writer && writer >> 24 != own && !(writer & mine & 1) &&
-                         !silo_check_ordered(check, writer);
+    int const conflict =
+        writer && writer >> 24 != own && !(writer & mine & 1) && !silo_check_ordered(check, writer);
     if (conflict && !(writer & 1) && bounds->shared[at] != SILO_CHECK_CHANGED &&
         silo_check_same(check, site, address)) {
         bounds->shared[at] = SILO_CHECK_SHARED;
