@@ -203,7 +203,7 @@ def test_checks_follow_it_too(kernel):
 
 
 def test_four_thousand_links():
-    for kernel in (floats, stores):
+    for kernel in (floats, chase):
         assert emit_c(module_of(kernel, arguments(4096)), CpuOptions()).source
 
 
