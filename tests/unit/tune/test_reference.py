@@ -5,6 +5,7 @@ They stand for every way in which a machine that is slower for a while could dec
 
 import dataclasses
 from random import Random
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -46,7 +47,7 @@ def test_a_trial_with_a_reference_is_read_as_it_was_written_and_one_without_has_
     assert not {"reference", "comparison", "after"} & set(plain.to_json())
     for odd in ({"comparison": ""}, {"after": 1}, {"reference": None}, {"reference": {"config": A.to_json()}}):
         with pytest.raises(ValueError, match=r"."):
-            Trial.from_json(plain.to_json() | odd)
+            Trial.from_json(cast("Any", plain.to_json()) | odd)
     with pytest.raises(ValueError, match="one of the reference"):
         trial(B, 5, beside=(7, 8))
 
