@@ -1,3 +1,5 @@
+# ruff: noqa: E402  # Triton may be absent, which comes first
+# pyright: reportGeneralTypeIssues=false, reportCallIssue=false
 """Kernels of long chains of dependent operations: no pass follows a chain by Python's stack, or doubles what is shared.
 
 Each kernel stands for one way in which values can depend on each other.
@@ -8,7 +10,9 @@ import sys
 
 import numpy as np
 import pytest
-import triton
+
+triton = pytest.importorskip("triton")
+
 import triton.language as tl
 
 from cpu_samples import module_of, needs_compiler, run

@@ -1,5 +1,5 @@
-/* e2m1, the 4-bit float of magnitudes 0, 0.5, 1, 1.5, 2, 3, 4, 6: to nearest, ties to even; above 6 is 6. The sign of
- * zero stays; NaN is +6. */
+/* e2m1, the 4-bit float of magnitudes 0, 0.5, 1, 1.5, 2, 3, 4, 6: to nearest, ties to even; above 6
+ * is 6. The sign of zero stays; NaN is +6. */
 
 SILO_INLINE uint32_t silo_f32_to_e2m1(float x) {
     uint32_t bits = silo_bits_f32(x), size = bits & 0x7fffffffu;
@@ -7,7 +7,8 @@ SILO_INLINE uint32_t silo_f32_to_e2m1(float x) {
     /* The numbers halfway between two magnitudes: where the lower one is even they round down. */
     uint32_t place = (uint32_t)(size > 0x3e800000u) + (uint32_t)(size >= 0x3f400000u);
     place += (uint32_t)(size > 0x3fa00000u) + (uint32_t)(size >= 0x3fe00000u);
-    place += (uint32_t)(size > 0x40200000u) + (uint32_t)(size >= 0x40600000u) + (uint32_t)(size > 0x40a00000u);
+    place += (uint32_t)(size > 0x40200000u) + (uint32_t)(size >= 0x40600000u) +
+             (uint32_t)(size > 0x40a00000u);
     return sign | place;
 }
 
