@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from silo.api.code.source_changes import FollowsSource
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.decisions import Decision, Rejected
 from silo.core.plugins import loader_of, option_names
@@ -51,6 +50,8 @@ class VouchedCode:
 
 def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bool = True) -> Launcher:
     """A launcher of a kernel of this process, with the guard that its declaration asks for."""
+    from silo.api.code.source_changes import FollowsSource  # noqa: PLC0415  # kernels of a bundle have no source
+
     follows = FollowsSource(kernel.source, on_miss)
     launcher = make_launcher(
         kernel.name,
