@@ -80,8 +80,8 @@ class Variant:
         A store may hold the code of V=1 as the ``/1`` artifact of V=True. The outcomes of compile jobs need no second
         schema: a job's key is made of the text that is compiled.
         """
-        schema = "artifact-key/2" if self.has_look_alike else "artifact-key/1"
-        return digest(schema, [self.to_json(), compiler_identity])
+        parts = [self.to_json(), compiler_identity]
+        return digest("artifact-key/2", parts) if self.has_look_alike else digest("artifact-key/1", parts)
 
 
 @frozen

@@ -31,8 +31,8 @@ class Places:
     def add_name(self, function: Any, name: str) -> None:  # noqa: ANN401  # a Python function
         """A name that is not local in a function: a variable of its closure or a global. Builtins are no place."""
         free = cast("tuple[str, ...]", function.__code__.co_freevars)
-        if name in free:
-            cell = function.__closure__[free.index(name)]
+        cell = function.__closure__[free.index(name)] if name in free else None
+        if hasattr(cell, "cell_contents"):  # not of a variable without a value
             self._add(cell, "cell_contents", cell.cell_contents)
         elif name in function.__globals__:
             self._add(function.__globals__, name, function.__globals__[name])
@@ -53,13 +53,14 @@ class Places:
         if not boxed and self._is_of_library(value):
             return
         self._found[id(holder), name] = (holder, name, value)
+        content = value
         if boxed:  # its content may be set
             box: Any = value
-            members = vars(box)
-            self._found[id(box), "value"] = (members if "value" in members else box, "value", box.value)
-            value = box.value
-        if isinstance(value, _CONTAINERS):
-            self._found[id(cast("object", value)), None] = (value, None, _copied(value))
+            members = cast("dict[str, object]", vars(box))
+            content = box.value
+            self._found[id(box), "value"] = (members if "value" in members else box, "value", content)
+        if isinstance(content, _CONTAINERS):
+            self._found[id(cast("object", content)), None] = (content, None, _copied(cast("object", content)))
 
     def _is_of_library(self, value: Any) -> bool:  # noqa: ANN401
         """Whether it is a library's module, function or class."""

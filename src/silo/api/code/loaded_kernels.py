@@ -51,7 +51,7 @@ class VouchedCode:
 
 def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bool = True) -> Launcher:
     """A launcher of a kernel of this process, with the guard that its declaration asks for."""
-    from silo.api.code.source_changes import FollowsSource  # noqa: PLC0415  # kernels of bundles have no source
+    from silo.api.code.source_changes import FollowsSource  # noqa: PLC0415  # kernels of a bundle have no source
 
     follows = FollowsSource(kernel.source, on_miss)
     launcher = make_launcher(

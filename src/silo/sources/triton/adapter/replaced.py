@@ -22,7 +22,8 @@ class _Update:
         self._listeners[id(cast("Any", changed).__self__)] = weakref.WeakMethod(changed)
 
     def __call__(self, text: str) -> None:
-        getattr(type(self._function), UPDATE)(self._function, text)
+        kind: Any = self._function.__class__
+        getattr(kind, UPDATE)(self._function, text)
         for method in list(self._listeners.values()):
             changed = method()
             if changed is not None:
@@ -39,7 +40,8 @@ def when_text_is_replaced(function: Any, changed: Callable[[], None]) -> None:  
     functions, and launches, cost nothing more.
     """
     members: dict[str, Any] | None = getattr(function, "__dict__", None)
-    if members is None or not hasattr(type(function), UPDATE):
+    kind: Any = function.__class__
+    if members is None or not hasattr(kind, UPDATE):
         return  # a plain function, or of a Triton without the method
     update = members.get(UPDATE)
     if not isinstance(update, _Update):
