@@ -230,7 +230,7 @@ int silo_read_other(const struct silo_plan *plan, int32_t index, PyObject *objec
 }
 
 /* Whether an object gave more memory when it was read than it has now: numpy's arrays are resized
- * in place whoever holds them. */
+ * in place while others hold their buffers. */
 static bool is_cut(const struct silo_holds *holds, const Py_buffer *now) {
     for (uint32_t i = 0; i < holds->buffers; i++)
         if (holds->buffer[i].obj == now->obj && holds->buffer[i].len > now->len)

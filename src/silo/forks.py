@@ -124,7 +124,7 @@ def _renew_once_lock() -> None:
 
 
 def renew_properties_of(package: str) -> None:
-    """Renew the locks of the cached properties of ``package`` too in children, as those of Silo's own classes are.
+    """Renew the locks of cached properties of ``package`` in children too, like the locks of Silo's own classes.
 
     For a package whose code runs within calls of Silo. Python 3.12 and later have no such locks.
     """

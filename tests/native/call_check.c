@@ -47,7 +47,11 @@ static void words(void) {
     CHECK(silo_key_word(&key, word, UINT64_MAX) == (uint64_t)INT64_MAX);
     word = silo_integer_word(&any, 1000);
     CHECK(silo_key_word(&key, word, 1000) == 1024 && silo_key_word(&exact, word, 1000) == 1000);
-    CHECK(silo_address_flags(&any, 64) == SILO_FLAG_ALIGNED16 && silo_address_flags(&any, 8) == 0);
+    CHECK(silo_address_flags(&any, 64, 32) == SILO_FLAG_ALIGNED16);
+    CHECK(silo_address_flags(&any, 8, 64) == 0 && silo_address_flags(&any, 8, 128) == 0);
+    CHECK(silo_address_flags(&any, 9, 8) == 0 && silo_address_flags(&any, 9, 0) == 0);
+    CHECK(silo_address_flags(&any, 9, 16) == SILO_FLAG_OFF_ELEMENT);
+    CHECK(silo_address_flags(&any, 4, 64) == SILO_FLAG_OFF_ELEMENT);
     char room[160];
     CHECK(strcmp(silo_parameter_noun(&byte, room, sizeof room), "uint8 in [0, 255]") == 0);
 }
