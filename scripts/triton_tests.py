@@ -7,9 +7,10 @@ In the folder ``python/test`` of a checkout of https://github.com/triton-lang/tr
 
 ``unit/test_debug.py`` starts a process for each assertion that fails, because a GPU is lost by it: here they run in the
 process of the tests. The tests of launches, tuners and caches (``unit/runtime``) go by ``python -m silo exec -m pytest
-...`` too: then Silo launches. They were written for a GPU, or for another compiler for CPUs. So that they leave out nothing for its sake,
-they are told that this is no CPU; where a test names torch's CUDA and needs none, it gets the CPU. TESTS_SAMPLE keeps
-so many of them, a few of each function first; TESTS_SHARD=2/8 keeps every eighth from the third on.
+...`` too: then Silo launches. They were written for a GPU, or for another compiler for CPUs. So that they leave out
+nothing for its sake, they are told that this is no CPU; where a test names torch's CUDA and needs none, it gets the
+CPU. TESTS_SAMPLE keeps so many of them, a few of each function first; TESTS_SHARD=2/8 keeps every eighth from the third
+on.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from silo.forks import in_child
+from silo.forks import Condition, in_child
 from silo.frozen import frozen
 
 if TYPE_CHECKING:
@@ -228,12 +228,12 @@ class _Watchdog:
     """The thread that shuts sockets down whose deadline has passed. It starts with the first socket, and never ends."""
 
     def __init__(self) -> None:
-        self._renew()
-        in_child(self._renew)
+        self._changed = Condition()
+        self._begin()
+        in_child(self._begin)
 
-    def _renew(self) -> None:
-        """In a child made by fork too, which has neither the thread nor its parent's requests."""
-        self._changed = threading.Condition()
+    def _begin(self) -> None:
+        """Without a thread and without requests: a child made by fork has neither."""
         self._waiting: list[tuple[float, int, weakref.ref[BoundedSocket]]] = []  # a heap by the moment to look again
         self._numbers = itertools.count()
         self._runs = False
