@@ -104,7 +104,7 @@ def locks_made(place: str, tree: ast.AST) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module in _LOCK_MODULES:
             found = [alias.name for alias in node.names]
         yield from (
-            f"{place}:{node.lineno}: {name} may be held by another thread while the process forks: "
+            f"{place}:{getattr(node, 'lineno', 0)}: {name} may be held by another thread while the process forks: "
             "take Mutex or Condition of silo.forks"
             for name in found
             if name in _LOCKS

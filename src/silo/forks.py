@@ -81,7 +81,7 @@ class Condition(threading.Condition):
         in_child(self._forget_waiters)
 
     def _forget_waiters(self) -> None:
-        waiters: Any = self._waiters  # pyright: ignore[reportAttributeAccessIssue]  # a deque in CPython 3.11 to 3.14
+        waiters: Any = vars(self)["_waiters"]  # a deque in CPython 3.11 to 3.14
         waiters.clear()
 
 

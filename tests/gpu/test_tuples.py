@@ -23,8 +23,8 @@ class Block(NamedTuple):
 def test_values_of_tuples_reach_the_kernel():
     @triton.jit
     def scale(out, xs, rest, block: tl.constexpr):
-        i = tl.arange(0, block.size)
-        tl.store(out + i, tl.load(xs.array + i) * xs.factor + rest[0] + block.fill)
+        i = tl.arange(0, block.size)  # pyright: ignore[reportAttributeAccessIssue]
+        tl.store(out + i, tl.load(xs.array + i) * xs.factor + rest[0] + block.fill)  # pyright: ignore[reportAttributeAccessIssue]
 
     kernel = silo.kernel(scale)
     x = torch.arange(64, device="cuda", dtype=torch.float32)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -92,7 +92,7 @@ def command(
         from silo.bundle.reader import open_bundle  # noqa: PLC0415
         from silo.core.plugins import load_place  # noqa: PLC0415
 
-        journal_of = load_place("silo.integrations.triton_records.journal:journal_of")
+        journal_of = cast("Callable[[Path], Path]", load_place("silo.integrations.triton_records.journal:journal_of"))
         if bundle.exists() or not journal_of(bundle).exists():  # a recording may have its journal alone
             open_bundle(bundle).close()  # what is wrong with it is said before the program runs
         changes |= {"SILO_BUNDLE": str(bundle.absolute()), "SILO_FROZEN": "1" if frozen else "0"}

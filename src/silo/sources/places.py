@@ -32,7 +32,7 @@ class Places:
         """A name that is not local in a function: a variable of its closure or a global. Builtins are no place."""
         free = cast("tuple[str, ...]", function.__code__.co_freevars)
         cell = function.__closure__[free.index(name)] if name in free else None
-        if hasattr(cell, "cell_contents"):  # not of a variable without a value
+        if cell is not None and hasattr(cell, "cell_contents"):  # not of a variable without a value
             self._add(cell, "cell_contents", cell.cell_contents)
         elif name in function.__globals__:
             self._add(function.__globals__, name, function.__globals__[name])

@@ -4,6 +4,7 @@ import errno
 import importlib.util
 import os
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -174,11 +175,10 @@ def test_failures_that_earlier_versions_blamed_on_configs_do_not_count():
     message = "add: its compiled code left the store while it was being loaded; call it again"
     blamed = FakeLandscape(failures={VICTIM: Status.RUN})
     evaluator = FakeEvaluator(STUDY, blamed)
-    evaluator.evaluate = lambda config: (
-        STUDY.failed(config, Status.RUN, message)
-        if config == VICTIM
-        else FakeEvaluator(STUDY, landscape).evaluate(config)
-    )
+    plain = FakeEvaluator(STUDY, landscape)
+    failed = STUDY.failed(VICTIM, Status.RUN, message)
+    with_victim: Any = evaluator
+    with_victim.evaluate = lambda config: failed if config == VICTIM else plain.evaluate(config)
     tune(STUDY, SPACE, evaluator, records)
     assert any(message in str(record) for record in records.read(STUDY.key))
     assert tune(STUDY, SPACE, FakeEvaluator(STUDY, landscape), records).require_winner().config == VICTIM

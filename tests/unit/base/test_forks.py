@@ -269,7 +269,7 @@ def test_a_condition_that_another_thread_holds_or_waits_for_is_free_in_the_child
         thread.start()
         while True:
             with changed:
-                if changed._waiters:
+                if vars(changed)["_waiters"]:
                     go.append(1)
                     changed.notify()
                     break
@@ -282,7 +282,7 @@ def test_a_condition_that_another_thread_holds_or_waits_for_is_free_in_the_child
 
     waiting = threading.Thread(target=wait_for_go)
     waiting.start()
-    while not changed._waiters:
+    while not vars(changed)["_waiters"]:
         time.sleep(0.001)
     with Holder(changed):
         forked.run(work)

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 import silo
+from silo.errors import SiloError
 
 
 @silo.kernel
@@ -40,7 +41,7 @@ def test_nested_arrays_are_described() -> None:
     ],
 )
 def test_an_error_about_an_array_shows_none_of_its_elements(arguments: dict[str, Any]) -> None:
-    with pytest.raises(silo.errors.SiloError) as caught:
+    with pytest.raises(SiloError) as caught:
         fill[(1,)](np.zeros(16, "float32"), **arguments)
     text = str(caught.value)
     assert "[1000]" in text or "got a tuple" in text

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from silo.core.target import Target
 from silo.errors import TargetError, ToolchainError
@@ -43,10 +43,13 @@ def _forget_unfinished_hashes() -> None:
     A function of Triton's has a lock of its own, held while its text and the functions that it calls are read.
     """
     functions: Any = sys.modules.get("triton.runtime.jit")
-    base = getattr(functions, "JITCallable", None)
+    if functions is None or not hasattr(functions, "JITCallable"):
+        return
     # The type, not ``isinstance``: objects of other libraries may run code when they are asked for their class.
-    for one in [] if base is None else gc.get_objects():
-        lock = vars(one).get("_hash_lock") if issubclass(type(one), base) else None
+    for one in gc.get_objects():
+        if not issubclass(type(one), functions.JITCallable):
+            continue
+        lock = cast("dict[str, Any]", vars(one)).get("_hash_lock")
         if lock is None:
             continue
         if lock.acquire(blocking=False):
