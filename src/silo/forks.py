@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, Self
 
-__all__ = ["Condition", "Mutex", "in_child", "renew_properties_of"]
+__all__ = ["Condition", "Mutex", "in_child", "renew_properties_of", "waits_for"]
 
 
 class Mutex(_thread.RLock):  # pyright: ignore[reportGeneralTypeIssues]  # final in the stubs alone
@@ -57,6 +57,7 @@ class Mutex(_thread.RLock):  # pyright: ignore[reportGeneralTypeIssues]  # final
 _locks: weakref.WeakSet[Mutex] = weakref.WeakSet()
 _handlers: list[weakref.WeakMethod[Callable[[], object]] | Callable[[], Callable[[], object]]] = []
 _registering = Mutex()
+_MOST_WAITED_S = 1.0  # by a fork, for native code of a library
 _packages = {"silo"}  # whose cached properties are computed on the way of a call
 
 
@@ -68,6 +69,28 @@ def in_child(handler: Callable[[], object]) -> None:
     with _registering:
         _handlers[:] = [one for one in _handlers if one() is not None]
         _handlers.append(weakref.WeakMethod(handler) if hasattr(handler, "__self__") else lambda: handler)
+
+
+def waits_for(lock: Mutex) -> Mutex:
+    """Have every fork wait until no other thread holds ``lock``, for at most a second; returns the lock.
+
+    For a lock that is held while a library's native code runs: that code takes locks of its own, which nobody renews in
+    a child, and a child that forked in the midst of it would wait for them for ever. A fork that has waited for a
+    second goes on as it would without.
+    """
+    taken: set[int] = set()  # threads that fork and have the lock
+
+    def before() -> None:
+        if lock.acquire(timeout=_MOST_WAITED_S):
+            taken.add(threading.get_ident())
+
+    def after() -> None:
+        if threading.get_ident() in taken:
+            taken.discard(threading.get_ident())
+            lock.release()
+
+    os.register_at_fork(before=before, after_in_parent=after, after_in_child=after)
+    return lock
 
 
 class Condition(threading.Condition):

@@ -17,6 +17,7 @@ import pytest
 
 import forked
 import silo
+from silo import forks
 from silo.forks import Condition, Mutex, in_child, renew_properties_of
 from silo.launch import hooks
 from silo.store.locks import file_lock
@@ -373,3 +374,43 @@ def test_a_hash_that_another_thread_was_computing_is_computed_anew_in_the_child(
     with Holder(toolchain._driver_lock), Holder(function._hash_lock):
         forked.run(work, 20)
     assert function.hash == "recursion:f"
+
+
+def test_a_fork_waits_for_native_code_of_a_library() -> None:
+    # The kind of fault: a library's own lock, which no child renews, is held by a thread that the child does not have.
+    lock = forks.waits_for(forks.Mutex())
+    held, ended = threading.Event(), threading.Event()
+
+    def compile_something() -> None:
+        with lock:
+            held.set()
+            time.sleep(0.3)
+            ended.set()
+
+    thread = threading.Thread(target=compile_something)
+    thread.start()
+    held.wait()
+
+    def child() -> None:
+        assert ended.is_set()  # the fork came after the thread had left
+        with lock:
+            pass
+
+    forked.run(child)
+    thread.join()
+    with lock:
+        pass
+
+
+def test_a_fork_waits_a_second_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forks, "_MOST_WAITED_S", 0.05)
+    lost: list[int] = []
+    lock = forks.waits_for(forks.Mutex(lost=lambda: lost.append(1)))
+    with Holder(lock):
+
+        def child() -> None:
+            with lock:
+                assert lost == [1]
+
+        forked.run(child)
+    assert lost == []

@@ -20,7 +20,7 @@ from silo.sources.functions import recall
 from silo.sources.triton.adapter.cpu import CpuFrontEnd, cpu_target, run_cpu_passes, run_passes
 from silo.sources.triton.adapter.decorators import location_of
 from silo.sources.triton.adapter.installation import debug_by_default, require_triton
-from silo.sources.triton.adapter.toolchain import backend_for, gpu_target, lowering_for, module
+from silo.sources.triton.adapter.toolchain import backend_for, gpu_target, lowering_for, module, running_front_end
 
 __all__ = ["Ttir", "gpu_options", "lower_for_gpu", "lower_to_ttir", "read_off"]
 
@@ -90,9 +90,10 @@ def lower_to_ttir(
             "sanitize_overflow": not asserts,
         }
     )
-    made = _make_module(function, arguments, triton_target, front_end, options)
-    run_cpu_passes(made)
-    return read_off(made)
+    with running_front_end():
+        made = _make_module(function, arguments, triton_target, front_end, options)
+        run_cpu_passes(made)
+        return read_off(made)
 
 
 def lower_for_gpu(
@@ -117,9 +118,10 @@ def lower_for_gpu(
     triton_target = gpu_target(target)
     backend = backend_for(triton_target)
     options = gpu_options(backend, {"debug": bool(getattr(function, "debug", False)), **dict(config.options)})
-    made = _make_module(function, arguments, triton_target, backend, options)
-    run_passes(made, _GPU_PASSES)
-    return read_off(made)
+    with running_front_end():
+        made = _make_module(function, arguments, triton_target, backend, options)
+        run_passes(made, _GPU_PASSES)
+        return read_off(made)
 
 
 def read_off(made: Any) -> Ttir:  # noqa: ANN401

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from silo.core.target import Target
 from silo.errors import TargetError, ToolchainError
-from silo.forks import Mutex, renew_properties_of
+from silo.forks import Mutex, renew_properties_of, waits_for
 
 __all__ = [
     "backend_for",
@@ -23,6 +23,7 @@ __all__ = [
     "lowering_for",
     "module",
     "plugin_driver",
+    "running_front_end",
 ]
 
 _CUDA_ARCH = re.compile(r"sm_([0-9]+)[af]?")
@@ -60,7 +61,8 @@ def _forget_unfinished_hashes() -> None:
 
 
 renew_properties_of("triton")
-_driver_lock = Mutex(lost=_put_back)
+# Held while Triton's front end and its passes run, whose compiler (LLVM) has locks that no child renews.
+_driver_lock = waits_for(Mutex(lost=_put_back))
 
 
 def module(name: str) -> Any:  # noqa: ANN401  # Triton has no types
@@ -131,6 +133,13 @@ class _LoweringDriver:
 def behind_lowering(driver: Any) -> Any:  # noqa: ANN401
     """Triton's own driver, where the one that lowering put in its place is given."""
     return driver.behind() if isinstance(driver, _LoweringDriver) else driver
+
+
+@contextmanager
+def running_front_end() -> Generator[None]:
+    """Run Triton's native code: one thread at a time, and a fork waits for it."""
+    with _driver_lock:
+        yield
 
 
 @contextmanager
