@@ -1,0 +1,190 @@
+"""Guesses arguments from the names of parameters and from their uses, and again after a refusal of the front end."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass, field
+
+from .reading import Reading
+
+__all__ = ["ELEMENTS", "Guess", "first_guess", "next_guess", "other_switches"]
+
+ELEMENTS = 1 << 17  # of each array
+_INDEX = re.compile(
+    r"(^|_)(idx|ids?|index|indices|tables?|slots?|locs?|lens?|len|lengths?|starts?|ends?|offsets?|indptr|cu|map|mapping"
+    r"|seqlens?|seq_?lens?|tokens?|topk_ids|pages?|req|counts?|counters?|num|nums|perm|order|positions?|pos|locks?"
+    r"|experts?|label|labels|target|targets|block_tables?|ptrs_idx|cumsum|segs?|ranks?|weight_indices|lora)(_|s?$)",
+    re.IGNORECASE,
+)
+_FLOAT_VALUE = re.compile(r"scale|eps|alpha|beta|theta|temp|dropout|softcap|cap|limit|lr|decay|smooth|inv|factor|thresh|qmax|qmin|fp8_m", re.I)
+_MASK = re.compile(r"mask|^is_|^has_|flag|valid", re.IGNORECASE)
+_BYTES = re.compile(r"packed|int4|fp4|qweight|quant|uint8|bytes|zeros|(^|_)mx|nibble", re.IGNORECASE)
+_INT8 = re.compile(r"int8|_i8|(^|_)q8", re.IGNORECASE)
+_FP8 = re.compile(r"fp8|f8|e4m3", re.IGNORECASE)
+_TYPES = re.compile(r"dtype|(^|_)type$", re.IGNORECASE)
+_SWITCH = re.compile(
+    r"^(is|has|use|do|enable|with|store|save|add|apply|return|causal|load|even|skip|need|compute|norm|inplace|output)(_|$)"
+    r"|^(IS|HAS|USE|EVEN|CAUSAL|STORE|ENABLE|SKIP|APPLY|ADD|DO|WITH|NEED)",
+)
+_HEAD = re.compile(r"head_?(dim|size)|d_?model|dmodel|(^|_)d(k|v|im|qk)?$|hidden|d_?head|rope|nope|lora_rank|state|dim", re.I)
+
+
+@dataclass
+class Guess:
+    """The arguments of one attempt.
+
+    ``arrays`` names the kind of element of each array, ``scalars`` the values of numbers, ``constants`` those of
+    constexprs: a value, or ``{"type": NAME}`` for a type of Triton's. ``absent`` are pointers that are None.
+    """
+
+    arrays: dict[str, str] = field(default_factory=dict)
+    scalars: dict[str, float | int] = field(default_factory=dict)
+    constants: dict[str, object] = field(default_factory=dict)
+    grid: tuple[int, ...] = (1,)
+
+
+def first_guess(reading: Reading, attempt: int = 0) -> Guess:
+    """The guess that the names suggest; further attempts start from smaller and larger tiles, and narrower floats."""
+    guess = Guess(grid={1: (4,), 2: (2, 2), 3: (2, 2, 2)}[min(reading.axes, 3)])
+    floating = ("f32", "f16", "bf16")[attempt % 3]
+    tile = (32, 64, 16)[attempt % 3]
+    for place, name in enumerate(reading.parameters):
+        if name in reading.constexprs:
+            guess.constants[name] = _constant(reading, name, place, tile, attempt)
+        elif name in reading.pointers or _looks_like_pointer(name):
+            guess.arrays[name] = _kind(reading, name, floating)
+        else:
+            guess.scalars[name] = _scalar(reading, name, place)
+    return guess
+
+
+def _looks_like_pointer(name: str) -> bool:
+    return bool(re.search(r"(^|_)ptrs?(_|$)|ptr$|^p_|Ptr$", name)) and "stride" not in name
+
+
+def _kind(reading: Reading, name: str, floating: str) -> str:
+    stem = re.sub(r"_?ptrs?$", "", name)
+    if name in reading.indices or (_INDEX.search(stem) and not re.search(r"weight|scale|logits|emb", stem)):
+        return "i32" if not re.search(r"loc|slot|int64|label|topk_ids", name) else "i64"
+    if _MASK.search(stem):
+        return "i1"
+    if _BYTES.search(stem) and "scale" not in stem:
+        return "u8"
+    if _INT8.search(stem):
+        return "i8"
+    if _FP8.search(stem) and "scale" not in stem:
+        return "e4m3"
+    return "f32" if re.search(r"scale|lse|acc|sum|max|norm", stem) else floating
+
+
+def _constant(reading: Reading, name: str, place: int, tile: int, attempt: int) -> object:
+    literals = [one for one in reading.compared.get(name, []) if not isinstance(one, bool)]
+    if name in reading.types or _TYPES.search(name):
+        return literals[0] if any(isinstance(one, str) for one in literals) else {"type": "float32"}
+    if "stride" in name.lower():
+        return _stride(reading, place)
+    if any(isinstance(one, str) for one in literals):
+        return next(one for one in literals if isinstance(one, str))
+    default = reading.defaults.get(name)
+    if attempt % 2 == 0 and name in reading.defaults and default is not None:
+        return default
+    if name in reading.extents:
+        return 64 if _HEAD.search(name) or re.search(r"_(d|n|k|v)$", name, re.I) and not reading.dots else tile
+    if _SWITCH.search(name) or (name in reading.switches and not literals and not re.search(r"size|num|dim|block", name, re.I)):
+        return False
+    if re.search(r"block|tile|chunk|page|group_?size|(^|_)b[mnkstcdv]$", name, re.I):
+        return 64 if re.search(r"(_|block)(d|dmodel|dv|h|hd)$", name, re.I) else tile
+    if _FLOAT_VALUE.search(name) and name not in reading.loops:
+        return 0.5
+    if _HEAD.search(name):
+        return 64
+    if literals and name in reading.switches:
+        return literals[0]
+    if re.search(r"stages|unroll|iters?|steps|width|bits|top_?k|num_|^n_|ratio|group|heads?|split", name, re.I):
+        return 4 if re.search(r"width|bits|top_?k|heads?", name, re.I) else 2
+    return 2 if name in reading.loops else tile
+
+
+def _stride(reading: Reading, place: int) -> int:
+    """1 for the last stride of a run of strides of one tensor, more for those before."""
+    names = reading.parameters
+    after = 0
+    for following in range(place + 1, len(names)):
+        if "stride" not in names[following].lower() or _tensor(names[following]) != _tensor(names[place]):
+            break
+        after += 1
+    before = place > 0 and "stride" in names[place - 1].lower() and _tensor(names[place - 1]) == _tensor(names[place])
+    return (1, 64, 1024, 4096, 16384)[min(after, 4)] if after or before else 64
+
+
+def _tensor(name: str) -> str:
+    """What strides of one tensor have in common: the first letters of what is not ``stride``."""
+    left = re.sub(r"_?strides?_?", " ", name.lower()).split()
+    text = left[0] if left else ""
+    return text.partition("_")[0] if "_" in text else text[: max(len(text) - 1, 1)]
+
+
+def _scalar(reading: Reading, name: str, place: int) -> float | int:
+    default = reading.defaults.get(name)
+    if isinstance(default, int | float) and not isinstance(default, bool):
+        return default
+    if "stride" in name.lower():
+        return _stride(reading, place)
+    if _FLOAT_VALUE.search(name) and not re.search(r"stride|_len|_size|_block|top_?k", name, re.I):
+        return 0.5
+    if re.search(r"seed|offset|start|begin", name, re.I):
+        return 3
+    if _HEAD.search(name):
+        return 64
+    if re.search(r"heads?|batch|num_|experts|group|top_?k", name, re.I):
+        return 4
+    return 50  # no multiple of a tile
+
+
+def other_switches(reading: Reading, guess: Guess) -> Guess:
+    """The same with every switch the other way, and with the second of the literals that a constexpr meets."""
+    constants = dict(guess.constants)
+    for name, value in guess.constants.items():
+        literals = [one for one in reading.compared.get(name, []) if type(one) is type(value)]
+        if isinstance(value, bool):
+            constants[name] = not value
+        elif isinstance(value, str) and len(literals) > 1:
+            constants[name] = literals[(literals.index(value) + 1) % len(literals)] if value in literals else literals[0]
+    return Guess(dict(guess.arrays), dict(guess.scalars), constants, guess.grid)
+
+
+def next_guess(reading: Reading, guess: Guess, message: str, rng: random.Random) -> Guess:
+    """Change what the refused line names; anything, now and then."""
+    made = Guess(dict(guess.arrays), dict(guess.scalars), dict(guess.constants), guess.grid)
+    blamed = [one for text, names in reading.lines.items() if text and text in message for one in names]
+    blamed += [name for name in reading.parameters if re.search(rf"\b{re.escape(name)}\b", message)]
+    if not blamed or rng.random() < 0.2:
+        blamed = list(reading.parameters)
+    for name in rng.sample(blamed, min(len(blamed), rng.choice((1, 1, 1, 2, 3)))):
+        _change(reading, made, name, rng)
+    return made
+
+
+def _change(reading: Reading, guess: Guess, name: str, rng: random.Random) -> None:
+    if name in reading.constexprs:
+        literals = reading.compared.get(name, [])
+        value = guess.constants[name]
+        if isinstance(value, dict):
+            guess.constants[name] = rng.choice(({"type": "float32"}, {"type": "bfloat16"}, {"type": "int32"}, 4, True))
+        elif isinstance(value, bool):
+            guess.constants[name] = rng.choice((not value, not value, None, 16, 64))
+        elif name in reading.extents:
+            guess.constants[name] = rng.choice((16, 32, 64, 128, 2, 4))
+        else:
+            guess.constants[name] = rng.choice((*literals, 1, 2, 4, 16, 32, 64, 128, False, True, None, {"type": "float32"}))
+        return
+    known = guess.arrays.pop(name, None)
+    guess.constants.pop(name, None)
+    guess.scalars.pop(name, None)
+    if name in reading.optional and rng.random() < 0.3:
+        guess.constants[name] = None
+    elif known is None and name not in reading.pointers and rng.random() < 0.5:
+        guess.scalars[name] = rng.choice((1, 4, 16, 50, 64, 0.5))
+    else:
+        guess.arrays[name] = rng.choice([one for one in ("f32", "i32", "f16", "u8", "i64", "bf16", "i8", "e4m3", "i1") if one != known])
