@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import random
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .reading import Reading
 
-__all__ = ["ELEMENTS", "Guess", "first_guess", "next_guess", "other_switches"]
+__all__ = ["ELEMENTS", "Guess", "calmer", "first_guess", "next_guess", "one_program", "other_switches"]
 
 ELEMENTS = 1 << 17  # of each array
+_SIZE = 50  # no multiple of a tile
 _INDEX = re.compile(
     r"(^|_)(idx|ids?|index|indices|tables?|slots?|locs?|lens?|len|lengths?|starts?|ends?|offsets?|indptr|cu|map|mapping"
-    r"|seqlens?|seq_?lens?|tokens?|topk_ids|pages?|req|counts?|counters?|num|nums|perm|order|positions?|pos|locks?"
-    r"|experts?|label|labels|target|targets|block_tables?|ptrs_idx|cumsum|segs?|ranks?|weight_indices|lora)(_|s?$)",
+    r"|seqlens?|seq_?lens?|tokens?|topk_ids|pages?|req|counts?|counters?|num|nums|perm|positions?|pos|locks?"
+    r"|experts?|label|labels|target|targets|block_tables?|segs?|ranks?|weight_indices|lora)(_|s?$)",
     re.IGNORECASE,
 )
 _FLOAT_VALUE = re.compile(r"scale|eps|alpha|beta|theta|temp|dropout|softcap|cap|limit|lr|decay|smooth|inv|factor|thresh|qmax|qmin|fp8_m", re.I)
@@ -35,13 +36,15 @@ class Guess:
     """The arguments of one attempt.
 
     ``arrays`` names the kind of element of each array, ``scalars`` the values of numbers, ``constants`` those of
-    constexprs: a value, or ``{"type": NAME}`` for a type of Triton's. ``absent`` are pointers that are None.
+    constexprs: a value, or ``{"type": NAME}`` for a type of Triton's. A pointer that is None is a constant.
+    ``calm``: arrays of integers hold 0 and 1.
     """
 
     arrays: dict[str, str] = field(default_factory=dict)
     scalars: dict[str, float | int] = field(default_factory=dict)
     constants: dict[str, object] = field(default_factory=dict)
     grid: tuple[int, ...] = (1,)
+    calm: bool = False
 
 
 def first_guess(reading: Reading, attempt: int = 0) -> Guess:
@@ -65,7 +68,7 @@ def _looks_like_pointer(name: str) -> bool:
 
 def _kind(reading: Reading, name: str, floating: str) -> str:
     stem = re.sub(r"_?ptrs?$", "", name)
-    if name in reading.indices or (_INDEX.search(stem) and not re.search(r"weight|scale|logits|emb", stem)):
+    if name in reading.indices or (_INDEX.search(stem) and not re.search(r"weight|scale|logits|emb|cumsum|penalty|decay|prob|temperature|mean|rstd|grad|^d[a-zA-Z]", stem)):
         return "i32" if not re.search(r"loc|slot|int64|label|topk_ids", name) else "i64"
     if _MASK.search(stem):
         return "i1"
@@ -119,10 +122,11 @@ def _stride(reading: Reading, place: int) -> int:
 
 
 def _tensor(name: str) -> str:
-    """What strides of one tensor have in common: the first letters of what is not ``stride``."""
-    left = re.sub(r"_?strides?_?", " ", name.lower()).split()
-    text = left[0] if left else ""
-    return text.partition("_")[0] if "_" in text else text[: max(len(text) - 1, 1)]
+    """What strides of one tensor have in common: their names without ``stride`` and without the axis."""
+    words = [one for one in name.lower().split("_") if one and one not in {"stride", "strides"}]
+    if len(words) > 1:
+        return "_".join(words[:-1])
+    return words[0][: max(len(words[0]) - 1, 1)] if words else ""
 
 
 def _scalar(reading: Reading, name: str, place: int) -> float | int:
@@ -139,7 +143,18 @@ def _scalar(reading: Reading, name: str, place: int) -> float | int:
         return 64
     if re.search(r"heads?|batch|num_|experts|group|top_?k", name, re.I):
         return 4
-    return 50  # no multiple of a tile
+    return _SIZE
+
+
+def calmer(guess: Guess) -> Guess:
+    """The same with smaller sizes, and with integers in arrays that are 0 or 1: fewer places outside of the arrays."""
+    scalars = {name: 4 if value == _SIZE else value for name, value in guess.scalars.items()}
+    return replace(guess, scalars=scalars, calm=True)
+
+
+def one_program(guess: Guess) -> Guess:
+    """The same with a grid of one program."""
+    return replace(guess, grid=(1,) * len(guess.grid))
 
 
 def other_switches(reading: Reading, guess: Guess) -> Guess:
@@ -174,17 +189,19 @@ def _change(reading: Reading, guess: Guess, name: str, rng: random.Random) -> No
             guess.constants[name] = rng.choice(({"type": "float32"}, {"type": "bfloat16"}, {"type": "int32"}, 4, True))
         elif isinstance(value, bool):
             guess.constants[name] = rng.choice((not value, not value, None, 16, 64))
-        elif name in reading.extents:
+        elif name in reading.extents or name in reading.loops and rng.random() < 0.5:
             guess.constants[name] = rng.choice((16, 32, 64, 128, 2, 4))
         else:
-            guess.constants[name] = rng.choice((*literals, 1, 2, 4, 16, 32, 64, 128, False, True, None, {"type": "float32"}))
+            counted = name in reading.loops
+            others = (1, 2, 4) if counted else (1, 2, 4, 16, 32, 64, 128, False, True, None, {"type": "float32"})
+            guess.constants[name] = rng.choice((*literals, *others))
         return
     known = guess.arrays.pop(name, None)
     guess.constants.pop(name, None)
     guess.scalars.pop(name, None)
     if name in reading.optional and rng.random() < 0.3:
         guess.constants[name] = None
-    elif known is None and name not in reading.pointers and rng.random() < 0.5:
+    elif rng.random() < (0.1 if name in reading.pointers else 0.5):
         guess.scalars[name] = rng.choice((1, 4, 16, 50, 64, 0.5))
     else:
         guess.arrays[name] = rng.choice([one for one in ("f32", "i32", "f16", "u8", "i64", "bf16", "i8", "e4m3", "i1") if one != known])

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .compare import differences, explained_by_doubles, order_matters
-from .guess import Guess
+from .compare import differences, explained_by_doubles, near_without_doubles, order_matters
+from .guess import Guess, calmer, one_program
 from .modules import CannotBuildError, Checkout, Found
 
 __all__ = ["FAILED", "STATUSES", "Limits", "Outcome", "judge"]
@@ -20,7 +20,7 @@ __all__ = ["FAILED", "STATUSES", "Limits", "Outcome", "judge"]
 STATUSES = {
     "same": "Silo and the interpreter agree",
     "rounding": "they differ, and Silo is no farther from the kernel in float64 than the interpreter's rounding explains",
-    "order": "they differ at elements that depend on the order of programs: the interpreter's do when it goes backwards",
+    "order": "they differ at elements that differ in the interpreter too when it runs the last program first; one program alone is the same",
     "uninterpreted": "Silo ran the kernel, the interpreter could not; optimized and reference code agree",
     "arguments": "neither can run the guessed arguments: both crash, raise or do not end",
     "unbuilt": "the kernel cannot stand alone",
@@ -94,11 +94,22 @@ class _Judge:
         if status in {"unbuilt", "unguessed", "front end", "refused"} or self._guess is None:
             self._end(status if self._guess or status != "timeout" else "front end", found.get("reason", ""))
             return
+        self._answered(narrow, found)
+        if outcome.compile_s > self._limits.compile_s and outcome.status not in FAILED:
+            self._end("slow", f"{outcome.compile_s:.1f} s of processor time to compile")
+
+    def _answered(self, narrow: Path, found: dict[str, Any]) -> None:
+        """Compare a run of Silo's code that was compiled with the interpreter's run."""
+        assert self._guess is not None
+        status = found["status"]
         theirs = self._way("interpret", narrow)
         if status != "ran":
             both = theirs["status"] != "ran"
             if status == "timeout" and "compile_s" not in found:
                 self._end("slow", f"no code after {self._limits.seconds:.0f} s")
+            elif both and not self._guess["calm"] and status in {"crashed", "timeout"}:
+                self._guess = asdict(calmer(Guess(**self._guess)))
+                self._answered(narrow, {**found, **self._way("silo", narrow)})
             elif both:
                 self._end("arguments", f"Silo: {found['reason']}; the interpreter: {theirs['reason']}")
             else:
@@ -107,8 +118,6 @@ class _Judge:
             self._without_interpreter(narrow, theirs["reason"])
         else:
             self._compare(narrow)
-        if outcome.compile_s > self._limits.compile_s and outcome.status not in FAILED:
-            self._end("slow", f"{outcome.compile_s:.1f} s of processor time to compile")
 
     def _end(self, status: str, reason: str) -> None:
         self._outcome.status, self._outcome.reason = status, reason
@@ -128,7 +137,7 @@ class _Judge:
             self._end("differs", f"the reference code did not run: {reference['reason']}; the interpreter: {reason}")
             return
         found = differences(Guess(**self._guess or {}), self._block("silo"), self._block("reference"))
-        if found and not self._near_doubles(found, self._block("reference")):
+        if found and not self._near(found, self._block("reference")):
             self._end("differs", f"optimized and reference: {'; '.join(map(str, found))}; the interpreter: {reason}")
         else:
             self._end("uninterpreted", reason)
@@ -143,11 +152,12 @@ class _Judge:
         if self._way("reversed", narrow)["status"] == "ran":
             found = order_matters(guess, found, self._block("interpret"), self._block("reversed"))
             if not found:
-                self._end("order", all_found)
+                self._alone(narrow, all_found)
                 return
         lines = self._near_doubles(found, self._block("interpret"))
-        if lines == []:
-            self._end("rounding", all_found)
+        near = lines is None and near_without_doubles(guess, found, self._block("silo"), self._block("interpret"))
+        if lines == [] or near:
+            self._end("rounding", f"{all_found}{'; it does not run in float64' if near else ''}")
             return
         reference = self._way("reference", narrow)
         own = "the reference code did not run"
@@ -156,14 +166,30 @@ class _Judge:
             own = "the reference code is apart from both" if both else "the reference code agrees with the optimized"
         self._end("differs", f"{'; '.join(lines or [all_found])}; {own}")
 
+    def _alone(self, narrow: Path, all_found: str) -> None:
+        """Programs write the same places: compare one program, which depends on no order."""
+        assert self._guess is not None
+        self._guess = asdict(one_program(Guess(**self._guess)))
+        runs = [self._way(way, narrow) for way in ("silo", "interpret")]
+        if any(one["status"] != "ran" for one in runs):
+            self._end("differs", f"one program alone did not run: {'; '.join(one['reason'] for one in runs)}")
+            return
+        self._compare(narrow)
+        if self._outcome.status == "same":
+            self._end("order", all_found)
+
+    def _near(self, found: list[Any], other: Path) -> bool:
+        lines = self._near_doubles(found, other)
+        if lines is None:
+            return near_without_doubles(Guess(**self._guess or {}), found, self._block("silo"), other)
+        return not lines
+
     def _near_doubles(self, found: list[Any], other: Path) -> list[str] | None:
         """What rounding does not explain; None if the kernel does not run in float64."""
         wide = self._folder / "wide"
         if not wide.exists():
             self._modules("wide", _DOUBLE)
-            if self._way("doubles", wide)["status"] != "ran":
-                return None
-        if not self._block("doubles").exists():
+        if self._way("doubles", wide)["status"] != "ran":
             return None
         return explained_by_doubles(
             Guess(**self._guess or {}), found, self._block("silo"), other, self._block("doubles")
@@ -184,6 +210,7 @@ class _Judge:
         request.write_text(json.dumps(asked if self._guess is None else {**asked, "guess": self._guess}))
         words = [sys.executable, "-m", f"{__package__}.worker", way, str(request)]
         found: dict[str, Any] = {}
+        answer.unlink(missing_ok=True)
         try:
             with (self._folder / f"{way}.log").open("wb") as log:
                 done = subprocess.run(

@@ -108,12 +108,15 @@ class _Reader:
         pointers: set[str] = set()
         offsets: set[str] = set()
         counted: set[str] = set()
+        moved: list[tuple[str, ast.expr]] = []  # names that something is added to
         for one in ast.walk(node):
             if isinstance(one, ast.Assign):
                 for target in one.targets:
                     self._assign(target, one.value, bases)
-            elif isinstance(one, ast.AugAssign | ast.AnnAssign) and one.value is not None:
+            elif isinstance(one, ast.AnnAssign) and one.value is not None:
                 self._assign(one.target, one.value, bases)
+            elif isinstance(one, ast.AugAssign) and isinstance(one.target, ast.Name):
+                moved.append((one.target.id, one.value))
             elif isinstance(one, ast.Call):
                 self._call(one, found, pointers, offsets)
             elif isinstance(one, ast.Compare):
@@ -125,7 +128,7 @@ class _Reader:
             elif isinstance(one, ast.Subscript) and isinstance(one.value, ast.Name):
                 if isinstance(one.slice, ast.Constant) and isinstance(one.slice.value, int):
                     found.tuples.add(one.value.id)
-        self._close(bases, pointers, offsets)
+        self._close(bases, moved, pointers, offsets)
         found.switches -= counted | found.extents | found.loops
         found.pointers |= pointers & set(found.parameters) - found.constexprs
         loaded: dict[str, set[str]] = {}
@@ -233,7 +236,13 @@ class _Reader:
                     elif other.value not in found.compared.setdefault(one.id, []):
                         found.compared[one.id].append(other.value)
 
-    def _close(self, bases: dict[str, list[ast.expr]], pointers: set[str], offsets: set[str]) -> None:
+    def _close(
+        self,
+        bases: dict[str, list[ast.expr]],
+        moved: list[tuple[str, ast.expr]],
+        pointers: set[str],
+        offsets: set[str],
+    ) -> None:
         """Follow variables to what they were made from, until nothing is new."""
         before = -1
         while before != len(pointers) + len(offsets):
@@ -247,6 +256,9 @@ class _Reader:
                     elif isinstance(base, ast.Call) and base.args and _is_memory(base):
                         first = _leftmost(base.args[0])
                         pointers |= {first.id} if isinstance(first, ast.Name) else set()
+            for name, value in moved:
+                if name in pointers | offsets:
+                    offsets |= set(_rest(value, value))
             for name in [*offsets]:
                 for value in bases.get(name, []):
                     loads = {

@@ -11,9 +11,9 @@ import importlib
 import json
 import os
 import random
+import re
 import resource
 import sys
-import time
 import warnings
 from dataclasses import asdict
 from pathlib import Path
@@ -24,10 +24,10 @@ import numpy as np
 from tests.fuzz.kinds import KINDS
 
 from .guess import Guess, first_guess, next_guess, other_switches
-from .memory import Arena
+from .memory import ADDRESSES, Arena, wide_kind, wide_type
 from .reading import read
 
-ATTEMPTS = 60
+ATTEMPTS = 100
 _LOWERED_S = 60.0  # of processor time, for all attempts
 
 
@@ -35,7 +35,7 @@ def main(words: list[str]) -> None:
     """Run one request in one way."""
     way, place = words
     request = json.loads(Path(place).read_text())
-    size = int(request["memory"])
+    size = int(request["memory"]) + ADDRESSES
     resource.setrlimit(resource.RLIMIT_AS, (size, size))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     warnings.simplefilter("ignore")
@@ -118,25 +118,35 @@ def _search(compiler: Any, function: Any, request: dict[str, Any], note: Any) ->
     note(atomics=reading.atomics)
     rng = random.Random(request["name"])
     began = _processor_s()
-    guess, reason = first_guess(reading), ""
+    tried = first_guess(reading)
+    if request["variant"]:
+        tried = other_switches(reading, tried)
+    guess, reason, best = tried, "", 0
     for attempt in range(ATTEMPTS):
-        if request["variant"] and attempt < ATTEMPTS // 2:
-            tried = other_switches(reading, guess) if attempt == 0 else guess
-        else:
-            tried = guess
         try:
             return tried, _lower(compiler, function, tried, wide=False)
         except _RefusedError as error:
-            reason = str(error)
+            # A change is kept if the front end comes at least as far.
+            line = _line_of(str(error))
+            if line >= best:
+                guess, reason, best = tried, str(error), line
         except Exception as error:  # noqa: BLE001 - whatever goes wrong past the front end is a finding
             note(status="refused", reason=_text(error), guess=asdict(tried))
             return None
         if _processor_s() - began > _LOWERED_S:
             break
-        restart = attempt in {15, 30, 45}
-        guess = first_guess(reading, attempt // 15) if restart else next_guess(reading, tried, reason, rng)
-    note(status="front end", reason=_first_line(reason))
+        if attempt and attempt % 25 == 0:
+            tried, best = first_guess(reading, attempt // 25), 0
+        else:
+            tried = next_guess(reading, guess, reason, rng)
+    note(status="front end", reason=re.sub(r"\(\S*/kernel_", "(kernel_", _first_line(reason)))
     return None
+
+
+def _line_of(message: str) -> int:
+    """The line of the kernel that a refusal names."""
+    found = re.search(r"^at (\d+):\d+:", message, re.MULTILINE)
+    return int(found[1]) if found else 0
 
 
 class _RefusedError(Exception):
@@ -150,10 +160,9 @@ def _lower(compiler: Any, function: Any, guess: Guess, *, wide: bool) -> Any:
     from silo.core.argument_facts import ArgumentFacts
     from silo.core.config import Config
     from silo.core.variant import Variant
-    from silo.errors import CompileError, SourceError, UnsupportedError
+    from silo.errors import CompileError
+    from silo.sources.triton.constants import to_value
     from silo.sources.triton.source import TritonSource
-
-    from .memory import wide_kind
 
     source = TritonSource.of(function)
     facts: dict[str, ArgumentFacts] = {}
@@ -164,15 +173,11 @@ def _lower(compiler: Any, function: Any, guess: Guess, *, wide: bool) -> Any:
         elif name in guess.scalars:
             facts[name] = ArgumentFacts(guess.scalars[name])
         else:
-            facts[name] = ArgumentFacts(_constant(guess.constants[name], tl, wide=wide))
+            facts[name] = ArgumentFacts(to_value(_constant(guess.constants[name], tl, wide=wide), None))
     try:
         signature, found = source.specialize(facts)
         variant = Variant(source.name, source.fingerprint, signature, found, Config(), host_target())
         return compiler.lower(source, variant)
-    except UnsupportedError:
-        raise
-    except SourceError as error:
-        raise _RefusedError(str(error)) from error
     except CompileError as error:
         if "cannot be lowered" in str(error):  # so begins the text of a refusal of Triton's
             raise _RefusedError(str(error)) from error
@@ -182,7 +187,7 @@ def _lower(compiler: Any, function: Any, guess: Guess, *, wide: bool) -> Any:
 def _constant(value: object, tl: Any, *, wide: bool) -> Any:
     if isinstance(value, dict):
         name = value["type"]
-        return getattr(tl, "float64" if wide and name in {"float32", "float16", "bfloat16"} else name)
+        return getattr(tl, wide_type(name) if wide else name)
     return value
 
 
@@ -237,5 +242,4 @@ def _first_line(text: str) -> str:
 
 
 if __name__ == "__main__":
-    started = time.monotonic()
     main(sys.argv[1:])
