@@ -90,9 +90,7 @@ def order_matters(guess: Guess, found: list[Difference], forwards: Path, backwar
     return left
 
 
-def explained_by_doubles(
-    guess: Guess, found: list[Difference], ours: Path, theirs: Path, exact: Path
-) -> list[str]:
+def explained_by_doubles(guess: Guess, found: list[Difference], ours: Path, theirs: Path, exact: Path) -> list[str]:
     """Lines for the arrays in which Silo is farther from float64 than the interpreter's rounding explains."""
     narrow, wide = Arena(guess), Arena(guess, wide=True)
     one, two, three = narrow.arrays_of(str(ours)), narrow.arrays_of(str(theirs)), wide.arrays_of(str(exact))

@@ -18,7 +18,10 @@ _INDEX = re.compile(
     r"|experts?|label|labels|target|targets|block_tables?|segs?|ranks?|weight_indices|lora)(_|s?$)",
     re.IGNORECASE,
 )
-_FLOAT_VALUE = re.compile(r"scale|eps|alpha|beta|theta|temp|dropout|softcap|cap|limit|lr|decay|smooth|inv|factor|thresh|qmax|qmin|fp8_m", re.I)
+_FLOAT_VALUE = re.compile(
+    r"scale|eps|alpha|beta|theta|temp|dropout|softcap|cap|limit|lr|decay|smooth|inv|factor|thresh|qmax|qmin|fp8_m",
+    re.IGNORECASE,
+)
 _MASK = re.compile(r"mask|^is_|^has_|flag|valid", re.IGNORECASE)
 _BYTES = re.compile(r"packed|int4|fp4|qweight|quant|uint8|bytes|zeros|(^|_)mx|nibble", re.IGNORECASE)
 _INT8 = re.compile(r"int8|_i8|(^|_)q8", re.IGNORECASE)
@@ -28,7 +31,9 @@ _SWITCH = re.compile(
     r"^(is|has|use|do|enable|with|store|save|add|apply|return|causal|load|even|skip|need|compute|norm|inplace|output)(_|$)"
     r"|^(IS|HAS|USE|EVEN|CAUSAL|STORE|ENABLE|SKIP|APPLY|ADD|DO|WITH|NEED)",
 )
-_HEAD = re.compile(r"head_?(dim|size)|d_?model|dmodel|(^|_)d(k|v|im|qk)?$|hidden|d_?head|rope|nope|lora_rank|state|dim", re.I)
+_HEAD = re.compile(
+    r"head_?(dim|size)|d_?model|dmodel|(^|_)d(k|v|im|qk)?$|hidden|d_?head|rope|nope|lora_rank|state|dim", re.IGNORECASE
+)
 
 
 @dataclass
@@ -68,7 +73,12 @@ def _looks_like_pointer(name: str) -> bool:
 
 def _kind(reading: Reading, name: str, floating: str) -> str:
     stem = re.sub(r"_?ptrs?$", "", name)
-    if name in reading.indices or (_INDEX.search(stem) and not re.search(r"weight|scale|logits|emb|cumsum|penalty|decay|prob|temperature|mean|rstd|grad|^d[a-zA-Z]", stem)):
+    if name in reading.indices or (
+        _INDEX.search(stem)
+        and not re.search(
+            r"weight|scale|logits|emb|cumsum|penalty|decay|prob|temperature|mean|rstd|grad|^d[a-zA-Z]", stem
+        )
+    ):
         return "i32" if not re.search(r"loc|slot|int64|label|topk_ids", name) else "i64"
     if _MASK.search(stem):
         return "i1"
@@ -93,19 +103,25 @@ def _constant(reading: Reading, name: str, place: int, tile: int, attempt: int) 
     if attempt % 2 == 0 and name in reading.defaults and default is not None:
         return default
     if name in reading.extents:
-        return 64 if _HEAD.search(name) or re.search(r"_(d|n|k|v)$", name, re.I) and not reading.dots else tile
-    if _SWITCH.search(name) or (name in reading.switches and not literals and not re.search(r"size|num|dim|block", name, re.I)):
+        return (
+            64 if _HEAD.search(name) or (re.search(r"_(d|n|k|v)$", name, re.IGNORECASE) and not reading.dots) else tile
+        )
+    if _SWITCH.search(name) or (
+        name in reading.switches and not literals and not re.search(r"size|num|dim|block", name, re.IGNORECASE)
+    ):
         return False
-    if re.search(r"block|tile|chunk|page|group_?size|(^|_)b[mnkstcdv]$", name, re.I):
-        return 64 if re.search(r"(_|block)(d|dmodel|dv|h|hd)$", name, re.I) else tile
+    if re.search(r"block|tile|chunk|page|group_?size|(^|_)b[mnkstcdv]$", name, re.IGNORECASE):
+        return 64 if re.search(r"(_|block)(d|dmodel|dv|h|hd)$", name, re.IGNORECASE) else tile
     if _FLOAT_VALUE.search(name) and name not in reading.loops:
         return 0.5
     if _HEAD.search(name):
         return 64
     if literals and name in reading.switches:
         return literals[0]
-    if re.search(r"stages|unroll|iters?|steps|width|bits|top_?k|num_|^n_|ratio|group|heads?|split", name, re.I):
-        return 4 if re.search(r"width|bits|top_?k|heads?", name, re.I) else 2
+    if re.search(
+        r"stages|unroll|iters?|steps|width|bits|top_?k|num_|^n_|ratio|group|heads?|split", name, re.IGNORECASE
+    ):
+        return 4 if re.search(r"width|bits|top_?k|heads?", name, re.IGNORECASE) else 2
     return 2 if name in reading.loops else tile
 
 
@@ -135,13 +151,13 @@ def _scalar(reading: Reading, name: str, place: int) -> float | int:
         return default
     if "stride" in name.lower():
         return _stride(reading, place)
-    if _FLOAT_VALUE.search(name) and not re.search(r"stride|_len|_size|_block|top_?k", name, re.I):
+    if _FLOAT_VALUE.search(name) and not re.search(r"stride|_len|_size|_block|top_?k", name, re.IGNORECASE):
         return 0.5
-    if re.search(r"seed|offset|start|begin", name, re.I):
+    if re.search(r"seed|offset|start|begin", name, re.IGNORECASE):
         return 3
     if _HEAD.search(name):
         return 64
-    if re.search(r"heads?|batch|num_|experts|group|top_?k", name, re.I):
+    if re.search(r"heads?|batch|num_|experts|group|top_?k", name, re.IGNORECASE):
         return 4
     return _SIZE
 
@@ -165,7 +181,9 @@ def other_switches(reading: Reading, guess: Guess) -> Guess:
         if isinstance(value, bool):
             constants[name] = not value
         elif isinstance(value, str) and len(literals) > 1:
-            constants[name] = literals[(literals.index(value) + 1) % len(literals)] if value in literals else literals[0]
+            constants[name] = (
+                literals[(literals.index(value) + 1) % len(literals)] if value in literals else literals[0]
+            )
     return Guess(dict(guess.arrays), dict(guess.scalars), constants, guess.grid)
 
 
@@ -189,7 +207,7 @@ def _change(reading: Reading, guess: Guess, name: str, rng: random.Random) -> No
             guess.constants[name] = rng.choice(({"type": "float32"}, {"type": "bfloat16"}, {"type": "int32"}, 4, True))
         elif isinstance(value, bool):
             guess.constants[name] = rng.choice((not value, not value, None, 16, 64))
-        elif name in reading.extents or name in reading.loops and rng.random() < 0.5:
+        elif name in reading.extents or (name in reading.loops and rng.random() < 0.5):
             guess.constants[name] = rng.choice((16, 32, 64, 128, 2, 4))
         else:
             counted = name in reading.loops
@@ -204,4 +222,6 @@ def _change(reading: Reading, guess: Guess, name: str, rng: random.Random) -> No
     elif rng.random() < (0.1 if name in reading.pointers else 0.5):
         guess.scalars[name] = rng.choice((1, 4, 16, 50, 64, 0.5))
     else:
-        guess.arrays[name] = rng.choice([one for one in ("f32", "i32", "f16", "u8", "i64", "bf16", "i8", "e4m3", "i1") if one != known])
+        guess.arrays[name] = rng.choice(
+            [one for one in ("f32", "i32", "f16", "u8", "i64", "bf16", "i8", "e4m3", "i1") if one != known]
+        )

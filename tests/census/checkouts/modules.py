@@ -179,7 +179,7 @@ class _Attributes(ast.NodeTransformer):
     def __init__(self, replaced: dict[str, str]) -> None:
         self._replaced = replaced
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # noqa: N802  # the name that ast calls
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:  # the name that ast calls
         self.generic_visit(node)
         if isinstance(node.value, ast.Name) and node.value.id == "tl" and node.attr in self._replaced:
             return ast.Attribute(node.value, self._replaced[node.attr], node.ctx)
@@ -192,14 +192,14 @@ class _Writer:
     def __init__(self, files: dict[str, _File], replaced: dict[str, str]) -> None:
         self._files, self._replaced = files, replaced
         self._modules: dict[str, int] = {}  # a file's number, in the order of need
-        self._texts: dict[str, dict[str, tuple[int, str]]] = {}  # by file and name: a line to order by, a statement
+        self._texts: dict[str, dict[str, tuple[int, str]]] = {}  # by file and name: a line (0: an import), a statement
         self._open: list[str] = []
 
     def write(self, kernel: Found, folder: Path) -> list[str]:
         self._need(kernel.file, kernel.name, called=True)
         for place, texts in self._texts.items():
             lines = dict.fromkeys(text for _, text in sorted(texts.values()))
-            whole = "\n\n".join(["import triton", "import triton.language as tl", *lines])
+            whole = "\n\n".join(dict.fromkeys([*_TRITON.values(), *lines]))
             (folder / f"kernel_{self._modules[place]}.py").write_text(f"{_HEADER}{whole}\n")
         return self._open
 
@@ -275,17 +275,17 @@ class _Writer:
             (alias,) = [one for one in node.names if (one.asname or one.name.partition(".")[0]) == name][:1]
             if alias.name.partition(".")[0] not in _ALLOWED:
                 raise CannotBuildError(f"{alias.name} is imported")
-            texts[name] = (node.lineno, ast.unparse(ast.Import([alias])))
+            texts[name] = (0, ast.unparse(ast.Import([alias])))
             return
         (alias,) = [one for one in node.names if (one.asname or one.name) == name][:1]
         if not node.level and (node.module or "").partition(".")[0] in _ALLOWED:
-            texts[name] = (node.lineno, ast.unparse(ast.ImportFrom(node.module, [alias], 0)))
+            texts[name] = (0, ast.unparse(ast.ImportFrom(node.module, [alias], 0)))
             return
         if alias.name in _TRITON:
-            texts[name] = (node.lineno, f"{_TRITON[alias.name].partition(' as ')[0]} as {name}")
+            texts[name] = (0, f"{_TRITON[alias.name].partition(' as ')[0]} as {name}")
             return
         if alias.name in {"libdevice", "tldevice"}:
-            texts[name] = (node.lineno, f"from triton.language.extra import libdevice as {name}")
+            texts[name] = (0, f"from triton.language.extra import libdevice as {name}")
             return
         place = self._place(file.path, node, alias.name)
         if place is not None:
@@ -293,12 +293,12 @@ class _Writer:
                 raise CannotBuildError(f"{alias.name} is not defined in {place}")
             self._need(place, alias.name, called=called)
             module = f"kernel_{self._modules[place]}"
-            texts[name] = (node.lineno, f"from {module} import {alias.name} as {name}")
+            texts[name] = (0, f"from {module} import {alias.name} as {name}")
             return
         if called:
             raise CannotBuildError(f"{'.' * node.level}{node.module or ''}.{alias.name} is not in the checkout")
         self._open.append(f"{name} is taken for False: {node.module} is not in the checkout")
-        texts[name] = (node.lineno, f"{name} = triton.language.constexpr(False)")
+        texts[name] = (0, f"{name} = triton.language.constexpr(False)")
 
     def _place(self, importer: str, node: ast.ImportFrom, name: str) -> str | None:
         """The file of the checkout that an import reads the name from."""
@@ -309,7 +309,10 @@ class _Writer:
             stems = ["/".join((*base, *parts))]
         else:
             stem = "/".join(parts)
-            stems = [stem, *sorted(one[: -len("/__init__.py")] for one in self._files if one.endswith(f"{stem}/__init__.py"))]
+            stems = [
+                stem,
+                *sorted(one[: -len("/__init__.py")] for one in self._files if one.endswith(f"{stem}/__init__.py")),
+            ]
             stems += sorted(one[: -len(".py")] for one in self._files if one.endswith(f"/{stem}.py"))
         for stem in stems:
             for place in (f"{stem}.py", f"{stem}/__init__.py"):
@@ -332,5 +335,7 @@ def _free_in_function(node: Function) -> set[str]:
     names = free_names(node)
     for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
         if argument.annotation is not None:
-            names -= {one.id for one in _names(argument.annotation)} - {one.id for one in _names(ast.Module(node.body, []))}
+            names -= {one.id for one in _names(argument.annotation)} - {
+                one.id for one in _names(ast.Module(node.body, []))
+            }
     return names

@@ -194,9 +194,7 @@ class _Reader:
         if callee is not None:
             self._called(call, self.read(callee), found, pointers, offsets)
 
-    def _called(
-        self, call: ast.Call, callee: Reading, found: Reading, pointers: set[str], offsets: set[str]
-    ) -> None:
+    def _called(self, call: ast.Call, callee: Reading, found: Reading, pointers: set[str], offsets: set[str]) -> None:
         """What a function does with its parameters is done with the arguments."""
         found.axes = max(found.axes, callee.axes)
         found.dots |= callee.dots

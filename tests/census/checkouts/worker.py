@@ -133,7 +133,8 @@ def _search(compiler: Any, function: Any, request: dict[str, Any], note: Any) ->
         except Exception as error:  # noqa: BLE001 - whatever goes wrong past the front end is a finding
             note(status="refused", reason=_text(error), guess=asdict(tried))
             return None
-        if _processor_s() - began > _LOWERED_S:
+        # No argument gives Triton a function that it lacks.
+        if _processor_s() - began > _LOWERED_S or re.search(r"module '[\w.]+' has no attribute", reason):
             break
         if attempt and attempt % 25 == 0:
             tried, best = first_guess(reading, attempt // 25), 0
