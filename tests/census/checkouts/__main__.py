@@ -1,4 +1,4 @@
-"""``SILO_TEST_CHECKOUTS=/a:/b python -m tests.census.checkouts [--jobs N] [--seconds N] [--only NAME] [--json FILE]``."""
+"""``SILO_TEST_CHECKOUTS=/a:/b python -m tests.census.checkouts [--jobs N] [--only NAME] [--json FILE]``."""
 
 from __future__ import annotations
 

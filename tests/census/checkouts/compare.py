@@ -64,7 +64,7 @@ def _rounding(kind: str) -> float:
 
 
 def near_without_doubles(guess: Guess, found: list[Difference], one: Path, two: Path) -> bool:
-    """Whether arrays of floats differ by less than a thousandth of their largest changed value, and nothing else does."""
+    """Whether only floats differ, by less than a thousandth of the largest value that changed."""
     arena = Arena(guess)
     first, second = arena.arrays_of(str(one)), arena.arrays_of(str(two))
     for difference in found:

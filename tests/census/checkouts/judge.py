@@ -19,8 +19,8 @@ __all__ = ["FAILED", "STATUSES", "Limits", "Outcome", "judge"]
 
 STATUSES = {
     "same": "Silo and the interpreter agree",
-    "rounding": "they differ, and Silo is no farther from the kernel in float64 than the interpreter's rounding explains",
-    "order": "they differ at elements that differ in the interpreter too when it runs the last program first; one program alone is the same",
+    "rounding": "they differ, and Silo is as near to the kernel in float64 as the interpreter's rounding allows",
+    "order": "they differ where the interpreter differs from its own run backwards; one program alone is the same",
     "uninterpreted": "Silo ran the kernel, the interpreter could not; optimized and reference code agree",
     "arguments": "neither can run the guessed arguments: both crash, raise or do not end",
     "unbuilt": "the kernel cannot stand alone",

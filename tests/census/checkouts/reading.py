@@ -125,27 +125,24 @@ class _Reader:
                 found.switches |= {name.id for name in ast.walk(one.test) if isinstance(name, ast.Name)}
             elif isinstance(one, ast.BinOp):
                 counted |= {side.id for side in (one.left, one.right) if isinstance(side, ast.Name)}
-            elif isinstance(one, ast.Subscript) and isinstance(one.value, ast.Name):
-                if isinstance(one.slice, ast.Constant) and isinstance(one.slice.value, int):
-                    found.tuples.add(one.value.id)
+            elif isinstance(one, ast.Subscript) and _is_number(one.slice):
+                found.tuples |= {one.value.id} if isinstance(one.value, ast.Name) else set()
         self._close(bases, moved, pointers, offsets)
         found.switches -= counted | found.extents | found.loops
         found.pointers |= pointers & set(found.parameters) - found.constexprs
         loaded: dict[str, set[str]] = {}
         for name, values in bases.items():
             for value in values:
-                for one in ast.walk(value):
-                    if isinstance(one, ast.Call) and getattr(one.func, "attr", "") == "load" and one.args:
-                        loaded.setdefault(name, set()).update(self._origins(one.args[0], bases))
+                for one in _loads(value):
+                    loaded.setdefault(name, set()).update(self._origins(one.args[0], bases))
         for name in offsets:
             found.indices |= loaded.get(name, set()) & found.pointers
         for one in ast.walk(node):  # a load within an address
             if isinstance(one, ast.Call) and _is_memory(one) and one.args:
                 base = _leftmost(one.args[0])
-                for inner in ast.walk(one.args[0]):
-                    if isinstance(inner, ast.Call) and getattr(inner.func, "attr", "") == "load" and inner.args:
-                        if inner is not base:
-                            found.indices |= self._origins(inner.args[0], bases) & found.pointers
+                for inner in _loads(one.args[0]):
+                    if inner is not base:
+                        found.indices |= self._origins(inner.args[0], bases) & found.pointers
         for one in ast.walk(node):
             if isinstance(one, ast.stmt) and not isinstance(one, _Function):
                 names = {name.id for name in ast.walk(one) if isinstance(name, ast.Name)}
@@ -157,9 +154,9 @@ class _Reader:
         if isinstance(target, ast.Name):
             bases.setdefault(target.id, []).append(value)
         elif isinstance(target, ast.Tuple):
-            for place, one in enumerate(target.elts):
-                same = isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts)
-                self._assign(one, value.elts[place] if same else value, bases)
+            each = value.elts if isinstance(value, ast.Tuple) else [value] * len(target.elts)
+            for one, part in zip(target.elts, each, strict=False):
+                self._assign(one, part, bases)
 
     def _call(self, call: ast.Call, found: Reading, pointers: set[str], offsets: set[str]) -> None:
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
@@ -176,7 +173,8 @@ class _Reader:
             found.atomics |= name.startswith(_ATOMIC)
         elif name in {"program_id", "num_programs"}:
             axis = next((one for one in (*call.args, *(k.value for k in call.keywords))), None)
-            found.axes = max(found.axes, axis.value + 1 if isinstance(axis, ast.Constant) else 1)
+            if isinstance(axis, ast.Constant) and isinstance(axis.value, int):
+                found.axes = max(found.axes, axis.value + 1)
         elif name in {"range", "static_range"}:
             names = {one.id for argument in call.args for one in ast.walk(argument) if isinstance(one, ast.Name)}
             offsets |= names
@@ -293,6 +291,16 @@ class _Reader:
 def _is_memory(call: ast.Call) -> bool:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     return name in _MEMORY or name.startswith(_ATOMIC)
+
+
+def _loads(node: ast.AST) -> list[ast.Call]:
+    """The loads within an expression."""
+    calls = (one for one in ast.walk(node) if isinstance(one, ast.Call))
+    return [one for one in calls if getattr(one.func, "attr", "") == "load" and one.args]
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int
 
 
 def _defaults(node: _Function) -> dict[str, object]:

@@ -44,7 +44,7 @@ def main(words: list[str]) -> None:
     sys.path.insert(0, str(folder))
 
     def note(**found: object) -> None:
-        with open(request["answer"], "a") as file:
+        with Path(request["answer"]).open("a") as file:
             file.write(json.dumps(found) + "\n")
 
     try:
