@@ -20,6 +20,7 @@ from .modules import Checkout, Found
 
 __all__ = ["VARIABLE", "main"]
 
+Job = tuple[Checkout, Found, int]
 VARIABLE = "SILO_TEST_CHECKOUTS"
 
 
@@ -32,8 +33,12 @@ def main(words: list[str]) -> int:
         return 2
     started = time.monotonic()
     checkouts = [Checkout(one.resolve()) for one in places]
-    work = [(checkout, kernel, variant) for checkout in checkouts for kernel in _chosen(checkout, options)
-            for variant in range(options.variants)]  # fmt: skip
+    work = _in_turn(
+        [
+            [(one, kernel, variant) for kernel in _chosen(one, options) for variant in range(options.variants)]
+            for one in checkouts
+        ]
+    )
     outcomes: list[Outcome] = []
     stopped = threading.Event()
     limits = Limits(options.process_seconds, options.memory << 30, options.compile_seconds)
@@ -77,6 +82,12 @@ def _options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--json", help="write the summary and every outcome here")
     parser.add_argument("-v", "--verbose", action="store_true", help="print every kernel")
     return parser.parse_args(words)
+
+
+def _in_turn(work: list[list[Job]]) -> list[Job]:
+    """Jobs of every list spread evenly over all, so that a run that ends early has seen something of each."""
+    places = [((at + 0.5) / len(jobs), number, job) for number, jobs in enumerate(work) for at, job in enumerate(jobs)]
+    return [job for _, _, job in sorted(places, key=lambda one: one[:2])]
 
 
 def _chosen(checkout: Checkout, options: argparse.Namespace) -> list[Found]:

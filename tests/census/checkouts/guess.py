@@ -6,11 +6,14 @@ import random
 import re
 from dataclasses import dataclass, field, replace
 
+from tests.fuzz.kinds import KINDS
+
 from .reading import Reading
 
 __all__ = ["ELEMENTS", "Guess", "calmer", "first_guess", "next_guess", "one_program", "other_switches"]
 
 ELEMENTS = 1 << 17  # of each array
+_KINDS = ("f32", "i32", "f16", "u8", "i64", "bf16", "i8", "e4m3", "i1")
 _SIZE = 50  # no multiple of a tile
 _INDEX = re.compile(
     r"(^|_)(idx|ids?|index|indices|tables?|slots?|locs?|lens?|len|lengths?|starts?|ends?|offsets?|indptr|cu|map|mapping"
@@ -56,7 +59,7 @@ def first_guess(reading: Reading, attempt: int = 0) -> Guess:
     """The guess that the names suggest; further attempts start from smaller and larger tiles, and narrower floats."""
     guess = Guess(grid={1: (4,), 2: (2, 2), 3: (2, 2, 2)}[min(reading.axes, 3)])
     floating = ("f32", "f16", "bf16")[attempt % 3]
-    tile = (32, 64, 16)[attempt % 3]
+    tile = (32, 64, 128, 16)[attempt % 4]
     for place, name in enumerate(reading.parameters):
         if name in reading.constexprs:
             guess.constants[name] = _constant(reading, name, place, tile, attempt)
@@ -93,6 +96,8 @@ def _kind(reading: Reading, name: str, floating: str) -> str:
 
 def _constant(reading: Reading, name: str, place: int, tile: int, attempt: int) -> object:
     literals = [one for one in reading.compared.get(name, []) if not isinstance(one, bool)]
+    if re.search(r"(^|_)(min|max)$", name, re.IGNORECASE) and re.search(r"dtype|fp8|f8|int8", name, re.IGNORECASE):
+        return -100.0 if name.lower().endswith("min") else 100.0
     if name in reading.types or _TYPES.search(name):
         return literals[0] if any(isinstance(one, str) for one in literals) else {"type": "float32"}
     if "stride" in name.lower():
@@ -102,6 +107,8 @@ def _constant(reading: Reading, name: str, place: int, tile: int, attempt: int) 
     default = reading.defaults.get(name)
     if attempt % 2 == 0 and name in reading.defaults and default is not None:
         return default
+    if re.search(r"log_?2?(_|$)", name, re.IGNORECASE):
+        return 6  # of 64, as the sizes of heads are
     if name in reading.extents:
         return (
             64 if _HEAD.search(name) or (re.search(r"_(d|n|k|v)$", name, re.IGNORECASE) and not reading.dots) else tile
@@ -195,11 +202,21 @@ def next_guess(reading: Reading, guess: Guess, message: str, rng: random.Random)
     if not blamed or rng.random() < 0.2:
         blamed = list(reading.parameters)
     for name in rng.sample(blamed, min(len(blamed), rng.choice((1, 1, 1, 2, 3)))):
-        _change(reading, made, name, rng)
+        _change(reading, made, name, rng, _bits_wanted(message))
     return made
 
 
-def _change(reading: Reading, guess: Guess, name: str, rng: random.Random) -> None:
+def _bits_wanted(message: str) -> int:
+    """The size of the type that a refused bitcast is to; 0 if it is something else that is refused."""
+    found = re.search(r"bitcast data-type of size \d+ to data-type of size (\d+)", message)
+    return int(found[1]) if found else 0
+
+
+def _is_number(reading: Reading, name: str) -> bool:
+    return "stride" in name.lower() or (name in reading.loops and name not in reading.pointers)
+
+
+def _change(reading: Reading, guess: Guess, name: str, rng: random.Random, bits: int) -> None:
     if name in reading.constexprs:
         literals = reading.compared.get(name, [])
         value = guess.constants[name]
@@ -219,9 +236,8 @@ def _change(reading: Reading, guess: Guess, name: str, rng: random.Random) -> No
     guess.scalars.pop(name, None)
     if name in reading.optional and rng.random() < 0.3:
         guess.constants[name] = None
-    elif rng.random() < (0.1 if name in reading.pointers else 0.5):
+    elif _is_number(reading, name) or rng.random() < (0.1 if name in reading.pointers else 0.5):
         guess.scalars[name] = rng.choice((1, 4, 16, 50, 64, 0.5))
     else:
-        guess.arrays[name] = rng.choice(
-            [one for one in ("f32", "i32", "f16", "u8", "i64", "bf16", "i8", "e4m3", "i1") if one != known]
-        )
+        others = [one for one in _KINDS if one != known and (not bits or KINDS[one].bits == bits)]
+        guess.arrays[name] = rng.choice(others)

@@ -27,8 +27,8 @@ from .guess import Guess, first_guess, next_guess, other_switches
 from .memory import ADDRESSES, Arena, wide_kind, wide_type
 from .reading import read
 
-ATTEMPTS = 100
-_LOWERED_S = 60.0  # of processor time, for all attempts
+ATTEMPTS = 200
+_LOWERED_S = 40.0  # of processor time, for all attempts
 
 
 def main(words: list[str]) -> None:
@@ -136,8 +136,8 @@ def _search(compiler: Any, function: Any, request: dict[str, Any], note: Any) ->
         # No argument gives Triton a function that it lacks.
         if _processor_s() - began > _LOWERED_S or re.search(r"module '[\w.]+' has no attribute", reason):
             break
-        if attempt and attempt % 25 == 0:
-            tried, best = first_guess(reading, attempt // 25), 0
+        if attempt and attempt % 50 == 0:
+            tried, best = first_guess(reading, attempt // 50), 0
         else:
             tried = next_guess(reading, guess, reason, rng)
     note(status="front end", reason=re.sub(r"\(\S*/kernel_", "(kernel_", _first_line(reason)))
@@ -208,8 +208,7 @@ def _interpret(function: Any, request: dict[str, Any], note: Any, *, reverse: bo
         handle = interpreter.TensorHandle(np.array([array.ctypes.data], np.uint64), type_)
         arguments[name] = tl.core.tensor(handle, type_)
     arguments |= {name: _constant(value, tl, wide=False) for name, value in guess.constants.items()}
-    if reverse:
-        _reverse(interpreter, (*guess.grid, 1, 1)[:3])
+    _in_order(interpreter, (*guess.grid, 1, 1)[:3], reverse=reverse)
     try:
         function[tuple(guess.grid)](**arguments)
     except Exception as error:  # noqa: BLE001 - the interpreter runs the kernel as Python: anything may be raised
@@ -219,13 +218,18 @@ def _interpret(function: Any, request: dict[str, Any], note: Any, *, reverse: bo
     note(status="ran")
 
 
-def _reverse(interpreter: Any, grid: tuple[int, ...]) -> None:
-    """The last program first."""
+def _in_order(interpreter: Any, grid: tuple[int, ...], *, reverse: bool) -> None:
+    """Run the programs in Silo's order, along x first; or the last program first."""
     builder = interpreter.InterpreterBuilder
     inner = builder.set_grid_idx
+    x, y, z = grid
+    order = list(range(x * y * z))
+    programs = iter(order[::-1] if reverse else order)
 
     def set_grid_idx(self: Any, *place: int) -> None:
-        inner(self, *(extent - 1 - one for extent, one in zip(grid, place, strict=True)))
+        del place
+        number = next(programs)
+        inner(self, number % x, number // x % y, number // (x * y))
 
     builder.set_grid_idx = set_grid_idx
 
