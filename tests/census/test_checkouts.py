@@ -1,4 +1,4 @@
-"""The driver that guesses arguments, over made-up checkouts: what is found, built, run, compared and left out."""
+"""The driver that guesses arguments, over made-up checkouts: kernels found, built, run, compared and left out."""
 
 import json
 import os

@@ -114,6 +114,7 @@ def _summary(checkouts: list[Checkout], outcomes: list[Outcome], total: int, sta
             "statuses": {status: counts[status] for status in STATUSES if counts[status]},
             "slowest_compile_s": max((one.compile_s for one in own), default=0.0),
         }
+    slowest = sorted(outcomes, key=lambda one: -one.compile_s)
     reasons = Counter((one.status, one.reason[:160]) for one in outcomes if one.status not in {"same", *FAILED})
     return {
         "seconds": round(time.monotonic() - started, 1),
@@ -122,6 +123,7 @@ def _summary(checkouts: list[Checkout], outcomes: list[Outcome], total: int, sta
         "helpers": {checkout.name: checkout.helpers() for checkout in checkouts},
         "unread": {checkout.name: checkout.unread for checkout in checkouts if checkout.unread},
         "checkouts": table,
+        "slowest": [[one.compile_s, one.checkout, one.kernel] for one in slowest[:20]],
         "reasons": [[count, *reason] for reason, count in reasons.most_common(60)],
         "failures": [one.to_json() for one in outcomes if one.status in FAILED],
         "outcomes": [one.to_json() for one in outcomes],
@@ -151,4 +153,5 @@ def _table(summary: dict[str, Any]) -> str:
     shown = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     meanings = "\n".join(f"{status}: {STATUSES[status]}" for status in statuses)
     others = "\n".join(f"{count} {status}: {reason}" for count, status, reason in summary["reasons"][:20])
-    return f"{shown}\n{meanings}\n{summary['left_out']} runs were left out for time.\n{others}"
+    slow = "\n".join(f"{seconds:.1f} s to compile: {name} {kernel}" for seconds, name, kernel in summary["slowest"][:5])
+    return f"{shown}\n{meanings}\n{slow}\n{summary['left_out']} runs were left out for time.\n{others}"

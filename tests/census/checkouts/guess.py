@@ -1,4 +1,4 @@
-"""Guesses arguments from the names of parameters and from their uses, and again after a refusal of the front end."""
+"""Guesses arguments from the names and uses of parameters, and again after each refusal of the front end."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _stride(reading: Reading, place: int) -> int:
 
 
 def _tensor(name: str) -> str:
-    """What strides of one tensor have in common: their names without ``stride`` and without the axis."""
+    """The name of a stride without ``stride`` and without the axis: equal for strides of one tensor."""
     words = [one for one in name.lower().split("_") if one and one not in {"stride", "strides"}]
     if len(words) > 1:
         return "_".join(words[:-1])
@@ -195,7 +195,7 @@ def other_switches(reading: Reading, guess: Guess) -> Guess:
 
 
 def next_guess(reading: Reading, guess: Guess, message: str, rng: random.Random) -> Guess:
-    """Change what the refused line names; anything, now and then."""
+    """Change a parameter that the refused line names, or any parameter now and then."""
     made = Guess(dict(guess.arrays), dict(guess.scalars), dict(guess.constants), guess.grid)
     blamed = [one for text, names in reading.lines.items() if text and text in message for one in names]
     blamed += [name for name in reading.parameters if re.search(rf"\b{re.escape(name)}\b", message)]
@@ -207,7 +207,7 @@ def next_guess(reading: Reading, guess: Guess, message: str, rng: random.Random)
 
 
 def _bits_wanted(message: str) -> int:
-    """The size of the type that a refused bitcast is to; 0 if it is something else that is refused."""
+    """The size of the target of a refused bitcast; 0 for other refusals."""
     found = re.search(r"bitcast data-type of size \d+ to data-type of size (\d+)", message)
     return int(found[1]) if found else 0
 
@@ -237,7 +237,7 @@ def _change(reading: Reading, guess: Guess, name: str, rng: random.Random, bits:
     if name in reading.optional and rng.random() < 0.3:
         guess.constants[name] = None
     elif _is_number(reading, name) or rng.random() < (0.1 if name in reading.pointers else 0.5):
-        guess.scalars[name] = rng.choice((1, 4, 16, 50, 64, 0.5))
+        guess.scalars[name] = rng.choice((1, 4, 16, _SIZE, 64) if _is_number(reading, name) else (4, _SIZE, 0.5))
     else:
         others = [one for one in _KINDS if one != known and (not bits or KINDS[one].bits == bits)]
         guess.arrays[name] = rng.choice(others)

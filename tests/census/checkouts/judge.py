@@ -1,4 +1,4 @@
-"""Runs one kernel of a checkout in processes of its own, and says what came of it."""
+"""Runs one kernel of a checkout in processes of its own and returns the outcome."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Limits:
 
 @dataclass
 class Outcome:
-    """What came of one kernel with one choice of its switches."""
+    """The outcome of one kernel with one choice of its switches."""
 
     checkout: str
     kernel: str
@@ -185,7 +185,7 @@ class _Judge:
         return not lines
 
     def _near_doubles(self, found: list[Any], other: Path) -> list[str] | None:
-        """What rounding does not explain; None if the kernel does not run in float64."""
+        """Lines for differences beyond rounding; None if the kernel does not run in float64."""
         wide = self._folder / "wide"
         if not wide.exists():
             self._modules("wide", _DOUBLE)

@@ -1,4 +1,4 @@
-"""The memory of one run: every array in one block, so that what lies beside an array is the same in every process."""
+"""The memory of one run: all arrays in one block, so that reads beside an array give the same in every process."""
 
 from __future__ import annotations
 

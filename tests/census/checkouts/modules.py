@@ -142,7 +142,9 @@ class Checkout:
         return called, launched
 
     def write(self, kernel: Found, folder: Path, *, replaced: dict[str, str] | None = None) -> list[str]:
-        """Write the modules of ``kernel`` to ``folder``, its own as ``kernel_0.py``; what was left open, as lines.
+        """Write the modules of ``kernel`` to ``folder``, its own as ``kernel_0.py``.
+
+        Returns a line for each name that is taken for False.
 
         ``replaced`` maps names of attributes of ``tl`` to others: a kernel in wider types.
 
@@ -258,7 +260,7 @@ class _Writer:
         return self._unparse(ast.fix_missing_locations(bare))
 
     def _everything(self, file: _File, node: ast.stmt) -> set[str]:
-        """Take what a statement reads; the names that are nowhere."""
+        """Take the definitions that a statement reads; returns the names without one."""
         missing: set[str] = set()
         for name in sorted(free_names(node)):
             try:

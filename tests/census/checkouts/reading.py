@@ -1,4 +1,4 @@
-"""What the text of a kernel tells about its parameters: which are pointers, offsets, switches, and what they meet."""
+"""Reads the uses of a kernel's parameters from its text: pointers, offsets, switches, literals they meet."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class _Reader:
         return found
 
     def _uses(self, node: _Function, found: Reading) -> None:
-        bases: dict[str, list[ast.expr]] = {}  # what each variable was assigned
+        bases: dict[str, list[ast.expr]] = {}  # the values assigned to each variable
         pointers: set[str] = set()
         offsets: set[str] = set()
         counted: set[str] = set()
@@ -193,7 +193,7 @@ class _Reader:
             self._called(call, self.read(callee), found, pointers, offsets)
 
     def _called(self, call: ast.Call, callee: Reading, found: Reading, pointers: set[str], offsets: set[str]) -> None:
-        """What a function does with its parameters is done with the arguments."""
+        """Apply the uses of a called function's parameters to the arguments."""
         found.axes = max(found.axes, callee.axes)
         found.dots |= callee.dots
         found.atomics |= callee.atomics
@@ -239,7 +239,7 @@ class _Reader:
         pointers: set[str],
         offsets: set[str],
     ) -> None:
-        """Follow variables to what they were made from, until nothing is new."""
+        """Follow variables to the values assigned to them, until nothing is new."""
         before = -1
         while before != len(pointers) + len(offsets):
             before = len(pointers) + len(offsets)

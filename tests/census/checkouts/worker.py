@@ -1,7 +1,7 @@
 """The processes that run one kernel: ``worker.py silo|reference|doubles|interpret|reversed REQUEST``.
 
-``REQUEST`` is a file of JSON; the answer is added to the file that it names, a line of JSON for each thing that was
-found out, so that what was known survives a crash.
+``REQUEST`` is a file of JSON. The answer is appended to the file that it names, a line of JSON after each step, so that
+it survives a crash.
 """
 
 from __future__ import annotations
