@@ -28,6 +28,7 @@ from .memory import ADDRESSES, Arena, wide_kind, wide_type
 from .reading import read
 
 ATTEMPTS = 200
+_LACKS = re.compile(r"module '[\w.]+' has no attribute|have been removed")
 _LOWERED_S = 40.0  # of processor time, for all attempts
 
 
@@ -133,8 +134,8 @@ def _search(compiler: Any, function: Any, request: dict[str, Any], note: Any) ->
         except Exception as error:  # noqa: BLE001 - whatever goes wrong past the front end is a finding
             note(status="refused", reason=_text(error), guess=asdict(tried))
             return None
-        # No argument gives Triton a function that it lacks.
-        if _processor_s() - began > _LOWERED_S or re.search(r"module '[\w.]+' has no attribute", reason):
+        # No argument gives Triton a function that it lacks or has removed.
+        if _processor_s() - began > _LOWERED_S or _LACKS.search(reason):
             break
         if attempt and attempt % 50 == 0:
             tried, best = first_guess(reading, attempt // 50), 0
