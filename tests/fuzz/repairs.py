@@ -99,6 +99,8 @@ def _bf16_is_computed_in_f32() -> None:
             kind = lhs.dtype.scalar
             if lhs.data.dtype == np.bool_ and data.dtype == np.bool_ and op in _BOOL_ARITHMETIC:
                 data = op(lhs.data.astype(np.int8), rhs.data.astype(np.int8)) & 1 != 0
+            if data.dtype == np.bool_:  # a comparison: the interpreter gives it the type of its operands
+                kind = tl.int1
             if not interpreter._validate_np_data_size(data, kind):
                 data = data.astype(interpreter._get_np_dtype(kind))
             return _Handle(data, kind)
