@@ -557,6 +557,8 @@ static PyObject *held_core(struct silo_launcher *self, const struct silo_inputs 
                            const struct silo_grid_source *grid, const enum silo_mode mode) {
     struct silo_inputs own;
     struct silo_grid_source plain;
+    if (self->watched != NULL && settle_watched(self) != 0)
+        return NULL;
     if (self->extents.grid && settle_grid(self, &inputs, &grid, &own, &plain) != 0)
         return NULL;
     if (self->fixed != NULL && mode != SILO_MODE_INSPECT)
@@ -566,7 +568,7 @@ static PyObject *held_core(struct silo_launcher *self, const struct silo_inputs 
 
 SILO_HOT PyObject *silo_launch_held(struct silo_launcher *self, const struct silo_inputs *inputs,
                                     const struct silo_grid_source *grid) {
-    if (SILO_LIKELY(!self->extents.grid && self->fixed == NULL))
+    if (SILO_LIKELY(!self->extents.grid && self->fixed == NULL && self->watched == NULL))
         return core(self, inputs, grid, true, true, SILO_MODE_LAUNCH, false);
     return held_core(self, inputs, grid, SILO_MODE_LAUNCH);
 }

@@ -328,7 +328,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[tuple[str, str | N
 
 
 def _strange_names(environment: Mapping[str, str]) -> list[str]:
-    """The SILO_* names that are no setting, sorted. SILO_TEST_* are those of Silo's own tests."""
+    """The SILO_* names that are no setting, sorted. SILO_TEST_* belong to Silo's own tests."""
     named = [name for name in environment if name.startswith("SILO_") and not name.startswith("SILO_TEST_")]
     known = {variable.name for variable in VARIABLES} if named else set[str]()
     return sorted(name for name in named if name not in known)

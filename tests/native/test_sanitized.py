@@ -118,6 +118,6 @@ def test_every_c_file_compiles_without_a_warning(tmp_path):
 @pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
 def test_the_pool_has_no_data_race_and_no_wrong_access(tmp_path, sanitizer):
     flags = ("-std=c11", "-D_GNU_SOURCE=1", "-O1", "-g", f"-fsanitize={sanitizer}", "-pthread", f"-I{NATIVE}")
-    sources = [HERE / "pool_check.c", *sorted(NATIVE.glob("cpu_[pqwt]*.c"))]
+    sources = [HERE / "pool_check.c", NATIVE / "loader_lock.c", *sorted(NATIVE.glob("cpu_[pqwt]*.c"))]
     program = build_sanitized(tmp_path / "check", compiler("gcc"), *flags, *sources)
     assert run_sanitized(program) == "done\n"

@@ -1,4 +1,4 @@
-"""New memory of torch on the CPU, filled with a pattern: whoever reads the pattern reads what nothing was written to.
+"""New memory of torch on the CPU, filled with a pattern: a read of the pattern is a read of unwritten memory.
 
 torch's allocator fills what it allocates if a flag of its library is set, so that ``torch.empty`` and its relatives
 give the pattern, from Python, C++ and compiled code alike. A storage that holds nothing else was not written to, by

@@ -36,14 +36,14 @@ def bundle(tmp_path_factory):
 
 
 @pytest.fixture
-def silo(tmp_path, monkeypatch, capsys):
-    """Run a command in this process: its exit code, and all that it printed."""
+def silo(tmp_path, monkeypatch, capfd):
+    """Run a command in this process: its exit code, and all that it printed, its own processes included."""
 
     def run(*words):
         monkeypatch.setattr(sys, "argv", ["silo", *map(str, words)])
         with override(home=str(tmp_path / "store")), pytest.raises(SystemExit) as ended:
             main()
-        out, err = capsys.readouterr()
+        out, err = capfd.readouterr()
         text = out + err
         for character in FORBIDDEN:
             assert character not in text, (words, repr(character))

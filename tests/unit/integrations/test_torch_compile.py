@@ -111,7 +111,7 @@ def test_every_form_of_a_call_compiles_whole():
 @triton.jit
 def stated(x, y, n, BACK: tl.constexpr, BLOCK: tl.constexpr):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    if BACK:
+    if BACK == 1:
         tl.store(x + i, tl.load(y + i, mask=i < n), mask=i < n)
     else:
         tl.store(y + i, tl.load(x + i, mask=i < n), mask=i < n)

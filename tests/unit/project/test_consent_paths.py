@@ -20,6 +20,7 @@ CALLS = {
         "launch/cpu_objects.py": "open_object, which requires consent",
         "backends/cute/host_loader.py": "a loader, after consent was required; and the DSL's library that is installed",
         "compile/serving.py": "the C library that is there already, for prctl",
+        "launch/new_memory.py": "torch's library of its own, which is mapped already, for a flag of its allocator",
     },
     "CpuModule": {
         "backends/cpu/device.py": "CpuDevice.load, which requires consent",
@@ -42,6 +43,7 @@ CALLS = {
     "load_place": {
         "api/commands/cache.py": "what writes files of Triton's cache, of those that Silo ships",
         "api/machine/device_plugins.py": "device plug-ins, by their entry points",
+        "cli/exec.py": "the name of a journal, by Silo's own integration, which the command imports only then",
         "backends/cpu/triton_plugin/activation.py": "Silo's own switch, which no layer left of it may import",
         "compile/toolchain.py": "compiler plug-ins, by their declarations",
         "integrations/triton_programs/switch.py": "Silo's own reader of a lock, which imports this integration",

@@ -41,6 +41,7 @@ TRITON = {
     "integrations/torch/aoti.py": "the kernels of torch's packages, which are of that kind",
     "integrations/torch/arrival.py": "a module of torch whose name has the word in it",
     "integrations/torch/dynamo.py": "a class of torch whose name has the word in it",
+    "integrations/torch/kept_copies.py": "operators of torch whose names have the word in them",
     "integrations/torch/traced_calls.py": "a function of torch whose name has the word in it",
     "settings.py": "the variables SILO_TRITON, SILO_FORCE_TRITON and SILO_TRITON_CACHE",
     "tune/formats/files.py": "the table of foreign formats",

@@ -66,7 +66,7 @@ def set_to_zero(
     """Set these arguments of a call to zero, in the current stream of their library.
 
     Raises:
-        ArgumentError: one of them is no array that can be filled, or the call names another stream.
+        ArgumentError: one of them cannot be filled, or the call names another stream.
     """
     given: dict[str, Any] = {**dict(zip(kernel.source.signature.names, args, strict=False)), **kwargs}
     if names and kwargs.get("stream") is not None:

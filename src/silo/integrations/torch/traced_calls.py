@@ -169,6 +169,8 @@ def stand_in(torch: Any, kernel: Kernel, name: str, value: Any, *, constant: boo
 def _mixed(torch: Any, arguments: tuple[object, ...]) -> bool:  # noqa: ANN401
     """Whether fake tensors stand beside real ones, which torch takes only where their mode says so, or meta tensors."""
     tensors: list[Any] = [one for one in arguments if isinstance(one, torch.Tensor)]
+    if any(not isinstance(one, torch.Tensor) and hasattr(one, "__dlpack__") for one in arguments):
+        return True  # operators of torch take no arrays of other libraries
     if len({bool(one.is_meta) for one in tensors if type(one) in (torch.Tensor, torch.nn.Parameter)}) > 1:
         return True  # nothing would run, and the real ones keep what they hold
     modes: list[Any] = [getattr(one, "fake_mode", None) for one in tensors]

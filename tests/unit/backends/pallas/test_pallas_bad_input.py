@@ -108,7 +108,7 @@ def test_a_block_of_another_rank_and_an_axis_that_the_grid_lacks():
 
 def test_what_is_read_and_written_is_of_one_dtype():
     kernel = silo.pallas(bodies.bump_body, args=[ROWS, bodies.rows(role="inout", dtype="bf16")], grid=(2,))
-    with pytest.raises(ArgumentError, match="writable bfloat16 array, got a ndarray of float32"):
+    with pytest.raises(ArgumentError, match="writable bfloat16 array, got a ndarray float32"):
         kernel(ones(16, 128), ones(16, 128))
 
 

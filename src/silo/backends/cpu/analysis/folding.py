@@ -22,7 +22,7 @@ def fold(
     result: Callable[[_Node, list[_Result]], _Result],
     known: dict[_Node, _Result] | None = None,
 ) -> _Result:
-    """The result of ``root``, made of the results of its parts, which are made of those of their own parts.
+    """The result of ``root``, made of the results of its parts, each of which is made of the results of its own parts.
 
     Args:
         root: where to begin.

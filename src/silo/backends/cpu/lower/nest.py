@@ -333,7 +333,7 @@ class Nest(NestLoops):
         return []
 
     def _condition(self, place: tuple[Value, Index], parts: list[str]) -> str:
-        """The condition that a mask holds, of those of its parts."""
+        """The condition that a mask holds, made of the conditions of its parts."""
         mask, index = place
         if parts:
             if "0" in parts:

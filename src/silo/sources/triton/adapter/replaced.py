@@ -1,4 +1,4 @@
-"""Functions whose text is replaced in place (``_unsafe_update_src``): whoever read the text is told."""
+"""Functions whose text is replaced in place (``_unsafe_update_src``): readers of the text are notified."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Update:
                 changed()
 
     def __reduce__(self) -> tuple[Any, tuple[Any]]:
-        return _Update, (self._function,)  # whoever listens does so in this process
+        return _Update, (self._function,)  # listeners belong to this process
 
 
 def when_text_is_replaced(function: Any, changed: Callable[[], None]) -> None:  # noqa: ANN401  # as above
