@@ -226,14 +226,19 @@ def test_an_array_that_grows_where_it_is_may_be_used():
     launch, _ = kernels.nothing("x")
     array = np.ones(MANY, np.float32)
     array.resize(16, refcheck=False)
-    address = array.ctypes.data
+    moved = []
 
     def grid(meta):
+        address = meta["x"].ctypes.data
         meta["x"].resize(17, refcheck=False)
+        moved.append(meta["x"].ctypes.data != address)  # always, under a sanitizer's allocator
         return (1,)
 
-    if array.ctypes.data == address:
+    try:
         launch[grid](array)
+        assert moved == [False]
+    except ArgumentError:
+        assert moved == [True]
 
 
 def test_an_array_that_a_grid_function_lets_go_is_held():
