@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from silo.api.code.zeroing import refuse_zeroing
 from silo.api.kernels.kernel import Kernel, kernel_of
 from silo.core.decisions import Decision
 from silo.errors import ArgumentError, SiloError
@@ -56,6 +57,7 @@ def _with_silo(plain: Callable[..., Any]) -> Callable[..., Any]:
                 f"grid=, or call {kernel.name}[grid](...)"
             )
         try:
+            refuse_zeroing(kernel, "torch.compile")
             if variable.grid is None:
                 if tx is None:
                     return _called(kernel, tuple(args), kwargs)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from silo.api.code.zeroing import refuse_zeroing
 from silo.api.kernels.kernel import Kernel
 from silo.core.signature import ParameterKind
 from silo.errors import ArgumentError
@@ -33,6 +34,7 @@ def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, obje
     wrapped = [one for one in arguments if isinstance(one, torch.Tensor) and native.is_functorch_wrapped_tensor(one)]
     if any(tracks_gradient(torch, one) or torch._is_functional_tensor(one) for one in wrapped):  # noqa: SLF001  # as above
         return False  # the launcher's own error says what to do
+    refuse_zeroing(kernel, "an operator of torch")
     names = kernel.source.signature.names
     given = {name: value for name, value in zip(names, arguments, strict=True) if value is not ABSENT}
     if grid is not None:

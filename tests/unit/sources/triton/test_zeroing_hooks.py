@@ -103,6 +103,13 @@ def test_it_is_refused_where_no_hook_runs(torch: Any, tmp_path: Any) -> None:
         kernel.bind(X, out, 64)
     with pytest.raises(SourceError, match="an operator of torch runs no hook"):
         silo.torch_op(kernel, "zeroing::total")
+
+    def program(x: Any, out: Any) -> Any:
+        kernel[_grid](x, out, 64)
+        return out
+
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="runs no hook"):  # torch has no other name
+        torch.compile(program, fullgraph=True, backend="eager")(torch.ones(64), torch.ones(1))
     from silo.api.kernels.collection import collect_kernels
 
     file = tmp_path / "kernels.py"
