@@ -22,7 +22,20 @@ from silo.compile.c_compiler import find_compiler  # noqa: E402
 
 pytestmark = needs_compiler
 RNG = np.random.default_rng(3)
-DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "uint32", "int64", "uint64")
+DTYPES = (
+    "bool",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "int8",
+    "uint8",
+    "int16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+)
 
 
 @triton.jit
@@ -66,6 +79,8 @@ def numbers(dtype, *shape):
         ml_dtypes = pytest.importorskip("ml_dtypes")
         return numbers("float32", *shape).astype(ml_dtypes.bfloat16)
     kind = np.dtype(dtype)
+    if kind.kind == "b":
+        return RNG.random(shape) < 0.5
     if kind.kind == "f":
         values = RNG.standard_normal(shape).astype(kind)
         return np.where(
