@@ -35,6 +35,6 @@ def effort_of(characters: int) -> Effort:
         return Effort(USUAL)
     flag, limit, runs = "-O1", _LESS_FROM, "loops are still vectorised"
     if characters > _LEAST_FROM:
-        flag, limit, runs = "-Og", _LEAST_FROM, "without vectors it runs several times slower; use loops (tl.range)"
+        flag, limit, runs = "-Og", _LEAST_FROM, "it has no vectors and runs slower; use loops (tl.range)"
     text = f"its C text of {characters // 1000} kB, more than {limit // 1000}, would take the C compiler long"
     return Effort(flag, f"compiled with {flag}: {text}; {runs}")
