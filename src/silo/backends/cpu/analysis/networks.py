@@ -25,7 +25,8 @@ __all__ = ["NO_FLIP", "SwapStep", "fold_networks", "steps_of"]
 
 NO_FLIP = 30  # a bit that is set in no index
 _MOST_ELEMENTS = 1 << NO_FLIP
-_NARROW = {"f16": "f32", "bf16": "f32", "i1": "i32", "i8": "i32", "i16": "i32"}  # sorted as the wider type, which is exact
+# Sorted as the wider type, which is exact.
+_NARROW = {"f16": "f32", "bf16": "f32", "i1": "i32", "i8": "i32", "i16": "i32"}
 # Whether numbers are compared as unsigned, by the operation and its predicate.
 _GREATER: Mapping[tuple[str, int | bool], bool] = {
     (arith.CMPF, 2): False,
