@@ -116,10 +116,10 @@ class DeclaredKernel:
         found = {self.zeroed.get(config, ()) for config in self.space.configs()}
         return found.pop() if len(found) == 1 else None
 
-    def zeroed_by(self, values: Mapping[str, object]) -> tuple[str, ...]:
+    def zeroed_by(self, values: Mapping[str, Value]) -> tuple[str, ...]:
         """The arguments that the config with such values sets to zero; none for a config of others than the author."""
         for config, names in self.zeroed.items():
-            if all(_is(values.get(name, _ABSENT), value) for name, value in config.as_dict().items()):
+            if same_values(config.as_dict(), values):
                 return names
         return ()
 
@@ -218,11 +218,3 @@ class DeclaredKernel:
         from silo.core.extents import guard_for_grid  # noqa: PLC0415  # few kernels have any
 
         return guard_for_grid(self.source.extents, self.grid, self.source.signature)
-
-
-_ABSENT = object()
-
-
-def _is(found: object, value: Value) -> bool:
-    """Whether a call has this value of a config: 1, True and 1.0 are three values."""
-    return type(found) is type(value) and found == value
