@@ -1,12 +1,16 @@
 """Winners under load: tunings of 207 CPU configs beside four busy processes on two cores, and their winners compared.
 
-    python -m bench.tune.noise [--runs 20] [--baseline CHECKOUT] [--seconds 400] [--json FILE]
+    python -m bench.tune.noise [--runs 20] [--baseline CHECKOUT] [--keep-code] [--seconds 400] [--json FILE]
 
 Every pair of cores but the last has four busy loops pinned to it and tunes ``noise_space.py`` again and again, each
 time with an empty store. With ``--baseline``, a checkout whose native modules are built, each pair tunes with that
 first, and its time is the measure of the others on the same pair. At the end the load stops. The last pair, which was
-idle, then measures all configs, and in 200 interleaved pairs each winner beside the fastest of the ten fastest. After
-``--seconds`` no tuning begins. It needs ``taskset`` and at least four cores; sixteen take about seven minutes.
+idle, then measures all configs, and in 200 interleaved pairs each winner beside the fastest of the ten fastest. On a
+machine of two or three cores the pair that was loaded does that.
+
+With ``--keep-code`` a pair's tunings after its first find the compiled code in the store and no trials, so they only
+measure; the first of each is the one whose time counts. After ``--seconds`` no tuning begins. It needs ``taskset``.
+Sixteen cores take about seven minutes with empty stores, two cores 15 with kept code.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -67,16 +72,18 @@ class Load:
 
 @dataclass(frozen=True)
 class Tuned:
-    """One tuning: seconds, the winner's members as text, and whether it is the baseline's."""
+    """One tuning: seconds, the winner's members as text, whether it is the baseline's and had to compile."""
 
     seconds: float
     winner: str
     baseline: bool
+    compiled: bool
     cores: tuple[int, ...]
 
 
 def tuned(checkout: Path, home: Path, cores: Sequence[int], *, baseline: bool) -> Tuned:
-    """Tune the space once with an empty store."""
+    """Tune the space once, with the store in ``home``, which has no trials."""
+    compiled = not (home / "silo" / "artifacts").exists()
     command = [sys.executable, "-m", "silo", "tune", str(SPACE), "--searcher", "exhaustive", "--json"]
     begin = time.monotonic()
     done = subprocess.run(
@@ -86,7 +93,7 @@ def tuned(checkout: Path, home: Path, cores: Sequence[int], *, baseline: bool) -
     if done.returncode:
         raise SystemExit(f"tuning with {checkout}: exit {done.returncode}: {done.stderr.strip()[-2000:]}")
     (row,) = json.loads(done.stdout)
-    return Tuned(seconds, row["winner"], baseline, tuple(cores))
+    return Tuned(seconds, row["winner"], baseline, compiled, tuple(cores))
 
 
 class Queue:
@@ -104,20 +111,39 @@ class Queue:
         return True
 
 
-def on_pair(cores: Sequence[int], queue: Queue, baseline: Path | None, folder: Path) -> list[Tuned]:
+@dataclass(frozen=True)
+class Series:
+    """All tunings of a run: whose, in which folder, and whether those of one pair share their code."""
+
+    queue: Queue
+    baseline: Path | None
+    folder: Path
+    keep_code: bool
+
+    def home(self, cores: Sequence[int], number: int) -> Path:
+        """Where a pair's tuning of this number (0 is the baseline's) has its store."""
+        return self.folder / f"{cores[0]}-{min(number, 1) if self.keep_code else number}"
+
+
+def on_pair(cores: Sequence[int], series: Series) -> list[Tuned]:
     """Tunings on one pair of cores, one after the other."""
     found: list[Tuned] = []
 
-    def one(checkout: Path, *, base: bool) -> None:
-        home = folder / f"{cores[0]}-{len(found)}"
-        home.mkdir()
-        found.append(tuned(checkout, home, cores, baseline=base))
+    def one(checkout: Path, number: int) -> None:
+        home = series.home(cores, number)
+        home.mkdir(exist_ok=True)
+        shutil.rmtree(home / "silo" / "records", ignore_errors=True)
+        done = tuned(checkout, home, cores, baseline=number == 0)
+        found.append(done)
+        print(f"{done.seconds:6.1f} s on cores {cores}: {done.winner}", file=sys.stderr)
 
     with Load(cores):
-        if baseline is not None:
-            one(baseline, base=True)
-        while queue.take():
-            one(ROOT, base=False)
+        if series.baseline is not None:
+            one(series.baseline, 0)
+        number = 1
+        while series.queue.take():
+            one(ROOT, number)
+            number += 1
     return found
 
 
@@ -173,9 +199,9 @@ def judged(winners: Sequence[str], cores: Sequence[int], home: Path) -> dict[str
 
 
 def ratios(runs: Sequence[Tuned]) -> list[float]:
-    """The time of each tuning over the baseline's on the same cores; none without a baseline."""
+    """The time of each tuning with an empty store over the baseline's on the same cores; none without a baseline."""
     base = {one.cores: one.seconds for one in runs if one.baseline}
-    return [one.seconds / base[one.cores] for one in runs if not one.baseline and one.cores in base]
+    return [one.seconds / base[one.cores] for one in runs if not one.baseline and one.compiled and one.cores in base]
 
 
 def show(results: Mapping[str, Any]) -> bool:
@@ -188,7 +214,7 @@ def show(results: Mapping[str, Any]) -> bool:
             continue
         behind = [quotients[one["winner"]] for one in runs]
         within = sum(one <= WINNER_BAR for one in behind)
-        seconds = statistics.median(one["seconds"] for one in runs)
+        seconds = statistics.median(one["seconds"] for one in runs if one.get("compiled", True))
         print(
             f"{name}: {within} of {len(runs)} winners within {WINNER_BAR:.2f} of it, the worst at {max(behind):.3f}, "
             f"{len({one['winner'] for one in runs})} different ones; {seconds:.1f} s a tuning"
@@ -209,6 +235,7 @@ def main() -> int:
     )
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--baseline", type=Path, metavar="CHECKOUT", help="a built checkout to compare the time with")
+    parser.add_argument("--keep-code", action="store_true", help="compile once for each pair of cores")
     parser.add_argument("--seconds", type=float, default=400, help="after so many no tuning begins")
     parser.add_argument("--cores", type=int, help="how many to use; all by default")
     parser.add_argument("--json", type=Path, help="where to keep the results")
@@ -218,19 +245,20 @@ def main() -> int:
         print(json.dumps(compared(json.load(sys.stdin))))
         return 0
     cores = sorted(os.sched_getaffinity(0))[: given.cores]
-    if len(cores) < 4:
-        raise SystemExit(f"it needs four cores: two that are loaded and two that are idle; here are {len(cores)}")
+    if len(cores) < 2:
+        raise SystemExit("it needs two cores at least; here is one")
     pairs = [tuple(cores[place : place + 2]) for place in range(0, len(cores) - 1, 2)]
+    loaded = pairs[:-1] or pairs
     queue = Queue(given.runs, time.monotonic() + given.seconds)
     baseline = None if given.baseline is None else given.baseline.resolve()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with ThreadPoolExecutor(len(pairs) - 1) as threads:
-            jobs = [threads.submit(on_pair, pair, queue, baseline, folder) for pair in pairs[:-1]]
+        series = Series(queue, baseline, folder, given.keep_code)
+        with ThreadPoolExecutor(len(loaded)) as threads:
+            jobs = [threads.submit(on_pair, pair, series) for pair in loaded]
             runs = [one for job in jobs for one in job.result()]
         mine = next(one for one in runs if not one.baseline)
-        number = [one for one in runs if one.cores == mine.cores].index(mine)
-        found = judged([one.winner for one in runs], pairs[-1], folder / f"{mine.cores[0]}-{number}")
+        found = judged([one.winner for one in runs], pairs[-1], series.home(mine.cores, 1))
     results = {"runs": [vars(one) for one in runs], "ratios": ratios(runs), "compared": found}
     good = show(results)
     if given.json:

@@ -224,8 +224,8 @@ def test_bytes_of_another_hash(double, bundle, there):
         (data[:-1] + bytes([data[-1] ^ 1]), "other bytes than sha256"),
         (data[:-1], "other bytes than sha256"),
         (b"", "other bytes than sha256"),
-        (data + b"\0", "more than the"),
-        (data + bytes(50 << 20), "more than the"),
+        (data + b"\0", "more than"),
+        (data + bytes(50 << 20), "more than"),
     ]:
         double.lies = {digest: (200, {}, other)}
         with refused(there, match):
@@ -295,7 +295,7 @@ def test_answers_without_end_or_sense(double, bundle, there, monkeypatch):
     again = (307, {"Location": "/v2/r/manifests/1.0"}, b"")
     for lie, match in [
         (silent, "cannot be asked"),
-        (endless, "more than the"),
+        (endless, "more than"),
         (garbage, "cannot be asked"),
         (dripping, "too slowly or without end"),
         (again, "again and again"),
