@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from silo.sources.triton.attribute_rules import ATTRIBUTE_RULES
+from silo.sources.triton.operations.table import OPERATIONS
 
 __all__ = ["operation_texts", "recorded_texts"]
 
@@ -254,7 +254,7 @@ def operation_texts() -> dict[str, str]:
         name: _HEAD.replace("%FUNCTIONS%", _HELPER if name == "tt.call" else "") + lines + _TAIL
         for name, lines in _texts().items()
     }
-    missing = set(ATTRIBUTE_RULES) - set(texts) - set(_WITHIN.split())
+    missing = {name for name, record in OPERATIONS.items() if record.attributes} - set(texts) - set(_WITHIN.split())
     assert not missing, f"operations without a text: {sorted(missing)}"
     return texts
 

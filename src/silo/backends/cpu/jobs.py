@@ -14,7 +14,6 @@ from silo.backends.cpu.declaration import CPU
 from silo.backends.cpu.emit.kernel import emit_c
 from silo.backends.cpu.identity import code_identity
 from silo.backends.cpu.levels import level_of
-from silo.backends.cpu.operations import tt
 from silo.backends.cpu.options import CpuOptions
 from silo.compile.c_compiler import CCompiler
 from silo.core.code_facts import Lowered
@@ -29,6 +28,7 @@ from silo.errors import CompileError, SourceError, UnsupportedError
 from silo.settings import settings
 from silo.sources.triton.adapter import Ttir, lower_to_ttir, triton_version
 from silo.sources.triton.facts import TtirFacts
+from silo.sources.triton.operations import tt
 from silo.sources.triton.parameters import ModuleArgument, module_arguments
 from silo.sources.triton.source import TritonSource
 from silo.sources.triton.ssa import Module, Operation

@@ -20,7 +20,7 @@ from cpu_samples import MODES, _facts, module_of, needs_compiler
 from fuzz.batch import compile_parts, part_of
 from fuzz.lowered import Lowered
 from silo.backends.cpu.jobs import job_layout
-from silo.backends.cpu.operations.table import NO_EFFECT, STRUCTURAL
+from silo.sources.triton.operations.table import NO_EFFECT, STRUCTURAL
 from silo.sources.triton.source import TritonSource
 from silo.sources.triton.ssa import Operation
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import silo.backends.cpu
-from silo.backends.cpu.operations import arith, flow, others, own, tt
-from silo.backends.cpu.operations.record import Effect, Record, Role, define
-from silo.backends.cpu.operations.table import (
+from silo.backends.cpu.page import operations_table
+from silo.sources.triton.operations import arith, flow, others, own, tt
+from silo.sources.triton.operations.record import Effect, Record, Role, define
+from silo.sources.triton.operations.table import (
     ATOMICS,
     EFFECTS,
     MESSAGES,
@@ -21,7 +22,6 @@ from silo.backends.cpu.operations.table import (
     foreign_reason,
     own_cost,
 )
-from silo.backends.cpu.page import operations_table
 from silo.sources.triton.ssa import Operation, Type, Value
 
 BACKEND = Path(silo.backends.cpu.__file__).parent

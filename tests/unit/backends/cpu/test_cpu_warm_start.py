@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
     reason="needs a C compiler and a known CPU level",
 )
 
-PROGRAM = '''
+PROGRAM = """
 import json, sys
 import numpy as np
 import triton
@@ -34,7 +34,7 @@ out = np.empty_like(x)
 add(x, y, out, 1000)
 assert (out == 2).all()
 print(json.dumps(sorted(name for name in sys.modules if name.startswith("silo."))))
-'''
+"""
 # The parts of the compiler that a compilation imports and a launch of stored code does not.
 COMPILER = (
     "silo.backends.cpu.analysis",
