@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from silo.sources.triton.operations import maths
 from silo.sources.triton.operations.c_arith import absf, float_binary, float_call, integer_call, minmax
 from silo.sources.triton.operations.c_call import Call, RefusedError, Renderer
 from silo.sources.triton.operations.c_casts import bitcast
@@ -20,7 +21,6 @@ from silo.sources.triton.operations.c_math import (
     own,
     own_f64,
 )
-from silo.sources.triton.operations.table import OPERATIONS
 
 __all__ = ["FUNCTIONS", "LIBDEVICE", "extern_renderer", "function"]
 
@@ -43,7 +43,7 @@ atan sinh cosh asinh acosh atanh log10 cbrt erfc powf atan2 rsqrt"""
 
 
 def _of_math(name: str) -> Function:
-    found = OPERATIONS[f"math.{name}"].render
+    found: object = getattr(maths, name.upper()).render
     assert isinstance(found, Function), name
     return found
 
