@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from silo.sources.triton.operations.attribute_rules import FAST
-from silo.sources.triton.operations.c_math import Function
+from silo.sources.triton.operations.cpu.c_math import Function
 from silo.sources.triton.operations.table import OPERATIONS
 
 __all__ = ["operation_texts", "recorded_texts"]

@@ -1,7 +1,7 @@
 """Every elementwise operation as a C expression over scalars.
 
-The record of an operation holds its expression (:mod:`silo.sources.triton.operations`); ``c_arith``, ``c_casts``,
-``c_math`` and ``libdevice`` there define each case that MLIR leaves undefined.
+The record of an operation holds its expression (:mod:`silo.sources.triton.operations`); the modules of
+``operations.cpu`` and ``operations.nvidia`` define each case that MLIR leaves undefined.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from silo.errors import UnsupportedError
-from silo.sources.triton.operations.c_call import Call, RefusedError
-from silo.sources.triton.operations.c_types import c_type, element_bytes, has_c_type, literal, zero
+from silo.sources.triton.operations.cpu.c_call import Call, RefusedError
+from silo.sources.triton.operations.cpu.c_types import c_type, element_bytes, has_c_type, literal, zero
 from silo.sources.triton.operations.table import OPERATIONS
 from silo.sources.triton.ssa import Operation, Type
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from silo.sources.triton.operations.libdevice import LIBDEVICE
-from silo.sources.triton.operations.ptx import INLINE
+from silo.sources.triton.operations.nvidia.libdevice import LIBDEVICE
+from silo.sources.triton.operations.nvidia.ptx import INLINE
 from silo.sources.triton.operations.table import OPERATIONS
 
 __all__ = ["operations_table", "updated"]

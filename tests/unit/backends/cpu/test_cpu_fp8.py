@@ -7,7 +7,7 @@ import pytest
 
 from cpu_operations import EDGES, FP8, NUMPY, Batch, needs_compiler, operation
 from silo.errors import UnsupportedError
-from silo.sources.triton.operations.c_types import literal
+from silo.sources.triton.operations.cpu.c_types import literal
 
 pytestmark = needs_compiler
 

@@ -13,7 +13,7 @@ import triton.language as tl
 import cpu_samples
 from cpu_samples import MODES, run
 from silo.errors import UnsupportedError
-from silo.sources.triton.operations.ptx_fp4 import Fp4Bytes, read_fp4
+from silo.sources.triton.operations.nvidia.ptx_fp4 import Fp4Bytes, read_fp4
 
 pytestmark = cpu_samples.needs_compiler
 

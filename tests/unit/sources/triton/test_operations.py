@@ -14,8 +14,8 @@ from silo.backends.cpu.page import operations_table
 from silo.core.signature import Effect
 from silo.sources.triton.operations import arith, flow, maths, others, own, tt
 from silo.sources.triton.operations.attribute_rules import AttributeRules
-from silo.sources.triton.operations.c_math import Function
-from silo.sources.triton.operations.libdevice import FUNCTIONS
+from silo.sources.triton.operations.cpu.c_math import Function
+from silo.sources.triton.operations.nvidia.libdevice import FUNCTIONS
 from silo.sources.triton.operations.pointer_flows import derived, no_flow
 from silo.sources.triton.operations.record import Family, Record, Role, SideEffect, define
 from silo.sources.triton.operations.table import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from silo.backends.cpu.analysis.roots import every_operation, may_precede
 from silo.sources.triton.operations import tt
-from silo.sources.triton.operations.atomics import ATOMIC_KINDS
+from silo.sources.triton.operations.cpu.atomics import ATOMIC_KINDS
 from silo.sources.triton.operations.table import CHECKS, EFFECTS
 from silo.sources.triton.ssa import Module, Operation
 

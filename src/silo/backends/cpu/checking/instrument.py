@@ -15,7 +15,7 @@ from silo.backends.cpu.analysis.values import constant_scalar, load_parts, scala
 from silo.backends.cpu.checking.sites import Site, SiteKind, Use
 from silo.sources.triton.effects import control_flows, pointer_roots
 from silo.sources.triton.operations import arith, flow, maths, others, own, tt
-from silo.sources.triton.operations.c_types import FLOATS, element_bytes
+from silo.sources.triton.operations.cpu.c_types import FLOATS, element_bytes
 from silo.sources.triton.operations.table import ATOMICS
 from silo.sources.triton.ssa import Attribute, Block, Dense, Module, Operation, Region, Type, Value
 

@@ -18,7 +18,7 @@ from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.runtime import DOT_DEPTH_BYTES
 from silo.backends.cpu.schedule.plan import DotStep, Group
 from silo.sources.triton.operations import tt
-from silo.sources.triton.operations.c_types import C_TYPES, HALVES
+from silo.sources.triton.operations.cpu.c_types import C_TYPES, HALVES
 from silo.sources.triton.ssa import Operation, Type, Value
 
 __all__ = ["leading_products", "lower_dot"]

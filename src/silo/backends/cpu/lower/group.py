@@ -16,7 +16,7 @@ from silo.backends.cpu.lower.scope import Scope, Tail
 from silo.backends.cpu.lower.streaming import Streaming, streaming_of
 from silo.backends.cpu.schedule.plan import Fill, Group, OrderedSink, ReduceSink, Sink, StoreSink
 from silo.sources.triton.operations import tt
-from silo.sources.triton.operations.c_types import NARROW
+from silo.sources.triton.operations.cpu.c_types import NARROW
 from silo.sources.triton.operations.table import ATOMICS
 from silo.sources.triton.ssa import Operation, Value
 

@@ -9,7 +9,7 @@ from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.schedule.plan import Group
 from silo.sources.triton.operations import tt
-from silo.sources.triton.operations.c_types import element_bytes
+from silo.sources.triton.operations.cpu.c_types import element_bytes
 from silo.sources.triton.ssa import Operation
 
 __all__ = ["safe_to_fuse"]

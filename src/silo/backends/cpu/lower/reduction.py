@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from silo.backends.cpu import ops
 from silo.sources.triton.operations import arith
-from silo.sources.triton.operations.c_types import INTEGERS, NARROW
+from silo.sources.triton.operations.cpu.c_types import INTEGERS, NARROW
 from silo.sources.triton.ssa import Operation, Type
 
 __all__ = ["Accumulation", "accumulation"]

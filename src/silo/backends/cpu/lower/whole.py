@@ -7,7 +7,7 @@ from silo.backends.cpu.analysis.networks import steps_of
 from silo.backends.cpu.loop_ir import Buffer, Call, Copy, Define, For
 from silo.backends.cpu.lower.scope import Scope
 from silo.sources.triton.operations import tt
-from silo.sources.triton.operations.c_types import C_TYPES
+from silo.sources.triton.operations.cpu.c_types import C_TYPES
 from silo.sources.triton.operations.own import NETWORK
 from silo.sources.triton.operations.table import OPAQUE
 from silo.sources.triton.ssa import Module, Operation

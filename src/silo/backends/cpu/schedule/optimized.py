@@ -59,7 +59,7 @@ from silo.backends.cpu.schedule.plan import (
     writes,
 )
 from silo.sources.triton.operations import flow, tt
-from silo.sources.triton.operations.c_types import FLOATS
+from silo.sources.triton.operations.cpu.c_types import FLOATS
 from silo.sources.triton.operations.own import MIRROR
 from silo.sources.triton.operations.table import (
     CONTROL,

@@ -1,1 +1,1 @@
-"""The operations that the CPU compiler knows: one record each, one module a dialect."""
+"""The operations of Triton's texts: one record each, in the module of its dialect, and the rules that records share."""

@@ -17,7 +17,7 @@ from silo.sources.triton.operations.attribute_rules import (
     integer,
     rules,
 )
-from silo.sources.triton.operations.c_arith import (
+from silo.sources.triton.operations.cpu.c_arith import (
     bitwise,
     cmpf,
     cmpi,
@@ -34,7 +34,7 @@ from silo.sources.triton.operations.c_arith import (
     wrapping,
     xori,
 )
-from silo.sources.triton.operations.c_casts import (
+from silo.sources.triton.operations.cpu.c_casts import (
     bitcast,
     extend,
     float_cast,

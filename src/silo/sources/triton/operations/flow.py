@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from silo.sources.triton.operations.attribute_rules import FLAG, NO_ATTRIBUTES, any_number, integers, rules, segments
+from silo.sources.triton.operations.cpu.refusals import control_refusal
 from silo.sources.triton.operations.pointer_flows import branch_flow, for_flow, if_flow, no_flow, while_flow
 from silo.sources.triton.operations.record import Family, Role, define
-from silo.sources.triton.operations.refusals import control_refusal
 from silo.sources.triton.operations.type_rules import branch_types, for_types, if_types, while_types
 
 FOR: Final = define(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from silo.sources.triton.operations.attribute_rules import FAST, NO_ATTRIBUTES
-from silo.sources.triton.operations.c_arith import absf, integer_call
-from silo.sources.triton.operations.c_math import builtin, classify, ctpop, fma, own, own_f32
+from silo.sources.triton.operations.cpu.c_arith import absf, integer_call
+from silo.sources.triton.operations.cpu.c_math import builtin, classify, ctpop, fma, own, own_f32
 from silo.sources.triton.operations.record import define
 from silo.sources.triton.operations.type_rules import same_shape, same_type
 

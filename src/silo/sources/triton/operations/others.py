@@ -14,7 +14,7 @@ from silo.sources.triton.operations.attribute_rules import (
     integers,
     rules,
 )
-from silo.sources.triton.operations.c_arith import poison
+from silo.sources.triton.operations.cpu.c_arith import poison
 from silo.sources.triton.operations.pointer_flows import no_flow
 from silo.sources.triton.operations.record import Role, define
 from silo.sources.triton.operations.type_rules import assume_types, no_values, poison_types

@@ -8,7 +8,7 @@ from typing import Final, NoReturn, TypeAlias
 
 from silo.core.signature import Effect
 from silo.sources.triton.operations.attribute_rules import OWN, AttributeRules
-from silo.sources.triton.operations.c_call import Renderer
+from silo.sources.triton.operations.cpu.c_call import Renderer
 from silo.sources.triton.operations.pointer_flows import Flow
 from silo.sources.triton.operations.type_rules import TypeRule
 from silo.sources.triton.ssa import Operation

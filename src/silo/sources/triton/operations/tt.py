@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from silo.core.signature import Effect
-from silo.sources.triton.operations.atomics import cas_refusal, rmw_refusal
 from silo.sources.triton.operations.attribute_rules import (
     AXIS,
     COUNT,
@@ -23,13 +22,14 @@ from silo.sources.triton.operations.attribute_rules import (
     rules,
     segments,
 )
-from silo.sources.triton.operations.c_arith import addptr, clampf, float_binary, integer_call
-from silo.sources.triton.operations.c_call import Call
-from silo.sources.triton.operations.c_casts import bitcast, int_to_ptr, ptr_to_int, triton_float_cast
+from silo.sources.triton.operations.cpu.atomics import cas_refusal, rmw_refusal
+from silo.sources.triton.operations.cpu.c_arith import addptr, clampf, float_binary, integer_call
+from silo.sources.triton.operations.cpu.c_call import Call
+from silo.sources.triton.operations.cpu.c_casts import bitcast, int_to_ptr, ptr_to_int, triton_float_cast
+from silo.sources.triton.operations.cpu.refusals import access_refusal, dot_refusal, dot_scaled_refusal
 from silo.sources.triton.operations.maths import SQRT
 from silo.sources.triton.operations.pointer_flows import call_flow, derived, no_flow, reduction_flow
 from silo.sources.triton.operations.record import JUMPS_OUT, Family, Role, SideEffect, define
-from silo.sources.triton.operations.refusals import access_refusal, dot_refusal, dot_scaled_refusal
 from silo.sources.triton.operations.type_rules import (
     addptr_types,
     assert_types,
@@ -78,14 +78,14 @@ _FACTORS = {
 
 def _extern(call: Call) -> str:
     """A function of libdevice, by its name."""
-    from silo.sources.triton.operations.libdevice import extern_renderer  # noqa: PLC0415  # few kernels call one
+    from silo.sources.triton.operations.nvidia.libdevice import extern_renderer  # noqa: PLC0415  # few kernels call one
 
     return extern_renderer(call)
 
 
 def _inline(call: Call) -> str:
     """An instruction of PTX, by its text."""
-    from silo.sources.triton.operations.ptx import inline_renderer  # noqa: PLC0415  # few kernels hold one
+    from silo.sources.triton.operations.nvidia.ptx import inline_renderer  # noqa: PLC0415  # few kernels hold one
 
     return inline_renderer(call)
 

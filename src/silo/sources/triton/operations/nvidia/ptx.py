@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from silo.sources.triton.operations.c_arith import absf, float_binary, float_call, negf
-from silo.sources.triton.operations.c_call import Call, RefusedError, Renderer
-from silo.sources.triton.operations.c_casts import bitcast, float_cast
-from silo.sources.triton.operations.c_math import fma
-from silo.sources.triton.operations.c_types import HALVES
-from silo.sources.triton.operations.libdevice import LIBDEVICE, function
-from silo.sources.triton.operations.ptx_fp4 import FP4, read_fp4
+from silo.sources.triton.operations.cpu.c_arith import absf, float_binary, float_call, negf
+from silo.sources.triton.operations.cpu.c_call import Call, RefusedError, Renderer
+from silo.sources.triton.operations.cpu.c_casts import bitcast, float_cast
+from silo.sources.triton.operations.cpu.c_math import fma
+from silo.sources.triton.operations.cpu.c_types import HALVES
+from silo.sources.triton.operations.nvidia.libdevice import LIBDEVICE, function
+from silo.sources.triton.operations.nvidia.ptx_fp4 import FP4, read_fp4
 from silo.sources.triton.ssa import Type
 
 __all__ = ["INLINE", "inline_renderer"]

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from silo.sources.triton.operations import maths
-from silo.sources.triton.operations.c_arith import absf, float_binary, float_call, integer_call, minmax
-from silo.sources.triton.operations.c_call import Call, RefusedError, Renderer
-from silo.sources.triton.operations.c_casts import bitcast
-from silo.sources.triton.operations.c_math import (
+from silo.sources.triton.operations.cpu.c_arith import absf, float_binary, float_call, integer_call, minmax
+from silo.sources.triton.operations.cpu.c_call import Call, RefusedError, Renderer
+from silo.sources.triton.operations.cpu.c_casts import bitcast
+from silo.sources.triton.operations.cpu.c_math import (
     Function,
     classify,
     ctpop,

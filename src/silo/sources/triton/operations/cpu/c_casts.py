@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from silo.sources.triton.operations.c_call import Call, RefusedError, Renderer
-from silo.sources.triton.operations.c_types import FLOATS, FP8, HALVES, NARROW, c_type
+from silo.sources.triton.operations.cpu.c_call import Call, RefusedError, Renderer
+from silo.sources.triton.operations.cpu.c_types import FLOATS, FP8, HALVES, NARROW, c_type
 
 __all__ = [
     "bitcast",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from silo.sources.triton.operations.c_call import Call, RefusedError, Renderer
-from silo.sources.triton.operations.c_types import NARROW
+from silo.sources.triton.operations.cpu.c_call import Call, RefusedError, Renderer
+from silo.sources.triton.operations.cpu.c_types import NARROW
 
 __all__ = ["Function", "builtin", "classify", "ctpop", "fma", "library", "own", "own_f32", "own_f64"]
 
