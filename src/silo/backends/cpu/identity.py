@@ -1,4 +1,4 @@
-"""What decides the bytes that the CPU compiler makes of a kernel, as part of the keys of artifacts."""
+"""The identity of the CPU compiler, which is part of the keys of jobs and artifacts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["code_identity", "compiler_identity"]
 
 
 def compiler_identity(level: Level, toolchain: CCompiler) -> str:
-    """What decides the bytes that a kernel leads to, besides the kernel: Triton, whose front end makes the job, too.
+    """The identity under which kernels are kept: Triton, whose front end makes a job, and :func:`code_identity`.
 
     Raises:
         ToolchainError: no usable Triton.
@@ -24,6 +24,6 @@ def compiler_identity(level: Level, toolchain: CCompiler) -> str:
 
 
 def code_identity(level: Level, toolchain: CCompiler) -> str:
-    """What decides the bytes that a job leads to, besides the job: Silo's code with its runtime, C compiler, flags."""
+    """The identity under which jobs are kept: Silo's code with the text that it emits, the C compiler, its flags."""
     flags = digest("cpu-flags/1", [*compile_flags(level), *toolchain.command[1:]])[:16]
     return f"cpu code {code_digest(*CPU.code)} flags {flags} {toolchain.version}"
