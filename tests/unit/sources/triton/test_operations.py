@@ -3,6 +3,8 @@
 import ast
 import inspect
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -215,3 +217,15 @@ def test_the_page_lists_the_table():
             assert record.partition(".")[2] in page
     assert "silo" not in page
     assert "descriptor_load" not in page
+
+
+def test_compilers_import_no_record_before_they_read_code():
+    code = """if True:
+    import sys
+    import silo.backends.cpu.compiler, silo.backends.triton.compiler
+    assert "silo.sources.triton.operations" not in sys.modules
+    import silo.sources.triton.effects
+    assert "silo.sources.triton.operations.tt" in sys.modules
+    assert "silo.sources.triton.operations.nvidia" not in sys.modules  # few kernels call libdevice
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
