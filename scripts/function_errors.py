@@ -15,8 +15,8 @@ from pathlib import Path
 from silo.backends.cpu import runtime
 from silo.backends.cpu.build import build, compile_flags
 from silo.backends.cpu.levels import LEVELS, host_target
-from silo.backends.cpu.ops_math import FUNCTIONS
 from silo.compile.c_compiler import find_compiler
+from silo.sources.triton.operations.nvidia.libdevice import FUNCTIONS
 
 ALL = [
     "exp",

@@ -3,6 +3,7 @@
 
 import contextlib
 import importlib
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -100,6 +101,14 @@ def launched_kernels():
         yield seen
     finally:
         triton.knobs.runtime.launch_enter_hook.remove(enter)
+
+
+_NAMED = re.compile(r'^\s*(?:%[\w$.:, #%]+ = )?"?([a-z]+\.[\w.]+)', re.MULTILINE)
+
+
+def named_operations(folder):
+    """The operations that the modules in a folder of Triton's cache name."""
+    return {name for file in folder.rglob("*.ttir") for name in _NAMED.findall(file.read_text())}
 
 
 # -- comparing with an oracle ----------------------------------------------------------------------------------------

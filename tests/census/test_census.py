@@ -8,8 +8,10 @@ import pytest
 pytest.importorskip("torch", reason="the oracles of the census are torch's")
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from census_kinds import KINDS, launched_kernels, load_kinds
+from census_kinds import KINDS, launched_kernels, load_kinds, named_operations
 from census_missing import MISSING
+
+from silo.sources.triton.operations.table import OPERATIONS
 
 _, ABSENT = load_kinds()
 
@@ -17,11 +19,14 @@ _, ABSENT = load_kinds()
 @pytest.mark.filterwarnings("ignore:Logical operators:UserWarning")  # what Triton says of a library's kernel
 @pytest.mark.filterwarnings("ignore:Triton.3.2.0 detected:UserWarning")  # what a library says of Triton
 @pytest.mark.parametrize("label", list(KINDS))
-def test_kind(label):
+def test_kind(label, tmp_path):
     if label not in MISSING:
         with launched_kernels() as kernels:
             KINDS[label].run()
         assert kernels, f"{label} launched nothing"
+        names = named_operations(tmp_path)
+        assert "tt.func" in names
+        assert sorted(names - set(OPERATIONS)) == [], "operations without a record"
         return
     _, text = MISSING[label]
     with pytest.raises(Exception, match=re.escape(text)):

@@ -9,7 +9,7 @@ from random import Random
 
 import silo.backends.cpu
 import silo.sources.triton
-from silo.sources.triton.attribute_rules import ATTRIBUTE_RULES
+from silo.sources.triton.operations.table import OPERATIONS
 
 __all__ = ["MARKER", "Hostile"]
 
@@ -147,8 +147,8 @@ def _known_names() -> tuple[str, ...]:
         "location",
         "nodialect",
     }
-    for rules in ATTRIBUTE_RULES.values():
-        names.update(rules.allowed)
+    for record in OPERATIONS.values():
+        names.update(record.attributes.allowed if record.attributes else ())
     for package in (silo.backends.cpu, silo.sources.triton):
         for path in Path(package.__path__[0]).rglob("*.py"):
             names.update(_READ.findall(path.read_text()))
@@ -288,7 +288,7 @@ class Hostile:
         new = self.random.choice(
             (
                 *(f"silo.{name}" for name in _OWN_OPERATIONS.split()),
-                *ATTRIBUTE_RULES,
+                *(name for name, record in OPERATIONS.items() if record.attributes),
                 f"tt.{MARKER}",
                 f'x\\22){MARKER}("',
                 MARKER,

@@ -10,7 +10,7 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from silo.backends.cpu.compiler import _layout
+from silo.backends.cpu.jobs import job_layout
 from silo.backends.cpu.levels import host_target
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
@@ -59,7 +59,7 @@ def lower(kernel: Kernel, addresses: dict[str, int]) -> Lowered:
     del linecache.cache[file]
     module = parse_ttir(ttir.text)
     verify(module)
-    return Lowered(module, _layout(signature, found, module), ttir.text)
+    return Lowered(module, job_layout(signature, found, module), ttir.text)
 
 
 def arguments_of(kernel: Kernel, arrays: dict[str, np.ndarray]) -> dict[str, object]:

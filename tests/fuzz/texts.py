@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from silo.sources.triton.attribute_rules import ATTRIBUTE_RULES
+from silo.sources.triton.operations.attribute_rules import FAST
+from silo.sources.triton.operations.cpu.c_math import Function
+from silo.sources.triton.operations.table import OPERATIONS
 
 __all__ = ["operation_texts", "recorded_texts"]
 
@@ -40,12 +42,9 @@ def _shown(result: str) -> str:
     return f'    "tt.print"(%v) <{{hex = false, isSigned = array<i32: 0>, prefix = " v: "}}> : ({result}) -> ()\n'
 
 
-_FLOAT_1 = """math.absf math.acos math.acosh math.asin math.asinh math.atan math.atanh math.cbrt math.ceil math.cos
-math.cosh math.erf math.erfc math.exp math.exp2 math.expm1 math.floor math.log math.log10 math.log1p math.log2
-math.round math.roundeven math.rsqrt math.sin math.sinh math.sqrt math.tan math.tanh math.trunc arith.negf
-tt.precise_sqrt"""
+_FLOAT_1 = "math.absf arith.negf"
 _FLOAT_2 = """arith.addf arith.subf arith.mulf arith.divf arith.remf arith.maximumf arith.maxnumf arith.minimumf
-arith.minnumf math.atan2 math.copysign math.powf tt.precise_divf tt.approx_divf"""
+arith.minnumf tt.precise_divf tt.approx_divf"""
 _INT_1 = "math.absi math.ctlz math.ctpop math.cttz"
 _INT_2 = """arith.addi arith.subi arith.muli arith.andi arith.ori arith.xori arith.shli arith.shrsi arith.shrui
 arith.divsi arith.divui arith.remsi arith.remui arith.maxsi arith.maxui arith.minsi arith.minui arith.ceildivsi
@@ -66,6 +65,11 @@ _MATRIX = """    %m = "tt.reshape"(%f) <{allow_reorder}> : (tensor<16xf32>) -> t
 def _texts() -> dict[str, str]:
     """The lines of each operation, after those of the head."""
     known: dict[str, str] = {}
+    for name, record in OPERATIONS.items():
+        if isinstance(record.render, Function):
+            count = record.render.arity
+            fast = _FAST if record.attributes is FAST else ""
+            known[name] = _op(name, ", ".join(["%f"] * count), ", ".join([_F] * count), _F, fast)
     for name in _FLOAT_1.split():
         known[name] = _op(name, "%f", _F, _F, "" if name.startswith("tt.") else _FAST)
     for name in _FLOAT_2.split():
@@ -254,7 +258,7 @@ def operation_texts() -> dict[str, str]:
         name: _HEAD.replace("%FUNCTIONS%", _HELPER if name == "tt.call" else "") + lines + _TAIL
         for name, lines in _texts().items()
     }
-    missing = set(ATTRIBUTE_RULES) - set(texts) - set(_WITHIN.split())
+    missing = {name for name, record in OPERATIONS.items() if record.attributes} - set(texts) - set(_WITHIN.split())
     assert not missing, f"operations without a text: {sorted(missing)}"
     return texts
 

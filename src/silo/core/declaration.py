@@ -96,7 +96,7 @@ class CompilerDeclaration:
             so that installing it does not change what another kernel's config means.
         blobs: the kinds of blobs it makes, the sidecars' too.
         code: packages whose files decide the bytes it makes; :func:`silo.compile.identity.code_digest` of them belongs
-            into its identity.
+            into its identity. ``-`` before the name of a package in one of these leaves it out: nothing of it runs.
         before: names of plug-ins that it stands before where both compile a source for a target.
         in_process: compiling is next to nothing, and is done in the caller's process.
     """

@@ -18,8 +18,8 @@ triton = pytest.importorskip("triton", reason="Triton is not installed")
 
 import silo
 from silo.backends.cpu import build
-from silo.backends.cpu import compiler as cpu_compiler
-from silo.backends.cpu.levels import host_target
+from silo.backends.cpu import identity as cpu_identity
+from silo.backends.cpu.levels import host_target, level_of
 from silo.compile.c_compiler import CCompiler
 from silo.compile.toolchain import Toolchain
 from silo.core.config import Config
@@ -120,6 +120,9 @@ FILES = {
     "backends/triton/compiler.py": {"triton"},
     "sources/triton/gpu_layout.py": {"cpu", "triton"},
     "sources/triton/ttir.py": {"cpu", "triton"},
+    "sources/triton/operations/tt.py": {"cpu", "triton"},
+    "sources/triton/operations/cpu/c_arith.py": {"cpu"},
+    "sources/triton/operations/nvidia/ptx.py": {"cpu"},
     "sources/triton/adapter/lowering.py": {"cpu", "triton"},
     "backends/cpu/build.py": {"cpu"},
     "backends/cpu/emit/c.py": {"cpu"},
@@ -283,8 +286,8 @@ def test_it_follows_the_c_compiler_its_flags_and_the_level(tmp_path, monkeypatch
 def test_the_entry_of_an_object_needs_no_triton(monkeypatch):
     """What a worker makes of a job depends on the job alone: it knows neither Triton nor what the caller set."""
     toolchain = CCompiler(("cc",), "made up 1.0")
-    level = cpu_compiler.level_of(host_target())
-    before = cpu_compiler.code_identity(level, toolchain)
+    level = level_of(host_target())
+    before = cpu_identity.code_identity(level, toolchain)
     monkeypatch.setenv("TRITON_F32_DEFAULT", "ieee")
     reinstalled(monkeypatch, version="0.1")
-    assert cpu_compiler.code_identity(level, toolchain) == before
+    assert cpu_identity.code_identity(level, toolchain) == before

@@ -1,17 +1,17 @@
 """Every elementwise operation as a C expression over scalars.
 
-The modules ``ops_arith``, ``ops_cast``, ``ops_math`` and ``ops_libdevice`` hold the expressions and say how each
-undefined case is defined; the table of ``operations`` says which belongs to which operation.
+The record of an operation holds its expression (:mod:`silo.sources.triton.operations`); the modules of
+``operations.cpu`` and ``operations.nvidia`` define each case that MLIR leaves undefined.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from silo.backends.cpu.operations.table import OPERATIONS
-from silo.backends.cpu.ops_call import Call, RefusedError
-from silo.backends.cpu.ops_types import c_type, element_bytes, has_c_type, literal, zero
 from silo.errors import UnsupportedError
+from silo.sources.triton.operations.cpu.c_call import Call, RefusedError
+from silo.sources.triton.operations.cpu.c_types import c_type, element_bytes, has_c_type, literal, zero
+from silo.sources.triton.operations.table import OPERATIONS
 from silo.sources.triton.ssa import Operation, Type
 
 __all__ = [
@@ -31,7 +31,7 @@ def scalar_expression(op: Operation, operands: Sequence[str], operand_types: Seq
     """The C expression of one element of ``op``'s result.
 
     Each operand is used at most once, so an operand may be any expression without side effects. Values have the C types
-    of ``ops_types.C_TYPES``. Tensor types are read as their elements. ``UnsupportedError`` says why there is none.
+    of ``c_types.C_TYPES``. Tensor types are read as their elements. ``UnsupportedError`` says why there is none.
     """
     return _render(op, operands, operand_types, result_type)[0]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from silo.backends.cpu.operations.table import OPERATIONS
-from silo.backends.cpu.ops_inline import INLINE
-from silo.backends.cpu.ops_libdevice import LIBDEVICE
+from silo.sources.triton.operations.nvidia.libdevice import LIBDEVICE
+from silo.sources.triton.operations.nvidia.ptx import INLINE
+from silo.sources.triton.operations.table import OPERATIONS
 
 __all__ = ["operations_table", "updated"]
 
@@ -27,7 +27,7 @@ _DIALECTS = {
 
 def operations_table() -> str:
     """Supported operations by dialect, then the instructions of inline assembly and the libdevice functions."""
-    names = sorted(record for record in OPERATIONS.values() if not record.is_own)
+    names = sorted(record for record in OPERATIONS.values() if record.on_cpu)
     lines = ["| dialect | operations |", "| --- | --- |"]
     for dialect in dict.fromkeys([*_DIALECTS, *(name.partition(".")[0] for name in names)]):
         mine = [name.partition(".")[2] for name in names if name.partition(".")[0] == dialect]

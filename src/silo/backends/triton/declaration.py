@@ -27,5 +27,11 @@ TRITON = CompilerDeclaration(
     ),
     blobs=(BlobKind("cubin"), BlobKind("hsaco")),
     # What makes the job, what it is made from, and what reads the launch info off the binary.
-    code=("silo.backends.triton", "silo.sources.triton", "silo.artifacts"),
+    code=(
+        "silo.backends.triton",
+        "silo.sources.triton",
+        "-silo.sources.triton.operations.cpu",
+        "-silo.sources.triton.operations.nvidia",
+        "silo.artifacts",
+    ),
 )

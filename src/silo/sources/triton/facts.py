@@ -9,7 +9,6 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.signature import Effect, Signature
 from silo.core.specialization import Specialization
 from silo.errors import SourceError
-from silo.sources.triton.effects import effects_of
 from silo.sources.triton.parameters import module_arguments
 from silo.sources.triton.ssa import Module
 from silo.sources.triton.ttir import parse_ttir
@@ -37,6 +36,8 @@ class TtirFacts(CodeFacts):
     @property
     def effects(self) -> Mapping[str, Effect]:
         """By parameter; none of a text that cannot be read, so that every pointer counts as read and written."""
+        from silo.sources.triton.effects import effects_of  # noqa: PLC0415  # code that is stored has them beside it
+
         try:
             return effects_of(self._module, self._signature, self._specialization)
         except SourceError:
@@ -68,9 +69,11 @@ def shows_its_memory(module: Module) -> Decision:
 
     Grouped products do not: they read addresses of matrices from an array of integers or of pointers.
     """
+    from silo.sources.triton.operations import tt  # noqa: PLC0415  # asked of code that was just lowered
+
     for one in module.walk():
-        if one.name == "tt.int_to_ptr":
+        if one.name == tt.INT_TO_PTR:
             return Rejected("it makes addresses of integers")
-        if one.name == "tt.load" and one.result.type.pointer:
+        if one.name == tt.LOAD and one.result.type.pointer:
             return Rejected("it loads addresses from memory")
     return Accepted()

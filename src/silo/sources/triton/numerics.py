@@ -13,29 +13,14 @@ from dataclasses import dataclass
 
 from silo.core.code_facts import Numerics
 from silo.core.values import digest
+from silo.sources.triton.operations import arith
+from silo.sources.triton.operations.record import Family, Record
+from silo.sources.triton.operations.table import OPERATIONS, family_of
 from silo.sources.triton.ssa import Attribute, Dense, Module, Operation, Value
 
 __all__ = ["numerics_of"]
 
 _FLOAT = re.compile(r"b?f\d+\w*")
-# Operations over several elements, or over several programs, and what they are called in messages.
-_ORDERED = {
-    "tt.dot": "dot",
-    "tt.dot_scaled": "dot",
-    "tt.reduce": "reduction",
-    "tt.scan": "scan",
-    "tt.histogram": "histogram",
-    "tt.atomic_rmw": "atomic operation",
-    "tt.atomic_cas": "atomic operation",
-    "tt.descriptor_reduce": "atomic operation",
-}
-# Their results are their first operand's elements in another shape or place.
-_MOVES = frozenset(
-    ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.unsplat", "tt.addptr", "tt.advance")
-)
-_LOADS = frozenset(("tt.load", "tt.descriptor_load", "tt.descriptor_gather"))
-_STORES = frozenset(("tt.store", "tt.descriptor_store", "tt.descriptor_scatter"))
-_LOOPS = frozenset(("scf.for", "scf.while"))
 # Attributes that say how something is laid out or cached.
 _NO_MATTER = frozenset(("cache", "evict", "isVolatile", "operandSegmentSizes", "resultSegmentSizes"))
 
@@ -53,8 +38,8 @@ _POSITION = _Known("position", data=False)
 
 def numerics_of(module: Module) -> Numerics:
     """The numerics of a module's kernel; functions it calls count as part of it."""
-    counts = Counter(_ORDERED[one.name] for one in module.walk() if one.name in _ORDERED)
-    carried = sum(_carries(one) for one in module.walk())
+    counts = Counter(record.order for _, record in _recorded(module) if record.order)
+    carried = sum(_carries(one, record) for one, record in _recorded(module))
     if carried:
         counts["loop or call that carries values"] = carried
     ordered = tuple(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
@@ -69,13 +54,18 @@ def _is_float(value: Value) -> bool:
     return not value.type.pointer and _FLOAT.fullmatch(value.type.element) is not None
 
 
-def _carries(operation: Operation) -> bool:
+def _recorded(module: Module) -> Iterator[tuple[Operation, Record]]:
+    for operation in module.walk():
+        record = OPERATIONS.get(operation.name)
+        if record is not None:
+            yield operation, record
+
+
+def _carries(operation: Operation, record: Record) -> bool:
     """Whether floating-point values go round a loop, from block to block, or into a function."""
-    if operation.name in _LOOPS:
+    if record.family is Family.LOOP:
         return any(_is_float(result) for result in operation.results)
-    if operation.name in ("cf.br", "cf.cond_br", "tt.call", "tt.map_elementwise"):
-        return any(_is_float(value) for value in (*operation.operands, *operation.results))
-    return False
+    return record.carries and any(_is_float(value) for value in (*operation.operands, *operation.results))
 
 
 def _stored(operation: Operation, known: dict[Value, _Known]) -> Iterator[str]:
@@ -84,7 +74,7 @@ def _stored(operation: Operation, known: dict[Value, _Known]) -> Iterator[str]:
         for block in region.blocks:
             for inner in block.operations:
                 yield from _stored(inner, known)
-                if inner.name in _STORES:
+                if family_of(inner) is Family.STORE:
                     target, *rest = (known.get(value, _POSITION) for value in inner.operands)
                     yield digest("store", [inner.name, target.text, *(one.text for one in rest if one.data)])
                 found = _result(inner, known)
@@ -94,9 +84,11 @@ def _stored(operation: Operation, known: dict[Value, _Known]) -> Iterator[str]:
 def _result(operation: Operation, known: Mapping[Value, _Known]) -> _Known:
     """What all results of an operation are."""
     operands = [known.get(value, _POSITION) for value in operation.operands]
-    if operation.name == "arith.constant":
+    if operation.name == arith.CONSTANT:
         return _Known(f"constant {_plain(operation.attributes.get('value', ''))}", data=_is_float(operation.result))
-    if operation.name in _MOVES and operands and not any(one.data for one in operands[1:]):
+    record = OPERATIONS.get(operation.name)
+    loads = record is not None and record.family is Family.LOAD
+    if record is not None and record.moves and operands and not any(one.data for one in operands[1:]):
         return operands[0]
     inside = [
         known.get(value, _POSITION)
@@ -104,12 +96,12 @@ def _result(operation: Operation, known: Mapping[Value, _Known]) -> _Known:
         for block in region.blocks
         for value in (block.operations[-1].operands if block.operations else ())
     ]
-    if operation.name not in _LOADS and not any(one.data for one in (*operands, *inside)):
+    if not loads and not any(one.data for one in (*operands, *inside)):
         return _POSITION
     attributes = {name: _plain(one) for name, one in operation.attributes.items() if name not in _NO_MATTER}
     types = [value.type.element for value in operation.results]
     parts = [one.text for one in (*operands, *inside)]
-    if operation.name in _LOADS:
+    if loads:
         parts = [operands[0].text, *(one.text for one in operands[1:] if one.data)]
     return _Known(digest("value", [operation.name, types, attributes, parts]), data=True)
 

@@ -10,55 +10,32 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from silo.core.code_facts import BlockTraits, Traits
+from silo.sources.triton.operations import arith, flow, tt
+from silo.sources.triton.operations.record import Family
+from silo.sources.triton.operations.table import OPERATIONS, family_of, is_arithmetic
 from silo.sources.triton.ssa import Attribute, Dense, Module, Operation, Value
 
 __all__ = ["traits_of"]
 
-_LOADS = frozenset(("tt.load", "tt.descriptor_load", "tt.descriptor_gather"))
-_STORES = frozenset(("tt.store", "tt.descriptor_store", "tt.descriptor_scatter"))
-_ATOMICS = frozenset(("tt.atomic_rmw", "tt.atomic_cas", "tt.descriptor_reduce"))
-_DOTS = frozenset(("tt.dot", "tt.dot_scaled"))
-_LOOPS = frozenset(("scf.for", "scf.while"))
-# Operations whose result runs along the same dimension as an operand does.
-_ALONG = frozenset(
-    {
-        "arith.addi",
-        "arith.extsi",
-        "arith.extui",
-        "arith.muli",
-        "arith.remsi",
-        "arith.subi",
-        "arith.trunci",
-        "tt.broadcast",
-        "tt.expand_dims",
-    }
-)
-# Operations through which a size comes to a comparison: as itself, widened, or less what is done already.
-_SIZE = frozenset(
-    {
-        *("arith.extsi", "arith.extui", "arith.trunci", "tt.broadcast", "tt.expand_dims", "tt.splat"),
-        *("arith.subi", "arith.addi", "arith.divsi", "arith.ceildivsi"),
-    }
-)
 _BELOW = frozenset((2, 6))  # slt, ult of arith.cmpi
 
 
 def traits_of(module: Module, names: Sequence[str]) -> Traits:
     """The traits of a module's kernel; functions it calls count as part of it. ``names`` are its arguments' names."""
     operations = list(module.walk())
-    counts = Counter(operation.name for operation in operations)
+    counts = Counter(family_of(operation) for operation in operations)
     arguments = {value: index for index, value in enumerate(module.entry.regions[0].blocks[0].arguments)}
     along = dict(_along(operations))
-    reduced = {length for one in operations if one.name == "tt.reduce" for length in _axis_lengths(one)}
-    scanned = {length for one in operations if one.name == "tt.scan" for length in _axis_lengths(one)}
+    reduced = {length for one in operations if one.name == tt.REDUCE for length in _axis_lengths(one)}
+    scanned = {length for one in operations if one.name == tt.SCAN for length in _axis_lengths(one)}
     limits: dict[int, dict[int, None]] = {}
     for operation in operations:
-        if operation.name == "arith.cmpi" and operation.attributes.get("predicate") in _BELOW:
+        if operation.name == arith.CMPI and operation.attributes.get("predicate") in _BELOW:
             lengths = along.get(operation.operands[0], frozenset())
             position = _argument(operation.operands[1], arguments)
             if len(lengths) == 1 and position is not None:
                 limits.setdefault(next(iter(lengths)), {})[position] = None
-    loops = [operation for operation in operations if operation.name in _LOOPS]
+    loops = [operation for operation in operations if family_of(operation) is Family.LOOP]
     stepped = {step: position for loop in loops for step, position in _steps(loop, arguments)}
     placed = set(_placed(operations))
     lengths = {length for found in along.values() for length in found}
@@ -67,12 +44,12 @@ def traits_of(module: Module, names: Sequence[str]) -> Traits:
         if position is not None:
             limits.setdefault(length, {})[position] = None
     return Traits(
-        loads=sum(counts[name] for name in _LOADS),
-        stores=sum(counts[name] for name in _STORES),
-        atomics=sum(counts[name] for name in _ATOMICS),
-        dots=sum(counts[name] for name in _DOTS),
-        reductions=counts["tt.reduce"],
-        scans=counts["tt.scan"],
+        loads=counts[Family.LOAD],
+        stores=counts[Family.STORE],
+        atomics=counts[Family.ATOMIC],
+        dots=counts[Family.DOT],
+        reductions=counts[Family.REDUCTION],
+        scans=counts[Family.SCAN],
         blocks={
             length: BlockTraits(
                 length,
@@ -91,10 +68,10 @@ def _along(operations: list[Operation]) -> Iterator[tuple[Value, frozenset[int]]
     """Of which ranges each tensor of integers is made, by their length."""
     known: dict[Value, frozenset[int]] = {}
     for operation in operations:
-        if operation.name == "tt.make_range":
+        if operation.name == tt.MAKE_RANGE:
             start, end = operation.attributes.get("start"), operation.attributes.get("end")
             found = frozenset((end - start,)) if isinstance(start, int) and isinstance(end, int) else frozenset[int]()
-        elif operation.name in _ALONG:
+        elif _keeps_range(operation):
             found = frozenset[int]().union(*(known.get(operand, frozenset()) for operand in operation.operands))
         else:
             continue
@@ -117,32 +94,32 @@ def _placed(operations: list[Operation]) -> Iterator[int]:
     """Constants by which something that comes from a program's number is multiplied."""
     numbers: set[Value] = set()
     for operation in operations:
-        if operation.name == "tt.get_program_id" or (
-            operation.name.startswith("arith.") and any(operand in numbers for operand in operation.operands)
+        if operation.name == tt.GET_PROGRAM_ID or (
+            is_arithmetic(operation.name) and any(operand in numbers for operand in operation.operands)
         ):
             numbers.update(operation.results)
-            if operation.name == "arith.muli":
+            if operation.name == arith.MULI:
                 factors = [_constant(operand) for operand in operation.operands]
                 yield from (factor for factor in factors if factor is not None)
 
 
 def _steps(loop: Operation, arguments: Mapping[Value, int]) -> Iterator[tuple[int, int | None]]:
     """What a counted loop steps by, and the argument it goes up to: ``range(0, n, B)`` and ``range(cdiv(n, B))``."""
-    if loop.name != "scf.for":
+    if loop.name != flow.FOR:
         return
     _, upper, step = loop.operands[:3]
     by = _constant(step)
     if by is not None and by > 1:
         yield by, _argument(upper, arguments)
     owner = upper.owner
-    if by == 1 and owner is not None and owner.name in ("arith.divsi", "arith.ceildivsi"):
+    if by == 1 and owner is not None and owner.name in (arith.DIVSI, arith.CEILDIVSI):
         divisor = _constant(owner.operands[1])
         if divisor is not None:
             yield divisor, _argument(owner.operands[0], arguments)
 
 
 def _constant(value: Value) -> int | None:
-    if value.owner is None or value.owner.name != "arith.constant":
+    if value.owner is None or value.owner.name != arith.CONSTANT:
         return None
     found: Attribute | None = value.owner.attributes.get("value")
     if isinstance(found, Dense):
@@ -153,7 +130,17 @@ def _constant(value: Value) -> int | None:
 def _argument(value: Value, arguments: Mapping[Value, int]) -> int | None:
     """The position of the argument that a size comes from, or None."""
     while value not in arguments:
-        if value.owner is None or value.owner.name not in _SIZE:
+        if value.owner is None or not _keeps_size(value.owner):
             return None
         value = value.owner.operands[0]
     return arguments[value]
+
+
+def _keeps_range(operation: Operation) -> bool:
+    record = OPERATIONS.get(operation.name)
+    return record is not None and record.keeps_range
+
+
+def _keeps_size(operation: Operation) -> bool:
+    record = OPERATIONS.get(operation.name)
+    return record is not None and record.keeps_size

@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 from silo.errors import SourceError
-from silo.sources.triton.attribute_rules import check_attributes
+from silo.sources.triton.operations.attribute_rules import check_attributes
+from silo.sources.triton.operations.table import OPERATIONS
+from silo.sources.triton.operations.type_rules import malformed
 from silo.sources.triton.ssa import Block, Module, Operation, Region, Value
-from silo.sources.triton.type_rules import TYPE_RULES, malformed
 
 __all__ = ["verify"]
-
-_TERMINATORS = frozenset(
-    {
-        "cf.br",
-        "cf.cond_br",
-        "scf.condition",
-        "scf.yield",
-        "tt.map_elementwise.return",
-        "tt.reduce.return",
-        "tt.return",
-        "tt.scan.return",
-        "ub.unreachable",
-    }
-)
-# The terminators each operation's regions may end in.
-_REGION_ENDS = {
-    "scf.for": ("scf.yield",),
-    "scf.if": ("scf.yield",),
-    "scf.while": ("scf.condition", "scf.yield"),
-    "tt.map_elementwise": ("tt.map_elementwise.return", "cf.br", "cf.cond_br", "ub.unreachable"),
-    "tt.reduce": ("tt.reduce.return", "cf.br", "cf.cond_br", "ub.unreachable"),
-    "tt.scan": ("tt.scan.return", "cf.br", "cf.cond_br", "ub.unreachable"),
-    "tt.func": ("tt.return", "cf.br", "cf.cond_br", "ub.unreachable"),
-}
 
 
 def verify(module: Module) -> None:
@@ -45,10 +22,10 @@ def verify(module: Module) -> None:
             raise malformed(function, "a function has a body")
         _verify_region(function.regions[0], set())
     for operation in module.walk():
-        check_attributes(operation)
-        check = TYPE_RULES.get(operation.name)
-        if check is not None:
-            check(module, operation)
+        record = OPERATIONS.get(operation.name)
+        check_attributes(operation, None if record is None else record.attributes)
+        if record is not None and record.types is not None:
+            record.types(module, operation)
     _verify_calls(module)
 
 
@@ -75,7 +52,7 @@ def _verify_region(region: Region, visible: set[Value]) -> None:
             if above is not block:
                 known |= defined[above]
         known.update(block.arguments)
-        if not block.operations or block.operations[-1].name not in _TERMINATORS:
+        if not block.operations or not _is_terminator(block.operations[-1]):
             last = block.operations[-1] if block.operations else owner
             assert last is not None  # every region of a parsed module has an owner
             raise malformed(last, "a block ends in a terminator")
@@ -88,17 +65,23 @@ def _verify_operation(operation: Operation, known: set[Value], block: Block) -> 
     for value in operation.operands:
         if value not in known:
             raise malformed(operation, f"%{value.name} is not defined on every way here")
-    if operation.name in _TERMINATORS:
+    if _is_terminator(operation):
         if operation is not block.operations[-1]:
             raise malformed(operation, "a terminator stands last in its block")
-        allowed = _REGION_ENDS.get(block.region.owner.name) if block.region and block.region.owner else None
-        if allowed is not None and operation.name not in allowed:
-            raise malformed(operation, f"a region of {block.region.owner.name} ends in {' or '.join(allowed)}")  # pyright: ignore[reportOptionalMemberAccess]
+        owner = block.region.owner if block.region else None
+        record = OPERATIONS.get(owner.name) if owner else None
+        if record is not None and record.region_ends and operation.name not in record.region_ends:
+            raise malformed(operation, f"a region of {record} ends in {' or '.join(record.region_ends)}")
     for successor in operation.successors:
         if successor.region is not block.region:
             raise malformed(operation, "a branch stays in its region")
     for region in operation.regions:
         _verify_region(region, known)
+
+
+def _is_terminator(operation: Operation) -> bool:
+    record = OPERATIONS.get(operation.name)
+    return record is not None and record.terminator
 
 
 def _dominators(region: Region) -> dict[Block, set[Block]]:

@@ -15,7 +15,8 @@ triton = pytest.importorskip("triton")
 
 import triton.language as tl
 
-from silo.backends.cpu.compiler import CpuCompiler, entry_name
+from silo.backends.cpu.compiler import CpuCompiler
+from silo.backends.cpu.jobs import entry_name
 from silo.backends.cpu.levels import gather_facts, highest_level, host_target
 from silo.backends.cpu.options import CpuOptions
 from silo.core.config import Config

@@ -16,7 +16,7 @@ from test_cpu_dot import WAYS, laid_out  # noqa: E402
 from cpu_samples import module_of, needs_compiler, run  # noqa: E402
 from silo.backends.cpu.analysis.roots import every_operation  # noqa: E402
 from silo.backends.cpu.analysis.seen import seen_masks  # noqa: E402
-from silo.backends.cpu.operations import flow, tt  # noqa: E402
+from silo.sources.triton.operations import flow, tt  # noqa: E402
 
 pytestmark = needs_compiler
 

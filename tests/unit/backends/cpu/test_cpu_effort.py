@@ -10,9 +10,9 @@ triton = pytest.importorskip("triton")
 import triton.language as tl
 
 from cpu_samples import needs_compiler
-from silo.backends.cpu import compiler
+from silo.backends.cpu import jobs
 from silo.backends.cpu.build import compile_flags
-from silo.backends.cpu.compiler import CpuCompiler, compile_ttir
+from silo.backends.cpu.compiler import CpuCompiler
 from silo.backends.cpu.effort import USUAL, Effort, effort_of
 from silo.backends.cpu.levels import host_target, level_of
 from silo.compile.c_compiler import find_compiler
@@ -58,8 +58,8 @@ def test_the_c_compiler_gets_it_and_the_log_says_so(links, flag, monkeypatch):
         given.extend(one for one in flags if one.startswith("-O"))
         return build(text, flags, toolchain)
 
-    build = compiler.build_kernel
-    monkeypatch.setattr(compiler, "build_kernel", built)
+    build = jobs.build_kernel
+    monkeypatch.setattr(jobs, "build_kernel", built)
     source = TritonSource.of(long)
     x = np.ones(16, np.float32)
     facts = {
@@ -67,7 +67,7 @@ def test_the_c_compiler_gets_it_and_the_log_says_so(links, flag, monkeypatch):
     }  # fmt: skip
     signature, found = source.specialize(facts)
     variant = Variant(source.name, source.fingerprint, signature, found, Config(), host_target())
-    done = compile_ttir(CpuCompiler().lower(source, variant).job, find_compiler(settings().cc))
+    done = jobs.compile_ttir(CpuCompiler().lower(source, variant).job, find_compiler(settings().cc))
     assert given == [flag]
     assert (f"compiled with {flag}" in done.log) == (flag != USUAL)
     load(done).run((1,), {"x": x, "n": 1000})

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cpu_operations import EDGES, FP8, NUMPY, Batch, needs_compiler, operation
-from silo.backends.cpu.ops_types import literal
 from silo.errors import UnsupportedError
+from silo.sources.triton.operations.cpu.c_types import literal
 
 pytestmark = needs_compiler
 

@@ -12,8 +12,8 @@ import triton.language as tl
 
 import cpu_samples
 from cpu_samples import MODES, run
-from silo.backends.cpu.ops_fp4 import Fp4Bytes, read_fp4
 from silo.errors import UnsupportedError
+from silo.sources.triton.operations.nvidia.ptx_fp4 import Fp4Bytes, read_fp4
 
 pytestmark = cpu_samples.needs_compiler
 

@@ -12,7 +12,7 @@ import pytest
 
 from cpu_operations import NUMPY, Batch, needs_compiler, operation, within
 from silo.backends.cpu import ops
-from silo.backends.cpu.ops_libdevice import LIBDEVICE
+from silo.sources.triton.operations.nvidia.libdevice import LIBDEVICE
 
 pytestmark = needs_compiler
 

@@ -12,8 +12,8 @@ from cpu_samples import module_of, needs_compiler
 from silo.backends.cpu.analysis.mirror import find_mirrors
 from silo.backends.cpu.emit.kernel import lower
 from silo.backends.cpu.loop_ir import For
-from silo.backends.cpu.operations.own import MIRROR
 from silo.backends.cpu.options import CpuOptions
+from silo.sources.triton.operations.own import MIRROR
 
 pytestmark = needs_compiler
 

@@ -17,8 +17,8 @@ from silo.backends.cpu import runtime  # noqa: E402
 from silo.backends.cpu.analysis.networks import NO_FLIP, fold_networks, steps_of  # noqa: E402
 from silo.backends.cpu.build import build, compile_flags  # noqa: E402
 from silo.backends.cpu.levels import LEVELS, gather_facts, highest_level  # noqa: E402
-from silo.backends.cpu.operations.own import NETWORK  # noqa: E402
 from silo.compile.c_compiler import find_compiler  # noqa: E402
+from silo.sources.triton.operations.own import NETWORK  # noqa: E402
 
 pytestmark = needs_compiler
 RNG = np.random.default_rng(3)

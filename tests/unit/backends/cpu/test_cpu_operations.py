@@ -13,7 +13,7 @@ pytest.importorskip("triton", reason="shares its parts with tests that lower by 
 
 from cpu_oracle import SHAPES, Row, check, floats
 from cpu_samples import MODES, needs_compiler
-from silo.backends.cpu.operations.table import RENDERED
+from silo.sources.triton.operations.table import RENDERED
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 INTS = ("i8", "i16", "i32", "i64")

@@ -21,8 +21,8 @@ from cpu_operations import (
     operation,
 )
 from silo.backends.cpu import ops
-from silo.backends.cpu.operations.table import RENDERED
 from silo.errors import UnsupportedError
+from silo.sources.triton.operations.table import RENDERED
 from silo.sources.triton.ssa import Dense, Type
 
 pytestmark = needs_compiler

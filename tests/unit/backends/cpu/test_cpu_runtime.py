@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from silo.backends.cpu import ops, runtime
-from silo.backends.cpu.operations.table import RENDERED
 from silo.backends.cpu.runtime.pieces import PIECES
+from silo.sources.triton.operations.table import RENDERED
 from silo.sources.triton.ssa import Operation, Type, Value
 
 

@@ -19,8 +19,8 @@ from cpu_cases import FLOATS, INTS, RNG, Case, bf16, values
 from cpu_samples import MODES, _facts, module_of, needs_compiler
 from fuzz.batch import compile_parts, part_of
 from fuzz.lowered import Lowered
-from silo.backends.cpu.compiler import _layout
-from silo.backends.cpu.operations.table import NO_EFFECT, STRUCTURAL
+from silo.backends.cpu.jobs import job_layout
+from silo.sources.triton.operations.table import NO_EFFECT, STRUCTURAL
 from silo.sources.triton.source import TritonSource
 from silo.sources.triton.ssa import Operation
 
@@ -458,7 +458,7 @@ def lowered(case: Case) -> Lowered:
     facts = {name: _facts(value) for name, value in case.arguments.items()}
     signature, found = TritonSource.of(case.kernel).specialize(facts)
     module = module_of(case.kernel, case.arguments)
-    return Lowered(module, _layout(signature, found, module), "")
+    return Lowered(module, job_layout(signature, found, module), "")
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -6,7 +6,7 @@ import pytest
 
 import silo
 from silo.api.code.compilation import lowered
-from silo.backends.cpu import compiler as cpu_compiler
+from silo.backends.cpu import jobs as cpu_jobs
 from silo.core.code_facts import CodeFacts
 from silo.core.decisions import Rejected
 from silo.core.signature import Effect
@@ -63,7 +63,7 @@ def parses(monkeypatch):
         found.append(text)
         return original(text)
 
-    for module in (ttir_facts, cpu_compiler):
+    for module in (ttir_facts, cpu_jobs):
         monkeypatch.setattr(module, "parse_ttir", parse)
     return found
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from silo.backends.cpu.analysis.folding import fold, remembered
 from silo.backends.cpu.analysis.values import is_unit_reshape, scalar_source
-from silo.backends.cpu.operations import arith, tt
-from silo.backends.cpu.operations.table import DOTS, VIEWS
+from silo.sources.triton.operations import arith, tt
+from silo.sources.triton.operations.table import DOTS, VIEWS
 from silo.sources.triton.ssa import Value
 
 __all__ = ["is_index_only", "is_range_mask", "is_structurally_affine", "unit_axis"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from silo.backends.cpu.operations.table import ASSOCIATIVE
+from silo.sources.triton.operations.table import ASSOCIATIVE
 from silo.sources.triton.ssa import Operation
 
 __all__ = ["combining_operation"]

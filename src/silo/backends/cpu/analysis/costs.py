@@ -5,8 +5,8 @@ from __future__ import annotations
 from silo.backends.cpu.analysis.affine import unit_axis
 from silo.backends.cpu.analysis.folding import fold, remembered
 from silo.backends.cpu.analysis.values import constant_scalar, load_parts, scalar_source
-from silo.backends.cpu.operations import arith, tt
-from silo.backends.cpu.operations.table import OPAQUE, VIEWS, own_cost
+from silo.sources.triton.operations import arith, tt
+from silo.sources.triton.operations.table import OPAQUE, VIEWS, own_cost
 from silo.sources.triton.ssa import Operation, Value
 
 __all__ = ["arithmetic_cost", "is_repeated_load", "recompute_cost", "row_axis"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from silo.backends.cpu.analysis.rewriting import insert
-from silo.backends.cpu.operations import arith, flow
+from silo.sources.triton.operations import arith, flow
 from silo.sources.triton.ssa import Module, Operation, Value
 
 __all__ = ["join_edges"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from silo.backends.cpu.analysis.roots import every_operation, may_precede
-from silo.backends.cpu.operations import tt
-from silo.backends.cpu.operations.table import CHECKS, EFFECTS
-from silo.backends.cpu.ops_atomic import ATOMIC_KINDS
+from silo.sources.triton.operations import tt
+from silo.sources.triton.operations.cpu.atomics import ATOMIC_KINDS
+from silo.sources.triton.operations.table import CHECKS, EFFECTS
 from silo.sources.triton.ssa import Module, Operation
 
 __all__ = ["is_plain_add", "may_come_later"]

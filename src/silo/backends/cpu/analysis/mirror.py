@@ -6,8 +6,8 @@ Along an axis of extent 2, ``x ^ (x[0] ^ x[1])`` is ``x`` with its two elements 
 from __future__ import annotations
 
 from silo.backends.cpu.analysis.combining import combining_operation
-from silo.backends.cpu.operations import arith, tt
-from silo.backends.cpu.operations.own import MIRROR
+from silo.sources.triton.operations import arith, tt
+from silo.sources.triton.operations.own import MIRROR
 from silo.sources.triton.ssa import Block, Module, Operation, Value
 
 __all__ = ["find_mirrors"]

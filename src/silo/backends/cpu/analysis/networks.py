@@ -16,9 +16,9 @@ from silo.backends.cpu.analysis.combining import combining_operation
 from silo.backends.cpu.analysis.folding import fold
 from silo.backends.cpu.analysis.rewriting import cast, drop, replace
 from silo.backends.cpu.analysis.values import constant_scalar, is_unit_reshape
-from silo.backends.cpu.operations import arith, tt
-from silo.backends.cpu.operations.own import NETWORK
-from silo.backends.cpu.operations.table import VIEWS, is_arithmetic
+from silo.sources.triton.operations import arith, tt
+from silo.sources.triton.operations.own import NETWORK
+from silo.sources.triton.operations.table import VIEWS, is_arithmetic
 from silo.sources.triton.ssa import Block, Module, Operation, Type, Value
 
 __all__ = ["NO_FLIP", "SwapStep", "fold_networks", "steps_of"]

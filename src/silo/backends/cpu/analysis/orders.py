@@ -14,7 +14,7 @@ from __future__ import annotations
 from silo.backends.cpu.analysis.combining import combining_operation
 from silo.backends.cpu.analysis.folding import any_of
 from silo.backends.cpu.analysis.rewriting import cast, insert, replace
-from silo.backends.cpu.operations import arith, tt
+from silo.sources.triton.operations import arith, tt
 from silo.sources.triton.ssa import Block, Module, Operation, Type, Value
 
 __all__ = ["free_orders"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from silo.backends.cpu.operations import arith, flow, tt
-from silo.backends.cpu.operations.own import CLOCK
+from silo.sources.triton.operations import arith, flow, tt
+from silo.sources.triton.operations.own import CLOCK
 from silo.sources.triton.ssa import Attribute, Block, Module, Operation, Region, Type, Value
 
 __all__ = ["spell_out_polls"]

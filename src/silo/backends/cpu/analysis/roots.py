@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from silo.backends.cpu.analysis.values import load_parts
-from silo.backends.cpu.operations import flow, tt
-from silo.backends.cpu.operations.own import FENCE
-from silo.backends.cpu.operations.table import WRITES
+from silo.sources.triton.operations import flow, tt
+from silo.sources.triton.operations.own import FENCE
+from silo.sources.triton.operations.table import WRITES
 from silo.sources.triton.ssa import Module, Operation, Value
 
 __all__ = ["every_operation", "keeps_unchanged", "may_precede", "pointer_roots"]

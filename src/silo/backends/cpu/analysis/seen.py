@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from silo.backends.cpu.analysis.affine import is_range_mask
 from silo.backends.cpu.analysis.values import store_parts
-from silo.backends.cpu.operations import flow, tt
-from silo.backends.cpu.operations.table import RENDERED
+from silo.sources.triton.operations import flow, tt
+from silo.sources.triton.operations.table import RENDERED
 from silo.sources.triton.ssa import Block, Operation, Value
 
 __all__ = ["seen_masks"]

@@ -7,8 +7,8 @@ launch writes shows when it runs; that nothing else in the kernel needs these li
 from __future__ import annotations
 
 from silo.backends.cpu.analysis.values import load_parts, store_parts
-from silo.backends.cpu.operations import arith, flow, tt
-from silo.backends.cpu.operations.table import WRITES
+from silo.sources.triton.operations import arith, flow, tt
+from silo.sources.triton.operations.table import WRITES
 from silo.sources.triton.ssa import Block, Operation, Value
 
 __all__ = ["enclosing_loops", "streamable_stores"]

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.combining import combining_operation
-from silo.backends.cpu.operations import tt
-from silo.backends.cpu.operations.own import FENCE, VOLATILE_LOAD
-from silo.backends.cpu.operations.table import OPERATIONS, foreign_reason
 from silo.errors import UnsupportedError
+from silo.sources.triton.operations import tt
+from silo.sources.triton.operations.own import FENCE, VOLATILE_LOAD
+from silo.sources.triton.operations.table import OPERATIONS, foreign_reason
 from silo.sources.triton.ssa import Module, Operation
 
 __all__ = ["check_supported", "refuse_depth", "unsupported_operations"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from silo.backends.cpu.analysis.combining import combining_operation
-from silo.backends.cpu.operations import arith, tt
-from silo.backends.cpu.operations.table import ORDERED, VIEWS, WHOLE
+from silo.sources.triton.operations import arith, tt
+from silo.sources.triton.operations.table import ORDERED, VIEWS, WHOLE
 from silo.sources.triton.ssa import Block, Operation, Value
 
 __all__ = [

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from silo.backends.cpu.operations import flow, tt
-from silo.backends.cpu.operations.own import FENCE, VOLATILE_LOAD
-from silo.backends.cpu.operations.table import ATOMICS, BARRIERS
+from silo.sources.triton.operations import flow, tt
+from silo.sources.triton.operations.own import FENCE, VOLATILE_LOAD
+from silo.sources.triton.operations.table import ATOMICS, BARRIERS
 from silo.sources.triton.ssa import Block, Module, Operation
 
 __all__ = ["jump_may_wait", "may_wait", "order_memory"]

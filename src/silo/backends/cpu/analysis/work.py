@@ -6,8 +6,8 @@ from typing import Final, cast
 
 from silo.backends.cpu.analysis.calls import callees_first
 from silo.backends.cpu.analysis.values import constant_scalar
-from silo.backends.cpu.operations import flow, tt
-from silo.backends.cpu.operations.table import own_cost
+from silo.sources.triton.operations import flow, tt
+from silo.sources.triton.operations.table import own_cost
 from silo.sources.triton.ssa import Block, Module, Operation, Type, Value
 
 __all__ = ["program_nanoseconds"]

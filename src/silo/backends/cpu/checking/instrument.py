@@ -13,10 +13,10 @@ from collections.abc import Mapping
 
 from silo.backends.cpu.analysis.values import constant_scalar, load_parts, scalar_source
 from silo.backends.cpu.checking.sites import Site, SiteKind, Use
-from silo.backends.cpu.operations import arith, flow, maths, others, own, tt
-from silo.backends.cpu.operations.table import ATOMICS
-from silo.backends.cpu.ops_types import FLOATS, element_bytes
 from silo.sources.triton.effects import control_flows, pointer_roots
+from silo.sources.triton.operations import arith, flow, maths, others, own, tt
+from silo.sources.triton.operations.cpu.c_types import FLOATS, element_bytes
+from silo.sources.triton.operations.table import ATOMICS
 from silo.sources.triton.ssa import Attribute, Block, Dense, Module, Operation, Region, Type, Value
 
 __all__ = ["instrument"]

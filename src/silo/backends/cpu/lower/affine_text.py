@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from silo.backends.cpu.operations import arith
+from silo.sources.triton.operations import arith
 
 __all__ = ["combine"]
 

@@ -9,8 +9,8 @@ from silo.backends.cpu.analysis.affine import is_structurally_affine
 from silo.backends.cpu.analysis.later import is_plain_add, may_come_later
 from silo.backends.cpu.loop_ir import Buffer, Call, Define, Statement
 from silo.backends.cpu.lower.scope import Scope
-from silo.backends.cpu.operations import tt
-from silo.backends.cpu.ops_atomic import ATOMIC_BITS, ATOMIC_KINDS, MEMORY_ORDERS
+from silo.sources.triton.operations import tt
+from silo.sources.triton.operations.cpu.atomics import ATOMIC_BITS, ATOMIC_KINDS, MEMORY_ORDERS
 from silo.sources.triton.ssa import Operation, Type, Value
 
 __all__ = ["Combined", "atomic_call", "atomic_mask", "combined", "volatile_load"]

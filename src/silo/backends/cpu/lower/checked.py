@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from silo.backends.cpu import ops
 from silo.backends.cpu.loop_ir import Call, If, Return, Statement
 from silo.backends.cpu.lower.scope import Scope
-from silo.backends.cpu.operations import own
-from silo.backends.cpu.ops_types import FP8, INTEGERS, NARROW, element_bytes
+from silo.sources.triton.operations import own
+from silo.sources.triton.operations.cpu.c_types import FP8, INTEGERS, NARROW, element_bytes
 from silo.sources.triton.ssa import Operation, Type
 
 __all__ = ["checked_expression", "checked_statement"]

@@ -28,9 +28,6 @@ from silo.backends.cpu.lower.messages import flush_statement, message_statements
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.lower.turning import lower_turning
 from silo.backends.cpu.lower.whole import lower_whole
-from silo.backends.cpu.operations import arith, flow, tt
-from silo.backends.cpu.operations.own import CLOCK, FENCE, VOLATILE_LOAD
-from silo.backends.cpu.operations.table import ATOMICS, CHECKS, MESSAGES, REGION_RETURNS
 from silo.backends.cpu.schedule.control import jump_arguments
 from silo.backends.cpu.schedule.plan import (
     BlockPlan,
@@ -45,6 +42,9 @@ from silo.backends.cpu.schedule.plan import (
     WhileLoop,
     WholeStep,
 )
+from silo.sources.triton.operations import arith, flow, tt
+from silo.sources.triton.operations.own import CLOCK, FENCE, VOLATILE_LOAD
+from silo.sources.triton.operations.table import ATOMICS, CHECKS, MESSAGES, REGION_RETURNS
 from silo.sources.triton.ssa import Block, Operation, Value
 
 __all__ = ["NEXT_PROGRAM", "FunctionLowering"]

@@ -15,10 +15,10 @@ from silo.backends.cpu.lower.index import linear_index
 from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.panels import Panels, keep_panels, slots_of
 from silo.backends.cpu.lower.scope import Scope
-from silo.backends.cpu.operations import tt
-from silo.backends.cpu.ops_types import C_TYPES, HALVES
 from silo.backends.cpu.runtime import DOT_DEPTH_BYTES
 from silo.backends.cpu.schedule.plan import DotStep, Group
+from silo.sources.triton.operations import tt
+from silo.sources.triton.operations.cpu.c_types import C_TYPES, HALVES
 from silo.sources.triton.ssa import Operation, Type, Value
 
 __all__ = ["leading_products", "lower_dot"]

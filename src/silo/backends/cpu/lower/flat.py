@@ -9,9 +9,9 @@ import math
 
 from silo.backends.cpu.loop_ir import Define, Statement
 from silo.backends.cpu.lower.scope import Scope
-from silo.backends.cpu.operations.own import MIRROR
-from silo.backends.cpu.operations.table import OPAQUE
 from silo.backends.cpu.schedule.plan import Fill, Group, StoreSink
+from silo.sources.triton.operations.own import MIRROR
+from silo.sources.triton.operations.table import OPAQUE
 from silo.sources.triton.ssa import Value
 
 __all__ = ["FlatLoops", "flat_cut"]

@@ -9,8 +9,8 @@ from silo.backends.cpu.analysis.values import scalar_source
 from silo.backends.cpu.lower.index import remap
 from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.scope import Scope
-from silo.backends.cpu.operations import arith, tt
-from silo.backends.cpu.operations.table import VIEWS
+from silo.sources.triton.operations import arith, tt
+from silo.sources.triton.operations.table import VIEWS
 from silo.sources.triton.ssa import Operation, Value
 
 __all__ = ["AffineForms", "Axes", "Form", "view_axes"]

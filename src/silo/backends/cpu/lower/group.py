@@ -14,10 +14,10 @@ from silo.backends.cpu.lower.overlap import safe_to_fuse
 from silo.backends.cpu.lower.reduction import Accumulation, accumulation
 from silo.backends.cpu.lower.scope import Scope, Tail
 from silo.backends.cpu.lower.streaming import Streaming, streaming_of
-from silo.backends.cpu.operations import tt
-from silo.backends.cpu.operations.table import ATOMICS
-from silo.backends.cpu.ops_types import NARROW
 from silo.backends.cpu.schedule.plan import Fill, Group, OrderedSink, ReduceSink, Sink, StoreSink
+from silo.sources.triton.operations import tt
+from silo.sources.triton.operations.cpu.c_types import NARROW
+from silo.sources.triton.operations.table import ATOMICS
 from silo.sources.triton.ssa import Operation, Value
 
 __all__ = ["lower_group"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from silo.backends.cpu.operations import tt
+from silo.sources.triton.operations import tt
 from silo.sources.triton.ssa import Operation, Type
 
 __all__ = ["Index", "linear_index", "remap"]

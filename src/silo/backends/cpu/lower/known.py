@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from silo.backends.cpu.analysis.values import constant_scalar, is_unit_reshape, scalar_source
 from silo.backends.cpu.lower.index import Index, remap
-from silo.backends.cpu.operations import arith, tt
-from silo.backends.cpu.operations.table import VIEWS
+from silo.sources.triton.operations import arith, tt
+from silo.sources.triton.operations.table import VIEWS
 from silo.sources.triton.ssa import Value
 
 __all__ = ["holds_within"]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from silo.backends.cpu.loop_ir import Call, If, Return, Statement
 from silo.backends.cpu.lower.scope import Scope
-from silo.backends.cpu.operations import tt
-from silo.backends.cpu.ops_types import FLOATS, INTEGERS, NARROW, element_bytes
+from silo.sources.triton.operations import tt
+from silo.sources.triton.operations.cpu.c_types import FLOATS, INTEGERS, NARROW, element_bytes
 from silo.sources.triton.ssa import Block, Module, Operation, Type
 
 __all__ = ["assert_statements", "flush_statement", "message_statements", "split_prints"]

@@ -22,9 +22,9 @@ from silo.backends.cpu.lower.index import Index, linear_index, remap
 from silo.backends.cpu.lower.known import holds_within
 from silo.backends.cpu.lower.nest_loops import NestLoops
 from silo.backends.cpu.lower.scope import Scope
-from silo.backends.cpu.operations import arith, tt
-from silo.backends.cpu.operations.own import MIRROR
-from silo.backends.cpu.operations.table import CHECKS, SHUFFLES, VIEWS
+from silo.sources.triton.operations import arith, tt
+from silo.sources.triton.operations.own import MIRROR
+from silo.sources.triton.operations.table import CHECKS, SHUFFLES, VIEWS
 from silo.sources.triton.ssa import Operation, Value
 
 __all__ = ["Nest"]

@@ -14,10 +14,10 @@ from silo.backends.cpu.lower.messages import flush_statement, message_statements
 from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.plain_adds import plain_adds
 from silo.backends.cpu.lower.scope import Scope
-from silo.backends.cpu.operations import tt
-from silo.backends.cpu.operations.own import VOLATILE_LOAD
-from silo.backends.cpu.operations.table import ATOMICS, MESSAGES
 from silo.backends.cpu.schedule.plan import Group
+from silo.sources.triton.operations import tt
+from silo.sources.triton.operations.own import VOLATILE_LOAD
+from silo.sources.triton.operations.table import ATOMICS, MESSAGES
 from silo.sources.triton.ssa import Operation
 
 __all__ = ["lower_ordered"]

@@ -7,9 +7,9 @@ from silo.backends.cpu.loop_ir import Define
 from silo.backends.cpu.lower.forms import AffineForms
 from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.scope import Scope
-from silo.backends.cpu.operations import tt
-from silo.backends.cpu.ops_types import element_bytes
 from silo.backends.cpu.schedule.plan import Group
+from silo.sources.triton.operations import tt
+from silo.sources.triton.operations.cpu.c_types import element_bytes
 from silo.sources.triton.ssa import Operation
 
 __all__ = ["safe_to_fuse"]

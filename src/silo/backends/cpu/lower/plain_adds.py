@@ -11,8 +11,8 @@ from silo.backends.cpu.lower.index import linear_index
 from silo.backends.cpu.lower.leading import Body, leading_loops
 from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.scope import Scope
-from silo.backends.cpu.operations import tt
-from silo.backends.cpu.ops_atomic import ATOMIC_KINDS
+from silo.sources.triton.operations import tt
+from silo.sources.triton.operations.cpu.atomics import ATOMIC_KINDS
 from silo.sources.triton.ssa import Operation
 
 __all__ = ["plain_adds"]

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from silo.backends.cpu import ops
-from silo.backends.cpu.operations import arith
-from silo.backends.cpu.ops_types import INTEGERS, NARROW
+from silo.sources.triton.operations import arith
+from silo.sources.triton.operations.cpu.c_types import INTEGERS, NARROW
 from silo.sources.triton.ssa import Operation, Type
 
 __all__ = ["Accumulation", "accumulation"]

@@ -9,9 +9,9 @@ from silo.backends.cpu.analysis.values import constant_scalar
 from silo.backends.cpu.loop_ir import Function, Parameter
 from silo.backends.cpu.lower.control import FunctionLowering
 from silo.backends.cpu.lower.scope import ElementFunction, Scope
-from silo.backends.cpu.operations import tt
-from silo.backends.cpu.operations.table import MESSAGES, REGION_RETURNS
 from silo.backends.cpu.schedule.function import plan_region
+from silo.sources.triton.operations import tt
+from silo.sources.triton.operations.table import MESSAGES, REGION_RETURNS
 from silo.sources.triton.ssa import Module, Operation, Region, Value
 
 __all__ = ["element_functions", "needs_function"]

@@ -18,8 +18,8 @@ from silo.backends.cpu.lower.index import Index
 from silo.backends.cpu.lower.nest import Nest
 from silo.backends.cpu.lower.scope import Scope
 from silo.backends.cpu.lower.streaming import streaming_of
-from silo.backends.cpu.ops_types import element_bytes
 from silo.backends.cpu.schedule.plan import Fill, Group
+from silo.sources.triton.operations.cpu.c_types import element_bytes
 from silo.sources.triton.ssa import Operation, Value
 
 __all__ = ["lower_turning"]

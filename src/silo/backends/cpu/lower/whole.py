@@ -6,10 +6,10 @@ from silo.backends.cpu import ops
 from silo.backends.cpu.analysis.networks import steps_of
 from silo.backends.cpu.loop_ir import Buffer, Call, Copy, Define, For
 from silo.backends.cpu.lower.scope import Scope
-from silo.backends.cpu.operations import tt
-from silo.backends.cpu.operations.own import NETWORK
-from silo.backends.cpu.operations.table import OPAQUE
-from silo.backends.cpu.ops_types import C_TYPES
+from silo.sources.triton.operations import tt
+from silo.sources.triton.operations.cpu.c_types import C_TYPES
+from silo.sources.triton.operations.own import NETWORK
+from silo.sources.triton.operations.table import OPAQUE
 from silo.sources.triton.ssa import Module, Operation
 
 __all__ = ["function_name", "lower_whole"]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from silo.backends.cpu.analysis.affine import is_structurally_affine
 from silo.backends.cpu.analysis.folding import any_of
 from silo.backends.cpu.analysis.values import is_whole, scalar_source, stored_operands
-from silo.backends.cpu.operations import arith, flow, tt
-from silo.backends.cpu.operations.table import DOTS
 from silo.backends.cpu.schedule.plan import Carried
+from silo.sources.triton.operations import arith, flow, tt
+from silo.sources.triton.operations.table import DOTS
 from silo.sources.triton.ssa import Operation, Value
 
 __all__ = ["NO_OFFSETS", "Offsets", "carried_of", "declare_results", "jump_arguments"]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from silo.backends.cpu.analysis.costs import row_axis
-from silo.backends.cpu.operations.table import ATOMICS, MESSAGES
 from silo.backends.cpu.schedule.plan import Group, Step, StoreSink
+from silo.sources.triton.operations.table import ATOMICS, MESSAGES
 from silo.sources.triton.ssa import Operation
 
 __all__ = ["Demand", "one_by_one", "reads_out_of_order", "turned_by", "whole_demand"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from silo.backends.cpu.analysis.folding import unchanged
-from silo.backends.cpu.operations.table import BARRIERS
 from silo.backends.cpu.options import CpuOptions
 from silo.backends.cpu.schedule import optimized, reference
 from silo.backends.cpu.schedule.control import declare_results
 from silo.backends.cpu.schedule.plan import BlockPlan
+from silo.sources.triton.operations.table import BARRIERS
 from silo.sources.triton.ssa import Operation, Region, Value
 
 __all__ = ["plan_function", "plan_region"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from silo.backends.cpu.operations.table import EFFECTS
-from silo.backends.cpu.ops_types import HALVES
 from silo.backends.cpu.schedule.plan import BlockPlan, Carried, DotStep, ScalarStep
+from silo.sources.triton.operations.cpu.c_types import HALVES
+from silo.sources.triton.operations.table import EFFECTS
 
 __all__ = ["lone_dot"]
 

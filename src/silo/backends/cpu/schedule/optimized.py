@@ -29,20 +29,6 @@ from silo.backends.cpu.analysis.values import (
     store_parts,
     stored_operands,
 )
-from silo.backends.cpu.operations import flow, tt
-from silo.backends.cpu.operations.own import MIRROR
-from silo.backends.cpu.operations.table import (
-    CONTROL,
-    DOTS,
-    EFFECTS,
-    JUMPS,
-    NO_EFFECT,
-    OPAQUE,
-    REGION_RETURNS,
-    VIEWS,
-    YIELDS,
-)
-from silo.backends.cpu.ops_types import FLOATS
 from silo.backends.cpu.schedule.control import NO_OFFSETS, Offsets, carried_of, jump_arguments
 from silo.backends.cpu.schedule.demands import (
     Demand,
@@ -71,6 +57,20 @@ from silo.backends.cpu.schedule.plan import (
     WhileLoop,
     WholeStep,
     writes,
+)
+from silo.sources.triton.operations import flow, tt
+from silo.sources.triton.operations.cpu.c_types import FLOATS
+from silo.sources.triton.operations.own import MIRROR
+from silo.sources.triton.operations.table import (
+    CONTROL,
+    DOTS,
+    EFFECTS,
+    JUMPS,
+    NO_EFFECT,
+    OPAQUE,
+    REGION_RETURNS,
+    VIEWS,
+    YIELDS,
 )
 from silo.sources.triton.ssa import Block, Operation, Value
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from silo.backends.cpu.operations.table import WRITES
+from silo.sources.triton.operations.table import WRITES
 from silo.sources.triton.ssa import Operation, Value
 
 __all__ = [

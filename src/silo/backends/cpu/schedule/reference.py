@@ -6,8 +6,6 @@ It decides nothing, so it cannot decide wrongly: the oracle of the optimised sch
 from __future__ import annotations
 
 from silo.backends.cpu.analysis.values import first_tensor, is_ordered
-from silo.backends.cpu.operations import flow, tt
-from silo.backends.cpu.operations.table import DOTS, JUMPS, NO_EFFECT, REGION_RETURNS, WHOLE, YIELDS
 from silo.backends.cpu.schedule.control import jump_arguments
 from silo.backends.cpu.schedule.plan import (
     BlockPlan,
@@ -27,6 +25,8 @@ from silo.backends.cpu.schedule.plan import (
     WhileLoop,
     WholeStep,
 )
+from silo.sources.triton.operations import flow, tt
+from silo.sources.triton.operations.table import DOTS, JUMPS, NO_EFFECT, REGION_RETURNS, WHOLE, YIELDS
 from silo.sources.triton.ssa import Block, Operation, Region, Value
 
 __all__ = ["plan_block"]

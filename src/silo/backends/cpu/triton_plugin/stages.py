@@ -8,7 +8,8 @@ from typing import Any
 
 from silo.backends.cpu.build import build_kernel
 from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
-from silo.backends.cpu.compiler import EmittedJob, compiler_identity, emit_job, make_job, module_layout
+from silo.backends.cpu.identity import compiler_identity
+from silo.backends.cpu.jobs import EmittedJob, emit_job, make_job, module_layout
 from silo.backends.cpu.levels import level_of
 from silo.backends.cpu.options import CpuOptions
 from silo.backends.cpu.triton_plugin.front_end import concrete_target

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from silo.backends.cpu.ops_types import INTEGERS, NARROW, c_type, has_c_type
+from silo.sources.triton.operations.cpu.c_types import INTEGERS, NARROW, c_type, has_c_type
 from silo.sources.triton.ssa import Operation, Type
 
 __all__ = ["Call", "RefusedError", "Renderer"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from silo.backends.cpu.ops_types import FLOATS, INTEGERS
+from silo.sources.triton.operations.cpu.c_types import FLOATS, INTEGERS
 from silo.sources.triton.ssa import Operation
 
 __all__ = ["ATOMIC_BITS", "ATOMIC_KINDS", "MEMORY_ORDERS", "cas_refusal", "rmw_refusal"]

@@ -1,8 +1,8 @@
 """Inline assembly: the PTX instructions that kernels carry for their speed, one at a time, as C expressions.
 
-Conversions to e2m1, which take several instructions, are read by ``ops_fp4``. What is approximate on a GPU is computed
+Conversions to e2m1, which take several instructions, are read by ``ptx_fp4``. What is approximate on a GPU is computed
 as exactly as the same function elsewhere, and nothing is flushed to zero. Any other text is refused: it may mean
-anything.
+anything. It is imported with the first kernel that holds an instruction.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from silo.backends.cpu.ops_arith import absf, float_binary, float_call, negf
-from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
-from silo.backends.cpu.ops_cast import bitcast, float_cast
-from silo.backends.cpu.ops_fp4 import FP4, read_fp4
-from silo.backends.cpu.ops_libdevice import LIBDEVICE
-from silo.backends.cpu.ops_math import fma, function
-from silo.backends.cpu.ops_types import HALVES
+from silo.sources.triton.operations.cpu.c_arith import absf, float_binary, float_call, negf
+from silo.sources.triton.operations.cpu.c_call import Call, RefusedError, Renderer
+from silo.sources.triton.operations.cpu.c_casts import bitcast, float_cast
+from silo.sources.triton.operations.cpu.c_math import fma
+from silo.sources.triton.operations.cpu.c_types import HALVES
+from silo.sources.triton.operations.nvidia.libdevice import LIBDEVICE, function
+from silo.sources.triton.operations.nvidia.ptx_fp4 import FP4, read_fp4
 from silo.sources.triton.ssa import Type
 
 __all__ = ["INLINE", "inline_renderer"]

@@ -1,4 +1,4 @@
-"""The table of operations: every record of every dialect, and the questions that the passes ask of it."""
+"""The table of operations: every record of every dialect, and the sets of them that passes ask for."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from silo.backends.cpu.operations import arith, flow, maths, others, own, tt
-from silo.backends.cpu.operations.record import RECORDS, Effect, Record, Role
+from silo.sources.triton.operations import arith, flow, maths, others, own, tt
+from silo.sources.triton.operations.record import NOT_SUPPORTED, RECORDS, Family, Record, Role, SideEffect
 from silo.sources.triton.ssa import Operation
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "WHOLE",
     "WRITES",
     "YIELDS",
+    "family_of",
     "foreign_reason",
     "is_arithmetic",
     "own_cost",
@@ -46,8 +47,8 @@ def _playing(*roles: Role) -> frozenset[Record]:
     return frozenset(record for record in OPERATIONS.values() if record.role in roles)
 
 
-def _with_effect(*effects: Effect) -> frozenset[Record]:
-    return frozenset(record for record in OPERATIONS.values() if record.effect in effects)
+def _with_effect(*effects: SideEffect) -> frozenset[Record]:
+    return frozenset(record for record in OPERATIONS.values() if record.side_effect in effects)
 
 
 VIEWS: Final = _playing(Role.VIEW)
@@ -66,8 +67,8 @@ BARRIERS: Final = _playing(Role.BARRIER)
 # Hints and orderings that mean nothing where one thread runs a whole program, and launches one after the other.
 NO_EFFECT: Final = _playing(Role.BARRIER, Role.HINT)
 CHECKS: Final = _playing(Role.CHECK)
-WRITES: Final = _with_effect(Effect.WRITES)
-MESSAGES: Final = _with_effect(Effect.TELLS)
+WRITES: Final = _with_effect(SideEffect.WRITES)
+MESSAGES: Final = _with_effect(SideEffect.TELLS)
 # Operations that the world sees, in the order of the program.
 EFFECTS: Final = WRITES | MESSAGES
 ATOMICS: Final = frozenset({tt.ATOMIC_CAS, tt.ATOMIC_RMW})
@@ -75,7 +76,7 @@ ASSOCIATIVE: Final = frozenset(record for record in OPERATIONS.values() if recor
 # Operations whose every operand and result has one element per index: those with a C expression.
 RENDERED: Final = frozenset(record for record in OPERATIONS.values() if record.render is not None)
 # All others that a front end writes; a constant counts twice, as its elements may differ.
-STRUCTURAL: Final = frozenset(one for one in OPERATIONS.values() if one.refuse is not None and not one.is_own)
+STRUCTURAL: Final = frozenset(one for one in OPERATIONS.values() if one.refuse is not None and one.on_cpu)
 
 # Why families of operations, by the start of their names, mean nothing here.
 _FOREIGN = (
@@ -90,8 +91,14 @@ _FOREIGN = (
 
 
 def foreign_reason(name: str) -> str:
-    """Why an operation that the table lacks means nothing on a CPU."""
-    return next((reason for prefix, reason in _FOREIGN if name.startswith(prefix)), "not supported")
+    """Why an operation without a record means nothing on a CPU."""
+    return next((reason for prefix, reason in _FOREIGN if name.startswith(prefix)), NOT_SUPPORTED)
+
+
+def family_of(operation: Operation) -> Family | None:
+    """The family that a kernel's traits count an operation with, if any."""
+    record = OPERATIONS.get(operation.name)
+    return None if record is None else record.family
 
 
 def is_arithmetic(name: str) -> bool:

@@ -1,16 +1,28 @@
-"""C expressions of libdevice functions, which Triton calls by name: all but those that only a GPU can mean."""
+"""C expressions of libdevice functions, which Triton calls by name: all but those that only a GPU can mean.
+
+It is imported with the first kernel that calls one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from silo.backends.cpu.ops_arith import absf, float_binary, float_call, integer_call, minmax
-from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
-from silo.backends.cpu.ops_cast import bitcast
-from silo.backends.cpu.ops_math import FUNCTIONS, classify, ctpop, fma, function
+from silo.sources.triton.operations import maths
+from silo.sources.triton.operations.cpu.c_arith import absf, float_binary, float_call, integer_call, minmax
+from silo.sources.triton.operations.cpu.c_call import Call, RefusedError, Renderer
+from silo.sources.triton.operations.cpu.c_casts import bitcast
+from silo.sources.triton.operations.cpu.c_math import (
+    Function,
+    classify,
+    ctpop,
+    fma,
+    library,
+    own,
+    own_f64,
+)
 
-__all__ = ["LIBDEVICE", "extern_renderer"]
+__all__ = ["FUNCTIONS", "LIBDEVICE", "extern_renderer", "function"]
 
 _REFUSED = {
     **dict.fromkeys(
@@ -23,6 +35,62 @@ _REFUSED = {
     ),
     "__nv_rcp64h": "it is an approximation that one GPU's hardware defines; use 1 / x",
 }
+
+
+# The functions that the math dialect has too, by their names there.
+_SHARED = """exp exp2 expm1 log log2 log1p tanh erf sin cos round sqrt floor ceil trunc roundeven copysign tan asin acos
+atan sinh cosh asinh acosh atanh log10 cbrt erfc powf atan2 rsqrt"""
+
+
+def _of_math(name: str) -> Function:
+    found: object = getattr(maths, name.upper()).render
+    assert isinstance(found, Function), name
+    return found
+
+
+# By the names of the math dialect, then of libdevice.
+FUNCTIONS: Mapping[str, Function] = MappingProxyType(
+    {
+        one.name: one
+        for one in (
+            *map(_of_math, _SHARED.split()),
+            library("fmod", arity=2),
+            library("remainder", arity=2),
+            library("hypot", arity=2),
+            library("lgamma"),
+            library("tgamma"),
+            library("j0"),
+            library("j1"),
+            library("y0"),
+            library("y1"),
+            own("exp10", "ten", "exp10"),
+            own("sinpi", "pi"),
+            own("cospi", "pi"),
+            own_f64("rcbrt", "roots"),
+            own_f64("rhypot", "roots", arity=2),
+            own_f64("norm3d", "roots", arity=3),
+            own_f64("rnorm3d", "roots", arity=3),
+            own_f64("norm4d", "roots", arity=4),
+            own_f64("rnorm4d", "roots", arity=4),
+            own_f64("erfinv", "probability"),
+            own_f64("erfcinv", "probability"),
+            own_f64("erfcx", "probability"),
+            own_f64("normcdf", "probability"),
+            own_f64("normcdfinv", "probability"),
+            own_f64("cyl_bessel_i0", "bessel"),
+            own_f64("cyl_bessel_i1", "bessel"),
+            own("fdim", "parts", arity=2),
+            own("logb", "parts"),
+            own("nextafter", "parts", arity=2),
+            Function("saturate", "silo_saturate_f32", "", "parts", ""),
+        )
+    }
+)
+
+
+def function(name: str) -> Function:
+    """One of ``FUNCTIONS``; ``KeyError`` if there is none."""
+    return FUNCTIONS[name]
 
 
 def _runtime(stem: str, kinds: str, *pieces: str) -> Renderer:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
-from silo.backends.cpu.ops_types import FLOATS, FP8, HALVES, NARROW, c_type
+from silo.sources.triton.operations.cpu.c_call import Call, RefusedError, Renderer
+from silo.sources.triton.operations.cpu.c_types import FLOATS, FP8, HALVES, NARROW, c_type
 
 __all__ = [
     "bitcast",

@@ -7,8 +7,8 @@ turn NaN into 0. Integer arithmetic wraps.
 
 from __future__ import annotations
 
-from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
-from silo.backends.cpu.ops_types import C_TYPES, FP8, HALVES, literal, zero
+from silo.sources.triton.operations.cpu.c_call import Call, RefusedError, Renderer
+from silo.sources.triton.operations.cpu.c_types import C_TYPES, FP8, HALVES, literal, zero
 from silo.sources.triton.ssa import Dense
 
 __all__ = [

@@ -1,13 +1,61 @@
-"""Type rules for the operands, results and regions of each operation."""
+"""Type rules: what the types of an operation's operands, results and regions have to be."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from silo.errors import SourceError
 from silo.sources.triton.ssa import Block, Module, Operation, Type, Value
 
-__all__ = ["TYPE_RULES", "malformed"]
+__all__ = [
+    "TypeRule",
+    "addptr_types",
+    "assert_types",
+    "assume_types",
+    "atomic_cas_types",
+    "atomic_load_types",
+    "atomic_poll_types",
+    "atomic_rmw_types",
+    "branch_types",
+    "broadcast_types",
+    "call_types",
+    "cat_types",
+    "comparison_types",
+    "constant_types",
+    "dot_scaled_types",
+    "dot_types",
+    "expand_dims_types",
+    "for_types",
+    "foreign_types",
+    "func_types",
+    "gather_types",
+    "histogram_types",
+    "if_types",
+    "join_types",
+    "load_types",
+    "make_range_types",
+    "malformed",
+    "map_elementwise_types",
+    "no_values",
+    "poison_types",
+    "print_types",
+    "program_types",
+    "reduction_types",
+    "reshape_types",
+    "same_shape",
+    "same_type",
+    "select_types",
+    "splat_types",
+    "split_types",
+    "store_types",
+    "trans_types",
+    "unsplat_types",
+    "while_types",
+]
+
+TypeRule: TypeAlias = "Callable[[Module, Operation], None]"
+"""Raises a ``SourceError`` for an operation of a module that breaks the rule."""
 
 
 def malformed(operation: Operation, rule: str) -> SourceError:
@@ -36,7 +84,8 @@ def _same_scalar(left: Type, right: Type) -> bool:
     return left.element == right.element and left.pointer == right.pointer
 
 
-def _splat(_module: Module, operation: Operation) -> None:
+def splat_types(_module: Module, operation: Operation) -> None:
+    """A scalar becomes a tensor of it."""
     _counts(operation, 1, 1)
     source, target = operation.operands[0].type, operation.result.type
     _need(
@@ -46,7 +95,8 @@ def _splat(_module: Module, operation: Operation) -> None:
     )
 
 
-def _expand_dims(_module: Module, operation: Operation) -> None:
+def expand_dims_types(_module: Module, operation: Operation) -> None:
+    """One more axis, of extent 1."""
     _counts(operation, 1, 1)
     source, target = operation.operands[0].type, operation.result.type
     axis = operation.attributes.get("axis")
@@ -56,7 +106,8 @@ def _expand_dims(_module: Module, operation: Operation) -> None:
     _need(operation, target.shape == expected and _same_scalar(source, target), f"the result has the shape {expected}")
 
 
-def _broadcast(_module: Module, operation: Operation) -> None:
+def broadcast_types(_module: Module, operation: Operation) -> None:
+    """Extents of 1 grow."""
     _counts(operation, 1, 1)
     source, target = operation.operands[0].type, operation.result.type
     fits = len(source.shape) == len(target.shape) and all(
@@ -65,7 +116,8 @@ def _broadcast(_module: Module, operation: Operation) -> None:
     _need(operation, fits and _same_scalar(source, target), "extents of 1 grow, all others stay")
 
 
-def _addptr(_module: Module, operation: Operation) -> None:
+def addptr_types(_module: Module, operation: Operation) -> None:
+    """A pointer and an integer for each."""
     _counts(operation, 2, 1)
     pointer, offset = (value.type for value in operation.operands)
     _need(operation, pointer.pointer and operation.result.type == pointer, "it moves a pointer")
@@ -76,7 +128,8 @@ def _addptr(_module: Module, operation: Operation) -> None:
     )
 
 
-def _load(_module: Module, operation: Operation) -> None:
+def load_types(_module: Module, operation: Operation) -> None:
+    """A pointer, and a mask and another value if there are any."""
     _need(
         operation, 1 <= len(operation.operands) <= 3 and len(operation.results) == 1, "it takes pointer, mask and other"
     )
@@ -102,7 +155,8 @@ def _mask(operation: Operation, mask: tuple[Value, ...], pointer: Type) -> None:
     _need(operation, all(value.type == expected for value in mask), "the mask has one i1 per pointer")
 
 
-def _store(_module: Module, operation: Operation) -> None:
+def store_types(_module: Module, operation: Operation) -> None:
+    """A pointer, a value of what it points to, and a mask if there is one."""
     _need(operation, 2 <= len(operation.operands) <= 3 and not operation.results, "it takes pointer, value and mask")
     pointer, value = operation.operands[0].type, operation.operands[1].type
     if pointer.pointer:
@@ -110,7 +164,8 @@ def _store(_module: Module, operation: Operation) -> None:
         _mask(operation, tuple(operation.operands[2:]), pointer)
 
 
-def _atomic_rmw(_module: Module, operation: Operation) -> None:
+def atomic_rmw_types(_module: Module, operation: Operation) -> None:
+    """A pointer, a value of what it points to, and a mask if there is one; the result is the old value."""
     _need(
         operation, 2 <= len(operation.operands) <= 3 and len(operation.results) == 1, "it takes pointer, value and mask"
     )
@@ -123,7 +178,8 @@ def _atomic_rmw(_module: Module, operation: Operation) -> None:
     _mask(operation, tuple(operation.operands[2:]), pointer)
 
 
-def _atomic_cas(_module: Module, operation: Operation) -> None:
+def atomic_cas_types(_module: Module, operation: Operation) -> None:
+    """A pointer and two values of what it points to."""
     _counts(operation, 3, 1)
     pointer, compare, value = (operand.type for operand in operation.operands)
     _need(
@@ -133,7 +189,8 @@ def _atomic_cas(_module: Module, operation: Operation) -> None:
     )
 
 
-def _histogram(_module: Module, operation: Operation) -> None:
+def histogram_types(_module: Module, operation: Operation) -> None:
+    """Integers along one axis, and a mask if there is one."""
     _need(operation, 1 <= len(operation.operands) <= 2 and len(operation.results) == 1, "it takes values and a mask")
     values, result = operation.operands[0].type, operation.result.type
     _need(operation, values.tensor and len(values.shape) == 1 and values.element.startswith("i"), "it counts integers")
@@ -145,7 +202,8 @@ def _histogram(_module: Module, operation: Operation) -> None:
     )
 
 
-def _gather(_module: Module, operation: Operation) -> None:
+def gather_types(_module: Module, operation: Operation) -> None:
+    """A source and indices of one rank."""
     _counts(operation, 2, 1)
     source, index = (value.type for value in operation.operands)
     axis = operation.attributes.get("axis")
@@ -158,7 +216,8 @@ def _gather(_module: Module, operation: Operation) -> None:
     _need(operation, same and fits and index.element.startswith("i"), "indices and source differ along the axis only")
 
 
-def _cat(_module: Module, operation: Operation) -> None:
+def cat_types(_module: Module, operation: Operation) -> None:
+    """Two tensors of one type."""
     _counts(operation, 2, 1)
     left, right = (value.type for value in operation.operands)
     _need(operation, left.tensor and left == right, "it takes two tensors of one type")
@@ -166,7 +225,8 @@ def _cat(_module: Module, operation: Operation) -> None:
     _need(operation, operation.result.type == expected, "the result holds one after the other")
 
 
-def _join(_module: Module, operation: Operation) -> None:
+def join_types(_module: Module, operation: Operation) -> None:
+    """Two tensors of one type."""
     _counts(operation, 2, 1)
     left, right = (value.type for value in operation.operands)
     _need(operation, left.tensor and left == right, "it takes two tensors of one type")
@@ -174,7 +234,8 @@ def _join(_module: Module, operation: Operation) -> None:
     _need(operation, operation.result.type == expected, "the result has one more axis, of extent 2")
 
 
-def _split(_module: Module, operation: Operation) -> None:
+def split_types(_module: Module, operation: Operation) -> None:
+    """A tensor whose last axis has two elements."""
     _counts(operation, 1, 2)
     source = operation.operands[0].type
     _need(operation, source.tensor and source.shape[-1] == 2, "the last axis has the extent 2")
@@ -182,14 +243,16 @@ def _split(_module: Module, operation: Operation) -> None:
     _need(operation, all(value.type == expected for value in operation.results), "the results lack the last axis")
 
 
-def _unsplat(_module: Module, operation: Operation) -> None:
+def unsplat_types(_module: Module, operation: Operation) -> None:
+    """A tensor of one element."""
     _counts(operation, 1, 1)
     source, result = operation.operands[0].type, operation.result.type
     fits = source.tensor and source.elements == 1 and not result.tensor and _same_scalar(source, result)
     _need(operation, fits, "a tensor of one element becomes it")
 
 
-def _map_elementwise(_module: Module, operation: Operation) -> None:
+def map_elementwise_types(_module: Module, operation: Operation) -> None:
+    """Operands and results of one shape, and a region over packs of elements."""
     pack = operation.attributes.get("pack", 1)
     _need(operation, isinstance(pack, int) and pack > 0, "it has a pack")
     assert isinstance(pack, int)
@@ -208,7 +271,8 @@ def _map_elementwise(_module: Module, operation: Operation) -> None:
     _need(operation, ends and fits, "its region gives a pack of each result")
 
 
-def _dot(_module: Module, operation: Operation) -> None:
+def dot_types(_module: Module, operation: Operation) -> None:
+    """Two factors whose inner extents agree, and a sum."""
     _counts(operation, 3, 1)
     left, right, total = (value.type for value in operation.operands)
     rank = len(left.shape)
@@ -226,7 +290,8 @@ def _dot(_module: Module, operation: Operation) -> None:
 _E2M1 = 4  # of Triton's ScaleDotElemType: two elements a byte
 
 
-def _dot_scaled(_module: Module, operation: Operation) -> None:
+def dot_scaled_types(_module: Module, operation: Operation) -> None:
+    """Two factors, which may be packed, a sum, and scales of groups of elements."""
     segments = operation.operand_segments()
     sizes = [len(segment) for segment in segments]
     _need(operation, len(sizes) == 5 and sizes[:3] == [1, 1, 1] and max(sizes) == 1, "it has two factors and a sum")
@@ -255,7 +320,8 @@ def _dot_scaled(_module: Module, operation: Operation) -> None:
             _need(operation, fits, f"a scale covers whole groups of {extent} x {depth} elements")
 
 
-def _reduce(_module: Module, operation: Operation) -> None:
+def reduction_types(_module: Module, operation: Operation) -> None:
+    """A reduction or a scan along an axis, whose region combines two elements of each operand."""
     count = len(operation.operands)
     axis = operation.attributes.get("axis")
     _need(operation, count > 0 and len(operation.results) == count, "it has one result per operand")
@@ -281,26 +347,30 @@ def _reduce(_module: Module, operation: Operation) -> None:
     _need(operation, given and fits, "its region gives one element of each operand")
 
 
-def _elementwise(_module: Module, operation: Operation) -> None:
+def same_type(_module: Module, operation: Operation) -> None:
+    """Operands and the result have one type."""
     _need(operation, operation.operands and len(operation.results) == 1, "it has operands and one result")
     kind = operation.result.type
     _need(operation, all(value.type == kind for value in operation.operands), "operands and result have one type")
 
 
-def _compare(_module: Module, operation: Operation) -> None:
+def comparison_types(_module: Module, operation: Operation) -> None:
+    """Two values of one type, and an i1 for each element."""
     _counts(operation, 2, 1)
     left, right = (value.type for value in operation.operands)
     _need(operation, left == right, "it compares values of one type")
     _need(operation, operation.result.type == Type("i1", left.shape, left.tensor), "the result has one i1 per element")
 
 
-def _convert(_module: Module, operation: Operation) -> None:
+def same_shape(_module: Module, operation: Operation) -> None:
+    """One value of another type in the same shape."""
     _counts(operation, 1, 1)
     source, target = operation.operands[0].type, operation.result.type
     _need(operation, source.shape == target.shape and source.tensor == target.tensor, "it keeps the shape")
 
 
-def _select(_module: Module, operation: Operation) -> None:
+def select_types(_module: Module, operation: Operation) -> None:
+    """A condition, for all or for each element, and two values of one type."""
     _counts(operation, 3, 1)
     condition, left, right = (value.type for value in operation.operands)
     _need(operation, left == right == operation.result.type, "both values and the result have one type")
@@ -310,13 +380,15 @@ def _select(_module: Module, operation: Operation) -> None:
     )
 
 
-def _reshape(_module: Module, operation: Operation) -> None:
+def reshape_types(_module: Module, operation: Operation) -> None:
+    """The same elements in another shape."""
     _counts(operation, 1, 1)
     source, target = operation.operands[0].type, operation.result.type
     _need(operation, source.elements == target.elements and _same_scalar(source, target), "the elements stay the same")
 
 
-def _trans(_module: Module, operation: Operation) -> None:
+def trans_types(_module: Module, operation: Operation) -> None:
+    """The axes in another order."""
     _counts(operation, 1, 1)
     source, target = operation.operands[0].type, operation.result.type
     order = operation.attributes.get("order")
@@ -326,12 +398,14 @@ def _trans(_module: Module, operation: Operation) -> None:
     _need(operation, target.shape == expected and _same_scalar(source, target), f"the result has the shape {expected}")
 
 
-def _constant(_module: Module, operation: Operation) -> None:
+def constant_types(_module: Module, operation: Operation) -> None:
+    """A value, and no operands."""
     _counts(operation, 0, 1)
     _need(operation, "value" in operation.attributes, "it has a value")
 
 
-def _make_range(_module: Module, operation: Operation) -> None:
+def make_range_types(_module: Module, operation: Operation) -> None:
+    """The integers from a start to an end."""
     _counts(operation, 0, 1)
     start, end = operation.attributes.get("start"), operation.attributes.get("end")
     _need(operation, isinstance(start, int) and isinstance(end, int), "it has a start and an end")
@@ -340,7 +414,8 @@ def _make_range(_module: Module, operation: Operation) -> None:
     _need(operation, operation.result.type.shape == (end - start,), "the result has end - start elements")
 
 
-def _for(_module: Module, operation: Operation) -> None:
+def for_types(_module: Module, operation: Operation) -> None:
+    """Bounds and a step, and the values that the loop carries."""
     _need(operation, len(operation.operands) >= 3, "it takes bounds and a step")
     carried = [value.type for value in operation.operands[3:]]
     _need(
@@ -356,7 +431,8 @@ def _yields(operation: Operation, block: Block, types: list[Type]) -> None:
     _need(operation, [value.type for value in block.operations[-1].operands] == types, "what is yielded fits")
 
 
-def _if(_module: Module, operation: Operation) -> None:
+def if_types(_module: Module, operation: Operation) -> None:
+    """A condition, and one region or two."""
     _need(operation, [value.type for value in operation.operands] == [Type("i1")], "its condition is i1")
     types = [value.type for value in operation.results]
     _need(operation, 1 <= len(operation.regions) <= 2, "it has a then and an else region")
@@ -366,7 +442,8 @@ def _if(_module: Module, operation: Operation) -> None:
         _yields(operation, region.blocks[0], types)
 
 
-def _while(_module: Module, operation: Operation) -> None:
+def while_types(_module: Module, operation: Operation) -> None:
+    """A region that decides and one that is repeated."""
     _need(
         operation,
         len(operation.regions) == 2 and all(region.blocks for region in operation.regions),
@@ -382,7 +459,8 @@ def _while(_module: Module, operation: Operation) -> None:
     _yields(operation, after, carried)
 
 
-def _branch(_module: Module, operation: Operation) -> None:
+def branch_types(_module: Module, operation: Operation) -> None:
+    """Each successor gets the arguments of its block."""
     expected = 1 if operation.name == "cf.br" else 2
     _need(operation, len(operation.successors) == expected, f"it has {expected} successors")
     if operation.name == "cf.cond_br":
@@ -398,7 +476,8 @@ def _branch(_module: Module, operation: Operation) -> None:
         _need(operation, passed == [value.type for value in block.arguments], "each block gets its arguments")
 
 
-def _func(module: Module, operation: Operation) -> None:
+def func_types(module: Module, operation: Operation) -> None:
+    """A function of the module."""
     _counts(operation, 0, 0)
     given = _returned(operation)
     _need(operation, all(types == given[0] for types in given), "all its returns give values of the same types")
@@ -412,7 +491,8 @@ def _returned(function: Operation) -> list[list[Type]]:
     return [[value.type for value in end.operands] for end in ends if end.name == "tt.return"]
 
 
-def _call(module: Module, operation: Operation) -> None:
+def call_types(module: Module, operation: Operation) -> None:
+    """The arguments and the values of the function that it calls."""
     callee = module.functions.get(operation.callee)
     _need(operation, callee is not None, "the function it calls is in the module")
     assert callee is not None
@@ -422,47 +502,55 @@ def _call(module: Module, operation: Operation) -> None:
     _need(operation, [value.type for value in operation.results] == given, "it gets what the function gives")
 
 
-def _program(_module: Module, operation: Operation) -> None:
+def program_types(_module: Module, operation: Operation) -> None:
+    """A place in the grid."""
     _counts(operation, 0, 1)
     _need(operation, operation.result.type == Type("i32"), "a place in the grid is an i32")
 
 
-def _assert(_module: Module, operation: Operation) -> None:
+def assert_types(_module: Module, operation: Operation) -> None:
+    """A condition."""
     _counts(operation, 1, 0)
     _need(operation, operation.operands[0].type.element == "i1", "its condition is i1")
 
 
-def _alone(_module: Module, operation: Operation) -> None:
+def no_values(_module: Module, operation: Operation) -> None:
+    """Neither operands nor results."""
     _counts(operation, 0, 0)
 
 
-def _poison(_module: Module, operation: Operation) -> None:
+def poison_types(_module: Module, operation: Operation) -> None:
+    """A value of any type."""
     _counts(operation, 0, 1)
 
 
-def _assume(_module: Module, operation: Operation) -> None:
+def assume_types(_module: Module, operation: Operation) -> None:
+    """A condition, and what may stand beside it."""
     _need(operation, operation.operands and not operation.results, "it takes a condition")
     _need(operation, operation.operands[0].type == Type("i1"), "its condition is i1")
 
 
-def _foreign(_module: Module, operation: Operation) -> None:
+def foreign_types(_module: Module, operation: Operation) -> None:
     """A function or an instruction that is applied to elements; types are its own business."""
     shapes = {(value.type.shape, value.type.tensor) for value in (*operation.operands, *operation.results)}
     _need(operation, len(shapes) <= 1, "operands and results have one shape")
 
 
-def _print(_module: Module, operation: Operation) -> None:
+def print_types(_module: Module, operation: Operation) -> None:
+    """Anything, and no result."""
     _need(operation, not operation.results, "it has no result")
 
 
-def _atomic_load(_module: Module, operation: Operation) -> None:
+def atomic_load_types(_module: Module, operation: Operation) -> None:
+    """A pointer, and a mask if there is one."""
     _need(operation, 1 <= len(operation.operands) <= 2 and len(operation.results) == 1, "it takes pointer and mask")
     pointer = operation.operands[0].type
     _need(operation, pointer.pointer and _pointee(pointer) == operation.result.type, "what is loaded lies there")
     _mask(operation, tuple(operation.operands[1:]), pointer)
 
 
-def _atomic_poll(_module: Module, operation: Operation) -> None:
+def atomic_poll_types(_module: Module, operation: Operation) -> None:
+    """A pointer, the value that is waited for, and a time if there is one."""
     _need(operation, 2 <= len(operation.operands) <= 3, "it takes pointer, what is expected, and a time")
     _need(operation, len(operation.results) == 1, "it has a result")
     pointer, expected = (value.type for value in operation.operands[:2])
@@ -471,74 +559,3 @@ def _atomic_poll(_module: Module, operation: Operation) -> None:
     _need(operation, operation.result.type == flags, "the result has one i1 per pointer")
     times = [value.type for value in operation.operands[2:]]
     _need(operation, all(kind == Type("i64") for kind in times), "the time is an i64")
-
-
-_Check = Callable[[Module, Operation], None]
-_SAME_TYPE = (
-    "arith.addi arith.addf arith.subi arith.subf arith.muli arith.mulf arith.divf arith.divsi arith.divui arith.remsi "
-    "arith.remui arith.remf arith.andi arith.ori arith.xori arith.shli arith.shrsi arith.shrui arith.maxsi arith.maxui "
-    "arith.minsi arith.minui arith.maximumf arith.minimumf arith.maxnumf arith.minnumf arith.negf math.exp math.exp2 "
-    "math.log math.log2 math.sqrt math.rsqrt math.sin math.cos math.absf math.absi math.floor math.ceil math.erf "
-    "math.fma tt.mulhiui tt.precise_sqrt tt.precise_divf tt.approx_divf tt.clampf arith.ceildivsi arith.ceildivui "
-    "arith.floordivsi math.acos math.acosh math.asin math.asinh math.atan math.atan2 math.atanh math.cbrt "
-    "math.copysign math.cosh math.ctlz math.ctpop math.cttz math.erfc math.expm1 math.log10 math.log1p math.powf "
-    "math.round math.roundeven math.sinh math.tan math.tanh math.trunc"
-)
-_KEEPS_SHAPE = (
-    "arith.extsi arith.extui arith.trunci arith.extf arith.truncf arith.sitofp arith.uitofp arith.fptosi arith.fptoui "
-    "arith.bitcast arith.convertf arith.index_cast arith.index_castui math.isfinite math.isinf math.isnan "
-    "tt.bitcast tt.fp_to_fp tt.ptr_to_int tt.int_to_ptr"
-)
-_ALONE = (
-    "gpu.barrier ttg.barrier ttg.local_barrier tt.grid_dependency_launch_dependents tt.grid_dependency_wait "
-    "ub.unreachable"
-)
-TYPE_RULES: dict[str, _Check] = {
-    **dict.fromkeys(_SAME_TYPE.split(), _elementwise),
-    **dict.fromkeys(_KEEPS_SHAPE.split(), _convert),
-    **dict.fromkeys(_ALONE.split(), _alone),
-    "arith.cmpf": _compare,
-    "arith.cmpi": _compare,
-    "arith.constant": _constant,
-    "arith.select": _select,
-    "cf.br": _branch,
-    "cf.cond_br": _branch,
-    "llvm.intr.assume": _assume,
-    "scf.for": _for,
-    "scf.if": _if,
-    "scf.while": _while,
-    "tt.addptr": _addptr,
-    "tt.assert": _assert,
-    "tt.atomic_cas": _atomic_cas,
-    "tt.atomic_load": _atomic_load,
-    "tt.atomic_poll": _atomic_poll,
-    "tt.atomic_rmw": _atomic_rmw,
-    "tt.atomic_store": _store,
-    "tt.broadcast": _broadcast,
-    "tt.call": _call,
-    "tt.cat": _cat,
-    "tt.dot": _dot,
-    "tt.dot_scaled": _dot_scaled,
-    "tt.elementwise_inline_asm": _foreign,
-    "tt.expand_dims": _expand_dims,
-    "tt.extern_elementwise": _foreign,
-    "tt.func": _func,
-    "tt.gather": _gather,
-    "tt.get_num_programs": _program,
-    "tt.get_program_id": _program,
-    "tt.histogram": _histogram,
-    "tt.join": _join,
-    "tt.load": _load,
-    "tt.make_range": _make_range,
-    "tt.map_elementwise": _map_elementwise,
-    "tt.print": _print,
-    "tt.reduce": _reduce,
-    "tt.reshape": _reshape,
-    "tt.scan": _reduce,
-    "tt.splat": _splat,
-    "tt.split": _split,
-    "tt.store": _store,
-    "tt.trans": _trans,
-    "tt.unsplat": _unsplat,
-    "ub.poison": _poison,
-}
