@@ -49,8 +49,8 @@ _MOST_FAULTS = 8
 # How often finalists that the samples cannot tell apart are compared once more: at least so often, and at most so often
 # while that takes no more than this part of what came before.
 _FEW_REPEATS = 2
-_MOST_REPEATS = 6
-_COMPARE_SHARE = 0.1
+_MOST_REPEATS = 16
+_COMPARE_SHARE = 0.25
 # How many configs the default searcher looks at when no budget is given; a budget lets it look at more.
 _DEFAULT_EVALUATIONS = 256
 
