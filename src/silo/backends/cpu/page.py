@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from silo.backends.cpu.operations.table import OPERATIONS
-from silo.backends.cpu.ops_inline import INLINE
+from silo.backends.cpu.ops_inline_table import INLINE
 from silo.backends.cpu.ops_libdevice import LIBDEVICE
 
 __all__ = ["operations_table", "updated"]

@@ -12,6 +12,6 @@ SILO_INLINE uint32_t silo_f32_to_e2m1(float x) {
     return sign | place;
 }
 
-SILO_INLINE uint32_t silo_f32_to_e2m1x2(float high, float low) {
-    return silo_f32_to_e2m1(high) << 4 | silo_f32_to_e2m1(low);
+SILO_INLINE uint8_t silo_f32_to_e2m1x2(float high, float low) {
+    return (uint8_t)(silo_f32_to_e2m1(high) << 4 | silo_f32_to_e2m1(low));
 }
