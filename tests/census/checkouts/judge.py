@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
+import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from typing import Any
 from .compare import differences, explained_by_doubles, near_without_doubles, order_matters
 from .guess import Guess, calmer, one_program
 from .modules import CannotBuildError, Checkout, Found
+from .server import Server
 
 __all__ = ["FAILED", "STATUSES", "Limits", "Outcome", "judge"]
 
@@ -35,7 +34,7 @@ STATUSES = {
 }
 """The outcomes of one kernel, the best first."""
 FAILED = ("slow", "refused", "differs", "crashed", "raised", "timeout")
-_ROOT = Path(__file__).resolve().parents[3]
+_SERVERS = threading.local()
 _DOUBLE = {"float32": "float64", "float16": "float64", "bfloat16": "float64"}
 
 
@@ -208,33 +207,26 @@ class _Judge:
             "memory": self._limits.memory,
         }
         request.write_text(json.dumps(asked if self._guess is None else {**asked, "guess": self._guess}))
-        words = [sys.executable, "-m", f"{__package__}.worker", way, str(request)]
         found: dict[str, Any] = {}
         answer.unlink(missing_ok=True)
-        try:
-            with (self._folder / f"{way}.log").open("wb") as log:
-                done = subprocess.run(
-                    words, cwd=_ROOT, env=self._environment(way), stdout=log, stderr=log,
-                    timeout=self._limits.seconds, check=False,
-                )  # fmt: skip
-        except subprocess.TimeoutExpired:
+        log = self._folder / f"{way}.log"
+        status = _server(way).run(way, request, log, self._limits.seconds, self._variables())
+        if status is None:
             found |= {"status": "timeout", "reason": f"did not end within {self._limits.seconds:.0f} s"}
-        else:
-            if done.returncode:
-                tail = (self._folder / f"{way}.log").read_text(errors="replace").strip().splitlines()[-1:]
-                found |= {"status": "crashed", "reason": f"the process ended with {done.returncode}: {' '.join(tail)}"}
+        elif status:
+            tail = log.read_text(errors="replace").strip().splitlines()[-1:]
+            found |= {"status": "crashed", "reason": f"the process ended with {status}: {' '.join(tail)}"}
         for line in answer.read_text().splitlines() if answer.exists() else []:
             found = {**json.loads(line), **found} if found.get("status") else {**found, **json.loads(line)}
         return {"status": "crashed", "reason": "no answer", **found}
 
-    def _environment(self, way: str) -> dict[str, str]:
-        paths = [str(_ROOT), str(_ROOT / "src"), *os.environ.get("PYTHONPATH", "").split(":")]
-        own = {
-            "PYTHONPATH": ":".join(path for path in paths if path),
-            "SILO_HOME": str(self._folder / "home"),
-            "TRITON_CACHE_DIR": str(self._folder / "triton"),
-            "TRITON_INTERPRET": "1" if way in {"interpret", "reversed"} else "0",
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-        }
-        return {**os.environ, **own}
+    def _variables(self) -> dict[str, str]:
+        return {"SILO_HOME": str(self._folder / "home"), "TRITON_CACHE_DIR": str(self._folder / "triton")}
+
+
+def _server(way: str) -> Server:
+    """The server of this thread for runs of this kind; it ends with the program."""
+    kind = "interpreted" if way in {"interpret", "reversed"} else "compiled"
+    if not hasattr(_SERVERS, kind):
+        setattr(_SERVERS, kind, Server(kind))
+    return getattr(_SERVERS, kind)

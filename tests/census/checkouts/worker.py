@@ -1,4 +1,4 @@
-"""The processes that run one kernel: ``worker.py silo|reference|doubles|interpret|reversed REQUEST``.
+"""Runs one kernel in this process: ``main(["silo" | "reference" | "doubles" | "interpret" | "reversed", REQUEST])``.
 
 ``REQUEST`` is a file of JSON. The answer is appended to the file that it names, a line of JSON after each step, so that
 it survives a crash.
@@ -245,7 +245,3 @@ def _text(error: BaseException) -> str:
 
 def _first_line(text: str) -> str:
     return text.partition("\n")[0][:300]
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
