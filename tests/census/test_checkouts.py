@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from tests.census.checkouts.compare import differences, explained_by_doubles, order_matters
-from tests.census.checkouts.guess import Guess, first_guess, other_switches
+from tests.census.checkouts.guess import Guess, first_guess, other_switches, spread
 from tests.census.checkouts.judge import STATUSES
 from tests.census.checkouts.memory import Arena
 from tests.census.checkouts.modules import CannotBuildError, Checkout
@@ -80,6 +80,15 @@ def never_lowered(x_ptr):
 
 
 @triton.jit
+def pairs_of_rows(x_ptr, y_ptr, stride_y_batch, stride_y_row, N: tl.constexpr):
+    rows, columns = tl.arange(0, 4)[:, None], tl.arange(0, N)[None, :]
+    row_ptrs = y_ptr + tl.program_id(0) * stride_y_batch + rows * stride_y_row
+    x = tl.load(x_ptr + rows * N + columns)
+    tl.store(row_ptrs + 2 * columns, x)
+    tl.store(row_ptrs + 2 * columns + 1, -x)
+
+
+@triton.jit
 def barrier(x_ptr):
     waited = tl.inline_asm_elementwise("bar.sync 0; mov.u32 $0, 0;", "=r,r", [tl.load(x_ptr)], tl.int32, True, 1)
     tl.store(x_ptr, waited)
@@ -121,15 +130,18 @@ def test_the_driver_runs_kernels_of_a_checkout_and_names_what_it_leaves_out(chec
         "of_comparisons": "same",
         "calls_what_is_absent": "unbuilt",
         "never_lowered": "front end",
+        "pairs_of_rows": "same",
         "barrier": "refused",
     }, (outcomes, done.stderr)
     assert "helper" in outcomes["calls_what_is_absent"]["reason"]
     assert "no_such_function" in outcomes["never_lowered"]["reason"]
     assert outcomes["scale_rows"]["compile_s"] > 0
+    # Rows that overlap at first: a store gives one place several values.
+    assert outcomes["pairs_of_rows"]["guess"]["scalars"] == {"stride_y_batch": 4096, "stride_y_row": 64}
     assert found["helpers"] == {"made": 1}
     assert "package/broken.py" in found["unread"]["made"][0]
     assert done.returncode == 1  # a kernel is refused
-    assert "| made | 6 | 4 |" in done.stdout
+    assert "| made | 7 | 5 |" in done.stdout
     assert set(statuses.values()) <= set(STATUSES)
 
 
@@ -165,6 +177,11 @@ def blocks(folder, guess, **changed):
         found[name] = folder / name
         arena.save(str(found[name]))
     return found
+
+
+def test_strides_are_spread():
+    guess = Guess(scalars={"stride_x": 1, "n": 50}, constants={"STRIDE_Y": 64, "BLOCK": 32})
+    assert spread(guess) == Guess(scalars={"stride_x": 64, "n": 50}, constants={"STRIDE_Y": 4096, "BLOCK": 32})
 
 
 def test_differences_are_rounding_order_or_unexplained(tmp_path):
