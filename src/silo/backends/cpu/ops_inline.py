@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from silo.backends.cpu.ops_call import Call, RefusedError
 from silo.backends.cpu.ops_cast import bitcast
@@ -15,40 +16,87 @@ from silo.backends.cpu.ops_inline_program import Program, Shape, evaluate
 from silo.backends.cpu.ops_inline_table import INLINE
 from silo.backends.cpu.ops_inline_values import Element, Joined, Literal, Part
 from silo.backends.cpu.ops_types import INTEGERS, c_type, element_bytes
-from silo.sources.triton.ssa import Operation, Type
+from silo.sources.triton.ssa import Module, Operation, Type
 
-__all__ = ["inline_renderer"]
+__all__ = ["inline_refusal", "inline_renderer", "split_inline"]
 
 # What Triton before 3.9 writes for waits between launches, which follow one another here; its result means nothing.
 _WAITS = frozenset({"griddepcontrol.wait", "griddepcontrol.launch_dependents"})
 _MOST_PACK = 64
+_INT = 32
+_NAME = "tt.elementwise_inline_asm"
 
 
 def inline_renderer(call: Call) -> str:
     """``tt.elementwise_inline_asm`` whose text is straight-line PTX of the instructions of ``INLINE``."""
     call.pointer_free()
-    text = str(call.operation.attributes.get("asm_string"))
+    operation = call.operation
+    text = str(operation.attributes.get("asm_string"))
     if not call.operands and text.strip().removesuffix(";") in _WAITS:
         return "0"
-    elements = [type_.element for type_ in (*call.types, call.result)]
+    results = operation.attributes.get("results", (call.element,))
+    assert isinstance(results, tuple)
+    elements = [type_.element for type_ in call.types]
     pack = call.attribute("packed_element", 1)
-    if "i1" in elements or not 0 < pack <= _MOST_PACK:
+    if "i1" in {*elements, *results} or not 0 < pack <= _MOST_PACK:
         raise _refused(call, "it takes and gives numbers of 8 to 64 bits, at most 64 at a time")
-    widths = [element_bytes(element) for element in elements]
-    shape = Shape(tuple(widths[:-1]), widths[-1], pack, _used_bytes(call.operation, widths[-1]))
+    shape = Shape(
+        tuple(8 * element_bytes(element) for element in elements),
+        tuple(8 * element_bytes(str(element)) for element in results),
+        pack,
+        _used_bits(operation, 8 * element_bytes(call.element)),
+        call.attribute("result", 0),
+    )
     try:
-        program = evaluate(text, str(call.operation.attributes.get("constraints")), shape)
+        program = evaluate(text, str(operation.attributes.get("constraints")), shape)
         return _Expression(call, program).text()
     except RefusedError as error:
         raise _refused(call, str(error)) from None
 
 
-def _used_bytes(operation: Operation, width: int) -> int:
-    """The bytes of an element of the result, from the lowest, that the kernel reads: it may truncate them."""
+def _used_bits(operation: Operation, width: int) -> int:
+    """The bits of an element of the result, from the lowest, that the kernel reads: it may truncate them."""
     uses = operation.results[0].uses if operation.results else []
     if not uses or any(use.name != "arith.trunci" for use in uses):
         return width
-    return max(min(element_bytes(use.result.type.element), width) for use in uses)
+    return max(min(INTEGERS[use.result.type.element], width) for use in uses)
+
+
+def inline_refusal(operation: Operation) -> str:
+    """Why a text with any number of results has no meaning here, or ""."""
+    for part in _parts(operation):
+        types = [value.type for value in part.operands]
+        call = Call(part, [f"x{index}" for index in range(len(types))], types, part.result.type)
+        try:
+            inline_renderer(call)
+        except RefusedError as error:
+            return str(error)
+    return ""
+
+
+def split_inline(module: Module) -> None:
+    """Make a text of several results one for each result, in place; each computes its own from the same operands."""
+    for operation in list(module.walk()):
+        if operation.name == _NAME and len(operation.results) > 1:
+            assert operation.block is not None
+            parts = _parts(operation)
+            for operand in operation.operands:
+                operand.uses[:] = [use for use in operand.uses if use is not operation] + parts
+            for part, result in zip(parts, operation.results, strict=True):
+                result.owner, result.index = part, 0
+            place = operation.block.operations.index(operation)
+            operation.block.operations[place : place + 1] = parts
+
+
+def _parts(operation: Operation) -> list[Operation]:
+    """An operation for each result, or the operation itself; none of them is in the module yet."""
+    if len(operation.results) == 1:
+        return [operation]
+    kinds = tuple(result.type.element for result in operation.results)
+    return [
+        replace(operation, results=[result], attributes={**operation.attributes, "results": kinds, "result": number})
+        for number, result in enumerate(operation.results)
+    ]
 
 
 class _Expression:
@@ -83,29 +131,32 @@ class _Expression:
         node = self._graph.nodes[number]
         if isinstance(node, Element):
             return self._call.operands[node.operand], self._call.types[node.operand].element
+        element = _integer(node.width)
         if isinstance(node, Literal):
-            return f"((int{8 * node.width}_t)0x{node.bits:x}u{'ll' if node.width == 8 else ''})", f"i{8 * node.width}"
+            return f"(({c_type(Type(element))})0x{node.bits:x}u{'ll' if node.width > _INT else ''})", element
         if isinstance(node, Joined):
-            return self._joined(node), f"i{8 * node.width}"
+            return self._joined(node), element
         step = INLINE[node.name]
-        texts = [self._as(source, kind) for source, kind in zip(node.sources, step.takes, strict=True)]
-        call = self._call
-        inner = Call(call.operation, texts, [Type(kind) for kind in step.takes], Type(step.gives), call.pieces)
+        texts = [self._as(source, _held(kind)) for source, kind in zip(node.sources, step.takes, strict=True)]
+        call, gives = self._call, Type(_held(step.gives))
+        inner = Call(call.operation, texts, [Type(_held(kind)) for kind in step.takes], gives, call.pieces)
         text = step.render(inner)
-        return f"(({c_type(inner.result)})({text}))" if step.gives in INTEGERS else f"({text})", step.gives
+        return f"(({c_type(gives)})({text}))" if gives.element in INTEGERS else f"({text})", gives.element
 
     def _joined(self, node: Joined) -> str:
-        kind = f"uint{max(8 * node.width, 32)}_t"
-        suffix = "ull" if node.width == 8 else "u"
-        numbers = sum(part << 8 * place for place, part in enumerate(node.parts) if isinstance(part, int))
-        terms = [f"0x{numbers:x}{suffix}"] if numbers else []
-        for source, start, count, place in _runs(node):
-            width = f"i{8 * self._width(source)}"
-            text = f"({kind})({self._as(source, width, unsigned=True)} >> {8 * start})"
-            if start + count < self._width(source):
-                text = f"({text} & 0x{(1 << 8 * count) - 1:x}{suffix})"
-            terms.append(f"{text} << {8 * place}")
-        return f"((int{8 * node.width}_t)({' | '.join(terms) or f'0{suffix}'}))"
+        """Each source shifted and masked, for each distance of its bits from their places."""
+        wide = max(node.width, *(self._width(source) for source, _, _ in _runs(node)), 0) > _INT
+        kind, suffix = ("uint64_t", "ull") if wide else ("uint32_t", "u")
+        constant = sum(1 << place for place, part in enumerate(node.parts) if part == 1)
+        terms = [f"0x{constant:x}{suffix}"] if constant else []
+        for source, distance, mask in _runs(node):
+            width = self._width(source)
+            shifted = f"<< {distance}" if distance > 0 else f">> {-distance}" if distance else ""
+            text = f"({kind})({self._as(source, _integer(width), unsigned=True)}) {shifted}".strip()
+            whole = (1 << width) - 1
+            reached = (whole << distance if distance > 0 else whole >> -distance) & ((1 << node.width) - 1)
+            terms.append(f"({text})" if mask == reached else f"(({text}) & 0x{mask:x}{suffix})")
+        return f"(({c_type(Type(_integer(node.width)))})({' | '.join(terms) or f'0{suffix}'}))"
 
     def _width(self, number: int) -> int:
         return self._graph.nodes[number].width
@@ -121,19 +172,24 @@ class _Expression:
         return f"(uint{INTEGERS[target]}_t)({found})" if unsigned else found
 
 
-def _runs(node: Joined) -> list[tuple[int, int, int, int]]:
-    """Bytes of one node that follow one another: the node, its first byte, how many, and where they begin."""
-    found: list[tuple[int, int, int, int]] = []
+def _runs(node: Joined) -> list[tuple[int, int, int]]:
+    """The nodes whose bits are joined, how far each moves them upwards, and the places that they reach as a mask."""
+    found: dict[tuple[int, int], int] = {}
     for place, part in enumerate(node.parts):
-        if not isinstance(part, Part):
-            continue
-        if found:
-            source, start, count, begin = found[-1]
-            if source == part.node and start + count == part.place and begin + count == place:
-                found[-1] = source, start, count + 1, begin
-                continue
-        found.append((part.node, part.place, 1, place))
-    return found
+        if isinstance(part, Part):
+            key = part.node, place - part.place
+            found[key] = found.get(key, 0) | 1 << place
+    return [(source, distance, mask) for (source, distance), mask in found.items()]
+
+
+def _integer(width: int) -> str:
+    """The integer type that holds ``width`` bits."""
+    return _held(f"i{width}")
+
+
+def _held(kind: str) -> str:
+    """The element type whose C type holds values of ``kind``."""
+    return "i8" if kind == "i4" else kind
 
 
 def _refused(call: Call, reason: str) -> RefusedError:

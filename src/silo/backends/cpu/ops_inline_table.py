@@ -21,9 +21,21 @@ __all__ = ["INLINE", "WIDTHS", "Step"]
 # How PTX and libdevice call the ways to round.
 _ROUNDINGS = {"rn": "rn", "rz": "rz", "rm": "rd", "rp": "ru"}
 WIDTHS: Mapping[str, int] = MappingProxyType(
-    {"f64": 8, "f32": 4, "f16": 2, "bf16": 2, "f8E4M3FN": 1, "f8E5M2": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8}
+    {
+        "f64": 64,
+        "f32": 32,
+        "f16": 16,
+        "bf16": 16,
+        "f8E4M3FN": 8,
+        "f8E5M2": 8,
+        "i4": 4,
+        "i8": 8,
+        "i16": 16,
+        "i32": 32,
+        "i64": 64,
+    }
 )
-"""Bytes of each element type that a step takes or gives."""
+"""Bits of each element type that a step takes or gives; i4 lies in the lower bits of an i8."""
 _FP8 = {"e4m3": "f8E4M3FN", "e5m2": "f8E5M2"}
 
 
@@ -173,7 +185,9 @@ def _conversions() -> dict[str, Step]:
         found[f"cvt.rn.satfinite.{kind}x2.f32"] = Step(("f32",), element, float_cast, 2, packs=True)
         found[f"cvt.rn.satfinite.{kind}x2.f16x2"] = Step(("f16",), element, float_cast, 2)
         found[f"cvt.rn.f16x2.{kind}x2"] = Step((element,), "f16", float_cast, 2)
-    found["cvt.rn.satfinite.e2m1x2.f32"] = Step(("f32", "f32"), "i8", _runtime("silo_f32_to_e2m1x2", "fp4"))
+    found["cvt.rn.satfinite.e2m1x2.f32"] = Step(("f32",), "i4", _runtime("silo_f32_to_e2m1", "fp4"), 2, packs=True)
+    for half in ("bf16", "f16"):
+        found[f"cvt.rn.{half}x2.e2m1x2"] = Step(("i4",), half, _e2m1, 2)
     for rounding in ("rz", "rp"):
         for words, ending in ((rounding, rounding), (f"{rounding}.satfinite", f"{rounding}_sat")):
             power = _runtime(f"silo_f32_to_e8m0_{ending}", "e8m0")
@@ -189,6 +203,11 @@ def _conversions() -> dict[str, Step]:
     for kind, signed in (("s32", True), ("u32", False)):
         found[f"cvt.rn.f32.{kind}"] = Step(("i32",), "f32", int_to_float(signed=signed))
     return found
+
+
+def _e2m1(call: Call) -> str:
+    call.use("fp4")
+    return call.float_result(f"silo_e2m1_to_f32({call.operands[0]})")
 
 
 def _of_floats(stem: str) -> Renderer:

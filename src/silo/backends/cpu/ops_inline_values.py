@@ -1,7 +1,7 @@
-"""The values of registers in straight-line PTX, byte by byte, as expressions over the operands' elements.
+"""The values of registers in straight-line PTX, bit by bit, as expressions over the operands' elements.
 
-A byte is a number, or one byte of a node: an element of an operand, or the result of an instruction. So registers that
-are joined, split, widened or shifted by whole bytes need no arithmetic, and a result that holds several elements is
+A bit is 0, 1, or one bit of a node: an element of an operand, or the result of an instruction. So registers that are
+joined, split, widened, shifted or masked by constants need no arithmetic, and a result that holds several elements is
 split into them. Nodes are interned: equal ones have the same number.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["UNKNOWN", "Applied", "Byte", "Element", "Graph", "Joined", "Literal", "Node", "Part"]
+__all__ = ["UNKNOWN", "Applied", "Bit", "Element", "Graph", "Joined", "Literal", "Node", "Part"]
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """Element ``lane`` of operand ``operand`` of the operation, of ``width`` bytes."""
+    """Element ``lane`` of operand ``operand`` of the operation, of ``width`` bits."""
 
     operand: int
     lane: int
@@ -24,7 +24,7 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Bits that the text holds, of ``width`` bytes."""
+    """Bits that the text holds, of ``width`` bits."""
 
     bits: int
     width: int
@@ -32,19 +32,19 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Bytes of several nodes, the lowest first."""
+    """Bits of several nodes, the lowest first."""
 
-    parts: tuple[Byte, ...]
+    parts: tuple[Bit, ...]
 
     @property
     def width(self) -> int:
-        """Bytes."""
+        """Bits."""
         return len(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """Step ``name`` of the table of instructions over the nodes ``sources``; ``width`` bytes."""
+    """Step ``name`` of the table of instructions over the nodes ``sources``; ``width`` bits."""
 
     name: str
     sources: tuple[int, ...]
@@ -53,16 +53,16 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Byte ``place`` of node ``node``, counted from the lowest."""
+    """Bit ``place`` of node ``node``, counted from the lowest."""
 
     node: int
     place: int
 
 
 Node = Element | Literal | Joined | Applied
-Byte = Part | int | None
+Bit = Part | int | None
 """None: a bit pattern that nobody has written, such as the upper half of a register that holds an element of f16."""
-UNKNOWN: Byte = None
+UNKNOWN: Bit = None
 
 
 class Graph:
@@ -80,24 +80,24 @@ class Graph:
             self.nodes.append(node)
         return number
 
-    def bytes_of(self, number: int) -> tuple[Byte, ...]:
-        """Every byte of a node."""
+    def bits_of(self, number: int) -> tuple[Bit, ...]:
+        """Every bit of a node."""
         node = self.nodes[number]
         if isinstance(node, Joined):
             return node.parts
         if isinstance(node, Literal):
-            return tuple(node.bits.to_bytes(node.width, "little"))
+            return tuple(node.bits >> place & 1 for place in range(node.width))
         return tuple(Part(number, place) for place in range(node.width))
 
-    def read(self, found: Sequence[Byte]) -> int | None:
-        """The node that has these bytes; None if one is unknown."""
+    def read(self, found: Sequence[Bit]) -> int | None:
+        """The node that has these bits; None if one is unknown."""
         if any(one is UNKNOWN for one in found):
             return None
         numbers = [one for one in found if isinstance(one, int)]
         if len(numbers) == len(found):
-            return self.add(Literal(int.from_bytes(bytes(numbers), "little"), len(found)))
+            return self.add(Literal(sum(bit << place for place, bit in enumerate(numbers)), len(found)))
         first = found[0]
-        if isinstance(first, Part) and tuple(found) == self.bytes_of(first.node):
+        if isinstance(first, Part) and tuple(found) == self.bits_of(first.node):
             return first.node
         return self.add(Joined(tuple(found)))
 
@@ -119,13 +119,13 @@ class Graph:
         return known[number]
 
     def _joined(self, node: Joined, known: dict[int, int | None]) -> int | None:
-        parts: list[Byte] = []
+        parts: list[Bit] = []
         for part in node.parts:
             if isinstance(part, Part):
                 moved = known[part.node]
                 if moved is None:
                     return None
-                parts.append(self.bytes_of(moved)[part.place])
+                parts.append(self.bits_of(moved)[part.place])
             else:
                 parts.append(part)
         return self.read(parts)

@@ -14,9 +14,7 @@ import triton.language as tl
 import cpu_samples
 import silo
 from cpu_samples import both, run
-from silo.backends.cpu import ops
 from silo.errors import UnsupportedError
-from silo.sources.triton.ssa import Operation, Type, Value
 
 pytestmark = [
     cpu_samples.needs_compiler,
@@ -212,13 +210,6 @@ def test_any_other_text_is_refused_in_its_words(text):
     ) as caught:
         run(applies, (1,), "optimized", TEXT=text, **arguments)
     assert repr(text) in str(caught.value)
-
-
-def test_several_results_are_refused():
-    operands = [Value("x", Type("f32"))]
-    operation = Operation("tt.elementwise_inline_asm", operands, [], {"asm_string": "mov.b32 $0, $2; mov.b32 $1, $2;"})
-    operation.results = [Value("a", Type("f32"), operation), Value("b", Type("f32"), operation, index=1)]
-    assert "gives 2 values" in ops.refusal(operation)
 
 
 def test_checking_mode_runs_it():

@@ -210,6 +210,25 @@ def test_pairs_of_halves_in_one_register(kind, rounding):
 
 
 U = np.uint32
+
+
+def permuted(low, high, selector):
+    """Bytes of two words by the nibbles of a third; the upper bit of a nibble takes the sign of the byte."""
+    both = low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
+    result = np.zeros_like(low)
+    for place in range(4):
+        choice = selector >> U(4 * place) & U(15)
+        byte = (both >> (choice & U(7)).astype(np.uint64) * np.uint64(8)).astype(np.uint32) & U(0xFF)
+        byte = np.where(choice & U(8), np.where(byte & U(0x80), U(0xFF), U(0)), byte)
+        result |= byte << U(8 * place)
+    return result
+
+
+def sign(values):
+    """0xffff for negative numbers, else 0."""
+    return np.where(values >> U(31), U(0xFFFF), U(0))
+
+
 INTEGERS = {
     "add.u32 $0, $1, $2;": lambda a, b, c: a + b,
     "sub.s32 $0, $1, $2;": lambda a, b, c: a - b,
@@ -230,15 +249,15 @@ INTEGERS = {
     "prmt.b32 $0, $1, $2, 0x0123;": lambda a, b, c: a.byteswap(),
     "prmt.b32 $0, $1, $2, 0x5410;": lambda a, b, c: (a & U(0xFFFF)) | b << U(16),
     "prmt.b32 $0, $1, $2, 0xbb40;": lambda a, b, c: sign(a) << U(16) | (b & U(0xFF)) << U(8) | a & U(0xFF),
+    "prmt.b32 $0, $1, $2, $3;": permuted,
+    "shf.r.wrap.b32 $0, $1, $2, 3;": lambda a, b, c: a >> U(3) | b << U(29),
+    "shf.l.wrap.b32 $0, $1, $2, 9;": lambda a, b, c: a >> U(23) | b << U(9),
+    "and.b32 $0, $1, 0x0f0f0f0f; shl.b32 $0, $0, 2;": lambda a, b, c: (a & U(0x0F0F0F0F)) << U(2),
+    "lop3.b32 $0, $1, $2, 0x80808080, 0xe4;": lambda a, b, c: (a & U(0x80808080)) | (b & U(0x7F7F7F7F)),
     "{ .reg .b16 h<2>; mov.b32 {h0, h1}, $1; mov.b32 $0, {h1, h0}; }": lambda a, b, c: a << U(16) | a >> U(16),
     "{ .reg .u8 %b; cvt.u8.u32 %b, $1; cvt.s32.s8 $0, %b; }": lambda a, b, c: a.astype(np.int8).astype(U),
     "cvt.u32.u16 $0, $1; add.s32 $0, $0, -1;": lambda a, b, c: (a & U(0xFFFF)) - U(1),
 }  # fmt: skip
-
-
-def sign(values):
-    """0xffff for negative numbers, else 0."""
-    return np.where(values >> U(31), U(0xFFFF), U(0))
 
 
 @pytest.mark.parametrize("text", INTEGERS)
@@ -249,6 +268,80 @@ def test_integers(text):
         arrays = {name: array.view(np.int32) for name, array in (("x", a), ("y", b), ("z", c))}
         run(three, (1,), mode, **arrays, out=out, TEXT=text, CONSTRAINTS="=r,r,r,r")
         np.testing.assert_array_equal(out.view(np.uint32), INTEGERS[text](a, b, c))
+
+
+FP8_TO_HALVES = """{
+    .reg .b32 rot, high;
+    shf.r.wrap.b32 rot, $2, $2, 1;
+    lop3.b32 high, $2, rot, 0x80808080, 0xE4;
+    prmt.b32 $0, rot, high, 0x5043;
+    prmt.b32 $1, rot, high, 0x7261;
+    and.b32 $0, $0, 0xBF80BF80;
+    and.b32 $1, $1, 0xBF80BF80;
+}"""
+
+
+def test_four_elements_whose_bits_cross_bytes_on_the_way():
+    """Codes of e4m3 with their sign and their other seven bits apart, so that they are halves 2^8 times as small."""
+    codes = np.arange(256, dtype=np.uint8)
+    found = apply(FP8_TO_HALVES, "=r,=r,r", codes, np.float16, np.float16, pack=4)
+    expected = (codes.astype(np.uint16) & 0x80) << 8 | (codes.astype(np.uint16) & 0x7F) << 7
+    np.testing.assert_array_equal(found.view(np.uint16), expected)
+
+
+DEQUANTIZE = """{
+    .reg .b8 b0, b1, b2, b3;
+    .reg .b32 p0, p1;
+    mov.b32 {b0, b1, b2, b3}, $4;
+    cvt.rn.KINDx2.e2m1x2 p0, b0;
+    cvt.rn.KINDx2.e2m1x2 p1, b2;
+    mul.rn.KINDx2 p0, p0, $5;
+    mul.rn.KINDx2 p1, p1, $5;
+    mov.b32 {$0, $1}, p0;
+    mov.b32 {$2, $3}, p1;
+}"""
+
+
+@triton.jit
+def four_results(words, scales, out, TEXT: tl.constexpr):
+    i = tl.arange(0, 1024)
+    dtype = out.dtype.element_ty
+    operands = [tl.load(words + i), tl.load(scales + i)]
+    a, b, c, d = tl.inline_asm_elementwise(
+        TEXT, "=h,=h,=h,=h,r,r", operands, dtype=(dtype, dtype, dtype, dtype), is_pure=True, pack=1
+    )
+    tl.store(out + i * 4, a)
+    tl.store(out + i * 4 + 1, b)
+    tl.store(out + i * 4 + 2, c)
+    tl.store(out + i * 4 + 3, d)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_a_text_of_several_results(kind, mode):
+    type_ = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}[kind]
+    words = np.random.default_rng(0).integers(0, 1 << 32, BLOCK, np.uint32)
+    words[:256] = np.arange(256) * 0x10001
+    scale = np.random.default_rng(1).choice([0.5, 1.0, 1.25, 3.0], BLOCK).astype(type_)
+    bits = scale.view(np.uint16).astype(np.uint32)
+    out = np.zeros(4 * BLOCK, type_)
+    arrays = {"words": words.view(np.int32), "scales": (bits | bits << U(16)).view(np.int32), "out": out}
+    run(four_results, (1,), mode, **arrays, TEXT=DEQUANTIZE.replace("KIND", kind))
+    magnitudes = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    codes = (words[:, None] >> np.array([0, 4, 16, 20], np.uint32)) & U(15)
+    numbers = np.where(codes & U(8), -1.0, 1.0) * magnitudes[codes & U(7)]
+    expected = (numbers.astype(np.float32) * scale.astype(np.float32)[:, None]).astype(type_)
+    np.testing.assert_array_equal(out.view(np.uint16), expected.ravel().view(np.uint16))
+
+
+def test_a_result_of_several_that_is_not_written_is_refused():
+    arrays = {name: np.zeros(BLOCK, np.int32) for name in ("words", "scales")}
+    text = "mov.b32 {$0, $1}, $4; mov.b32 {$2, _}, $5;"
+    with pytest.raises(UnsupportedError, match=r"writes no register"):
+        run(four_results, (1,), "optimized", **arrays, out=np.zeros(4 * BLOCK, np.float16), TEXT=text)
+    text = "mov.b32 {$0, $1}, $4; cvt.u16.u32 $2, $5;"
+    with pytest.raises(UnsupportedError, match=r"must write \$3, all 16 bits"):
+        run(four_results, (1,), "optimized", **arrays, out=np.zeros(4 * BLOCK, np.float16), TEXT=text)
 
 
 @pytest.mark.parametrize(("how", "exact"), [("rni", np.rint), ("rzi", np.trunc), ("rmi", np.floor), ("rpi", np.ceil)])

@@ -20,6 +20,7 @@ from silo.backends.cpu.lower.halves import PIECE, convert_in_blocks
 from silo.backends.cpu.lower.kernel import lower_kernel
 from silo.backends.cpu.lower.lanes import reduce_in_lanes
 from silo.backends.cpu.lower.runs import RUN_PRELUDE
+from silo.backends.cpu.ops_inline import split_inline
 from silo.backends.cpu.options import CpuOptions
 from silo.sources.triton.ssa import Module
 
@@ -85,6 +86,7 @@ def lower(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]
 
 
 def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[Program, frozenset[str]]:
+    split_inline(module)
     join_edges(module)
     spell_out_polls(module)
     order_memory(module)

@@ -9,7 +9,7 @@ from silo.backends.cpu.operations.refusals import access_refusal, dot_refusal, d
 from silo.backends.cpu.ops_arith import addptr, clampf, float_binary, integer_call
 from silo.backends.cpu.ops_atomic import cas_refusal, rmw_refusal
 from silo.backends.cpu.ops_cast import bitcast, int_to_ptr, ptr_to_int, triton_float_cast
-from silo.backends.cpu.ops_inline import inline_renderer
+from silo.backends.cpu.ops_inline import inline_refusal, inline_renderer
 from silo.backends.cpu.ops_libdevice import extern_renderer
 from silo.backends.cpu.ops_math import function
 
@@ -71,7 +71,9 @@ FP_TO_FP: Final = define("tt.fp_to_fp", render=triton_float_cast)
 INT_TO_PTR: Final = define("tt.int_to_ptr", cheap=True, render=int_to_ptr)
 PTR_TO_INT: Final = define("tt.ptr_to_int", cheap=True, render=ptr_to_int)
 PRECISE_SQRT: Final = define("tt.precise_sqrt", cost=8.0, render=function("sqrt"))
-ELEMENTWISE_INLINE_ASM: Final = define("tt.elementwise_inline_asm", cost=15.0, render=inline_renderer)
+ELEMENTWISE_INLINE_ASM: Final = define(
+    "tt.elementwise_inline_asm", cost=15.0, render=inline_renderer, refuse=inline_refusal
+)
 EXTERN_ELEMENTWISE: Final = define("tt.extern_elementwise", cost=15.0, render=extern_renderer)
 
 # ---- orderings that mean nothing here
