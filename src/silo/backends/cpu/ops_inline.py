@@ -7,28 +7,50 @@ is refused: it may mean anything.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from silo.backends.cpu.ops_call import Call, RefusedError
+from silo.backends.cpu.ops_call import Call, RefusedError, Renderer
 from silo.backends.cpu.ops_cast import bitcast
 from silo.backends.cpu.ops_inline_program import Program, Shape, evaluate
 from silo.backends.cpu.ops_inline_table import INLINE
 from silo.backends.cpu.ops_inline_values import Element, Joined, Literal, Part
 from silo.backends.cpu.ops_types import INTEGERS, c_type, element_bytes
-from silo.sources.triton.ssa import Module, Operation, Type
+from silo.sources.triton.ssa import Operation, Type
 
-__all__ = ["inline_refusal", "inline_renderer", "split_inline"]
+__all__ = ["inline_parts", "inline_refusal", "inline_renderer"]
 
 # What Triton before 3.9 writes for waits between launches, which follow one another here; its result means nothing.
 _WAITS = frozenset({"griddepcontrol.wait", "griddepcontrol.launch_dependents"})
 _MOST_PACK = 64
 _INT = 32
-_NAME = "tt.elementwise_inline_asm"
 
 
-def inline_renderer(call: Call) -> str:
-    """``tt.elementwise_inline_asm`` whose text is straight-line PTX of the instructions of ``INLINE``."""
+def inline_renderer(truncation: str) -> Renderer:
+    """The renderer of texts of straight-line PTX; ``truncation`` is the operation that narrows integers."""
+
+    def render(call: Call) -> str:
+        return _rendered(call, truncation)
+
+    return render
+
+
+def inline_refusal(truncation: str) -> Callable[[Operation], str]:
+    """Why a text with any number of results has no meaning here, or ""; ``truncation`` as for the renderer."""
+
+    def refuse(operation: Operation) -> str:
+        for part in inline_parts(operation):
+            types = [value.type for value in part.operands]
+            try:
+                _rendered(Call(part, [f"x{index}" for index in range(len(types))], types, part.result.type), truncation)
+            except RefusedError as error:
+                return str(error)
+        return ""
+
+    return refuse
+
+
+def _rendered(call: Call, truncation: str) -> str:
     call.pointer_free()
     operation = call.operation
     text = str(operation.attributes.get("asm_string"))
@@ -44,7 +66,7 @@ def inline_renderer(call: Call) -> str:
         tuple(8 * element_bytes(element) for element in elements),
         tuple(8 * element_bytes(str(element)) for element in results),
         pack,
-        _used_bits(operation, 8 * element_bytes(call.element)),
+        _used_bits(operation, truncation, 8 * element_bytes(call.element)),
         call.attribute("result", 0),
     )
     try:
@@ -54,41 +76,15 @@ def inline_renderer(call: Call) -> str:
         raise _refused(call, str(error)) from None
 
 
-def _used_bits(operation: Operation, width: int) -> int:
+def _used_bits(operation: Operation, truncation: str, width: int) -> int:
     """The bits of an element of the result, from the lowest, that the kernel reads: it may truncate them."""
     uses = operation.results[0].uses if operation.results else []
-    if not uses or any(use.name != "arith.trunci" for use in uses):
+    if not uses or any(use.name != truncation for use in uses):
         return width
     return max(min(INTEGERS[use.result.type.element], width) for use in uses)
 
 
-def inline_refusal(operation: Operation) -> str:
-    """Why a text with any number of results has no meaning here, or ""."""
-    for part in _parts(operation):
-        types = [value.type for value in part.operands]
-        call = Call(part, [f"x{index}" for index in range(len(types))], types, part.result.type)
-        try:
-            inline_renderer(call)
-        except RefusedError as error:
-            return str(error)
-    return ""
-
-
-def split_inline(module: Module) -> None:
-    """Make a text of several results one for each result, in place; each computes its own from the same operands."""
-    for operation in list(module.walk()):
-        if operation.name == _NAME and len(operation.results) > 1:
-            assert operation.block is not None
-            parts = _parts(operation)
-            for operand in operation.operands:
-                operand.uses[:] = [use for use in operand.uses if use is not operation] + parts
-            for part, result in zip(parts, operation.results, strict=True):
-                result.owner, result.index = part, 0
-            place = operation.block.operations.index(operation)
-            operation.block.operations[place : place + 1] = parts
-
-
-def _parts(operation: Operation) -> list[Operation]:
+def inline_parts(operation: Operation) -> list[Operation]:
     """An operation for each result, or the operation itself; none of them is in the module yet."""
     if len(operation.results) == 1:
         return [operation]

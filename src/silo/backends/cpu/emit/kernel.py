@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from silo.backends.cpu import runtime
 from silo.backends.cpu.analysis.edges import join_edges
+from silo.backends.cpu.analysis.inline_results import split_inline
 from silo.backends.cpu.analysis.mirror import find_mirrors
 from silo.backends.cpu.analysis.networks import fold_networks
 from silo.backends.cpu.analysis.orders import free_orders
@@ -20,7 +21,6 @@ from silo.backends.cpu.lower.halves import PIECE, convert_in_blocks
 from silo.backends.cpu.lower.kernel import lower_kernel
 from silo.backends.cpu.lower.lanes import reduce_in_lanes
 from silo.backends.cpu.lower.runs import RUN_PRELUDE
-from silo.backends.cpu.ops_inline import split_inline
 from silo.backends.cpu.options import CpuOptions
 from silo.sources.triton.ssa import Module
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from silo.backends.cpu.operations.arith import TRUNCI
 from silo.backends.cpu.operations.record import Effect, Role, define
 from silo.backends.cpu.operations.refusals import access_refusal, dot_refusal, dot_scaled_refusal
 from silo.backends.cpu.ops_arith import addptr, clampf, float_binary, integer_call
@@ -72,7 +73,7 @@ INT_TO_PTR: Final = define("tt.int_to_ptr", cheap=True, render=int_to_ptr)
 PTR_TO_INT: Final = define("tt.ptr_to_int", cheap=True, render=ptr_to_int)
 PRECISE_SQRT: Final = define("tt.precise_sqrt", cost=8.0, render=function("sqrt"))
 ELEMENTWISE_INLINE_ASM: Final = define(
-    "tt.elementwise_inline_asm", cost=15.0, render=inline_renderer, refuse=inline_refusal
+    "tt.elementwise_inline_asm", cost=15.0, render=inline_renderer(TRUNCI), refuse=inline_refusal(TRUNCI)
 )
 EXTERN_ELEMENTWISE: Final = define("tt.extern_elementwise", cost=15.0, render=extern_renderer)
 
