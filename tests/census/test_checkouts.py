@@ -101,7 +101,7 @@ def checkout(tmp_path):
     folder.mkdir(parents=True)
     (folder / "helpers.py").write_text(HELPERS)
     (folder / "kernels.py").write_text(KERNELS)
-    (folder / "broken.py").write_text("def (:\n")
+    (folder / "broken.py").write_text("from triton import jit\ndef (:\n")
     return tmp_path / "made"
 
 
