@@ -31,10 +31,17 @@ _GPU_TEXT = frozenset({"test_optimize_thread_locality"})
 # These assert that a GPU's back end made such text, or refuse the CPU's tensors.
 _FOREIGN = {
     **dict.fromkeys(
-        ("test_no_rematerialization_op", "test_disable_licm", "test_assume", "test_poison_return"),
+        (
+            "test_no_rematerialization_op",
+            "test_disable_licm",
+            "test_assume",
+            "test_poison_return",
+            "test_tl_range_fuse",
+            "test_tl_range_fuse_dependent",
+        ),
         "it looks at the text of another back end",
     ),
-    "test_pointer_arguments": "it expects that arrays in host memory are refused",
+    "test_pointer_arguments": "it expects that arrays in host memory are refused, unless an accelerator pinned them",
 }
 _MAKERS = ("arange", "empty", "empty_like", "full", "ones", "rand", "randint", "randn", "tensor", "zeros", "zeros_like")
 
