@@ -157,6 +157,10 @@ class Checkout:
 
     def kernels(self) -> list[Found]:
         """The jit functions that no other jit function calls and that return nothing."""
+        return list(self._kernels)
+
+    @cached_property
+    def _kernels(self) -> list[Found]:
         called, launched = self._uses()
         found: list[Found] = []
         for place, file in self._jitted.items():
