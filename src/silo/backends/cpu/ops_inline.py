@@ -1,7 +1,7 @@
-"""Inline assembly: straight-line PTX over registers, such as kernels carry for its speed, as one C expression.
+"""Inline assembly: straight-line PTX over registers as one C expression.
 
 ``ops_inline_program`` evaluates the text with the instructions of ``ops_inline_table``. A text with any other statement
-is refused: it may mean anything.
+is refused, because it may mean anything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from silo.sources.triton.ssa import Operation, Type
 
 __all__ = ["inline_parts", "inline_refusal", "inline_renderer"]
 
-# What Triton before 3.9 writes for waits between launches, which follow one another here; its result means nothing.
+# The waits between launches that Triton before 3.9 writes: launches follow one another here.
 _WAITS = frozenset({"griddepcontrol.wait", "griddepcontrol.launch_dependents"})
 _MOST_PACK = 64
 _INT = 32
@@ -56,15 +56,15 @@ def _rendered(call: Call, truncation: str) -> str:
     text = str(operation.attributes.get("asm_string"))
     if not call.operands and text.strip().removesuffix(";") in _WAITS:
         return "0"
-    results = operation.attributes.get("results", (call.element,))
-    assert isinstance(results, tuple)
-    elements = [type_.element for type_ in call.types]
+    given = operation.attributes.get("results", (call.element,))
+    assert isinstance(given, tuple)
+    elements, results = [type_.element for type_ in call.types], [str(element) for element in given]
     pack = call.attribute("packed_element", 1)
     if "i1" in {*elements, *results} or not 0 < pack <= _MOST_PACK:
         raise _refused(call, "it takes and gives numbers of 8 to 64 bits, at most 64 at a time")
     shape = Shape(
         tuple(8 * element_bytes(element) for element in elements),
-        tuple(8 * element_bytes(str(element)) for element in results),
+        tuple(8 * element_bytes(element) for element in results),
         pack,
         _used_bits(operation, truncation, 8 * element_bytes(call.element)),
         call.attribute("result", 0),

@@ -1,6 +1,6 @@
 """The PTX instructions that inline assembly may hold: the types they take and give, and the C of each.
 
-What is approximate on a GPU is computed as exactly as the same function elsewhere, and nothing is flushed to zero.
+Functions that are approximate on a GPU are as exact as the same functions elsewhere, and nothing is flushed to zero.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _runtime(stem: str, piece: str) -> Renderer:
 
 
 def _directed(name: str, rounding: str, kind: str) -> Renderer | None:
-    """Arithmetic that is never fused with its neighbours, as PTX says of what names its rounding."""
+    """Arithmetic that is never fused with its neighbours, because it names its rounding."""
     if kind in HALVES:
         if rounding != "rn":
             return None

@@ -1,7 +1,7 @@
 """Reads the text of straight-line PTX: registers that it declares, and instructions over registers and numbers.
 
-Jumps, predicates, labels, memory and special registers are not read here: a statement of any other form is returned as
-an instruction with its name, which the table of instructions then lacks, or refused with its words.
+Jumps, predicates, labels and memory are not read here. Such a statement is returned as an instruction whose name the
+table of instructions lacks, or as the reason why it cannot be read.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class PtxText:
 
 
 def read_ptx(text: str) -> PtxText | str:
-    """Parse ``text``; the reason as text if a statement is none that is read here.
+    """Parse ``text``; returns the reason as text if a statement cannot be read.
 
     >>> read_ptx("{ .reg .b16 t; cvt.u16.u32 t, $1; }").registers
     {'t': 16}
