@@ -16,13 +16,13 @@ __all__ = ["PtxInstruction", "PtxNumber", "PtxRegister", "PtxText", "PtxVector",
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NAME = r"[%_A-Za-z][\w$%]*"
 _DECLARED = re.compile(
-    rf"\.reg\s+\.[busf](8|16|32|64)(x2)?\s+({_NAME}(?:<\d+>)?(?:\s*,\s*{_NAME}(?:<\d+>)?)*)", re.ASCII
+    rf"\.reg\s+\.[busf](8|16|32|64)(x2)?\s+({_NAME}(?:<\d{{1,6}}>)?(?:\s*,\s*{_NAME}(?:<\d{{1,6}}>)?)*)", re.ASCII
 )
 _INSTRUCTION = re.compile(r"([a-z]\w*(?:\.\w+)*)\s+(\S.*)", re.ASCII | re.DOTALL)
 _REGISTER = re.compile(rf"\$\d+|{_NAME}", re.ASCII)
 _BITS = re.compile(r"0([fFdD])([0-9a-fA-F]+)", re.ASCII)
 _DECIMAL = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?", re.ASCII)
-_INTEGER = re.compile(r"(-?)(0[xX][0-9a-fA-F]+|0|[1-9]\d*)U?", re.ASCII)
+_INTEGER = re.compile(r"(-?)(0[xX][0-9a-fA-F]{1,16}|0|[1-9]\d{0,19})U?", re.ASCII)
 _MOST_REGISTERS = 4096  # that one declaration may number
 
 

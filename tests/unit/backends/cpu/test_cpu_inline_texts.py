@@ -369,6 +369,8 @@ REFUSED = {
         "cvt.rn.satfinite.e4m3x2.f32 $0, $1, $1;", "=r,f", 1, np.int32, r"must write \$0, all 32 bits"
     ),
     "a number of another width": ("add.f32 $0, $1, 0d3ff0000000000000;", "=f,f", 1, np.float32, "none of 32 bits"),
+    "a number of thousands of digits": (f"add.u32 $0, $1, {'9' * 5000};", "=r,f", 1, np.int32, "neither a register"),
+    "thousands of registers": ("{ .reg .b32 r<5000>; mov.b32 $0, $1; }", "=r,f", 1, np.int32, "more registers than"),
     "an integer as a float": ("add.f32 $0, $1, 0f3f;", "=f,f", 1, np.float32, "'0f3f', which is neither"),
 }  # fmt: skip
 
