@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from tests.census.checkouts import command
 from tests.census.checkouts.compare import differences, explained_by_doubles, order_matters
 from tests.census.checkouts.guess import Guess, first_guess, other_switches, spread
 from tests.census.checkouts.judge import STATUSES
@@ -143,6 +144,22 @@ def test_the_driver_runs_kernels_of_a_checkout_and_names_what_it_leaves_out(chec
     assert done.returncode == 1  # a kernel is refused
     assert "| made | 7 | 5 |" in done.stdout
     assert set(statuses.values()) <= set(STATUSES)
+
+
+def test_a_run_is_resumed_from_its_file(checkout, tmp_path):
+    report = tmp_path / "report.json"
+    words = ["--checkouts", str(checkout), "--variants", "1", "--json", str(report), "--only", "never_lowered"]
+    assert command.main([*words]) == 0
+    found = json.loads(report.read_text())
+    (first,) = found["outcomes"]
+    report.write_text(json.dumps({"outcomes": [{**first, "reason": "kept"}]}))
+    assert command.main([*words, "--only", "calls_what_is_absent", "--resume"]) == 0
+    outcomes = json.loads(report.read_text())["outcomes"]
+    assert {one["kernel"].rpartition("::")[2]: one["status"] for one in outcomes} == {
+        "never_lowered": "front end",
+        "calls_what_is_absent": "unbuilt",
+    }
+    assert outcomes[0]["reason"] == "kept"
 
 
 def test_without_a_checkout_the_driver_names_the_variable(tmp_path):

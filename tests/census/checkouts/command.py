@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.fuzz.functions import build_functions
 
-from .judge import FAILED, STATUSES, Limits, Outcome, judge
+from .judge import FAILED, STATUSES, Limits, Outcome, close_servers, judge
 from .modules import Checkout, Found
 
 __all__ = ["VARIABLE", "main"]
@@ -65,6 +65,7 @@ def main(words: list[str]) -> int:
                 if len(outcomes) % 50 == 0:
                     print(f"[{time.monotonic() - started:.0f} s] {len(outcomes)} of {total}", flush=True)
                     _keep(_summary(checkouts, outcomes, total, started), options.json)
+    close_servers()
     summary = _summary(checkouts, outcomes, total, started)
     _keep(summary, options.json)
     print(_table(summary))

@@ -14,7 +14,7 @@ from .guess import Guess, calmer, one_program, spread
 from .modules import CannotBuildError, Checkout, Found
 from .server import Server
 
-__all__ = ["FAILED", "STATUSES", "Limits", "Outcome", "judge"]
+__all__ = ["FAILED", "STATUSES", "Limits", "Outcome", "close_servers", "judge"]
 
 STATUSES = {
     "same": "Silo and the interpreter agree",
@@ -37,6 +37,7 @@ STATUSES = {
 FAILED = ("slow", "refused", "differs", "crashed", "raised", "timeout")
 _MOST_CRASHES = 5
 _SERVERS = threading.local()
+_STARTED: list[Server] = []
 _DOUBLE = {"float32": "float64", "float16": "float64", "bfloat16": "float64"}
 
 
@@ -260,8 +261,16 @@ class _Judge:
 
 
 def _server(way: str) -> Server:
-    """The server of this thread for runs of this kind; it ends with the program."""
+    """The server of this thread for runs of this kind."""
     kind = "interpreted" if way in {"interpret", "reversed"} else "compiled"
     if not hasattr(_SERVERS, kind):
-        setattr(_SERVERS, kind, Server(kind))
+        server = Server(kind)
+        _STARTED.append(server)
+        setattr(_SERVERS, kind, server)
     return getattr(_SERVERS, kind)
+
+
+def close_servers() -> None:
+    """End the servers of all threads, which must have ended."""
+    while _STARTED:
+        _STARTED.pop().close()

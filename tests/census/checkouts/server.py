@@ -64,6 +64,10 @@ class Server:
             raise RuntimeError(f"the server of workers ended with {self._process.wait()}")
         return json.loads(line)
 
+    def close(self) -> None:
+        """End the server."""
+        self._process.communicate()
+
 
 def serve(kind: str) -> None:
     """Answer requests until the input ends."""
