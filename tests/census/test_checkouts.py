@@ -11,8 +11,9 @@ import pytest
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
+from tests.census.checkouts import command
 from tests.census.checkouts.compare import differences, explained_by_doubles, order_matters
-from tests.census.checkouts.guess import Guess, first_guess, other_switches
+from tests.census.checkouts.guess import Guess, first_guess, other_switches, spread
 from tests.census.checkouts.judge import STATUSES
 from tests.census.checkouts.memory import Arena
 from tests.census.checkouts.modules import CannotBuildError, Checkout
@@ -80,6 +81,15 @@ def never_lowered(x_ptr):
 
 
 @triton.jit
+def pairs_of_rows(x_ptr, y_ptr, stride_y_batch, stride_y_row, N: tl.constexpr):
+    rows, columns = tl.arange(0, 4)[:, None], tl.arange(0, N)[None, :]
+    row_ptrs = y_ptr + tl.program_id(0) * stride_y_batch + rows * stride_y_row
+    x = tl.load(x_ptr + rows * N + columns)
+    tl.store(row_ptrs + 2 * columns, x)
+    tl.store(row_ptrs + 2 * columns + 1, -x)
+
+
+@triton.jit
 def barrier(x_ptr):
     waited = tl.inline_asm_elementwise("bar.sync 0; mov.u32 $0, 0;", "=r,r", [tl.load(x_ptr)], tl.int32, True, 1)
     tl.store(x_ptr, waited)
@@ -92,7 +102,7 @@ def checkout(tmp_path):
     folder.mkdir(parents=True)
     (folder / "helpers.py").write_text(HELPERS)
     (folder / "kernels.py").write_text(KERNELS)
-    (folder / "broken.py").write_text("def (:\n")
+    (folder / "broken.py").write_text("from triton import jit\ndef (:\n")
     return tmp_path / "made"
 
 
@@ -121,16 +131,35 @@ def test_the_driver_runs_kernels_of_a_checkout_and_names_what_it_leaves_out(chec
         "of_comparisons": "same",
         "calls_what_is_absent": "unbuilt",
         "never_lowered": "front end",
+        "pairs_of_rows": "same",
         "barrier": "refused",
     }, (outcomes, done.stderr)
     assert "helper" in outcomes["calls_what_is_absent"]["reason"]
     assert "no_such_function" in outcomes["never_lowered"]["reason"]
     assert outcomes["scale_rows"]["compile_s"] > 0
+    # Rows that overlap at first: a store gives one place several values.
+    assert outcomes["pairs_of_rows"]["guess"]["scalars"] == {"stride_y_batch": 4096, "stride_y_row": 64}
     assert found["helpers"] == {"made": 1}
     assert "package/broken.py" in found["unread"]["made"][0]
     assert done.returncode == 1  # a kernel is refused
-    assert "| made | 6 | 4 |" in done.stdout
+    assert "| made | 7 | 5 |" in done.stdout
     assert set(statuses.values()) <= set(STATUSES)
+
+
+def test_a_run_is_resumed_from_its_file(checkout, tmp_path):
+    report = tmp_path / "report.json"
+    words = ["--checkouts", str(checkout), "--variants", "1", "--json", str(report), "--only", "never_lowered"]
+    assert command.main([*words]) == 0
+    found = json.loads(report.read_text())
+    (first,) = found["outcomes"]
+    report.write_text(json.dumps({"outcomes": [{**first, "reason": "kept"}]}))
+    assert command.main([*words, "--only", "calls_what_is_absent", "--resume"]) == 0
+    outcomes = json.loads(report.read_text())["outcomes"]
+    assert {one["kernel"].rpartition("::")[2]: one["status"] for one in outcomes} == {
+        "never_lowered": "front end",
+        "calls_what_is_absent": "unbuilt",
+    }
+    assert outcomes[0]["reason"] == "kept"
 
 
 def test_without_a_checkout_the_driver_names_the_variable(tmp_path):
@@ -165,6 +194,11 @@ def blocks(folder, guess, **changed):
         found[name] = folder / name
         arena.save(str(found[name]))
     return found
+
+
+def test_strides_are_spread():
+    guess = Guess(scalars={"stride_x": 1, "n": 50}, constants={"STRIDE_Y": 64, "BLOCK": 32})
+    assert spread(guess) == Guess(scalars={"stride_x": 64, "n": 50}, constants={"STRIDE_Y": 4096, "BLOCK": 32})
 
 
 def test_differences_are_rounding_order_or_unexplained(tmp_path):

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.fuzz.functions import build_functions
 
-from .judge import FAILED, STATUSES, Limits, Outcome, judge
+from .judge import FAILED, STATUSES, Limits, Outcome, close_servers, judge
 from .modules import Checkout, Found
 
 __all__ = ["VARIABLE", "main"]
@@ -39,7 +39,10 @@ def main(words: list[str]) -> int:
             for one in checkouts
         ]
     )
-    outcomes: list[Outcome] = []
+    outcomes = _earlier(options)
+    known = {(one.checkout, one.kernel, one.variant) for one in outcomes}
+    work = [job for job in work if (job[0].name, job[1].label, job[2]) not in known]
+    total = len(outcomes) + len(work)
     stopped = threading.Event()
     limits = Limits(options.process_seconds, options.memory << 30, options.compile_seconds)
     with tempfile.TemporaryDirectory(prefix="silo-checkouts-") as folder:
@@ -60,9 +63,10 @@ def main(words: list[str]) -> int:
                 if outcome.status in FAILED or options.verbose:
                     print(_line(outcome), flush=True)
                 if len(outcomes) % 50 == 0:
-                    print(f"[{time.monotonic() - started:.0f} s] {len(outcomes)} of {len(work)}", flush=True)
-                    _keep(_summary(checkouts, outcomes, len(work), started), options.json)
-    summary = _summary(checkouts, outcomes, len(work), started)
+                    print(f"[{time.monotonic() - started:.0f} s] {len(outcomes)} of {total}", flush=True)
+                    _keep(_summary(checkouts, outcomes, total, started), options.json)
+    close_servers()
+    summary = _summary(checkouts, outcomes, total, started)
     _keep(summary, options.json)
     print(_table(summary))
     return 1 if any(outcome.status in FAILED for outcome in outcomes) else 0
@@ -80,8 +84,19 @@ def _options(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--compile-seconds", type=float, default=10.0, help="processor time that compiling may take")
     parser.add_argument("--memory", type=int, default=12, help="GiB of addresses for each process")
     parser.add_argument("--json", help="write the summary and every outcome here")
+    parser.add_argument("--resume", action="store_true", help="keep the outcomes in the file of --json, run the others")
     parser.add_argument("-v", "--verbose", action="store_true", help="print every kernel")
-    return parser.parse_args(words)
+    options = parser.parse_args(words)
+    if options.resume and not options.json:
+        parser.error("--resume needs --json FILE")
+    return options
+
+
+def _earlier(options: argparse.Namespace) -> list[Outcome]:
+    """The outcomes that an earlier run wrote, if this run is to resume it."""
+    if not options.resume or not Path(options.json).exists():
+        return []
+    return [Outcome(**one) for one in json.loads(Path(options.json).read_text())["outcomes"]]
 
 
 def _in_turn(work: list[list[Job]]) -> list[Job]:

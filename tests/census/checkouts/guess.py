@@ -10,7 +10,7 @@ from tests.fuzz.kinds import KINDS
 
 from .reading import Reading
 
-__all__ = ["ELEMENTS", "Guess", "calmer", "first_guess", "next_guess", "one_program", "other_switches"]
+__all__ = ["ELEMENTS", "Guess", "calmer", "first_guess", "next_guess", "one_program", "other_switches", "spread"]
 
 ELEMENTS = 1 << 17  # of each array
 _KINDS = ("f32", "i32", "f16", "u8", "i64", "bf16", "i8", "e4m3", "i1")
@@ -178,6 +178,16 @@ def calmer(guess: Guess) -> Guess:
 def one_program(guess: Guess) -> Guess:
     """The same with a grid of one program."""
     return replace(guess, grid=(1,) * len(guess.grid))
+
+
+def spread(guess: Guess) -> Guess:
+    """The same with strides 64 times as large: elements between which the names suggested no distance get one."""
+    scalars = {name: value * 64 if "stride" in name.lower() else value for name, value in guess.scalars.items()}
+    constants = {
+        name: value * 64 if "stride" in name.lower() and type(value) is int else value
+        for name, value in guess.constants.items()
+    }
+    return replace(guess, scalars=scalars, constants=constants)
 
 
 def other_switches(reading: Reading, guess: Guess) -> Guess:

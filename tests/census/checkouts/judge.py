@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
+import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from .compare import differences, explained_by_doubles, near_without_doubles, order_matters
-from .guess import Guess, calmer, one_program
+from .guess import Guess, calmer, one_program, spread
 from .modules import CannotBuildError, Checkout, Found
+from .server import Server
 
-__all__ = ["FAILED", "STATUSES", "Limits", "Outcome", "judge"]
+__all__ = ["FAILED", "STATUSES", "Limits", "Outcome", "close_servers", "judge"]
 
 STATUSES = {
     "same": "Silo and the interpreter agree",
     "rounding": "they differ, and Silo is as near to the kernel in float64 as the interpreter's rounding allows",
-    "order": "they differ where the interpreter differs from its own run backwards; one program alone is the same",
+    "order": "they differ where the interpreter differs from its own run backwards, and one program alone is the same;"
+    " or one store writes several values to one place, however large the strides",
     "uninterpreted": "Silo ran the kernel, the interpreter could not; optimized and reference code agree",
     "arguments": "neither can run the guessed arguments: both crash, raise or do not end",
     "unbuilt": "the kernel cannot stand alone",
@@ -35,7 +35,9 @@ STATUSES = {
 }
 """The outcomes of one kernel, the best first."""
 FAILED = ("slow", "refused", "differs", "crashed", "raised", "timeout")
-_ROOT = Path(__file__).resolve().parents[3]
+_MOST_CRASHES = 5
+_SERVERS = threading.local()
+_STARTED: list[Server] = []
 _DOUBLE = {"float32": "float64", "float16": "float64", "bfloat16": "float64"}
 
 
@@ -83,10 +85,12 @@ class _Judge:
         self._checkout, self._kernel, self._folder = checkout, kernel, folder
         self._functions, self._limits, self._outcome = functions, limits, outcome
         self._guess: dict[str, Any] | None = None
+        self._is_spread = False
+        self._crashed: list[int] = []  # attempts of the search
 
     def run(self) -> None:
         narrow = self._modules("narrow")
-        found = self._way("silo", narrow)
+        found = self._first(narrow)
         outcome = self._outcome
         outcome.compile_s = float(found.get("compile_s", 0.0))
         outcome.guess = self._guess = found.get("guess")
@@ -97,6 +101,16 @@ class _Judge:
         self._answered(narrow, found)
         if outcome.compile_s > self._limits.compile_s and outcome.status not in FAILED:
             self._end("slow", f"{outcome.compile_s:.1f} s of processor time to compile")
+
+    def _first(self, narrow: Path) -> dict[str, Any]:
+        """Search for a guess and run it; Triton's front end may crash on some guesses, which are passed over."""
+        while True:
+            found = self._way("silo", narrow)
+            if found["status"] != "crashed" or "guess" in found or "attempt" not in found:
+                return found
+            self._crashed.append(found["attempt"])
+            if len(self._crashed) > _MOST_CRASHES:
+                return {**found, "status": "front end", "reason": f"the front end crashes: {found['reason']}"}
 
     def _answered(self, narrow: Path, found: dict[str, Any]) -> None:
         """Compare a run of Silo's code that was compiled with the interpreter's run."""
@@ -117,7 +131,7 @@ class _Judge:
         elif theirs["status"] != "ran":
             self._without_interpreter(narrow, theirs["reason"])
         else:
-            self._compare(narrow)
+            self._compare(narrow, overlaps=bool(theirs.get("overlaps")))
 
     def _end(self, status: str, reason: str) -> None:
         self._outcome.status, self._outcome.reason = status, reason
@@ -142,13 +156,16 @@ class _Judge:
         else:
             self._end("uninterpreted", reason)
 
-    def _compare(self, narrow: Path) -> None:
+    def _compare(self, narrow: Path, *, overlaps: bool = False) -> None:
         guess = Guess(**self._guess or {})
         found = differences(guess, self._block("silo"), self._block("interpret"))
         if not found:
             self._end("same", "")
             return
         all_found = "; ".join(map(str, found))
+        if overlaps:
+            self._spread(narrow, all_found)
+            return
         if self._way("reversed", narrow)["status"] == "ran":
             found = order_matters(guess, found, self._block("interpret"), self._block("reversed"))
             if not found:
@@ -165,6 +182,22 @@ class _Judge:
             both = differences(guess, self._block("silo"), self._block("reference"))
             own = "the reference code is apart from both" if both else "the reference code agrees with the optimized"
         self._end("differs", f"{'; '.join(lines or [all_found])}; {own}")
+
+    def _spread(self, narrow: Path, all_found: str) -> None:
+        """A store writes several values to one place, whose order nothing defines: compare with larger strides."""
+        assert self._guess is not None
+        apart = asdict(spread(Guess(**self._guess)))
+        if self._is_spread or apart == self._guess:
+            self._end("order", f"{all_found}; a store writes several values to one place")
+            return
+        before, self._guess, self._is_spread = self._guess, apart, True
+        runs = {way: self._way(way, narrow) for way in ("silo", "interpret")}
+        if any(one["status"] != "ran" for one in runs.values()):
+            self._guess = before
+            self._end("order", f"{all_found}; a store writes several values to one place")
+            return
+        self._outcome.guess = self._guess
+        self._compare(narrow, overlaps=bool(runs["interpret"].get("overlaps")))
 
     def _alone(self, narrow: Path, all_found: str) -> None:
         """Programs write the same places: compare one program, which depends on no order."""
@@ -206,35 +239,38 @@ class _Judge:
             "functions": str(self._functions),
             "variant": self._outcome.variant,
             "memory": self._limits.memory,
+            "crashed": self._crashed,
         }
         request.write_text(json.dumps(asked if self._guess is None else {**asked, "guess": self._guess}))
-        words = [sys.executable, "-m", f"{__package__}.worker", way, str(request)]
         found: dict[str, Any] = {}
         answer.unlink(missing_ok=True)
-        try:
-            with (self._folder / f"{way}.log").open("wb") as log:
-                done = subprocess.run(
-                    words, cwd=_ROOT, env=self._environment(way), stdout=log, stderr=log,
-                    timeout=self._limits.seconds, check=False,
-                )  # fmt: skip
-        except subprocess.TimeoutExpired:
+        log = self._folder / f"{way}.log"
+        status = _server(way).run(way, request, log, self._limits.seconds, self._variables())
+        if status is None:
             found |= {"status": "timeout", "reason": f"did not end within {self._limits.seconds:.0f} s"}
-        else:
-            if done.returncode:
-                tail = (self._folder / f"{way}.log").read_text(errors="replace").strip().splitlines()[-1:]
-                found |= {"status": "crashed", "reason": f"the process ended with {done.returncode}: {' '.join(tail)}"}
+        elif status:
+            tail = log.read_text(errors="replace").strip().splitlines()[-1:]
+            found |= {"status": "crashed", "reason": f"the process ended with {status}: {' '.join(tail)}"}
+        notes: dict[str, Any] = {}
         for line in answer.read_text().splitlines() if answer.exists() else []:
-            found = {**json.loads(line), **found} if found.get("status") else {**found, **json.loads(line)}
-        return {"status": "crashed", "reason": "no answer", **found}
+            notes |= json.loads(line)
+        return {"status": "crashed", "reason": "no answer", **notes, **found}
 
-    def _environment(self, way: str) -> dict[str, str]:
-        paths = [str(_ROOT), str(_ROOT / "src"), *os.environ.get("PYTHONPATH", "").split(":")]
-        own = {
-            "PYTHONPATH": ":".join(path for path in paths if path),
-            "SILO_HOME": str(self._folder / "home"),
-            "TRITON_CACHE_DIR": str(self._folder / "triton"),
-            "TRITON_INTERPRET": "1" if way in {"interpret", "reversed"} else "0",
-            "OMP_NUM_THREADS": "1",
-            "OPENBLAS_NUM_THREADS": "1",
-        }
-        return {**os.environ, **own}
+    def _variables(self) -> dict[str, str]:
+        return {"SILO_HOME": str(self._folder / "home"), "TRITON_CACHE_DIR": str(self._folder / "triton")}
+
+
+def _server(way: str) -> Server:
+    """The server of this thread for runs of this kind."""
+    kind = "interpreted" if way in {"interpret", "reversed"} else "compiled"
+    if not hasattr(_SERVERS, kind):
+        server = Server(kind)
+        _STARTED.append(server)
+        setattr(_SERVERS, kind, server)
+    return getattr(_SERVERS, kind)
+
+
+def close_servers() -> None:
+    """End the servers of all threads, which must have ended."""
+    while _STARTED:
+        _STARTED.pop().close()

@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import re
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +20,7 @@ __all__ = ["CannotBuildError", "Checkout", "Found"]
 
 _ALLOWED = {"triton", "torch", "numpy", *sys.stdlib_module_names}
 _TRITON = {"triton": "import triton", "tl": "import triton.language as tl"}
+_JIT = re.compile(r"\bjit\b")
 _HEADER = "# Written for one kernel, from its checkout.\n"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -91,6 +94,50 @@ def is_jit(node: Function) -> bool:
     return any(ast.unparse(one).partition("(")[0] in {"triton.jit", "jit"} for one in node.decorator_list)
 
 
+class _Files(Mapping[str, _File]):
+    """The files of a checkout by their path within it; each is parsed when it is first needed.
+
+    A file that is no Python is an empty one, and a line of ``unread``.
+    """
+
+    def __init__(self, root: Path, unread: list[str]) -> None:
+        self._root, self._unread = root, unread
+        self._places = dict.fromkeys(path.relative_to(root).as_posix() for path in sorted(root.rglob("*.py")))
+        self._parsed: dict[str, _File] = {}
+
+    def __getitem__(self, place: str) -> _File:
+        if place not in self._places:
+            raise KeyError(place)
+        if place not in self._parsed:
+            self._parsed[place] = self._parse(place)
+        return self._parsed[place]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, place: object) -> bool:
+        return place in self._places
+
+    def with_word(self, place: str, word: re.Pattern[str]) -> _File | None:
+        """The file if its text has a match of ``word``."""
+        return self[place] if word.search(self._text(place)) else None
+
+    def _text(self, place: str) -> str:
+        return (self._root / place).read_text(encoding="utf-8", errors="replace")
+
+    def _parse(self, place: str) -> _File:
+        try:
+            file = _File(place, ast.parse(self._text(place)))
+        except (SyntaxError, ValueError) as error:
+            self._unread.append(f"{place}: {error}")
+            return _File(place, ast.Module([], []))
+        file.read()
+        return file
+
+
 class Checkout:
     """The Python files under a folder that hold ``triton.jit``, or that those import names from."""
 
@@ -100,25 +147,23 @@ class Checkout:
         self.unread: list[str] = []
 
     @cached_property
-    def _files(self) -> dict[str, _File]:
-        """By their path within the checkout."""
-        files: dict[str, _File] = {}
-        for path in sorted(self.root.rglob("*.py")):
-            place = path.relative_to(self.root).as_posix()
-            try:
-                file = _File(place, ast.parse(path.read_text(encoding="utf-8", errors="replace")))
-            except (SyntaxError, ValueError) as error:
-                self.unread.append(f"{place}: {error}")
-                continue
-            file.read()
-            files[place] = file
-        return files
+    def _files(self) -> _Files:
+        return _Files(self.root, self.unread)
+
+    @cached_property
+    def _jitted(self) -> dict[str, _File]:
+        """The files that may hold jit functions, by their path within the checkout."""
+        return {place: file for place in self._files if (file := self._files.with_word(place, _JIT)) is not None}
 
     def kernels(self) -> list[Found]:
         """The jit functions that no other jit function calls and that return nothing."""
+        return list(self._kernels)
+
+    @cached_property
+    def _kernels(self) -> list[Found]:
         called, launched = self._uses()
         found: list[Found] = []
-        for place, file in self._files.items():
+        for place, file in self._jitted.items():
             for name, node in file.jitted.items():
                 gives = any(isinstance(one, ast.Return) and one.value is not None for one in ast.walk(node))
                 if not gives and (name not in called or name in launched):
@@ -127,15 +172,21 @@ class Checkout:
 
     def helpers(self) -> int:
         """How many jit functions are no kernels."""
-        return sum(len(file.jitted) for file in self._files.values()) - len(self.kernels())
+        return sum(len(file.jitted) for file in self._jitted.values()) - len(self.kernels())
 
     def _uses(self) -> tuple[set[str], set[str]]:
         called: set[str] = set()
         launched: set[str] = set()
-        for file in self._files.values():
+        jitted = {name for file in self._jitted.values() for name in file.jitted}
+        for file in self._jitted.values():
             for node in file.jitted.values():
-                called |= {one.func.id for one in _calls(node) if isinstance(one.func, ast.Name)}
-            for node in ast.walk(file.tree):
+                called |= jitted & {one.func.id for one in _calls(node) if isinstance(one.func, ast.Name)}
+        if not called:
+            return called, launched
+        subscript = re.compile(rf"\b({'|'.join(sorted(called))})\s*\[")
+        for place in self._files:
+            file = self._files.with_word(place, subscript)
+            for node in ast.walk(file.tree) if file is not None else ():
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript):
                     target = node.func.value
                     launched |= {target.id} if isinstance(target, ast.Name) else set()
@@ -191,7 +242,7 @@ class _Attributes(ast.NodeTransformer):
 class _Writer:
     """Collects the statements that one kernel needs, file by file."""
 
-    def __init__(self, files: dict[str, _File], replaced: dict[str, str]) -> None:
+    def __init__(self, files: Mapping[str, _File], replaced: dict[str, str]) -> None:
         self._files, self._replaced = files, replaced
         self._modules: dict[str, int] = {}  # a file's number, in the order of need
         self._texts: dict[str, dict[str, tuple[int, str]]] = {}  # by file and name: a line (0: an import), a statement

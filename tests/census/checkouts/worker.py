@@ -1,4 +1,4 @@
-"""The processes that run one kernel: ``worker.py silo|reference|doubles|interpret|reversed REQUEST``.
+"""Runs one kernel in this process: ``main(["silo" | "reference" | "doubles" | "interpret" | "reversed", REQUEST])``.
 
 ``REQUEST`` is a file of JSON. The answer is appended to the file that it names, a line of JSON after each step, so that
 it survives a crash.
@@ -124,8 +124,10 @@ def _search(compiler: Any, function: Any, request: dict[str, Any], note: Any) ->
         tried = other_switches(reading, tried)
     guess, reason, best = tried, "", 0
     for attempt in range(ATTEMPTS):
+        note(attempt=attempt)
         try:
-            return tried, _lower(compiler, function, tried, wide=False)
+            if attempt not in request["crashed"]:  # of the front end, in an earlier process
+                return tried, _lower(compiler, function, tried, wide=False)
         except _RefusedError as error:
             # A change is kept if the front end comes at least as far.
             line = _line_of(str(error))
@@ -210,13 +212,34 @@ def _interpret(function: Any, request: dict[str, Any], note: Any, *, reverse: bo
         arguments[name] = tl.core.tensor(handle, type_)
     arguments |= {name: _constant(value, tl, wide=False) for name, value in guess.constants.items()}
     _in_order(interpreter, (*guess.grid, 1, 1)[:3], reverse=reverse)
+    overlaps = _overlapping_stores(interpreter)
     try:
         function[tuple(guess.grid)](**arguments)
     except Exception as error:  # noqa: BLE001 - the interpreter runs the kernel as Python: anything may be raised
         note(status="raised", reason=_first_line(_text(error)))
         return
     arena.save(request["block"])
-    note(status="ran")
+    note(status="ran", overlaps=bool(overlaps))
+
+
+def _overlapping_stores(interpreter: Any) -> list[int]:
+    """A list that gets an address, as soon as one store writes several values to one place."""
+    builder = interpreter.InterpreterBuilder
+    inner = builder.create_masked_store
+    found: list[int] = []
+
+    def create_masked_store(self: Any, ptrs: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        if not found:
+            chosen = np.broadcast_to(mask.data, ptrs.data.shape).astype(bool)
+            places, values = ptrs.data[chosen], np.broadcast_to(value.data, ptrs.data.shape)[chosen]
+            order = np.argsort(places, kind="stable")
+            places, values = places[order], values[order]
+            again = (places[1:] == places[:-1]) & (values[1:] != values[:-1])
+            found.extend(int(one) for one in places[1:][again][:1])
+        return inner(self, ptrs, value, mask, *rest)
+
+    builder.create_masked_store = create_masked_store
+    return found
 
 
 def _in_order(interpreter: Any, grid: tuple[int, ...], *, reverse: bool) -> None:
@@ -245,7 +268,3 @@ def _text(error: BaseException) -> str:
 
 def _first_line(text: str) -> str:
     return text.partition("\n")[0][:300]
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

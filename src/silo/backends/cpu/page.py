@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from silo.sources.triton.operations.nvidia.libdevice import LIBDEVICE
-from silo.sources.triton.operations.nvidia.ptx import INLINE
+from silo.sources.triton.operations.nvidia.ptx_table import INLINE
 from silo.sources.triton.operations.table import OPERATIONS
 
 __all__ = ["operations_table", "updated"]

@@ -13,7 +13,6 @@ import triton.language as tl
 import cpu_samples
 from cpu_samples import MODES, run
 from silo.errors import UnsupportedError
-from silo.sources.triton.operations.nvidia.ptx_fp4 import Fp4Bytes, read_fp4
 
 pytestmark = cpu_samples.needs_compiler
 
@@ -121,11 +120,10 @@ def test_eight_values_in_one_integer(last, mode):
 
 
 REFUSED = {
-    "another instruction": (ONE.replace("cvt.u32.u8", "add.u32"), "=r,f,f", 1, "add.u32 is not an instruction"),
-    "an operand is not read": (ONE.replace("$2, $1", "$1, $1"), "=r,f,f", 1, "read each operand"),
+    "another instruction": (ONE.replace("cvt.u32.u8", "vadd.u32"), "=r,f,f", 1, "vadd.u32 is not an instruction"),
     "nothing is written": (ONE.replace("cvt.u32.u8 $0, t;", ""), "=r,f,f", 1, "must write"),
-    "a byte as a word": (ONE.replace("u32.u8", "u32.u16"), "=r,f,f", 1, "do not fit"),
-    "an unknown register": (ONE.replace("$0, t", "$0, s"), "=r,f,f", 1, "do not fit"),
+    "a byte as a word": (ONE.replace("u32.u8", "u32.u16"), "=r,f,f", 1, "takes 16 bits where t has 8"),
+    "an unknown register": (ONE.replace("$0, t", "$0, s"), "=r,f,f", 1, "reads s, which is no register"),
     "three bytes": (FOUR.replace(", byte3}", "}"), "=r," + ",".join("r" * 8), 4, "do not fit"),
     "elements out of order": (
         FOUR.replace("byte0, byte1, byte2", "byte1, byte0, byte2"), "=r," + ",".join("r" * 8), 4, "alike, in order"
@@ -142,6 +140,11 @@ def test_a_text_that_means_something_else_is_refused(name):
         run(pairs, (1,), "optimized", x=x, y=x, out=out, TEXT=text, CONSTRAINTS=constraints, PACK=pack)
 
 
-def test_the_upper_half_is_the_first_source():
-    assert read_fp4(ONE[1:-1].strip(), "=r,f,f", 2, 1) == Fp4Bytes(((1, 0),))
-    assert read_fp4(ONE[1:-1].strip().replace("$2, $1", "$1, $2"), "=r,f,f", 2, 1) == Fp4Bytes(((0, 1),))
+@pytest.mark.parametrize(("upper", "lower"), [(2, 1), (1, 2), (1, 1)])
+def test_the_upper_half_is_the_first_source(upper, lower):
+    x, y = every_class()[:1024], every_class()[1024:2048]
+    out = np.zeros(1024, np.uint8)
+    text = ONE.replace("$2, $1", f"${upper}, ${lower}")
+    run(pairs, (1,), "optimized", x=x, y=y, out=out, TEXT=text, CONSTRAINTS="=r,f,f", PACK=1)
+    values = {1: x, 2: y}
+    np.testing.assert_array_equal(out, e2m1(values[upper]) << 4 | e2m1(values[lower]))

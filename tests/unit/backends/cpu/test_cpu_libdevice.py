@@ -495,3 +495,49 @@ def test_every_function_that_triton_names_is_there_or_refused_with_a_reason():
     for symbol in sorted(named - set(LIBDEVICE)):
         reason = ops.refusal(operation("tt.extern_elementwise", ("f64",), "f64", symbol=symbol))
         assert "rounds to nearest only" in reason or "hardware" in reason, (symbol, reason)
+
+
+def rows_of_amd():
+    """The operand types, the symbol and the type of the result of each function of AMD's that Triton names."""
+    import inspect
+    import re
+
+    libdevice = pytest.importorskip("triton.language.extra.hip.libdevice")
+    elements = {"fp32": "f32", "fp64": "f64", "int32": "i32", "int64": "i64", "int1": "i1"}
+    row = re.compile(
+        r"\(((?:core\.dtype\(\"\w+\"\), ?)+(?:core\.dtype\(\"\w+\"\))?)\): ?\(\"(\w+)\", core\.dtype\(\"(\w+)\"\)\)"
+    )
+    found = [
+        (tuple(elements[word] for word in re.findall(r'"(\w+)"', inputs)), symbol, elements[output])
+        for inputs, symbol, output in row.findall(inspect.getsource(libdevice))
+    ]
+    assert len(found) > 90
+    return found
+
+
+def test_every_function_of_amds_that_triton_names_is_there():
+    for inputs, symbol, output in rows_of_amd():
+        assert ops.refusal(operation("tt.extern_elementwise", inputs, output, symbol=symbol)) == "", symbol
+
+
+def test_functions_of_amds_are_those_of_libdevice():
+    batch = Batch()
+    x = np.array([0.5, 1.5, 2.5, -0.5, -2.5, 1e9, -7.25, 3.0])
+    narrow = x.astype(np.float32)
+    batch.add(operation("tt.extern_elementwise", ("f32",), "f32", symbol="__ocml_round_f32"), (narrow,), np.float32([1, 2, 3, -1, -3, 1e9, -7, 3]))  # fmt: skip
+    batch.add(operation("tt.extern_elementwise", ("f32",), "f32", symbol="__triton_hip_rint"), (narrow,), np.float32([0, 2, 2, -0.0, -2, 1e9, -7, 3]))  # fmt: skip
+    batch.add(
+        operation("tt.extern_elementwise", ("f64",), "i64", symbol="__triton_hip_llrint"),
+        (x,),
+        np.rint(x).astype(np.int64),
+    )
+    batch.add(
+        operation("tt.extern_elementwise", ("f32",), "i32", symbol="__ocml_signbit_f32"),
+        (narrow,),
+        np.signbit(x).astype(np.int32),
+    )
+    words = np.array([0, 1, -1, 1 << 40, 255, 1 << 62, -5, 7])
+    leading = np.array([64, 63, 0, 23, 56, 1, 0, 61])
+    batch.add(operation("tt.extern_elementwise", ("i64",), "i64", symbol="__ockl_clz_u64"), (words,), leading)
+    batch.add(operation("tt.extern_elementwise", ("i64",), "i64", symbol="__triton_hip_iabs"), (words,), np.abs(words))
+    batch.run()

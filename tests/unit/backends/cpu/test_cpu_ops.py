@@ -377,7 +377,7 @@ def test_constants():
 @pytest.mark.parametrize(
     ("op", "words"),
     [
-        (operation("tt.extern_elementwise", ("f32",), "f32", symbol="__ocml_exp_f32"), "only functions of libdevice"),
+        (operation("tt.extern_elementwise", ("f32",), "f32", symbol="__spirv_exp"), "only functions of libdevice"),
         (operation("tt.extern_elementwise", ("f64", "f64"), "f64", symbol="__nv_dadd_rz"), "rounds to nearest only"),
         (operation("tt.extern_elementwise", ("f64",), "f64", symbol="__nv_rcp64h"), "hardware"),
         (operation("tt.extern_elementwise", ("f32",), "i32", symbol="__nv_clz"), "it takes i32 and gives i32"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from silo.backends.cpu import runtime
 from silo.backends.cpu.analysis.edges import join_edges
+from silo.backends.cpu.analysis.inline_results import split_inline
 from silo.backends.cpu.analysis.mirror import find_mirrors
 from silo.backends.cpu.analysis.networks import fold_networks
 from silo.backends.cpu.analysis.orders import free_orders
@@ -85,6 +86,7 @@ def lower(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]
 
 
 def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[Program, frozenset[str]]:
+    split_inline(module)
     join_edges(module)
     spell_out_polls(module)
     order_memory(module)

@@ -31,6 +31,30 @@ SILO_INLINE int32_t silo_byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
     return (int32_t)result;
 }
 
+/* As byte_perm, but bit 3 of a selector fills the byte with the sign of the one selected. */
+SILO_INLINE uint32_t silo_prmt(int32_t a, int32_t b, int32_t selector) {
+    uint64_t both = (uint64_t)(uint32_t)b << 32 | (uint32_t)a;
+    uint32_t result = 0;
+    for (uint32_t n = 0; n < 4; n++) {
+        uint32_t choice = (uint32_t)selector >> 4 * n & 15u;
+        uint32_t byte = (uint32_t)(both >> ((choice & 7u) * 8)) & 0xffu;
+        uint32_t sign = (byte >> 7) * 0xffu;
+        result |= (choice & 8u ? sign : byte) << 8 * n;
+    }
+    return result;
+}
+
+/* Any function of three bits, applied to each bit: the bits of `table` are its results, from
+ * that of 0, 0, 0 to that of 1, 1, 1. */
+SILO_INLINE uint32_t silo_lop3(int32_t a, int32_t b, int32_t c, int32_t table) {
+    uint32_t x = (uint32_t)a, y = (uint32_t)b, z = (uint32_t)c, result = 0;
+    for (uint32_t n = 0; n < 8; n++) {
+        uint32_t chosen = (n & 4u ? x : ~x) & (n & 2u ? y : ~y) & (n & 1u ? z : ~z);
+        result |= (uint32_t)table >> n & 1u ? chosen : 0u;
+    }
+    return result;
+}
+
 SILO_INLINE int32_t silo_mulhisi_i32(int32_t a, int32_t b) {
     return (int32_t)(((int64_t)a * (int64_t)b) >> 32);
 }

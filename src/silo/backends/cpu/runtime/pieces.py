@@ -77,6 +77,7 @@ PIECES: dict[str, Piece] = {
     "minmax": Piece("minmax.h", ("types",)),
     "round": Piece("round.h", ("types",)),
     "fp4": Piece("fp4.h", ("types",)),
+    "e8m0": Piece("e8m0.h", ("types",)),
     "roots": Piece("roots.h", ("types", "libm")),
     "bits": Piece("bits.h", ("types", "integer")),
     "parts": Piece("parts.h", ("types", "libm")),

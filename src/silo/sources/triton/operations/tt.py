@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from silo.core.signature import Effect
+from silo.sources.triton.operations.arith import TRUNCI
 from silo.sources.triton.operations.attribute_rules import (
     AXIS,
     COUNT,
@@ -64,6 +65,7 @@ from silo.sources.triton.operations.type_rules import (
     trans_types,
     unsplat_types,
 )
+from silo.sources.triton.ssa import Operation
 
 _ANY_ORDER = {"sem": integer(1, 4), "scope": integer(1, 3)}
 _CACHED = {"cachePolicy": OPAQUE, "boundaryCheck": integers(any_number), "cache": COUNT, "evict": COUNT}
@@ -87,7 +89,14 @@ def _inline(call: Call) -> str:
     """An instruction of PTX, by its text."""
     from silo.sources.triton.operations.nvidia.ptx import inline_renderer  # noqa: PLC0415  # few kernels hold one
 
-    return inline_renderer(call)
+    return inline_renderer(TRUNCI)(call)
+
+
+def _inline_refusal(operation: Operation) -> str:
+    """Why the text of inline assembly has no C form, or ""."""
+    from silo.sources.triton.operations.nvidia.ptx import inline_refusal  # noqa: PLC0415  # few kernels hold one
+
+    return inline_refusal(TRUNCI)(operation)
 
 
 # More than any threshold: what reads memory is not read twice.
@@ -354,6 +363,7 @@ ELEMENTWISE_INLINE_ASM: Final = define(
     attributes=rules({"asm_string": TEXT, "constraints": TEXT, "packed_element": integer(1, 64)}, pure=FLAG),
     cost=15.0,
     render=_inline,
+    refuse=_inline_refusal,
 )
 EXTERN_ELEMENTWISE: Final = define(
     "tt.extern_elementwise",

@@ -5,6 +5,7 @@ It is imported with the first kernel that calls one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -261,15 +262,49 @@ LIBDEVICE: Mapping[str, Renderer] = MappingProxyType(
 )
 
 
+def _llrint(call: Call) -> str:
+    return _FLOAT["llrint"][call.types[0].element == "f64"](call)
+
+
+# AMD's libraries of device functions: the names that differ from libdevice's by more than their beginning and end.
+_OCML = {"i0": "cyl_bessel_i0", "i1": "cyl_bessel_i1", "pown": "powi"}
+_HIP: Mapping[str, Renderer] = MappingProxyType(
+    {
+        "__ocml_isfinite_f32": LIBDEVICE["__nv_finitef"],
+        "__ocml_isfinite_f64": LIBDEVICE["__nv_isfinited"],
+        "__ocml_signbit_f64": LIBDEVICE["__nv_signbitd"],
+        "__ockl_clz_u32": LIBDEVICE["__nv_clz"],
+        "__ockl_clz_u64": _runtime("silo_ctlz_i64", "u64 i64", "integer"),
+        "__ockl_popcount_u32": ctpop,
+        "__ockl_popcount_u64": ctpop,
+        "__triton_hip_iabs": integer_call("absi", signed=True),
+        "__triton_hip_fabs": absf,
+        "__triton_hip_rint": function("roundeven"),
+        "__triton_hip_llrint": _llrint,
+        "__triton_hip_fast_expf": function("exp"),
+        "__triton_hip_fast_tanhf": function("tanh"),
+        "__triton_hip_fast_fdividef": float_binary("/"),
+    }
+)
+
+
+def _of_amd(symbol: str) -> Renderer | None:
+    """A function of AMD's libraries that computes the same as one here: ``__ocml_round_f32`` as ``__nv_roundf``."""
+    match = re.fullmatch(r"__ocml_(\w+)_f(32|64)", symbol)
+    if symbol in _HIP or match is None:
+        return _HIP.get(symbol)
+    return LIBDEVICE.get(f"__nv_{_OCML.get(match[1], match[1])}{'f' if match[2] == '32' else ''}")
+
+
 def extern_renderer(call: Call) -> str:
-    """``tt.extern_elementwise``: the functions of libdevice by name."""
+    """``tt.extern_elementwise``: the functions of libdevice, and of AMD's libraries, by name."""
     symbol = call.operation.attributes.get("symbol")
     if not isinstance(symbol, str):
         raise RefusedError("it names no function")
-    renderer = LIBDEVICE.get(symbol)
+    renderer = LIBDEVICE.get(symbol) or _of_amd(symbol)
     if renderer is not None:
         return renderer(call)
     if symbol in _REFUSED:
         raise RefusedError(f"{symbol}: {_REFUSED[symbol]}")
-    own = "" if symbol.startswith("__nv_") else "; only functions of libdevice exist on a CPU"
+    own = "" if symbol.startswith("__nv_") else "; only functions of libdevice and of AMD's ocml exist on a CPU"
     raise RefusedError(f"the external function {symbol} has no CPU form{own}")

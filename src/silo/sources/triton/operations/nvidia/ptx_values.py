@@ -1,0 +1,150 @@
+"""The values of registers in straight-line PTX, bit by bit, as expressions over the operands' elements.
+
+A bit is 0, 1, or one bit of a node: an element of an operand, or the result of an instruction. So registers that are
+joined, split, widened, shifted or masked by constants need no arithmetic, and a result that holds several elements is
+split into them. Nodes are interned: equal ones have the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["UNKNOWN", "Applied", "Bit", "Element", "Graph", "Joined", "Literal", "Node", "Part"]
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """Element ``lane`` of operand ``operand`` of the operation, of ``width`` bits."""
+
+    operand: int
+    lane: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Bits that the text holds, of ``width`` bits."""
+
+    bits: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Bits of several nodes, the lowest first."""
+
+    parts: tuple[Bit, ...]
+
+    @property
+    def width(self) -> int:
+        """Bits."""
+        return len(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Step ``name`` of the table of instructions over the nodes ``sources``; ``width`` bits."""
+
+    name: str
+    sources: tuple[int, ...]
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bit ``place`` of node ``node``, counted from the lowest."""
+
+    node: int
+    place: int
+
+
+Node = Element | Literal | Joined | Applied
+Bit = Part | int | None
+"""None: a bit pattern that nobody has written, such as the upper half of a register that holds an element of f16."""
+UNKNOWN: Bit = None
+
+
+class Graph:
+    """Interned nodes, each after the nodes that it reads."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._numbers: dict[Node, int] = {}
+
+    def add(self, node: Node) -> int:
+        """The number of ``node``."""
+        number = self._numbers.get(node)
+        if number is None:
+            number = self._numbers[node] = len(self.nodes)
+            self.nodes.append(node)
+        return number
+
+    def bits_of(self, number: int) -> tuple[Bit, ...]:
+        """Every bit of a node."""
+        node = self.nodes[number]
+        if isinstance(node, Joined):
+            return node.parts
+        if isinstance(node, Literal):
+            return tuple(node.bits >> place & 1 for place in range(node.width))
+        return tuple(Part(number, place) for place in range(node.width))
+
+    def read(self, found: Sequence[Bit]) -> int | None:
+        """The node that has these bits; None if one is unknown."""
+        if any(one is UNKNOWN for one in found):
+            return None
+        numbers = [one for one in found if isinstance(one, int)]
+        if len(numbers) == len(found):
+            return self.add(Literal(sum(bit << place for place, bit in enumerate(numbers)), len(found)))
+        first = found[0]
+        if isinstance(first, Part) and tuple(found) == self.bits_of(first.node):
+            return first.node
+        return self.add(Joined(tuple(found)))
+
+    def with_lane(self, number: int, lane: int) -> int | None:
+        """The node as it is for the first element, if it reads elements of ``lane`` alone; else None."""
+        known: dict[int, int | None] = {}
+        for at in self.below(number):
+            node = self.nodes[at]
+            if isinstance(node, Element):
+                known[at] = self.add(Element(node.operand, 0, node.width)) if node.lane == lane else None
+            elif isinstance(node, Applied):
+                sources = [known[one] for one in node.sources]
+                same = [one for one in sources if one is not None]
+                known[at] = self.add(Applied(node.name, tuple(same), node.width)) if len(same) == len(sources) else None
+            elif isinstance(node, Joined):
+                known[at] = self._joined(node, known)
+            else:
+                known[at] = at
+        return known[number]
+
+    def _joined(self, node: Joined, known: dict[int, int | None]) -> int | None:
+        parts: list[Bit] = []
+        for part in node.parts:
+            if isinstance(part, Part):
+                moved = known[part.node]
+                if moved is None:
+                    return None
+                parts.append(self.bits_of(moved)[part.place])
+            else:
+                parts.append(part)
+        return self.read(parts)
+
+    def sources(self, number: int) -> tuple[int, ...]:
+        """The nodes that a node reads."""
+        node = self.nodes[number]
+        if isinstance(node, Applied):
+            return node.sources
+        if isinstance(node, Joined):
+            return tuple(dict.fromkeys(part.node for part in node.parts if isinstance(part, Part)))
+        return ()
+
+    def below(self, number: int) -> list[int]:
+        """The nodes that ``number`` needs, each after those that it reads, ``number`` last."""
+        wanted, pending = {number}, [number]
+        while pending:
+            for source in self.sources(pending.pop()):
+                if source not in wanted:
+                    wanted.add(source)
+                    pending.append(source)
+        return sorted(wanted)
