@@ -10,7 +10,7 @@ from typing import cast
 from silo.backends.cpu.analysis.supported import check_supported, unsupported_operations
 from silo.backends.cpu.analysis.work import program_nanoseconds
 from silo.backends.cpu.build import build_kernel, compile_flags, llvm_of
-from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
+from silo.backends.cpu.checking.code import compile_checked
 from silo.backends.cpu.declaration import CPU
 from silo.backends.cpu.emit.kernel import emit_c
 from silo.backends.cpu.levels import Level, level_of
@@ -23,7 +23,7 @@ from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.consent import Consent, text_sha256
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
-from silo.core.protocols import Source
+from silo.core.protocols import CheckedKernel, Source
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
