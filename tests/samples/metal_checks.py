@@ -15,7 +15,7 @@ from silo.backends.metal.checking.compiling import compile_checked
 from silo.backends.metal.clang import find_clang
 from silo.backends.metal.job import CallArgument, EmulatorJob, Role
 from silo.backends.metal.rewriting import rewritten
-from silo.checking.kernel import CheckedKernel, NativeCall
+from silo.checking.kernel import NativeCall, NativeKernel
 from silo.core.check_limits import CheckLimits
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.signature import Effect
@@ -51,14 +51,14 @@ def job_of(text: str, group: tuple[int, int, int] = (64, 1, 1)) -> tuple[Emulato
     return EmulatorJob(rewritten(text), "k.metal", "k", tuple(arguments), tuple(layout), group), tuple(effects)
 
 
-def checked_kernel(text: str, group: tuple[int, int, int] = (64, 1, 1)) -> CheckedKernel[NativeCall]:
+def checked_kernel(text: str, group: tuple[int, int, int] = (64, 1, 1)) -> NativeKernel:
     """The kernel, compiled to check itself."""
     job, effects = job_of(text, group)
     return compile_checked("k", job, effects, target=TARGET, clang=find_clang())
 
 
 def check_launch(
-    kernel: CheckedKernel[NativeCall],
+    kernel: NativeKernel,
     arguments: Mapping[str, Any],
     grid: tuple[int, int, int] = (1, 1, 1),
     *,

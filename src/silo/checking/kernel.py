@@ -18,7 +18,7 @@ from silo.forks import Mutex
 from silo.frozen import frozen
 from silo.launch.native import CpuModule, LibraryCode, LoadedKernel
 
-__all__ = ["CheckedCode", "CheckedKernel", "NativeCall", "library_kernel", "native_kernel"]
+__all__ = ["CheckedCode", "CheckedKernel", "LibraryKernel", "NativeCall", "NativeKernel"]
 
 _log = logging.getLogger("silo")
 _HOST = (1, 2, 3)  # DLPack's types of memory that a host reads: its own, and what GPUs of two makers pin
@@ -139,12 +139,14 @@ _ENTRY = ctypes.CFUNCTYPE(
 )
 
 
-class _NativeKernel(CheckedKernel[NativeCall]):
+class NativeKernel(CheckedKernel[NativeCall]):
+    """A checked kernel that is launched as an entry of a CPU object."""
+
     def __init__(
         self, name: str, launch: LaunchInfo, effects: tuple[Effect, ...], code: CheckedCode[NativeCall]
     ) -> None:
         super().__init__(name, launch, effects, code)
-        self._callback = _ENTRY(self._entry)  # kept as long as the kernel: C calls it
+        self._callback = _ENTRY(self.entry)  # kept as long as the kernel: C calls it
         address = ctypes.cast(self._callback, ctypes.c_void_p).value
         assert address is not None
         # On the thread that launches: an interrupt ends the check there, and a child made by fork meanwhile has it.
@@ -152,7 +154,7 @@ class _NativeKernel(CheckedKernel[NativeCall]):
             CpuModule(address=address), launch.entry, name, scratch_bytes=launch.scratch_bytes, threads=1
         )
 
-    def _entry(self, params: int, grid: Any, begin: int, _end: int, scratch: int | None, _context: int) -> int:  # noqa: ANN401
+    def entry(self, params: int, grid: Any, begin: int, _end: int, scratch: int | None, _context: int) -> int:  # noqa: ANN401
         """Stands for the kernel. The thread pool calls it for each chunk of programs; the first call runs them all."""
         if begin != 0:
             return 0
@@ -160,17 +162,12 @@ class _NativeKernel(CheckedKernel[NativeCall]):
         return 0 if self.check_for_c(NativeCall(params, size, scratch or 0)) else 1
 
 
-def native_kernel(
-    name: str, launch: LaunchInfo, effects: tuple[Effect, ...], code: CheckedCode[NativeCall]
-) -> CheckedKernel[NativeCall]:
-    """A checked kernel that is launched as an entry of a CPU object."""
-    return _NativeKernel(name, launch, effects, code)
-
-
 # ---- kernels that are functions of a library
 
 
-class _LibraryKernel(CheckedKernel[tuple[Any, ...]]):
+class LibraryKernel(CheckedKernel[tuple[Any, ...]]):
+    """A checked kernel that is called with the objects of a call, in the order of the kernel's parameters."""
+
     def __init__(
         self, name: str, launch: LaunchInfo, effects: tuple[Effect, ...], code: CheckedCode[tuple[Any, ...]]
     ) -> None:
@@ -180,10 +177,3 @@ class _LibraryKernel(CheckedKernel[tuple[Any, ...]]):
     def _call(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object) -> None:
         del grid, stream  # the code is for one grid
         self.check(arguments)
-
-
-def library_kernel(
-    name: str, launch: LaunchInfo, effects: tuple[Effect, ...], code: CheckedCode[tuple[Any, ...]]
-) -> CheckedKernel[tuple[Any, ...]]:
-    """A checked kernel that is called with the objects of a call, in the order of the kernel's parameters."""
-    return _LibraryKernel(name, launch, effects, code)

@@ -160,7 +160,7 @@ class PallasCompiler:
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
         """Jax's interpreter of TPUs, in several ways. Raises SourceError, CompileError, ToolchainError."""
         from silo.backends.pallas.checking.checked_kernel import CheckedProgram  # noqa: PLC0415  # for checks alone
-        from silo.checking.kernel import library_kernel  # noqa: PLC0415  # for checks alone
+        from silo.checking.kernel import LibraryKernel  # noqa: PLC0415  # for checks alone
 
         del nan  # the limits of a launch have it
         if not isinstance(source, PallasSource):
@@ -169,7 +169,7 @@ class PallasCompiler:
         plan = call_plan(launch, variant.signature, 0)
         info = LaunchInfo(variant.kernel, _layout(variant.signature.names, plan), loader=plan.text)
         program = CheckedProgram(source, launch, source.constants(variant), plan, info.entry)
-        return library_kernel(source.name, info, _effects(plan), program)
+        return LibraryKernel(source.name, info, _effects(plan), program)
 
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent

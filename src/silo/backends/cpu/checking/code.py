@@ -14,7 +14,7 @@ from silo.backends.cpu.checking.sites import Site
 from silo.backends.cpu.emit.kernel import EmittedKernel, emit_supported
 from silo.backends.cpu.levels import Level
 from silo.backends.cpu.options import CpuOptions
-from silo.checking.kernel import CheckedKernel, NativeCall, native_kernel
+from silo.checking.kernel import NativeKernel
 from silo.compile.c_compiler import CCompiler
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
@@ -48,7 +48,7 @@ def compile_checked(
     options: CpuOptions,
     nan: bool,
     toolchain: CCompiler,
-) -> CheckedKernel[NativeCall]:
+) -> NativeKernel:
     """Compile for checking. Equal kernels are compiled once in a process.
 
     Args:
@@ -64,7 +64,7 @@ def compile_checked(
         CompileError: the text makes no sense, or holds what the CPU cannot express.
     """
     code = _compiled(text, layout, level, options, nan, toolchain)
-    return native_kernel(kernel, code.launch, code.effects, code.runs)
+    return NativeKernel(kernel, code.launch, code.effects, code.runs)
 
 
 def emit_checked(

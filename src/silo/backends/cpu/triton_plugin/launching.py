@@ -21,7 +21,7 @@ from silo.launch.native import CpuModule, Launcher
 from silo.launch.runtime import make_bound_launcher
 
 if TYPE_CHECKING:
-    from silo.checking.kernel import CheckedKernel, NativeCall
+    from silo.checking.kernel import NativeKernel
 
 __all__ = ["CpuLauncher", "CpuUtils"]
 
@@ -135,7 +135,7 @@ class CpuLauncher:
         if exit_hook is not None:
             exit_hook(launch_metadata)
 
-    def _check_of(self, metadata: Any) -> CheckedKernel[NativeCall] | None:  # noqa: ANN401
+    def _check_of(self, metadata: Any) -> NativeKernel | None:  # noqa: ANN401
         """Code that checks itself, where checks were on when the kernel was compiled."""
         if getattr(metadata, CHECKED, None) is None:
             return None
@@ -145,7 +145,7 @@ class CpuLauncher:
 
     def _check(
         self,
-        checked: CheckedKernel[NativeCall],
+        checked: NativeKernel,
         launcher: Launcher,
         grid: tuple[int, int, int],
         values: tuple[object, ...],

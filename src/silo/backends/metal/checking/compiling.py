@@ -16,7 +16,7 @@ from silo.backends.metal.job import EmulatorJob
 from silo.backends.metal.precompiled import precompiled_header
 from silo.backends.metal.runtime import FOLDER
 from silo.checking.findings import Finding, check_error
-from silo.checking.kernel import CheckedKernel, NativeCall, native_kernel
+from silo.checking.kernel import NativeKernel
 from silo.compile.c_compiler import CCompiler
 from silo.compile.native_build import BuiltObject, build
 from silo.core.compiled import Compiled, CompiledBlob
@@ -83,7 +83,7 @@ _STRIPPED = "-Wl,-s"
 
 def compile_checked(
     kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], *, target: Target, clang: CCompiler
-) -> CheckedKernel[NativeCall]:
+) -> NativeKernel:
     """Compile for checking. Equal kernels are compiled once in a process.
 
     Args:
@@ -102,7 +102,7 @@ def compile_checked(
         what, at = "a pointer of the wrong address space", f" at {mixed.place}"
         raise check_error(kernel, Finding("address space", what, (mixed.what,), place=mixed.place, at=at))
     code = _compiled(kernel, job, effects, target, clang)
-    return native_kernel(kernel, code.launch, effects, code.runs)
+    return NativeKernel(kernel, code.launch, effects, code.runs)
 
 
 @frozen
