@@ -1,4 +1,4 @@
-"""What a check found, as values, and the error made of it; words for places in memory that all kinds use."""
+"""Findings of a check as values, the error made of a finding, and words for places in memory that all kinds use."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ __all__ = ["Finding", "capital", "check_error", "coordinates", "index_text", "ne
 class Finding:
     """The first thing that is wrong with a launch.
 
-    ``kind``, ``place``, ``program``, ``index`` and ``argument`` are those of :class:`silo.errors.CheckError`. ``what``
-    is a noun phrase, such as "a load out of bounds"; ``at`` is the text of the first line after it: where in the
-    kernel, and in which program. ``details`` are further lines.
+    ``what`` is a noun phrase, as "a load out of bounds". ``at`` is the rest of the first line: the place in the kernel
+    and the program. ``details`` are further lines. :class:`silo.errors.CheckError` describes the other fields.
     """
 
     kind: str
@@ -85,7 +84,7 @@ def nearest(allocations: Sequence[Allocation], address: int) -> Allocation:
 
 
 def place_in(one: Allocation, address: int, size: int) -> str:
-    """Where an access of ``size`` bytes is, counted from the element that an argument points at.
+    """The place of an access of ``size`` bytes, counted from the element that an argument points at.
 
     >>> place_in(Allocation("x", 64, 164, 64, "numpy array of 100 bytes"), 162, 4)
     'byte 98 of x (numpy array of 100 bytes), up to 2 bytes beyond its end'

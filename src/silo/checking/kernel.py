@@ -28,7 +28,7 @@ CallT_contra = TypeVar("CallT_contra", contravariant=True)
 
 
 class CheckedCode(Protocol[CallT_contra]):
-    """The checked code of one kernel: what a kind of kernel gives."""
+    """The checked code of one kernel, which a kind of kernel makes."""
 
     def begin(
         self, arguments: Mapping[str, object], limits: CheckLimits, notes: list[str]
@@ -67,7 +67,7 @@ class CheckedKernel(Generic[Call]):
         """Check launches within the block, which are over ``arguments``. Each note is logged once in a process.
 
         Raises:
-            CheckError: what was found.
+            CheckError: the first thing that is wrong.
             ArgumentError: an array that the check cannot take.
         """
         with self._lock:
@@ -114,7 +114,8 @@ class CheckedKernel(Generic[Call]):
 class NativeCall:
     """A launch as an entry of a CPU object gets it.
 
-    ``params`` is the address of the table of pointers to the parameters, ``scratch`` that of scratch memory, 0 without.
+    ``params`` is the address of the table of pointers to the parameters. ``scratch`` is the address of scratch memory,
+    or 0.
     """
 
     params: int

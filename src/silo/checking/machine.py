@@ -1,4 +1,4 @@
-"""The runs of a checked launch: which ones are made, in which order, and what follows from each.
+"""The runs of a checked launch: which runs are made, in which order, and the finding that follows from them.
 
 Nothing here touches memory or knows a kind of kernel. A kind gives a :class:`CheckedLaunch`.
 """
@@ -21,7 +21,7 @@ Results = TypeVar("Results")
 
 @dataclass(frozen=True, slots=True)
 class Doubt(Generic[About]):
-    """A value that no result may depend on, such as the content of memory that nothing was written to.
+    """A value that no result may depend on: the content of memory that was never written, for example.
 
     ``about`` is the kind's own description. ``others`` are numbers of values to exchange it for: the doubt counts if a
     run with one of them ends in another fault, or leaves other results.
@@ -52,7 +52,7 @@ class Unseen(Generic[About]):
 
 @dataclass(frozen=True, slots=True)
 class Ran(Generic[Fault, About]):
-    """What a run came to. ``fault`` is None if it ended well.
+    """The outcome of a run. ``fault`` is None if it ended well.
 
     ``doubts`` are the doubtful values that it used, those named first that are more likely the cause. With a fault they
     are the ones that may have led to it. ``comparable``: a run in another schedule must leave the same results.
@@ -100,22 +100,22 @@ class CheckedLaunch(Protocol[Schedule, Fault, About, Results]):
         ...
 
     def fault_finding(self, fault: Fault, schedule: Schedule) -> Finding | None:
-        """The finding that a fault is; None if a fault of this kind is no finding in this schedule."""
+        """The finding made of a fault; None if faults of this kind are expected in this schedule."""
         ...
 
     def doubt_finding(
         self, doubt: Doubt[About], other: int, effect: Fault | Difference | None, schedule: Schedule
     ) -> Finding:
-        """The finding that a doubt is, with its effect: a fault, a result, or None if no effect of it alone shows."""
+        """The finding made of a doubt and its effect: a fault, a result, or None if no effect of it alone shows."""
         ...
 
     def order_finding(self, difference: Difference, schedule: Schedule) -> Finding:
-        """The finding that results are which differ from those of the first schedule."""
+        """The finding made of results that differ from the first schedule's."""
         del difference, schedule
         return Finding("race", "results that depend on the order in which programs run")
 
     def results_finding(self, results: Results) -> Finding | None:
-        """A finding in the results themselves, such as a NaN; called last."""
+        """A finding in the results themselves, for example a NaN; called last."""
         del results
         return None
 
@@ -132,7 +132,7 @@ def check_launch(launch: CheckedLaunch[Schedule, Fault, About, Results]) -> Find
     """Run a launch in all its schedules; the first thing that is wrong, or None.
 
     Afterwards the caller's arrays hold the results of the first schedule. After a finding or an exception they hold
-    what they held before.
+    their old content.
     """
     published = False
     try:

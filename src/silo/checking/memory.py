@@ -1,4 +1,4 @@
-"""The arrays of a checked launch: which memory they are, its content before each run, and what a run left there."""
+"""The arrays of a checked launch: their memory, its content at the start of each run, and the results of a run."""
 
 from __future__ import annotations
 
@@ -31,14 +31,16 @@ def allocations_of(
     """The memory behind each argument in ``names`` that is an array, and behind each array in ``extra``.
 
     Args:
-        names: pointer parameters. An array may be named several times; an argument that is no array is left out.
+        names: pointer parameters. A name may come several times; an argument that is not an array is left out.
         arguments: the caller's objects by name. A tensor descriptor counts as its base array.
         extra: further arrays, called ``memory[0]`` and so on.
         views: the elements of each array alone, without the rest of the memory that it is a view of.
 
     Raises:
         ArgumentError: an array that is not in host memory.
+        PackageError: numpy is not installed.
     """
+    require_numpy("checking mode")
     found: list[Allocation] = []
     for name in dict.fromkeys(names):
         value = arguments.get(name)
@@ -50,15 +52,14 @@ def allocations_of(
 
 
 class LaunchMemory:
-    """The memory of a launch's arrays, for a kernel that runs over the caller's arrays themselves.
+    """The memory of a launch's arrays; the runs use the caller's arrays themselves.
 
     Arrays that overlap share a region. :meth:`keep` copies regions; :meth:`restore` puts the copies back, so that each
     run begins with the same content. ``starts`` has the address of each region as a run sees it.
     """
 
     def __init__(self, allocations: Sequence[Allocation]) -> None:
-        """PackageError without numpy."""
-        require_numpy("checking mode")
+        """``allocations`` come from :func:`allocations_of`."""
         import numpy  # noqa: PLC0415, ICN001  # numpy is optional, and here
 
         self._np = numpy
@@ -82,7 +83,7 @@ class LaunchMemory:
         return self._kept[region]
 
     def restore(self) -> None:
-        """Put back what was kept, for the next run."""
+        """Put the kept content back, for the next run."""
         self._write(self._kept)
 
     def put_back(self) -> None:
@@ -90,7 +91,7 @@ class LaunchMemory:
         self.restore()
 
     def results(self) -> Contents:
-        """A copy of what the kept regions hold now."""
+        """A copy of the present content of the kept regions."""
         return {index: self._now(index).copy() for index in self._kept}
 
     def publish(self, results: Contents) -> None:
@@ -129,7 +130,7 @@ class CopiedMemory(LaunchMemory):
     """
 
     def __init__(self, allocations: Sequence[Allocation]) -> None:
-        """PackageError without numpy."""
+        """``allocations`` come from :func:`allocations_of`."""
         super().__init__(allocations)
         sizes = [region.high - region.low for region in self.regions]
         gap = min(max([_LEAST_GAP, *sizes]), _MOST_GAP) // _PAGE * _PAGE
@@ -162,7 +163,7 @@ class CopiedMemory(LaunchMemory):
         return address
 
     def put_back(self) -> None:
-        """Nothing is to be done: runs never write to the caller's arrays."""
+        """Does nothing, because runs never write to the caller's arrays."""
 
     def publish(self, results: Contents) -> None:
         """Write the regions that a run changed to the caller's arrays."""

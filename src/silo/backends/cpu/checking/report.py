@@ -51,14 +51,14 @@ class Reporter:
     grid: tuple[int, int, int]
 
     def fault(self, fault: Fault, order: str = "") -> Finding:
-        """The finding that a fault is; ``order`` tells how programs were run, "" for in order."""
+        """The finding made of a fault; ``order`` is the order in which programs ran, "" for ascending."""
         found = self._fault(fault)
         if order:
             found = replace(found, details=(*found.details, f"It shows when programs run {order}"))
         return self._placed(found, fault)
 
     def suspect(self, suspect: Suspect, effect: Stored | Fault | None, *, hidden: bool) -> Finding:
-        """The finding that an operation is whose result is none, and the store or the fault that depends on it.
+        """The finding made of a doubtful result, and the store or the fault that depends on it.
 
         ``hidden``: a mask that is computed from the result keeps it from being used.
         """

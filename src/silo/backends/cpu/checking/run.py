@@ -61,7 +61,7 @@ class Order(Enum):
 class CheckedRuns:
     """The loaded code of a checked kernel: its entry as a foreign function, its sites by number, its parameters.
 
-    Of ``names`` a parameter that is no pointer is "".
+    ``names`` has "" for a parameter that is not a pointer.
     """
 
     entry: Any
@@ -119,7 +119,7 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
         touched = {*self._writable_regions(), *(memory.region_of(one) for one in self.unset)}
         memory.keep(sorted(touched))
 
-    # ---- what the machine asks
+    # ---- for the machine
 
     @property
     def schedules(self) -> Sequence[Order]:
@@ -139,7 +139,7 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
         return Ran(fault, tuple(self._doubts(fault)))
 
     def difference(self, results: Contents) -> Difference | None:
-        """Memory that this run did not write holds what it was filled with, which is no difference."""
+        """The first byte that differs. Memory that a run with other fill bytes did not write may differ."""
         if not self._filled:
             return super().difference(results)
         np = self._np
@@ -151,7 +151,7 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
         return self.memory.difference(results, ignored)
 
     def fault_finding(self, fault: Fault, schedule: Order) -> Finding | None:
-        """What the kernel found; programs that wait for lower ones do not end in another order."""
+        """The kernel's own finding; programs that wait for lower ones do not end in another order."""
         if fault.kind is FaultKind.ENDLESS and schedule is not Order.ASCENDING:
             self.notes.append(f"programs wait for one another, so they were not checked {schedule.value}")
             return None
@@ -160,7 +160,7 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
     def doubt_finding(
         self, doubt: Doubt[Fault | Suspect], other: int, effect: Fault | Difference | None, schedule: Order
     ) -> Finding:
-        """A read of unset memory, or an operation whose result is none, and the fault or the store that it leads to."""
+        """A read of unset memory, or an operation with a doubtful result, and the fault or store that it leads to."""
         del schedule
         about = doubt.about
         if isinstance(about, Fault):
@@ -174,9 +174,9 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
     # ---- doubtful values
 
     def _doubts(self, fault: Fault | None) -> Iterable[Doubt[Fault | Suspect]]:
-        """The first read of unset memory, and the sites of values that are none, in the order of their first ones.
+        """The first read of unset memory, and the sites of doubtful results, in the order of their first results.
 
-        With a fault: those that may be why an access goes to that address.
+        With a fault: only doubts that may be the reason why an access goes to that address.
         """
         if fault is not None and fault.kind not in _OF_ADDRESSES:
             return

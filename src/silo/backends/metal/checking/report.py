@@ -41,13 +41,13 @@ class Reporter:
     seed: int
 
     def fault(self, fault: Found | Fault) -> Finding:
-        """The finding that a fault is: one of the code's checks, or one of the runtime."""
+        """The finding made of a fault: of a check in the code, or of the runtime."""
         if isinstance(fault, Found):
             return self._placed(self._found(fault), fault.group, fault.thread)
         return self._placed(self._fault(fault), self.check.group, self.check.thread)
 
     def suspect(self, suspect: Suspect, address: int | None) -> Finding:
-        """A read of what nothing was written to; ``address`` is that of the first result that depends on it."""
+        """A read of unset memory; ``address`` is the address of the first result that depends on it."""
         return self._placed(self._suspect(suspect, address), suspect.group, suspect.thread)
 
     def result(self, kind: str, what: str, address: int) -> Finding:

@@ -119,7 +119,7 @@ class MetalLaunch(MemoryLaunch[int, Found | Fault, Suspect | Variable]):
 
     @property
     def unseen(self) -> Sequence[Unseen[Suspect | Variable]]:
-        """The variable in doubt: a register tells nobody that it is read."""
+        """The variable in doubt: reads of registers cannot be observed."""
         variable = self._code.variable
         return () if variable is None else (Unseen(Doubt(variable, (0, 1)), own=False),)
 
@@ -139,7 +139,7 @@ class MetalLaunch(MemoryLaunch[int, Found | Fault, Suspect | Variable]):
         return Ran(doubts=(Doubt(suspect, _OTHER_BYTES),), comparable=not self._check.any_atomic)
 
     def fault_finding(self, fault: Found | Fault, schedule: int) -> Finding:
-        """What the code or the runtime found."""
+        """The finding made of a check in the code, or of a fault of the runtime."""
         return self._reporter(schedule).fault(fault)
 
     def doubt_finding(
@@ -149,7 +149,7 @@ class MetalLaunch(MemoryLaunch[int, Found | Fault, Suspect | Variable]):
         effect: Found | Fault | Difference | None,
         schedule: int,
     ) -> Finding:
-        """A read of what nothing was written to, and the first result that depends on it."""
+        """A read of unset memory or of an unset variable, and the first result that depends on it."""
         del other
         about = doubt.about
         if isinstance(about, Variable):
@@ -186,7 +186,7 @@ class MetalLaunch(MemoryLaunch[int, Found | Fault, Suspect | Variable]):
         )
 
     def _new_nan(self, results: Contents) -> int:
-        """The address of the first element that is no number and was another before; 0 where none is."""
+        """The address of the first element that became a NaN in the run; 0 if none did."""
         np = self._np
         for one in self._copies.copies:
             array = _floats(np, self._arguments[one.name])
@@ -291,6 +291,6 @@ class MetalLaunch(MemoryLaunch[int, Found | Fault, Suspect | Variable]):
 
 
 def _floats(np: Any, value: object) -> Any:  # noqa: ANN401
-    """The type of a numpy or torch array's elements, where that is a float of numpy's."""
+    """The type of a numpy or torch array's elements if it is one of numpy's floats, else None."""
     name = str(getattr(value, "dtype", "")).rpartition(".")[2]
     return np.dtype(name) if name in ("float16", "float32", "float64") else None

@@ -81,12 +81,12 @@ class PallasLaunch(CheckedLaunch[Mode, Finding, str, tuple[Any, ...]]):
 
     @property
     def schedules(self) -> Sequence[Mode]:
-        """One way to run, if nothing in the program is ordered by copies or semaphores."""
+        """One mode, if nothing in the program depends on the time of a copy or on the order of programs."""
         return (Mode.EAGER, Mode.LATE) if self._program.program(Mode.EAGER).schedules else (Mode.EAGER,)
 
     @property
     def unseen(self) -> Sequence[Unseen[str]]:
-        """Jax does not tell of a read of memory to which nothing was written."""
+        """Jax does not report reads of memory to which nothing was written."""
         return (Unseen(Doubt("memory to which nothing was written", (0,))),)
 
     def run(self, schedule: Mode, exchange: Exchange[str] | None = None) -> Ran[Finding, str]:
@@ -120,7 +120,7 @@ class PallasLaunch(CheckedLaunch[Mode, Finding, str, tuple[Any, ...]]):
         return None
 
     def fault_finding(self, fault: Finding, schedule: Mode) -> Finding:
-        """Itself."""
+        """The fault is a finding already."""
         del schedule
         return fault
 
@@ -165,7 +165,7 @@ class PallasLaunch(CheckedLaunch[Mode, Finding, str, tuple[Any, ...]]):
             self._arrays.put(self._arguments[one.parameter], result)
 
     def put_back(self) -> None:
-        """Nothing is to be done: the program has copies of the arguments."""
+        """Does nothing, because the program has copies of the arguments."""
 
     def _operand(self, one: PlannedArray | PlannedScalar, value: Any, mode: Mode) -> Any:  # noqa: ANN401
         """A copy: what an argument holds that holds nothing yet is what other memory holds."""
