@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import silo.backends.cpu.checking.code
 import silo.backends.cpu.device
+import silo.checking.kernel
 from silo.cli.main import app
 from silo.errors import SiloError
 from silo.printable import printable
@@ -76,7 +76,7 @@ class Place:
         self._out = folder / "a" / "b" / "c" / "d" / "out"
         self._used = 0
         self._mapped = 0
-        for module in (silo.backends.cpu.device, silo.backends.cpu.checking.code):
+        for module in (silo.backends.cpu.device, silo.checking.kernel):
             setattr(module, _MAPS, self._counted(getattr(module, _MAPS)))
 
     def _counted(self, maps: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,14 +6,17 @@ import ctypes
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
-from silo.backends.metal.checking.code import CheckedKernel
+from silo.backends.metal.checking import run
 from silo.backends.metal.checking.compiling import compile_checked
 from silo.backends.metal.clang import find_clang
 from silo.backends.metal.job import CallArgument, EmulatorJob, Role
 from silo.backends.metal.rewriting import rewritten
+from silo.checking.kernel import NativeCall, NativeKernel
+from silo.core.check_limits import CheckLimits
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.signature import Effect
 from silo.core.target import Target
@@ -48,20 +51,21 @@ def job_of(text: str, group: tuple[int, int, int] = (64, 1, 1)) -> tuple[Emulato
     return EmulatorJob(rewritten(text), "k.metal", "k", tuple(arguments), tuple(layout), group), tuple(effects)
 
 
-def checked_kernel(text: str, group: tuple[int, int, int] = (64, 1, 1), *, nan: bool = False) -> CheckedKernel:
+def checked_kernel(text: str, group: tuple[int, int, int] = (64, 1, 1)) -> NativeKernel:
     """The kernel, compiled to check itself."""
     job, effects = job_of(text, group)
-    return compile_checked("k", job, effects, target=TARGET, nan=nan, clang=find_clang())
+    return compile_checked("k", job, effects, target=TARGET, clang=find_clang())
 
 
 def check_launch(
-    kernel: CheckedKernel,
+    kernel: NativeKernel,
     arguments: Mapping[str, Any],
     grid: tuple[int, int, int] = (1, 1, 1),
     *,
     uninitialized: Sequence[str] = (),
     steps: int = 10_000_000,
-    seeds: Sequence[int] | None = None,
+    nan: bool = False,
+    seeds: Sequence[int] = run.SCHEDULES,
 ) -> None:
     """Check one launch, as a launcher does. Raises CheckError."""
     cells = [
@@ -73,8 +77,6 @@ def check_launch(
     params = (ctypes.c_void_p * len(cells))(*[ctypes.addressof(cell) for cell in cells])
     scratch = ctypes.create_string_buffer(kernel.launch.scratch_bytes + 64)
     place = (ctypes.addressof(scratch) + 63) & ~63
-    with kernel.over(arguments, uninitialized=uninitialized, steps=steps, seeds=seeds):
-        kernel.front(ctypes.addressof(params), (ctypes.c_uint32 * 3)(*grid), 0, 1, place, 0)
-        error = kernel.error
-    if error is not None:
-        raise error
+    limits = CheckLimits(nan=nan, uninitialized=tuple(uninitialized), steps=steps)
+    with patch.object(run, "SCHEDULES", tuple(seeds)), kernel.over(arguments, limits):
+        kernel.check(NativeCall(ctypes.addressof(params), grid, place))

@@ -19,6 +19,7 @@ from silo.core.values import JSON
 from silo.core.variant import CompileJob, Variant
 
 if TYPE_CHECKING:  # what a first launch from a bundle has no use for
+    from silo.core.check_limits import CheckLimits
     from silo.core.code_facts import Lowered
 
 __all__ = [
@@ -150,19 +151,8 @@ class CheckedKernel(Protocol):
         """What it does through each parameter of the layout."""
         ...
 
-    def over(
-        self,
-        arguments: Mapping[str, object],
-        *,
-        uninitialized: Sequence[str] = (),
-        memory: Sequence[object] = (),
-        steps: int,
-        views: bool = False,
-    ) -> AbstractContextManager[list[str]]:
-        """Launches within the block are over ``arguments``; yields notes on what was not checked.
-
-        With ``views`` an access must lie in the elements of the array that was passed. Raises CheckError.
-        """
+    def over(self, arguments: Mapping[str, object], limits: CheckLimits) -> AbstractContextManager[list[str]]:
+        """Launches within the block are over ``arguments``; yields notes on what was not checked. Raises CheckError."""
         ...
 
 

@@ -24,8 +24,7 @@ CALLS = {
     },
     "CpuModule": {
         "backends/cpu/device.py": "CpuDevice.load, which requires consent",
-        "backends/cpu/checking/code.py": "a function of this process by its address: nothing is mapped",
-        "backends/metal/checking/code.py": "a function of this process by its address: nothing is mapped",
+        "checking/kernel.py": "a function of this process by its address: nothing is mapped",
         "backends/cpu/triton_plugin/launching.py": "what Triton compiled, or kept in its own cache, whose word it is; "
         "of a recording what the ledger knows",
     },
@@ -38,7 +37,7 @@ CALLS = {
     # What makes a kernel of a callable, and who imports the loader that gives it.
     "LibraryCode": {
         "launch/loading.py": "load_library_code, which requires consent",
-        "backends/pallas/checking/checked_kernel.py": "of the author's own body, which jax interprets",
+        "checking/kernel.py": "a function of this process that makes the runs of a check",
     },
     "load_place": {
         "api/commands/cache.py": "what writes files of Triton's cache, of those that Silo ships",

@@ -5,15 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from silo.api.kernels.checking_launchers import (
-    MOST_STEPS,
-    CheckingBundle,
-    CheckingKernel,
-    CheckingLauncher,
-    CheckLimits,
-)
+from silo.api.kernels.checking_launchers import CheckingBundle, CheckingKernel, CheckingLauncher
 from silo.api.kernels.kernel import kernel as wrap
 from silo.api.kernels.kernel import kernel_of
+from silo.core.check_limits import MOST_STEPS, CheckLimits
 from silo.errors import ArgumentError
 
 __all__ = ["CheckingLauncher", "check"]

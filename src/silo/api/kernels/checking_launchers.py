@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,6 +13,7 @@ from silo.api.declared.tuple_arguments import tuple_call
 from silo.api.machine.device_plugins import device_named
 from silo.artifacts.artifact import decoded
 from silo.compile.toolchain import select_compiler
+from silo.core.check_limits import CheckLimits
 from silo.core.plugins import declarations, is_checked_text
 from silo.core.protocols import CheckedKernel, ChecksKernels
 from silo.errors import ArgumentError, UnsupportedError
@@ -33,22 +33,7 @@ if TYPE_CHECKING:
     from silo.core.values import Value
     from silo.core.variant import Variant
 
-__all__ = ["MOST_STEPS", "CheckLimits", "CheckingBundle", "CheckingKernel", "CheckingLauncher"]
-
-
-# Turns of loops and accesses of one program, where nobody says.
-MOST_STEPS = 100_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class CheckLimits:
-    """What a check looks at besides the arguments, and how long; see :func:`silo.check`."""
-
-    nan: bool = False
-    uninitialized: tuple[str, ...] = ()
-    memory: tuple[object, ...] = ()
-    steps: int = MOST_STEPS
-    views: bool = False
+__all__ = ["CheckingBundle", "CheckingKernel", "CheckingLauncher"]
 
 
 class CheckingLauncher(ABC):
@@ -74,17 +59,11 @@ class CheckingLauncher(ABC):
         return launch
 
     def _launch(self, args: tuple[object, ...], kwargs: Mapping[str, object], grid: Mapping[str, object]) -> None:
-        named, limits = {**self._completed(args, kwargs), **grid}, self._limits
+        named = {**self._completed(args, kwargs), **grid}
         call = inspect_call(self._native, self._signature, *args, **named)
         binding = self._native.resolve(*args, **named)
         checked = cast("CheckedKernel", binding.tag)
-        with checked.over(
-            call.values,
-            uninitialized=limits.uninitialized,
-            memory=limits.memory,
-            steps=limits.steps,
-            views=limits.views,
-        ):
+        with checked.over(call.values, self._limits):
             self._native(*args, **named)
 
     @cached_property
@@ -104,9 +83,7 @@ class CheckingLauncher(ABC):
 class CheckingKernel(CheckingLauncher):
     """For a kernel of this process, compiled from its source."""
 
-    def __init__(
-        self, kernel: DeclaredKernel, resolver: Resolver, limits: CheckLimits = CheckLimits()
-    ) -> None:  # frozen
+    def __init__(self, kernel: DeclaredKernel, resolver: Resolver, limits: CheckLimits) -> None:
         super().__init__(kernel.name, kernel.source.signature, limits)
         self._kernel = kernel
         self._resolver = resolver

@@ -67,7 +67,8 @@ class Kernel(DeclaredKernel):
         """What a call outside of kernels goes to."""
         if not self.checking:
             return self.resolver.direct
-        from silo.api.kernels.checking_launchers import CheckingKernel, CheckLimits  # noqa: PLC0415  # few programs check
+        from silo.api.kernels.checking_launchers import CheckingKernel  # noqa: PLC0415  # few programs check
+        from silo.core.check_limits import CheckLimits  # noqa: PLC0415
 
         return CheckingKernel(self, self.resolver, CheckLimits())
 

@@ -6,8 +6,6 @@ and checks is imported when it is needed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from silo.backends.cpu.build import llvm_of
 from silo.backends.cpu.declaration import CPU
 from silo.backends.cpu.identity import compiler_identity
@@ -19,15 +17,12 @@ from silo.core.compiled import Compiled
 from silo.core.consent import Consent, text_sha256
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo, LayoutSlot
-from silo.core.protocols import Source
+from silo.core.protocols import CheckedKernel, Source
 from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompilerMissingError, SourceError, TargetError, TrustError
 from silo.settings import settings
 from silo.sources.triton.source import TritonSource
-
-if TYPE_CHECKING:
-    from silo.backends.cpu.checking.code import CheckedKernel
 
 __all__ = ["CpuCompiler"]
 

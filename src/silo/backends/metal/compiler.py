@@ -99,13 +99,14 @@ class EmulatorCompiler:
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
         """Code that checks itself, with the lines of the text."""
         job = _job(source, variant)
-        effects = {one.name: one.effect for one in source.signature.parameters}
-        return self._checked(variant, job, effects, nan=nan)
+        del nan  # the limits of a launch have it
+        return self._checked(variant, job, {one.name: one.effect for one in source.signature.parameters})
 
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
     ) -> CheckedKernel:
         """Code that checks itself, from the job that travels with an artifact."""
+        del nan  # the limits of a launch have it
         asked = (text_sha256(text), launch, variant.signature)
         if asked != (consent.code.text, consent.code.launch, consent.code.signature):
             raise TrustError(f"{variant.kernel}: consent was given to another text than the one to be checked")
@@ -113,14 +114,14 @@ class EmulatorCompiler:
             job = EmulatorJob.from_job(CompileJob.from_json(parse_json(text.encode())))
         except ValueError as error:
             raise CompileError(f"{variant.kernel}: its text is no job of the Metal emulator: {error}") from error
-        return self._checked(variant, job, {one.name: one.effect for one in variant.signature.parameters}, nan=nan)
+        return self._checked(variant, job, {one.name: one.effect for one in variant.signature.parameters})
 
     @staticmethod
-    def _checked(variant: Variant, job: EmulatorJob, effects: Mapping[str, Effect], *, nan: bool) -> CheckedKernel:
+    def _checked(variant: Variant, job: EmulatorJob, effects: Mapping[str, Effect]) -> CheckedKernel:
         from silo.backends.metal.checking.compiling import compile_checked  # noqa: PLC0415  # for ``silo check`` alone
 
         each = tuple(effects.get(slot.name, Effect.BOTH) for slot in job.layout)
-        return compile_checked(variant.kernel, job, each, target=variant.target, nan=nan, clang=find_clang())
+        return compile_checked(variant.kernel, job, each, target=variant.target, clang=find_clang())
 
 
 def _job(source: Source, variant: Variant) -> EmulatorJob:

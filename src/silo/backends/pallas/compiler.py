@@ -36,8 +36,8 @@ from silo.sources.pallas.installation import jax_version, usable, versions
 from silo.sources.pallas.source import PallasSource
 
 if TYPE_CHECKING:
-    from silo.backends.pallas.checking.checked_kernel import CheckedKernel
     from silo.core.consent import Consent
+    from silo.core.protocols import CheckedKernel
 
 __all__ = ["PallasCompiler"]
 
@@ -159,14 +159,17 @@ class PallasCompiler:
 
     def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
         """Jax's interpreter of TPUs, in several ways. Raises SourceError, CompileError, ToolchainError."""
-        from silo.backends.pallas.checking.checked_kernel import CheckedKernel  # noqa: PLC0415  # for checks alone
+        from silo.backends.pallas.checking.checked_kernel import CheckedProgram  # noqa: PLC0415  # for checks alone
+        from silo.checking.kernel import LibraryKernel  # noqa: PLC0415  # for checks alone
 
+        del nan  # the limits of a launch have it
         if not isinstance(source, PallasSource):
             raise SourceError(f"{source.name} is no Pallas source")
         launch = blocked_launch(source, variant)
         plan = call_plan(launch, variant.signature, 0)
         info = LaunchInfo(variant.kernel, _layout(variant.signature.names, plan), loader=plan.text)
-        return CheckedKernel(source, launch, source.constants(variant), plan, info, nan=nan)
+        program = CheckedProgram(source, launch, source.constants(variant), plan, info.entry)
+        return LibraryKernel(source.name, info, _effects(plan), program)
 
     def check_text(
         self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
@@ -176,6 +179,14 @@ class PallasCompiler:
         raise UnsupportedError(
             f"{variant.kernel}: a bundle has no text of a Pallas kernel to check; check the Python file"
         )
+
+
+def _effects(plan: CallPlan) -> tuple[Effect, ...]:
+    """The effect of a program through each parameter of its layout."""
+    effects = {one.parameter: Effect.READ for one in plan.operands}
+    for one in plan.results:
+        effects[one.parameter] = Effect.BOTH if one.parameter in effects else Effect.WRITE
+    return tuple(effects[place] for place in sorted(effects))
 
 
 def _check_blocks(launch: BlockedLaunch, kernel: str, target: Target) -> None:

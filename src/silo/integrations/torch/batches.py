@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from silo.api.kernels.kernel import Kernel
 from silo.errors import ArgumentError
 from silo.integrations.torch.schema import OpArgument, OpKind
 
-if TYPE_CHECKING:
-    from silo.integrations.torch.operator import TorchOp
+__all__ = ["BatchedOperator", "batch_rule", "strided_names"]
 
-__all__ = ["batch_rule", "strided_names"]
+
+class BatchedOperator(Protocol):
+    """What the rule needs of an operator; see :class:`silo.integrations.torch.TorchOp`."""
+
+    name: str
+    arguments: tuple[OpArgument, ...]
+    outputs: tuple[str, ...]
+    strided: frozenset[str]
+    overload: Any
+
+    def filled(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The values that torch's dispatcher gives, with defaults."""
+        ...
 
 
 def strided_names(
@@ -40,7 +51,7 @@ def strided_names(
     return frozenset(strided)
 
 
-def batch_rule(torch: Any, operator: TorchOp) -> Callable[..., tuple[Any, Any]]:  # noqa: ANN401  # the module
+def batch_rule(torch: Any, operator: BatchedOperator) -> Callable[..., tuple[Any, Any]]:  # noqa: ANN401  # the module
     """The rule for ``torch.library.register_vmap``.
 
     Each example is a tensor of its own layout, dense rows in order, because a kernel that takes no strides assumes
@@ -76,7 +87,7 @@ def batch_rule(torch: Any, operator: TorchOp) -> Callable[..., tuple[Any, Any]]:
 
 
 def _run_one(
-    operator: TorchOp, dense: Sequence[bool], args: Sequence[Any], in_dims: Sequence[int | None], number: int
+    operator: BatchedOperator, dense: Sequence[bool], args: Sequence[Any], in_dims: Sequence[int | None], number: int
 ) -> Any:  # noqa: ANN401  # what the operator returns
     """Run the operator on example ``number`` of the batch."""
     values: list[Any] = []

@@ -5,23 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from silo.errors import ArgumentError, SourceError
 from silo.forks import Mutex
 
 if TYPE_CHECKING:
     from silo.api.kernels.kernel import Kernel
-    from silo.integrations.torch.operator import TorchOp
 
-__all__ = ["defining", "operator_named", "operators"]
+__all__ = ["DefinedOperator", "defining", "operator_named", "operators"]
 
-_operators: dict[str, TorchOp] = {}
+
+class DefinedOperator(Protocol):
+    """What the registry needs of an operator; see :class:`silo.integrations.torch.TorchOp`."""
+
+    name: str
+    kernel: Kernel
+    library: Any
+
+
+_operators: dict[str, DefinedOperator] = {}
 _lock = Mutex()
 
 
 @contextmanager
-def defining(torch: Any, name: str, kernel: Kernel) -> Generator[Callable[[TorchOp], None]]:  # noqa: ANN401
+def defining(torch: Any, name: str, kernel: Kernel) -> Generator[Callable[[DefinedOperator], None]]:  # noqa: ANN401
     """Hold a name while an operator is defined under it; give the operator to what this yields.
 
     A definition that is run once more (a cell of a notebook, a module that is loaded again) replaces the one before.
@@ -42,7 +50,7 @@ def defining(torch: Any, name: str, kernel: Kernel) -> Generator[Callable[[Torch
                 f"the operator {name} is defined already, by {owner}: give silo.torch_op another name, in a namespace "
                 "of your own"
             )
-        made: list[TorchOp] = []
+        made: list[DefinedOperator] = []
         yield made.append
         _operators.update((one.name, one) for one in made)
 
@@ -51,12 +59,12 @@ def _file(kernel: Kernel) -> str:
     return kernel.location.rpartition(":")[0]
 
 
-def operators() -> tuple[TorchOp, ...]:
+def operators() -> tuple[DefinedOperator, ...]:
     """Every operator that Silo defined in this process."""
     return tuple(_operators.values())
 
 
-def operator_named(name: str, module: str) -> TorchOp:
+def operator_named(name: str, module: str) -> DefinedOperator:
     """The operator of a pickle. ``SourceError`` where importing its module does not define it."""
     if name not in _operators:
         try:

@@ -3,20 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from silo.errors import UnsupportedError
-from silo.integrations.torch.batches import batch_rule
+from silo.integrations.torch.batches import BatchedOperator, batch_rule
 
-if TYPE_CHECKING:
-    from silo.integrations.torch.operator import TorchOp
+__all__ = ["RuledOperator", "register_rules"]
 
-__all__ = ["register_rules"]
+
+class RuledOperator(BatchedOperator, Protocol):
+    """What the rules need of an operator; see :class:`silo.integrations.torch.TorchOp`."""
+
+    library: Any
+    mutates: tuple[str, ...]
+    differentiable: Any
+
+    def within_dispatcher(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """The function to register with torch's dispatcher for ``rule``."""
+        ...
+
+    def checked_run(self, *values: Any) -> Any:  # noqa: ANN401
+        """Launch the kernel for a call of torch's dispatcher."""
+        ...
+
+    def fake(self, *values: Any) -> Any:  # noqa: ANN401
+        """The outputs without values."""
+        ...
+
+    def is_quiet(self, args: tuple[Any, ...]) -> bool:
+        """Whether torch has nothing to do with a call but to run it."""
+        ...
 
 
 def register_rules(
     torch: Any,  # noqa: ANN401  # the module
-    operator: TorchOp,
+    operator: RuledOperator,
     backward: Callable[..., object] | None,
     setup_context: Callable[..., object] | None,
 ) -> None:
@@ -36,7 +57,7 @@ def register_rules(
 
 def _gradient_rule(
     torch: Any,  # noqa: ANN401  # the module
-    operator: TorchOp,
+    operator: RuledOperator,
     backward: Callable[..., object] | None,
     setup_context: Callable[..., object] | None,
 ) -> tuple[Any, Callable[..., Any]]:

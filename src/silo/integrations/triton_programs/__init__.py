@@ -9,22 +9,16 @@ The seam for other parts of Silo:
 
 - :data:`.kernels.TABLE` has every kernel that was launched (:class:`.kernels.ProgramKernel`: ``source``,
   ``fingerprint``, ``variants``, ``refusals``) while it lives, or to the end of the process after ``TABLE.keep()``.
-- :class:`.kernels.ProgramVariant` is one variant that a launch used: typed signature, specialization, options, launch
+- :class:`.providers.ProgramVariant` is one variant that a launch used: typed signature, specialization, options, launch
   info, target, blob, and Triton's own compiled kernel with its signature, constants and metadata.
-- :class:`.kernels.VariantProvider` is asked in one place, before Triton compiles (``provide``), and told of each
+- :class:`.providers.VariantProvider` is asked in one place, before Triton compiles (``provide``), and told of each
   variant that Triton compiled (``compiled``): ``TABLE.providers`` has those that are asked, in order.
 """
 
 from __future__ import annotations
 
-from silo.integrations.triton_programs.kernels import (
-    TABLE,
-    ProgramKernel,
-    ProgramVariant,
-    Provided,
-    Refusal,
-    VariantProvider,
-)
+from silo.integrations.triton_programs.kernels import TABLE, ProgramKernel, Refusal
+from silo.integrations.triton_programs.providers import ProgramVariant, Provided, VariantProvider
 from silo.integrations.triton_programs.switch import Acceleration, accelerate
 
 __all__ = [

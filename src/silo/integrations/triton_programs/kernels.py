@@ -8,19 +8,15 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
-from silo.core.launch_info import LaunchInfo
-from silo.core.protocols import AdoptsModules, Device
+from silo.core.protocols import AdoptsModules
 from silo.core.signature import Signature
-from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.errors import DeviceError, SiloError
 from silo.forks import Mutex
 from silo.frozen import replace
 from silo.integrations.triton_programs.code import bind_program, consent_to, device_at, read_launch, target_of
-from silo.integrations.triton_programs.providers import PROVIDERS
+from silo.integrations.triton_programs.providers import PROVIDERS, ProgramVariant, Provided, VariantProvider
 from silo.launch import native
 from silo.launch.arguments import Call, ValueKind
 from silo.launch.native import Binding, TritonKernel
@@ -40,52 +36,6 @@ class Refusal:
     """Why Triton serves some launches itself. The guard keeps it in the place of a binding."""
 
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramVariant:
-    """One variant that launches of a program used.
-
-    ``signature`` and ``specialization`` are Silo's words for the call's facts, None where Silo has none for them;
-    ``options`` are the compile options that the call gave. ``program`` is what Triton compiled.
-    """
-
-    kernel: ProgramKernel
-    call: Call
-    options: Mapping[str, object]
-    program: CompiledProgram
-    launch: LaunchInfo
-    target: Target
-    device: Device
-    signature: Signature | None = None
-    specialization: Specialization | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Provided:
-    """Code that a provider brings.
-
-    The binding's ``tag`` is what the launch returns. Where one of ``globals`` (values and their dictionaries, by name
-    and the dictionary's id) has changed, a later launch raises.
-    """
-
-    binding: Binding
-    globals: Mapping[tuple[str, int], tuple[object, dict[str, Any]]]
-
-
-class VariantProvider(Protocol):
-    """Another source of compiled variants than Triton, asked before it: a bundle."""
-
-    def provide(self, kernel: ProgramKernel, call: Call) -> Provided | None:
-        """What serves calls like this one; None: this provider has nothing, and the next is asked, at last Triton.
-
-        Not asked where a hook of the program would see the compile. May raise: the caller of the kernel gets that.
-        """
-        ...
-
-    def compiled(self, variant: ProgramVariant) -> None:
-        """Triton compiled a variant, or took it from its cache, and launched it once."""
-        ...
 
 
 class Table:
@@ -157,6 +107,7 @@ class ProgramKernel:
         self.variants: list[ProgramVariant] = []
         self.refusals: Counter[str] = Counter()
         self._served: list[Provided] = []
+        self._source: TritonSource | None = None
         self._read: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # globals of served code
         self._given: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # code of functions among constexprs
         self._function = weakref.ref(function)
@@ -176,10 +127,12 @@ class ProgramKernel:
         """Triton's object; None after its end."""
         return self._function()
 
-    @cached_property
+    @property
     def source(self) -> TritonSource:
-        """The kernel as a source. Raises SourceError: Silo does not read such kernels."""
-        return TritonSource.of(self.function)
+        """The kernel as a source. Raises SourceError: Silo does not read kernels of this kind."""
+        if self._source is None:
+            self._source = TritonSource.of(self.function)
+        return self._source
 
     @property
     def fingerprint(self) -> str:

@@ -15,7 +15,7 @@ from silo.core.variant import Variant
 from silo.errors import BundleError, SiloError
 from silo.frozen import replace
 from silo.integrations.triton_programs.code import bind_program, device_at
-from silo.integrations.triton_programs.kernels import ProgramKernel, ProgramVariant, Provided
+from silo.integrations.triton_programs.providers import LaunchedKernel, ProgramVariant, Provided
 from silo.integrations.triton_records.recorded_code import RecordedCode
 from silo.launch.arguments import Call, ValueKind
 from silo.launch.native import Binding
@@ -30,16 +30,16 @@ _NUMBERS = {ValueKind.INT: int, ValueKind.BOOL: bool, ValueKind.FLOAT: float}
 
 
 class Serving:
-    """Provides variants of one recording. Implements ``triton_programs.kernels.VariantProvider``."""
+    """Provides variants of one recording. Implements ``triton_programs.providers.VariantProvider``."""
 
     def __init__(self, code: RecordedCode) -> None:
         self._code = code
-        self._read: weakref.WeakKeyDictionary[ProgramKernel, ReadSource] = weakref.WeakKeyDictionary()
-        self._bound: weakref.WeakKeyDictionary[ProgramKernel, dict[tuple[str, int], Binding]] = (
+        self._read: weakref.WeakKeyDictionary[LaunchedKernel, ReadSource] = weakref.WeakKeyDictionary()
+        self._bound: weakref.WeakKeyDictionary[LaunchedKernel, dict[tuple[str, int], Binding]] = (
             weakref.WeakKeyDictionary()
         )
 
-    def provide(self, kernel: ProgramKernel, call: Call) -> Provided | None:
+    def provide(self, kernel: LaunchedKernel, call: Call) -> Provided | None:
         """The code of the recording that serves calls like this one; None: Triton's path has to say."""
         if not all(_is_plain(one.kind, one.value) for one in call.arguments):
             return None
@@ -51,7 +51,7 @@ class Serving:
     def compiled(self, variant: ProgramVariant) -> None:
         """A recording is not added to while it serves."""
 
-    def _provide(self, kernel: ProgramKernel, call: Call) -> Provided | None:
+    def _provide(self, kernel: LaunchedKernel, call: Call) -> Provided | None:
         function = kernel.function
         read = self._read.get(kernel)
         if read is None:
@@ -76,7 +76,7 @@ class Serving:
             binding = bound[place] = self._bind(kernel, one, call.device[1], tag)
         return Provided(binding, read.globals)
 
-    def _bind(self, kernel: ProgramKernel, one: BundleVariant, index: int, tag: object) -> Binding:
+    def _bind(self, kernel: LaunchedKernel, one: BundleVariant, index: int, tag: object) -> Binding:
         """The code, loaded where the program launches."""
         artifact = one.artifact
         launch, target = artifact.launch, artifact.variant.target

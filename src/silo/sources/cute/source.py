@@ -169,6 +169,17 @@ class CuteSource:
         Called and traced while ``silo.sources.cute.front_end.FRONT_END`` is held. Raises SourceError, ToolchainError,
         and CompileError for what one config asks for and no launch has.
         """
-        from silo.sources.cute.wrapping import make_wrapper  # noqa: PLC0415  # imports the DSL
+        from silo.sources.cute.wrapping import Wrapped, make_wrapper  # noqa: PLC0415  # imports the DSL
 
-        return make_wrapper(self, variant)
+        wrapped = Wrapped(
+            name=self.name,
+            location=self.location,
+            function=self.function,
+            passed=self.passed,
+            options=self.options,
+            stream=self.stream,
+            init_names=self.init_names,
+            written_by_silo=self.written_by_silo,
+            in_library=self.in_library,
+        )
+        return make_wrapper(wrapped, variant)

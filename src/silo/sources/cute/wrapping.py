@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from silo.core.dtypes import DType, DTypeKind
 from silo.core.dynamic_layout import DynamicLayout
@@ -18,6 +18,7 @@ from silo.core.specialization import Fact
 from silo.core.values import FunctionValue, Value
 from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError
+from silo.frozen import frozen
 from silo.sources.cute.element_types import dsl_type
 from silo.sources.cute.installation import dsl_module
 from silo.sources.cute.parameters import Passed
@@ -25,18 +26,34 @@ from silo.sources.cute.specialize import ALIGNMENT
 from silo.sources.cute.text_functions import function_of_text
 from silo.sources.cute.wrapper import Form, Wrapper, WrapperParameter
 from silo.sources.functions import recall
-from silo.sources.launch_options import LaunchValues
+from silo.sources.launch_options import LaunchOptions, LaunchValues
 
-if TYPE_CHECKING:
-    from silo.sources.cute.source import CuteSource
-
-__all__ = ["make_wrapper"]
+__all__ = ["Wrapped", "make_wrapper"]
 
 _AXES = "xyz"
 _LAUNCH = "silo_launch"
 
 
-def make_wrapper(source: CuteSource, variant: Variant) -> Wrapper:
+@frozen
+class Wrapped:
+    """The members of a :class:`silo.sources.cute.source.CuteSource` from which its wrapper is made.
+
+    ``written_by_silo``: Silo writes the host function round the author's kernel. ``in_library``: the DSL's host code
+    launches the device function, otherwise the driver does.
+    """
+
+    name: str
+    location: str
+    function: Any
+    passed: tuple[Passed, ...]
+    options: LaunchOptions
+    stream: str | None
+    init_names: tuple[str, ...]
+    written_by_silo: bool
+    in_library: bool
+
+
+def make_wrapper(source: Wrapped, variant: Variant) -> Wrapper:
     """The host function for one variant. Raises SourceError, CompileError, ToolchainError."""
     constants = _constants(source, variant)
     launch = source.options.values(source.name, constants)
@@ -74,7 +91,7 @@ def make_wrapper(source: CuteSource, variant: Variant) -> Wrapper:
     )
 
 
-def _constants(source: CuteSource, variant: Variant) -> dict[str, Value]:
+def _constants(source: Wrapped, variant: Variant) -> dict[str, Value]:
     """The value of every constant: what the caller gave, else the config's, else the default."""
     known = {**dict(variant.config.values), **variant.specialization.constant_values}
     found: dict[str, Value] = {**dict(variant.config.options)}
@@ -104,7 +121,7 @@ def _dsl_value(value: Value) -> Any:  # noqa: ANN401
     return value
 
 
-def _made(source: CuteSource, constants: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _made(source: Wrapped, constants: Mapping[str, Any]) -> Any:  # noqa: ANN401
     try:
         return source.function(**constants)
     except Exception as error:  # the author's own code, which refuses what it does not support
@@ -112,9 +129,7 @@ def _made(source: CuteSource, constants: Mapping[str, Any]) -> Any:  # noqa: ANN
         raise CompileError(f"{source.name}({said}): {type(error).__name__}: {error}") from error
 
 
-def _argument(
-    source: CuteSource, variant: Variant, parameter: Parameter, passed: Passed
-) -> tuple[Any, WrapperParameter]:
+def _argument(source: Wrapped, variant: Variant, parameter: Parameter, passed: Passed) -> tuple[Any, WrapperParameter]:
     element = parameter.dtype
     assert element is not None  # a typed signature has one for all but constants
     kind = dsl_type(element)
@@ -164,7 +179,7 @@ def _dynamic(layout: DynamicLayout, cute: Any) -> tuple[Any, Any, tuple[tuple[Ab
 
 
 def _written(
-    source: CuteSource, arguments: Mapping[str, Any], parameters: tuple[WrapperParameter, ...], launch: LaunchValues
+    source: Wrapped, arguments: Mapping[str, Any], parameters: tuple[WrapperParameter, ...], launch: LaunchValues
 ) -> Wrapper:
     """One launch of the author's device function, with a grid that each call gives."""
     forms = {one.name: one for one in parameters}
@@ -176,7 +191,7 @@ def _written(
         grid.append(dsl_module("cutlass.cute.runtime").make_fake_stream(use_tvm_ffi_env_stream=True))
     # With the driver's launch the artifact says what the kernel allocates, and launch info holds the author's word
     # against it: the code is the same.
-    smem = None if source.host.value == "silo" else launch.smem
+    smem = launch.smem if source.in_library else None
     values = {"block": launch.block, "cluster": launch.cluster, "smem": smem}
     options = {name: value for name, value in values.items() if value is not None}
     annotations = {one.name: _annotation(forms[one.name], one) for one in source.passed if one.name in forms}
@@ -204,7 +219,7 @@ def _written(
     )
 
 
-def _text(source: CuteSource, taken: Sequence[str], options: Sequence[str]) -> str:
+def _text(source: Wrapped, taken: Sequence[str], options: Sequence[str]) -> str:
     handed = [
         f"{one.name}=" * one.keyword + (one.name if one.name in taken else f'silo_constants["{one.name}"]')
         for one in source.passed

@@ -13,7 +13,7 @@ import pytest
 import silo
 from emulator_jobs import require_clang
 from silo.backends.cpu.levels import host_target
-from silo.backends.metal.checking.code import CHECKED_FLAGS
+from silo.backends.metal.checking.compiling import CHECKED_FLAGS
 from silo.backends.metal.clang import choose_clang, code_flags, find_clang, major_version
 from silo.backends.metal.compiler import EmulatorCompiler
 from silo.backends.metal.precompiled import precompiled_header

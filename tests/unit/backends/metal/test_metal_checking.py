@@ -129,7 +129,7 @@ kernel void k(device const float* x [[buffer(0)]], device float* o [[buffer(1)]]
     assert caught.value.kind == "endless"
     quiet = waits.replace("while (t == 0 && ready[0] == 0) {\n  }\n", "").replace("ready[0] = 0;", "")
     with pytest.raises(CheckError, match="a NaN made of numbers") as caught:
-        check_launch(checked_kernel(quiet, nan=True), arrays)
+        check_launch(checked_kernel(quiet), arrays, nan=True)
     assert (caught.value.kind, caught.value.argument) == ("NaN", "o")
     assert not arrays["o"].any()
     check_launch(checked_kernel(quiet), arrays)

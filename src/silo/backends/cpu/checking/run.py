@@ -1,223 +1,218 @@
-"""Runs a checked kernel: over the caller's memory, one program after another, several times, and puts it back."""
+"""The runs of a checked kernel: over the caller's memory, one program after another."""
 
 from __future__ import annotations
 
 import ctypes
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from silo.backends.cpu.checking.report import Reporter
 from silo.backends.cpu.checking.sites import Site, SiteKind, Use
-from silo.backends.cpu.checking.state import BoundsCell, CheckState, FaultKind, Fresh, SiteCell
-from silo.core.host_arrays import require_numpy
+from silo.backends.cpu.checking.state import BoundsCell, CheckState, Fault, FaultKind, Fresh, SiteCell, Stored, Suspect
+from silo.checking.findings import Finding
+from silo.checking.kernel import NativeCall
+from silo.checking.machine import Difference, Doubt, Exchange, Ran
+from silo.checking.memory import Contents, LaunchMemory, MemoryLaunch, allocations_of
+from silo.core.check_limits import CheckLimits
 from silo.errors import CheckError
-from silo.launch.argument_memory import Allocation, Region, allocation_of, holding, regions_of
 from silo.launch.new_memory import is_unset
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
 
-__all__ = ["CheckedLaunch", "Fault", "Finding", "Limits", "Suspicion"]
+__all__ = ["CheckedRuns", "CpuLaunch", "Order"]
 
 _CLOCK_BYTES = 1 << 28  # what clocks of atomics may take
 _CLOCK_PROGRAMS = 1 << 14  # more programs than this are taken for ordered once they acquired anything
 _OTHER_ORDER_STEPS = 1 << 20
-_IN_RANGE = 3  # the change of a suspect to 0
+# Values of a suspect, as `lower.checked` numbers them: two others, and 0, the offset of an element that exists, for a
+# wrapped product: if only a mask that is computed from the product keeps it from being used, the mask changes.
+_OTHERS = (1, 2)
+_IN_RANGE = 3
 # Bytes that unset memory is filled with to see whether a result depends on it: zero, and great positive numbers.
 _OTHER_UNSET = (0x00, 0x41)
 _OF_ADDRESSES = (FaultKind.BOUNDS, FaultKind.UNALIGNED, FaultKind.READONLY)
+_NO_PROGRAM = (1 << 64) - 1
+
+
+class Order(Enum):
+    """The order in which programs run, one after another; the value is its text for a report."""
+
+    ASCENDING = ""
+    DESCENDING = "from the last to the first"
+    SHUFFLED = "shuffled"
+
+    def programs(self, total: int) -> Sequence[int]:
+        """Every program of a grid, in this order."""
+        if self is Order.ASCENDING:
+            return range(total)
+        if self is Order.DESCENDING:
+            return range(total - 1, -1, -1)
+        shuffled = list(range(total))
+        random.Random(0).shuffle(shuffled)  # noqa: S311  # any order will do
+        return shuffled
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """How much a check looks at.
+class CheckedRuns:
+    """The loaded code of a checked kernel: its entry as a foreign function, its sites by number, its parameters.
 
-    ``steps``: turns of loops and accesses of one program before it counts as endless. ``uninitialized``: names of
-    arguments that hold nothing yet. ``views``: an access must lie in the array that was passed, not only in the memory
-    that the array is a view of.
+    ``names`` has "" for a parameter that is not a pointer.
     """
 
-    steps: int = 100_000_000
-    uninitialized: tuple[str, ...] = ()
-    views: bool = False
+    entry: Any
+    sites: tuple[Site, ...]
+    names: tuple[str, ...]
+
+    def begin(
+        self, arguments: Mapping[str, object], limits: CheckLimits, notes: list[str]
+    ) -> Callable[[NativeCall], CpuLaunch]:
+        """Launches over ``arguments``. Raises ArgumentError for an array that is not in host memory."""
+        memory = LaunchMemory(allocations_of(self.names, arguments, limits.memory, views=limits.views))
+        return lambda call: CpuLaunch(self, memory, limits, notes, call)
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """What the kernel found while it ran. ``other`` is a cell of shadow (a race), or the element before (a hint)."""
-
-    kind: FaultKind
-    site: int
-    lane: int
-    program: int
-    address: int = 0
-    other: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Suspicion:
-    """An operation whose result is none, in ``program`` at ``lane``, and what became of it.
-
-    ``store`` is the site, program and lane that wrote the first byte that differs, at ``address``; or ``fault`` what
-    went wrong (or no longer did) when the result was another. ``hidden``: a mask that is computed from the result keeps
-    it from being used.
-    """
-
-    site: int
-    program: int
-    lane: int
-    address: int = 0
-    store: tuple[int, int, int] | None = None
-    fault: Fault | None = None
-    hidden: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The first thing that is wrong. ``order`` says how programs were run, "" for in order."""
-
-    cause: Fault | Suspicion
-    order: str = ""
-
-
-class CheckedLaunch:
-    """One launch of a checked kernel over one set of arguments.
+class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
+    """One launch of a checked kernel.
 
     Args:
-        entry: the kernel, as a foreign function.
-        sites: its sites.
-        names: its parameters, by position.
-        arguments: the caller's objects by name.
-        extra: further arrays that pointers in memory may point into.
-        limits: how much to look at.
-        notes: where to say what was not looked at.
+        code: the kernel.
+        memory: its arrays.
+        limits: how much to examine.
+        notes: gets a line for each thing that is not examined.
+        call: the launch.
     """
 
     def __init__(
-        self,
-        entry: Any,  # noqa: ANN401  # a ctypes function
-        sites: Sequence[Site],
-        names: Sequence[str],
-        arguments: Mapping[str, object],
-        extra: Sequence[object],
-        limits: Limits,
-        notes: list[str],
+        self, code: CheckedRuns, memory: LaunchMemory, limits: CheckLimits, notes: list[str], call: NativeCall
     ) -> None:
-        require_numpy("checking mode")
-        import numpy  # noqa: PLC0415, ICN001  # numpy is optional, and here
+        import numpy  # noqa: PLC0415, ICN001  # the memory is read with it
 
         self._np = numpy
-        self._entry = entry
-        self.sites = sites
-        self.names = names
+        self.memory = memory
+        self.sites = code.sites
+        self.names = code.names
         self.limits = limits
         self.notes = notes
-        self.allocations = _allocations(names, arguments, extra, views=limits.views)
-        self.regions = regions_of(self.allocations)
-        self._written = [site for site in sites if Use.WRITES in site.use]
-        self._atomic = any(Use.ATOMIC in site.use and Use.WRITES in site.use for site in sites)
-        self._syncs = any(site.use & (Use.ACQUIRES | Use.RELEASES) for site in sites)
-        self._cells = (SiteCell * max(len(sites), 1))()
+        self.allocations = memory.allocations
+        self.total = call.total
+        # Memory that torch allocated and nothing was written to.
+        self.unset = tuple(one for one in self.allocations if one.size and is_unset(one.low, one.high))
+        self._reporter = Reporter(self.sites, self.names, self.allocations, self.unset, limits.steps, call.grid)
+        self._entry = code.entry
+        self._call = (call.params, (ctypes.c_uint32 * 3)(*call.grid), call.scratch)
+        self._written = [site for site in self.sites if Use.WRITES in site.use]
+        self._syncs = any(site.use & (Use.ACQUIRES | Use.RELEASES) for site in self.sites)
+        self._cells = (SiteCell * max(len(self.sites), 1))()
         self._bounds = (BoundsCell * max(len(self.allocations), 1))()
         self._reach: Any = None
         self._state = CheckState()
         self._shadows: dict[str, list[np.ndarray[Any, Any]]] = {}
         self._clocks: tuple[Any, Any] | None = None
-        self._shift = 0
-        self._quiet = False  # whether it was run once
-        self.unset: tuple[Allocation, ...] = ()  # memory that torch allocated and nothing was written to
-
-    # ---- the check
-
-    def run(self, params: int, grid: tuple[int, int, int], scratch: int) -> Finding | None:
-        """Run every program of ``grid``; the first thing that is wrong, or None.
-
-        Afterwards memory holds what a launch leaves there, or what it held before where something is wrong.
-        """
-        self._call = (params, (ctypes.c_uint32 * 3)(*grid), scratch)
-        self.total = grid[0] * grid[1] * grid[2]
-        self.unset = tuple(one for one in self.allocations if one.size and is_unset(one.low, one.high))
-        touched = {*self._writable_regions(), *(holding(self.regions, one) for one in self.unset)}
-        kept = {index: self.regions[index].read() for index in sorted(touched)}
         self._shift = self._granule()
-        self._quiet = False
-        clean = False
-        try:
-            finding = self._find(kept)
-            clean = finding is None
-        finally:
-            if not clean:
-                self._restore(kept)
-        return finding
+        self._quiet = False  # whether it was run once
+        self._filled = False  # whether the last run exchanged what unset memory holds
+        touched = {*self._writable_regions(), *(memory.region_of(one) for one in self.unset)}
+        memory.keep(sorted(touched))
 
-    def _find(self, kept: dict[int, bytearray]) -> Finding | None:
-        fault = self._run_programs(range(self.total))
+    # ---- for the machine
+
+    @property
+    def schedules(self) -> Sequence[Order]:
+        """Without atomics any order of the programs shows the same."""
+        atomic = any(Use.ATOMIC in site.use for site in self._written)
+        return tuple(Order) if atomic and self.total > 1 else (Order.ASCENDING,)
+
+    def run(self, schedule: Order, exchange: Exchange[Fault | Suspect] | None = None) -> Ran[Fault, Fault | Suspect]:
+        """Run every program in this order."""
+        if exchange is not None:
+            return Ran(self._exchanged(schedule, exchange))
+        if schedule is not Order.ASCENDING:
+            return Ran(self._once(schedule, limit=min(self.limits.steps, _OTHER_ORDER_STEPS)))
+        fault = self._once(schedule)
         self._note_addresses()
         self._note_shared()
-        suspects = self._suspects()
-        unset = self._unset_read()
-        if fault is not None:
-            if unset is not None and fault.kind in _OF_ADDRESSES and self._matters(fault, kept, {}):
-                return Finding(unset)
-            return Finding(self._cause(fault, suspects, kept) or fault)
-        results = {index: self.regions[index].read() for index in kept}
-        if unset is not None and self._matters(None, kept, results):
-            return Finding(unset)
-        found = self._perturbed(suspects, kept, results)
-        if found is None and self._atomic and self.total > 1:
-            found = self._other_orders(kept)
-        if found is None:
-            self._restore(results)
-        return found
+        return Ran(fault, tuple(self._doubts(fault)))
 
-    def _other_orders(self, kept: dict[int, bytearray]) -> Finding | None:
-        """What only shows when programs run in another order. Without atomics there is nothing of the kind."""
-        shuffled = list(range(self.total))
-        random.Random(0).shuffle(shuffled)  # noqa: S311  # any order will do
-        for order, programs in (("from the last to the first", range(self.total - 1, -1, -1)), ("shuffled", shuffled)):
-            self._restore(kept)
-            fault = self._run_programs(programs, limit=min(self.limits.steps, _OTHER_ORDER_STEPS))
-            if fault is None:
-                continue
-            if fault.kind is FaultKind.ENDLESS:
-                self.notes.append(f"programs wait for one another, so they were not checked {order}")
-                continue
-            return Finding(fault, order)
-        return None
-
-    # ---- memory that torch allocated and nothing was written to
-
-    def _unset_read(self) -> Fault | None:
-        """The first read of such memory in the last run, as the fault that it is if anything depends on it."""
-        state = self._state
-        if not state.unset_site:
-            return None
-        return Fault(
-            FaultKind.UNINITIALIZED, state.unset_site - 1, state.unset_lane, state.unset_program, state.unset_address
-        )
-
-    def _matters(self, fault: Fault | None, kept: dict[int, bytearray], results: dict[int, bytearray]) -> bool:
-        """Whether a run over other values in that memory finds another fault than ``fault``, or leaves other results.
-
-        Memory that the other run does not write holds the other values, which is no difference.
-        """
+    def difference(self, results: Contents) -> Difference | None:
+        """The first byte that differs. Memory that a run with other fill bytes did not write may differ."""
+        if not self._filled:
+            return super().difference(results)
         np = self._np
-        for value in _OTHER_UNSET:
-            self._restore(kept)
-            for one in self.unset:
-                ctypes.memset(one.low, value, one.size)
-            if self._run_programs(range(self.total)) != fault:
-                return True
-            for index, before in results.items():
-                now = np.frombuffer(self.regions[index].read(), np.uint8)
-                unequal = now != np.frombuffer(before, np.uint8)
-                fresh = self._shadows["fresh"][index]
-                if fresh.size:
-                    unequal &= np.repeat(fresh, 1 << self._shift)[: now.size] != Fresh.JUNK
-                if unequal.any():
-                    return True
-        return False
+        ignored: dict[int, NDArray[np.bool_]] = {}
+        for index, held in results.items():
+            fresh = self._shadows["fresh"][index]
+            if fresh.size:
+                ignored[index] = np.repeat(fresh, 1 << self._shift)[: held.size] == Fresh.JUNK
+        return self.memory.difference(results, ignored)
+
+    def fault_finding(self, fault: Fault, schedule: Order) -> Finding | None:
+        """The kernel's own finding; programs that wait for lower ones do not end in another order."""
+        if fault.kind is FaultKind.ENDLESS and schedule is not Order.ASCENDING:
+            self.notes.append(f"programs wait for one another, so they were not checked {schedule.value}")
+            return None
+        return self._reporter.fault(fault, schedule.value)
+
+    def doubt_finding(
+        self, doubt: Doubt[Fault | Suspect], other: int, effect: Fault | Difference | None, schedule: Order
+    ) -> Finding:
+        """A read of unset memory, or an operation with a doubtful result, and the fault or store that it leads to."""
+        del schedule
+        about = doubt.about
+        if isinstance(about, Fault):
+            return self._reporter.fault(about)
+        hidden = other == _IN_RANGE
+        if not isinstance(effect, Difference):
+            return self._reporter.suspect(about, effect, hidden=hidden)
+        about, stored = self._traced(about, other, self.memory.address(effect))
+        return self._reporter.suspect(about, stored, hidden=hidden)
+
+    # ---- doubtful values
+
+    def _doubts(self, fault: Fault | None) -> Iterable[Doubt[Fault | Suspect]]:
+        """The first read of unset memory, and the sites of doubtful results, in the order of their first results.
+
+        With a fault: only doubts that may be the reason why an access goes to that address.
+        """
+        if fault is not None and fault.kind not in _OF_ADDRESSES:
+            return
+        state = self._state
+        if state.unset_site:
+            unset = Fault(
+                FaultKind.UNINITIALIZED,
+                state.unset_site - 1,
+                state.unset_lane,
+                state.unset_program,
+                state.unset_address,
+            )
+            yield Doubt(unset, _OTHER_UNSET)
+        found = [site for site in self.sites if site.kind.suspect and self._cells[site.number].events]
+        for site in sorted(found, key=lambda site: self._cells[site.number].order):
+            cell = self._cells[site.number]
+            suspect = Suspect(site.number, cell.program, cell.lane)
+            if fault is None:
+                yield Doubt(suspect, (*_OTHERS, _IN_RANGE) if site.details.get("how") == "mul" else _OTHERS)
+            elif site.kind is not SiteKind.NAN:
+                yield Doubt(suspect, _OTHERS[:1])
+
+    def _exchanged(self, schedule: Order, exchange: Exchange[Fault | Suspect]) -> Fault | None:
+        about = [doubt.about for doubt in exchange.doubts]
+        change = {one.site: exchange.other for one in about if isinstance(one, Suspect)}
+        return self._once(schedule, change=change, fill=exchange.other if len(change) < len(about) else None)
+
+    def _traced(self, suspect: Suspect, other: int, address: int) -> tuple[Suspect, Stored]:
+        """Which store wrote a byte that depends on a site, and the site's first such value in the same program."""
+        change = {suspect.site: other}
+        self._once(Order.ASCENDING, change=change, watch=address)
+        state = self._state
+        stored = Stored(state.writer_site, state.writer, state.writer_lane, address)
+        self._once(Order.ASCENDING, change=change, watch_program=stored.program)
+        cell = self._cells[suspect.site]
+        return (Suspect(suspect.site, stored.program, cell.watched) if cell.seen else suspect), stored
 
     def _note_shared(self) -> None:
         for site in self.sites:
@@ -236,98 +231,25 @@ class CheckedLaunch:
                     "begins at such an address, and this memory of the host does not, so it counts as no fault"
                 )
 
-    # ---- values that are none
-
-    def _suspects(self) -> list[Site]:
-        """Sites of values that are none, in the order of their first such value."""
-        found = [site for site in self.sites if site.kind.suspect and self._cells[site.number].events]
-        return sorted(found, key=lambda site: self._cells[site.number].order)
-
-    def _cause(self, fault: Fault, suspects: Sequence[Site], kept: dict[int, bytearray]) -> Suspicion | None:
-        """The first value that is none without which the same fault would not be there."""
-        if fault.kind not in _OF_ADDRESSES:
-            return None
-        first = {site.number: (self._cells[site.number].program, self._cells[site.number].lane) for site in suspects}
-        for site in suspects:
-            if site.kind is SiteKind.NAN:
-                continue
-            self._restore(kept)
-            other = self._run_programs(range(self.total), change={site.number: 1})
-            if other is None or (other.address, other.site) != (fault.address, fault.site):
-                return Suspicion(site.number, *first[site.number], fault=fault)
-        return None
-
-    def _perturbed(
-        self, suspects: Sequence[Site], kept: dict[int, bytearray], results: dict[int, bytearray]
-    ) -> Finding | None:
-        """The first value that is none and on which a result depends.
-
-        A wrapped product is also exchanged for 0, the offset of an element that exists: if a mask computed from the
-        product is all that keeps it from being used, the mask comes out different.
-        """
-        first = {site.number: (self._cells[site.number].program, self._cells[site.number].lane) for site in suspects}
-        products = [site for site in suspects if site.details.get("how") == "mul"]
-        for pattern, changed in ((1, suspects), (2, suspects), (_IN_RANGE, products)):
-            if not changed or self._differs(changed, pattern, kept, results) is None:
-                continue
-            for site in changed:
-                found = self._differs([site], pattern, kept, results)
-                if found is None:
-                    continue
-                hidden = pattern == _IN_RANGE
-                if isinstance(found, Fault):
-                    return Finding(Suspicion(site.number, *first[site.number], fault=found, hidden=hidden))
-                return Finding(replace(self._traced(site, pattern, found, first[site.number], kept), hidden=hidden))
-            # Only together do they matter: then the first of them is as good as any.
-            return Finding(Suspicion(changed[0].number, *first[changed[0].number], hidden=pattern == _IN_RANGE))
-        return None
-
-    def _differs(
-        self, sites: Sequence[Site], pattern: int, kept: dict[int, bytearray], results: dict[int, bytearray]
-    ) -> int | Fault | None:
-        """The first address whose content is another when the values of ``sites`` are; or the fault that comes up."""
-        self._restore(kept)
-        fault = self._run_programs(range(self.total), change={site.number: pattern for site in sites})
-        if fault is not None:
-            return fault
-        for index, before in results.items():
-            address = self._first_difference(self.regions[index], before)
-            if address is not None:
-                return address
-        return None
-
-    def _first_difference(self, region: Region, before: bytearray) -> int | None:
-        np = self._np
-        now = np.frombuffer(region.read(), np.uint8)
-        unequal = now != np.frombuffer(before, np.uint8)
-        return region.low + int(unequal.argmax()) if unequal.any() else None
-
-    def _traced(
-        self, site: Site, pattern: int, address: int, first: tuple[int, int], kept: dict[int, bytearray]
-    ) -> Suspicion:
-        """Which store wrote what depends on a site, and the site's first such value in the same program."""
-        self._restore(kept)
-        self._run_programs(range(self.total), change={site.number: pattern}, watch=address)
-        state = self._state
-        store = (state.writer_site, state.writer, state.writer_lane)
-        self._restore(kept)
-        self._run_programs(range(self.total), change={site.number: pattern}, watch_program=store[1])
-        cell = self._cells[site.number]
-        program, lane = (store[1], cell.watched) if cell.seen else first
-        return Suspicion(site.number, program, lane, address=address, store=store)
-
     # ---- one run
 
-    def _run_programs(
+    def _once(
         self,
-        programs: Iterable[int],
+        order: Order,
         *,
         change: Mapping[int, int] | None = None,
+        fill: int | None = None,
         limit: int | None = None,
         watch: int = 0,
-        watch_program: int = (1 << 64) - 1,
+        watch_program: int = _NO_PROGRAM,
     ) -> Fault | None:
+        self.memory.restore()
+        self._filled = fill is not None
+        if fill is not None:
+            for one in self.unset:
+                ctypes.memset(one.low, fill, one.size)
         self._prepare(change or {}, limit or self.limits.steps, watch, watch_program)
+        programs = order.programs(self.total)
         params, grid, scratch = self._call
         state = ctypes.addressof(self._state)
         code = 0
@@ -376,7 +298,8 @@ class CheckedLaunch:
         """Fresh shadow memory for a run: pages that no access touches are never made."""
         np = self._np
         races = self.total > 1 and bool(self._written)
-        sizes = [(region.high - region.low >> self._shift) + 1 for region in self.regions]
+        regions = self.memory.regions
+        sizes = [(region.high - region.low >> self._shift) + 1 for region in regions]
         lanes = any(site.kind is SiteKind.STORE and site.shape for site in self._written)
         wide = [(size if lanes else 0, (size << self._shift) if lanes else 0) for size in sizes]
         self._shadows = {
@@ -389,17 +312,17 @@ class CheckedLaunch:
         }
         named = [one for one in self.allocations if one.name in self.limits.uninitialized]
         for one, kind in (*((one, Fresh.JUNK) for one in self.unset), *((one, Fresh.NEW) for one in named)):
-            at = holding(self.regions, one)
+            at = self.memory.region_of(one)
             if at >= 0:
                 fresh = self._shadows["fresh"][at]
                 if not fresh.size:
                     fresh = self._shadows["fresh"][at] = np.zeros(sizes[at], np.uint8)
-                low = one.low - self.regions[at].low >> self._shift
-                fresh[low : one.high - self.regions[at].low + (1 << self._shift) - 1 >> self._shift] = kind
+                low = one.low - regions[at].low >> self._shift
+                fresh[low : one.high - regions[at].low + (1 << self._shift) - 1 >> self._shift] = kind
         for cell, one in zip(self._bounds, self.allocations, strict=False):
-            at = holding(self.regions, one)
+            at = self.memory.region_of(one)
             cell.low, cell.high, cell.writable = one.low, one.high, one.writable
-            cell.origin = self.regions[at].low if at >= 0 else 0
+            cell.origin = regions[at].low if at >= 0 else 0
             cell.inside = one.inside.ctypes.data if one.inside is not None else None
             for name, arrays in self._shadows.items():
                 setattr(cell, name, arrays[at].ctypes.data if at >= 0 and arrays[at].size else None)
@@ -425,7 +348,7 @@ class CheckedLaunch:
         """The logarithm of the bytes that a cell of shadow stands for: the widest that no two elements share."""
         sizes = [site.bytes for site in self.sites if site.use]
         width = min(sizes, default=1)
-        if any(region.low % width for region in self.regions):
+        if any(region.low % width for region in self.memory.regions):
             width = 1
         return width.bit_length() - 1
 
@@ -434,23 +357,5 @@ class CheckedLaunch:
             names = {one.name for one in self.allocations}
         else:
             names = {self.names[root] for site in self._written for root in site.roots or ()}
-        found = {holding(self.regions, one) for one in self.allocations if one.name in names and one.writable}
+        found = {self.memory.region_of(one) for one in self.allocations if one.name in names and one.writable}
         return sorted(found - {-1})
-
-    def _restore(self, held: Mapping[int, bytearray]) -> None:
-        for index, content in held.items():
-            self.regions[index].write(content)
-
-
-def _allocations(
-    names: Sequence[str], arguments: Mapping[str, object], extra: Sequence[object], *, views: bool
-) -> tuple[Allocation, ...]:
-    """One for each pointer argument that is an array, and one for each of ``extra``."""
-    found: list[Allocation] = []
-    for name in dict.fromkeys(names):
-        value = arguments.get(name)
-        base = getattr(value, "base", None) if hasattr(value, "block_shape") else value
-        if hasattr(base, "shape"):
-            found.append(allocation_of(name, base, view=views))
-    found += [allocation_of(f"memory[{index}]", value, view=views) for index, value in enumerate(extra)]
-    return tuple(found)

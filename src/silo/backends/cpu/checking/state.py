@@ -1,11 +1,13 @@
-"""The state that a checked kernel shares with the host: the structs of ``runtime/check.h``."""
+"""The state that a checked kernel shares with the host: the structs of ``runtime/check.h``, and values read there."""
 
 from __future__ import annotations
 
 import ctypes
 from enum import IntEnum
 
-__all__ = ["BoundsCell", "CheckState", "FaultKind", "Fresh", "SiteCell"]
+from silo.frozen import frozen
+
+__all__ = ["BoundsCell", "CheckState", "Fault", "FaultKind", "Fresh", "SiteCell", "Stored", "Suspect"]
 
 
 class FaultKind(IntEnum):
@@ -115,3 +117,34 @@ class CheckState(ctypes.Structure):
         ("value", ctypes.c_void_p),
         ("spare", ctypes.c_uint64 * 2),
     )
+
+
+@frozen
+class Fault:
+    """What the kernel found while it ran. ``other`` is a cell of shadow (a race), or the element before (a hint)."""
+
+    kind: FaultKind
+    site: int
+    lane: int
+    program: int
+    address: int = 0
+    other: int = 0
+
+
+@frozen
+class Suspect:
+    """A value that no kernel should use: the result of ``site`` in ``program`` at ``lane``."""
+
+    site: int
+    program: int
+    lane: int
+
+
+@frozen
+class Stored:
+    """The element of a store that wrote the byte at ``address`` last."""
+
+    site: int
+    program: int
+    lane: int
+    address: int

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from silo.backends.cpu.device import load_entry
 from silo.backends.cpu.triton_plugin.interface import device_properties
 from silo.backends.cpu.triton_plugin.kept_metadata import CHECKED, launch_metadata, read_launch_info
+from silo.core.check_limits import CheckLimits
 from silo.core.dtypes import DTypeKind, dtype
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Parameter, ParameterKind, Signature
@@ -20,7 +21,7 @@ from silo.launch.native import CpuModule, Launcher
 from silo.launch.runtime import make_bound_launcher
 
 if TYPE_CHECKING:
-    from silo.backends.cpu.checking.code import CheckedKernel
+    from silo.checking.kernel import NativeKernel
 
 __all__ = ["CpuLauncher", "CpuUtils"]
 
@@ -134,7 +135,7 @@ class CpuLauncher:
         if exit_hook is not None:
             exit_hook(launch_metadata)
 
-    def _check_of(self, metadata: Any) -> CheckedKernel | None:  # noqa: ANN401
+    def _check_of(self, metadata: Any) -> NativeKernel | None:  # noqa: ANN401
         """Code that checks itself, where checks were on when the kernel was compiled."""
         if getattr(metadata, CHECKED, None) is None:
             return None
@@ -143,11 +144,13 @@ class CpuLauncher:
         return compile_check(self._name, metadata, self._launch.layout)
 
     def _check(
-        self, checked: CheckedKernel, launcher: Launcher, grid: tuple[int, int, int], values: tuple[object, ...]
+        self,
+        checked: NativeKernel,
+        launcher: Launcher,
+        grid: tuple[int, int, int],
+        values: tuple[object, ...],
     ) -> None:
-        from silo.backends.cpu.checking.run import Limits  # noqa: PLC0415  # where checks are on
-
-        with checked.over(dict(zip(self._names, values, strict=True)), steps=Limits().steps):
+        with checked.over(dict(zip(self._names, values, strict=True)), CheckLimits()):
             launcher[grid](*values)
 
     def _load(self, module: CpuModule) -> Launcher:

@@ -7,13 +7,14 @@ from functools import lru_cache
 from typing import Any
 
 from silo.backends.cpu.build import build_kernel
-from silo.backends.cpu.checking.code import CheckedKernel, compile_checked
+from silo.backends.cpu.checking.code import compile_checked
 from silo.backends.cpu.identity import compiler_identity
 from silo.backends.cpu.jobs import EmittedJob, emit_job, make_job, module_layout
 from silo.backends.cpu.levels import level_of
 from silo.backends.cpu.options import CpuOptions
 from silo.backends.cpu.triton_plugin.front_end import concrete_target
 from silo.backends.cpu.triton_plugin.kept_metadata import CHECKED, EFFECTS, LAUNCH, METADATA
+from silo.checking.kernel import NativeKernel
 from silo.compile.c_compiler import CCompiler, find_compiler
 from silo.core.launch_info import LayoutSlot
 from silo.errors import CompileError, SourceError
@@ -99,7 +100,7 @@ class CpuStages:
         stages.update({"ttir": ttir, "c": c_text, "so": shared_object})
 
 
-def compile_check(kernel: str, metadata: Any, layout: tuple[LayoutSlot, ...]) -> CheckedKernel:  # noqa: ANN401
+def compile_check(kernel: str, metadata: Any, layout: tuple[LayoutSlot, ...]) -> NativeKernel:  # noqa: ANN401
     """Code that checks itself, of a kernel that was compiled with checks on."""
     text: str = getattr(metadata, CHECKED)
     level = level_of(concrete_target(metadata.target))

@@ -4,28 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 
 from silo.backends.metal.checking.address_spaces import Mixed, mixed_spaces
-from silo.backends.metal.checking.code import CHECKED_FLAGS, HOOKS, CheckedCode, CheckedKernel, Doubt
 from silo.backends.metal.checking.lines import LineTable
-from silo.backends.metal.checking.run import Ready
+from silo.backends.metal.checking.run import CheckedRuns, Ready, Variable
 from silo.backends.metal.clang import code_flags, link_flags
 from silo.backends.metal.compile_job import include_flags
 from silo.backends.metal.entry_text import entry_text
 from silo.backends.metal.job import EmulatorJob
 from silo.backends.metal.precompiled import precompiled_header
 from silo.backends.metal.runtime import FOLDER
+from silo.checking.findings import Finding, check_error
+from silo.checking.kernel import NativeKernel
 from silo.compile.c_compiler import CCompiler
 from silo.compile.native_build import BuiltObject, build
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Effect
 from silo.core.target import Target
-from silo.errors import CheckError
-from silo.frozen import replace
+from silo.frozen import frozen, replace
 from silo.launch.cpu_objects import load
 
-__all__ = ["compile_checked"]
+__all__ = ["CHECKED_FLAGS", "HOOKS", "compile_checked"]
+
+# The folder of <checked_hooks.h>.
+HOOKS = Path(__file__).parent / "runtime"
+
+# What makes code tell its accesses, variables and turns: clang's instrumentation, whose calls the hooks define, with
+# a call at each access and no shadow memory of its own; lines for messages; frames that can be walked. Nothing is
+# inlined that need not be, and nothing assumed of loops that do not end.
+CHECKED_FLAGS = (
+    "-O1",
+    "-DSILO_METAL_CHECKED",
+    "-DSILO_METAL_STACK=131072",
+    f"-I{HOOKS}",
+    "-gdwarf-4",
+    "-gline-tables-only",
+    "-gz=none",
+    "-ffunction-sections",
+    "-fno-omit-frame-pointer",
+    "-fno-optimize-sibling-calls",
+    "-fno-inline",
+    "-fno-finite-loops",
+    "-fsanitize=kernel-address",
+    "-fsanitize=array-bounds",
+    "-fsanitize-recover=array-bounds",
+    "-fsanitize-coverage=trace-pc",
+    "-Xclang",
+    "-fsanitize-address-use-after-scope",
+    "-mllvm",
+    "-asan-instrumentation-with-call-threshold=0",
+    "-mllvm",
+    "-asan-stack=1",
+    "-mllvm",
+    "-asan-globals=1",
+    "-mllvm",
+    "-asan-opt=0",
+    "-mllvm",
+    "-asan-use-stack-safety=0",
+    "-mllvm",
+    "-asan-max-inline-poisoning-size=0",
+    "-mllvm",
+    "-asan-mapping-offset=0",
+    "-mllvm",
+    "-asan-kernel-mem-intrinsic-prefix=1",
+)
 
 _ENTRY = "silo_checked"
 _STACK = 131072 + 5 * 64  # bytes of a thread, as SILO_METAL_STACK of the flags
@@ -38,8 +82,8 @@ _STRIPPED = "-Wl,-s"
 
 
 def compile_checked(
-    kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], *, target: Target, nan: bool, clang: CCompiler
-) -> CheckedKernel:
+    kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], *, target: Target, clang: CCompiler
+) -> NativeKernel:
     """Compile for checking. Equal kernels are compiled once in a process.
 
     Args:
@@ -47,7 +91,6 @@ def compile_checked(
         job: what is compiled.
         effects: what it does through each parameter of the layout.
         target: the CPU level to compile for.
-        nan: look for NaNs that are made.
         clang: the compiler.
 
     Raises:
@@ -56,12 +99,18 @@ def compile_checked(
     """
     mixed = _mixed(job, target, clang)
     if mixed is not None:
-        raise CheckError(
-            f"{kernel}: a pointer of the wrong address space at {mixed.place}\n  {mixed.what}",
-            kind="address space",
-            place=mixed.place,
-        )
-    return CheckedKernel(kernel, _compiled(kernel, job, effects, target, clang), nan=nan)
+        what, at = "a pointer of the wrong address space", f" at {mixed.place}"
+        raise check_error(kernel, Finding("address space", what, (mixed.what,), place=mixed.place, at=at))
+    code = _compiled(kernel, job, effects, target, clang)
+    return NativeKernel(kernel, code.launch, effects, code.runs)
+
+
+@frozen
+class _Code:
+    """A loaded object: its runs and its launch info."""
+
+    runs: CheckedRuns
+    launch: LaunchInfo
 
 
 @lru_cache(maxsize=64)
@@ -70,9 +119,7 @@ def _mixed(job: EmulatorJob, target: Target, clang: CCompiler) -> Mixed | None:
 
 
 @lru_cache(maxsize=64)
-def _compiled(
-    kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], target: Target, clang: CCompiler
-) -> CheckedCode:
+def _compiled(kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], target: Target, clang: CCompiler) -> _Code:
     job = replace(job, waits=True)  # threads with stacks of their own, in whatever order
     x, y, z = job.group
     launch = LaunchInfo(
@@ -85,15 +132,17 @@ def _compiled(
     flags = _flags(target)
     folders = include_flags(kernel, job)
     built = _built(job, (*flags, *_UNSET), folders, clang)
+    ready = _loaded(built, launch, job.file)
+    written = frozenset(slot.name for slot, effect in zip(job.layout, effects, strict=True) if effect.writes)
     doubt = next(_doubts(built.log, job.file), None)
     if doubt is None:
-        return CheckedCode(_loaded(built, launch, job.file), launch, effects)
-    place, variable = doubt
+        return _Code(CheckedRuns(ready, job.layout, written), launch)
+    place, name = doubt
     nan, zero = (
         _loaded(_built(job, (*flags, "-w", f"-ftrivial-auto-var-init={how}"), folders, clang), launch, job.file)
         for how in ("pattern", "zero")
     )
-    return CheckedCode(_loaded(built, launch, job.file), launch, effects, Doubt(place, variable, (nan, zero)))
+    return _Code(CheckedRuns(ready, job.layout, written, Variable(place, name, (nan, zero))), launch)
 
 
 def _flags(target: Target) -> tuple[str, ...]:

@@ -5,10 +5,23 @@ from __future__ import annotations
 import ctypes
 from enum import IntEnum
 
-__all__ = ["CELL_BYTES", "Area", "AreaKind", "Check", "Found", "FoundKind", "Suspect"]
+__all__ = ["CELL_BYTES", "Area", "AreaKind", "Check", "Fault", "Found", "FoundKind", "Suspect"]
 
 # Of what is kept for each four bytes of memory.
 CELL_BYTES = 68
+
+
+class Fault(IntEnum):
+    """``enum class Fault`` of the runtime: what an entry returns."""
+
+    NONE = 0
+    BARRIER_MISSED = 1
+    BARRIER_MIXED = 2
+    SIMD_DIVERGED = 3
+    GROUP_MEMORY = 4
+    STACK = 5
+    CHECKED = 6
+    BAD_ARGUMENT = 7
 
 
 class FoundKind(IntEnum):

@@ -1,11 +1,9 @@
-"""A Pallas kernel that is checked while it runs: launched like any other, interpreted in each mode over copies."""
+"""The runs of a Pallas kernel that is checked: interpreted in each mode, over copies of the arguments."""
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from silo.backends.pallas.blocks import BlockedLaunch
@@ -15,30 +13,27 @@ from silo.backends.pallas.checking.heard import Heard, listening, races_in
 from silo.backends.pallas.checking.modes import Interpreted, Mode, forget, interpreted
 from silo.backends.pallas.checking.waits import endless_waits_raise, stuck_in
 from silo.backends.pallas.host_call import given_scalar
-from silo.core.launch_info import LaunchInfo
-from silo.core.signature import Effect
+from silo.checking.findings import Finding
+from silo.checking.machine import CheckedLaunch, Difference, Doubt, Exchange, Ran, Unseen
+from silo.core.check_limits import CheckLimits
 from silo.core.values import Value
-from silo.errors import CheckError
-from silo.forks import Mutex
 from silo.launch.array_libraries.table import library_of
-from silo.launch.native import LibraryCode, LoadedKernel
 from silo.sources.pallas.installation import jax_module
 from silo.sources.pallas.source import PallasSource
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["CheckedKernel"]
+__all__ = ["CheckedProgram", "PallasLaunch"]
 
-_log = logging.getLogger("silo")
-_HOST = (1, 2, 3)  # DLPack's types of memory that a host reads: its own, and what GPUs of two makers pin
 # What jax's interpreter says of an access, and of a block that an index map asks for.
 _OUTSIDE = "Out-of-bounds "
 _NOWHERE = "a line that jax does not tell"
 
 
-class CheckedKernel:
-    """Implements :class:`silo.core.protocols.CheckedKernel`. ``launch`` and ``effects`` are the artifact's."""
+class CheckedProgram:
+    """A Pallas kernel to be checked: the programs that jax makes of it, each compiled when first needed."""
 
     def __init__(  # what a launch is made of
         self,
@@ -46,90 +41,131 @@ class CheckedKernel:
         blocked: BlockedLaunch,
         constants: Mapping[str, Value],
         plan: CallPlan,
-        launch: LaunchInfo,
-        *,
-        nan: bool,
+        entry: str,
     ) -> None:
-        self.launch = launch
-        effects = {one.parameter: Effect.READ for one in plan.operands}
-        for one in plan.results:
-            effects[one.parameter] = Effect.BOTH if one.parameter in effects else Effect.WRITE
-        self.effects = tuple(effects[place] for place in sorted(effects))
-        self._source, self._blocked, self._constants, self._plan = source, blocked, constants, plan
-        self._nan = nan
-        self._lock = Mutex()
-        self._uninitialized: tuple[str, ...] = ()
-        self._told: set[str] = set()
-        self._notes: list[str] = []
+        self.source, self.plan = source, plan
+        self._blocked, self._constants = blocked, constants
         self._modes: dict[Mode, Interpreted] = {}
         device = jax_module().local_devices(backend="cpu")[0]
-        self._arrays = Arrays(launch.entry, source.signature.names, device)
-        self.loaded = LoadedKernel(LibraryCode(self._call, "cpu", 0, _HOST), launch.entry, launch.entry)
+        self.arrays = Arrays(entry, source.signature.names, device)
 
-    def _in(self, mode: Mode) -> Interpreted:
-        """The program interpreted in ``mode``; compiled when a check first comes to it."""
+    def program(self, mode: Mode) -> Interpreted:
+        """The program interpreted in ``mode``."""
         if mode not in self._modes:
-            self._modes[mode] = interpreted(self._source, self._blocked, self._constants, mode)
+            self._modes[mode] = interpreted(self.source, self._blocked, self._constants, mode)
         return self._modes[mode]
 
-    @contextmanager
-    def over(
-        self,
-        arguments: Mapping[str, object],
-        *,
-        uninitialized: Sequence[str] = (),
-        memory: Sequence[object] = (),
-        steps: int,
-        views: bool = False,
-    ) -> Generator[list[str]]:
-        """Check launches within the block. What was noted goes to the log, once. Raises CheckError."""
-        # The call brings the arguments, and each as a copy of its elements; loops of a body are jax's.
-        del arguments, steps, views
-        with self._lock:
-            notes = self._notes = (
-                ["memory= is not looked at: a Pallas kernel's arrays are its arguments"] if memory else []
-            )
-            self._uninitialized = tuple(uninitialized)
-            try:
-                yield notes
-            finally:
-                self._uninitialized = ()
-                for note in set(notes) - self._told:
-                    self._told.add(note)
-                    _log.info("%s: %s", self.launch.entry, note)
+    def begin(
+        self, arguments: Mapping[str, object], limits: CheckLimits, notes: list[str]
+    ) -> Callable[[tuple[Any, ...]], PallasLaunch]:
+        """Launches; the call brings the arguments, and each is copied. Loops of a body are jax's."""
+        del arguments
+        if limits.memory:
+            notes.append("memory= is not looked at: a Pallas kernel's arrays are its arguments")
+        return lambda given: PallasLaunch(self, given, limits, notes)
 
-    def _call(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object) -> None:
-        del grid, stream  # the code is for one grid
+
+class PallasLaunch(CheckedLaunch[Mode, Finding, str, tuple[Any, ...]]):
+    """One launch: the program interpreted in each mode over copies of the arguments."""
+
+    def __init__(
+        self, program: CheckedProgram, arguments: tuple[Any, ...], limits: CheckLimits, notes: list[str]
+    ) -> None:
+        """ArgumentError for an array that the program was not made for."""
+        self._program, self._arguments, self._limits, self._notes = program, arguments, limits, notes
+        self._source, self._plan, self._arrays = program.source, program.plan, program.arrays
         for one in (*self._plan.operands, *self._plan.results):
             if isinstance(one, PlannedArray):
                 self._arrays.check(one, arguments[one.parameter])
-        eager, heard = self._run(Mode.EAGER, arguments)
-        if heard.races:
-            self._refuse_race(heard)
-        late = eager
-        if self._in(Mode.EAGER).schedules:
-            late, _ = self._run(Mode.LATE, arguments)
-            self._compare(eager, late, "race", "it depends on when copies move, or in which order programs run")
-        zero, _ = self._run(Mode.ZERO, arguments)
-        self._compare(
-            late, zero, "uninitialized", "it depends on memory to which nothing was written, or is not written itself"
-        )
-        if self._nan:
-            self._refuse_nan(late, arguments)
-        for one, result in zip(self._plan.results, eager, strict=True):
-            self._arrays.put(arguments[one.parameter], result)
+        self._results: tuple[Any, ...] = ()
 
-    def _run(self, mode: Mode, arguments: tuple[Any, ...]) -> tuple[list[Any], Heard]:
-        function = self._in(mode).function
-        given = [self._operand(one, arguments[one.parameter], mode) for one in self._plan.operands]
+    @property
+    def schedules(self) -> Sequence[Mode]:
+        """One mode, if nothing in the program depends on the time of a copy or on the order of programs."""
+        return (Mode.EAGER, Mode.LATE) if self._program.program(Mode.EAGER).schedules else (Mode.EAGER,)
+
+    @property
+    def unseen(self) -> Sequence[Unseen[str]]:
+        """Jax does not report reads of memory to which nothing was written."""
+        return (Unseen(Doubt("memory to which nothing was written", (0,))),)
+
+    def run(self, schedule: Mode, exchange: Exchange[str] | None = None) -> Ran[Finding, str]:
+        """Interpret the program."""
+        mode = schedule if exchange is None else Mode.ZERO
+        function = self._program.program(mode).function
+        given = [self._operand(one, self._arguments[one.parameter], mode) for one in self._plan.operands]
         with listening() as heard, endless_waits_raise(self._notes):
             try:
-                results = [jax_module().block_until_ready(one) for one in function(*given)]
+                self._results = tuple(jax_module().block_until_ready(one) for one in function(*given))
             except Exception as error:
                 forget()
-                self._explain(error, heard)
-                raise
-        return results, heard
+                fault = self._fault_of(error, heard)
+                if fault is None:
+                    raise
+                return Ran(fault)
+        return Ran(self._race(heard) if heard.races and mode is Mode.EAGER else None, comparable=True)
+
+    def results(self) -> tuple[Any, ...]:
+        """Arrays of jax, which nothing writes to."""
+        return self._results
+
+    def difference(self, results: tuple[Any, ...]) -> Difference | None:
+        """The first byte of a result that differs."""
+        import numpy as np  # noqa: PLC0415  # jax needs it
+
+        for number, (one, other) in enumerate(zip(results, self._results, strict=True)):
+            before, now = (np.frombuffer(np.asarray(array).tobytes(), np.uint8) for array in (one, other))
+            if (unequal := before != now).any():
+                return Difference(number, int(unequal.argmax()))
+        return None
+
+    def fault_finding(self, fault: Finding, schedule: Mode) -> Finding:
+        """The fault is a finding already."""
+        del schedule
+        return fault
+
+    def order_finding(self, difference: Difference, schedule: Mode) -> Finding:
+        """The first element that differs."""
+        del schedule
+        why = "it depends on when copies move, or in which order programs run"
+        return self._element("race", "a race", difference, why)
+
+    def doubt_finding(
+        self, doubt: Doubt[str], other: int, effect: Finding | Difference | None, schedule: Mode
+    ) -> Finding:
+        """The first element that differs, or the fault that shows with zeros in that memory."""
+        del doubt, other, schedule
+        if isinstance(effect, Finding):
+            return effect
+        assert effect is not None  # there is one doubt
+        why = "it depends on memory to which nothing was written, or is not written itself"
+        return self._element("uninitialized", "a value of memory that was never written", effect, why)
+
+    def results_finding(self, results: tuple[Any, ...]) -> Finding | None:
+        """A NaN, if no argument has one and the caller asked for those."""
+        import numpy as np  # noqa: PLC0415
+
+        if not self._limits.nan:
+            return None
+        given = [one for one in self._plan.operands if isinstance(one, PlannedArray)]
+        if any(
+            _nans(library_of(array).read(array)).any() for array in (self._arguments[one.parameter] for one in given)
+        ):
+            return None
+        for number, result in enumerate(results):
+            nans = _nans(result)
+            if nans.any():
+                byte = int(nans.argmax()) * np.asarray(result).itemsize
+                return self._element("NaN", "a NaN", Difference(number, byte), "no argument has one")
+        return None
+
+    def publish(self, results: tuple[Any, ...]) -> None:
+        """Write the results to the caller's arrays."""
+        for one, result in zip(self._plan.results, results, strict=True):
+            self._arrays.put(self._arguments[one.parameter], result)
+
+    def put_back(self) -> None:
+        """Does nothing, because the program has copies of the arguments."""
 
     def _operand(self, one: PlannedArray | PlannedScalar, value: Any, mode: Mode) -> Any:  # noqa: ANN401
         """A copy: what an argument holds that holds nothing yet is what other memory holds."""
@@ -139,90 +175,68 @@ class CheckedKernel:
         if isinstance(one, PlannedScalar):
             return jnp.asarray(given_scalar(value, jnp.dtype(one.dtype.name)))
         held: NDArray[Any] = np.array(library_of(value).read(value), copy=True)
-        if self._arrays.name(one) in self._uninitialized:
+        if self._arrays.name(one) in self._limits.uninitialized:
             unset = float("nan") if jnp.issubdtype(held.dtype, jnp.floating) else jnp.iinfo(held.dtype).max
             held[...] = 0 if mode is Mode.ZERO else unset
         return jnp.asarray(held)
 
-    def _explain(self, error: Exception, heard: Heard) -> None:
-        """Raise what an error of jax's means, where it is one of the kernel."""
+    def _fault_of(self, error: Exception, heard: Heard) -> Finding | None:
+        """The finding that an error of jax's is; None if it is not one of the kernel."""
         text = str(error)
-        name, place = self._source.name, heard.places[-1] if heard.places else ""
+        place = heard.places[-1] if heard.places else ""
         if (stuck := stuck_in(text)) is not None:
             at, reason = stuck
-            raise CheckError(
-                f"{name}: a wait for a semaphore that does not end at {at or _NOWHERE}\n  {reason}",
-                kind="endless",
-                place=at,
-            ) from None
+            what = "a wait for a semaphore that does not end"
+            return Finding("endless", what, (reason,), place=at, at=f" at {at or _NOWHERE}")
         if (revisited := re.search(r"Revisited block .* of output (\d+) .*", text)) is not None:
             argument = self._arrays.name(self._plan.results[int(revisited[1])])
-            raise CheckError(
-                f"{name}: programs come back to a block of {argument} ({self._source.location})\n  "
-                f"{revisited[0].rstrip(' .')}\n  Only programs that follow one another may write one block of an "
-                "output: it goes to memory when another block's turn comes, and is not read again",
-                kind="revisited block",
-                place=self._source.location,
-                argument=argument,
-            ) from None
+            why = (
+                "Only programs that follow one another may write one block of an output: it goes to memory when "
+                "another block's turn comes, and is not read again"
+            )
+            return Finding(
+                "revisited block",
+                f"programs come back to a block of {argument}",
+                (revisited[0].rstrip(" ."), why),
+                argument,
+                self._source.location,
+                f" ({self._source.location})",
+            )
         if races := races_in(text):  # a jax that raises them
             heard.races.extend(races)
-            self._refuse_race(heard)
+            return self._race(heard)
         at = text.find(_OUTSIDE)
         if at < 0:
-            return
-        said = text[at:].splitlines()[0]
-        raise CheckError(
-            f"{name}: an access out of bounds at {place or _NOWHERE}\n  {said}",
-            kind="out of bounds",
-            place=place,
-        ) from None
+            return None
+        reason = text[at:].splitlines()[0]
+        return Finding(
+            "out of bounds", "an access out of bounds", (reason,), place=place, at=f" at {place or _NOWHERE}"
+        )
 
-    def _refuse_race(self, heard: Heard) -> None:
+    @staticmethod
+    def _race(heard: Heard) -> Finding:
         first, second = heard.races[0].first, heard.races[0].second
-        more = f"\n  {len(heard.races) - 1} more such pairs" if len(heard.races) > 1 else ""
-        raise CheckError(
-            f"{self._source.name}: a race in {first.memory} at {first.place} and {second.place}\n"
-            f"  {first}, and {second}: nothing says which is first{more}",
-            kind="race",
-            place=first.place,
-        )
+        details = [f"{first}, and {second}: nothing says which is first"]
+        if len(heard.races) > 1:
+            details.append(f"{len(heard.races) - 1} more such pairs")
+        what, at = f"a race in {first.memory}", f" at {first.place} and {second.place}"
+        return Finding("race", what, tuple(details), place=first.place, at=at)
 
-    def _compare(self, one: list[Any], other: list[Any], kind: str, why: str) -> None:
+    def _element(self, kind: str, what: str, difference: Difference, why: str) -> Finding:
+        """A finding in the element of a result that a byte is part of."""
         import numpy as np  # noqa: PLC0415
 
-        for planned, first, second in zip(self._plan.results, one, other, strict=True):
-            left, right = np.asarray(first), np.asarray(second)
-            if left.size and left.tobytes() != right.tobytes():
-                wide = left.view(np.uint8).reshape(*left.shape, -1) != right.view(np.uint8).reshape(*left.shape, -1)
-                self._refuse_element(planned, np.argwhere(wide.any(-1))[0], kind, why)
+        array = np.asarray(self._results[difference.region])
+        index = tuple(int(one) for one in np.unravel_index(difference.byte // array.itemsize, array.shape))
+        name = self._arrays.name(self._plan.results[difference.region])
+        at = f" reaches {name}[{', '.join(map(str, index))}] ({self._source.location})"
+        return Finding(kind, what, (why,), name, self._source.location, at, index=index)
 
-    def _refuse_nan(self, results: list[Any], arguments: tuple[Any, ...]) -> None:
-        import numpy as np  # noqa: PLC0415
 
-        jnp = jax_module("jax.numpy")
+def _nans(array: Any) -> NDArray[np.bool_]:  # noqa: ANN401  # any array
+    import numpy as np  # noqa: PLC0415
 
-        def has_nan(array: Any) -> Any:  # noqa: ANN401
-            held = np.asarray(array)
-            return np.isnan(held.astype(np.float32)) if jnp.issubdtype(held.dtype, jnp.floating) else np.zeros(1, bool)
-
-        given = [one for one in self._plan.operands if isinstance(one, PlannedArray)]
-        if any(has_nan(library_of(value).read(value)).any() for value in (arguments[one.parameter] for one in given)):
-            return
-        for planned, result in zip(self._plan.results, results, strict=True):
-            found = has_nan(result)
-            if found.any():
-                self._refuse_element(planned, np.argwhere(found)[0], "NaN", "no argument has one")
-
-    def _refuse_element(self, planned: PlannedArray, index: Any, kind: str, why: str) -> None:  # noqa: ANN401
-        place = tuple(int(one) for one in index)
-        name = self._arrays.name(planned)
-        what = {"race": "a race", "uninitialized": "a value of memory that was never written", "NaN": "a NaN"}[kind]
-        raise CheckError(
-            f"{self._source.name}: {what} reaches {name}[{', '.join(map(str, place))}] "
-            f"({self._source.location})\n  {why}",
-            kind=kind,
-            place=self._source.location,
-            index=place,
-            argument=name,
-        )
+    jnp, held = jax_module("jax.numpy"), np.asarray(array)
+    if not jnp.issubdtype(held.dtype, jnp.floating):
+        return np.zeros(1, bool)
+    return np.isnan(held.astype(np.float32))

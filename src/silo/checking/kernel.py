@@ -1,0 +1,180 @@
+"""A kernel that a launcher launches like any other, and that is checked meanwhile."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from silo.checking.findings import check_error
+from silo.checking.machine import CheckedLaunch, check_launch
+from silo.core.check_limits import CheckLimits
+from silo.core.launch_info import LaunchInfo
+from silo.core.signature import Effect
+from silo.errors import LaunchError, SiloError
+from silo.forks import Mutex
+from silo.frozen import frozen
+from silo.launch.native import CpuModule, LibraryCode, LoadedKernel
+
+__all__ = ["CheckedCode", "CheckedKernel", "LibraryKernel", "NativeCall", "NativeKernel"]
+
+_log = logging.getLogger("silo")
+_HOST = (1, 2, 3)  # DLPack's types of memory that a host reads: its own, and what GPUs of two makers pin
+
+Call = TypeVar("Call")
+CallT_contra = TypeVar("CallT_contra", contravariant=True)
+
+
+class CheckedCode(Protocol[CallT_contra]):
+    """The checked code of one kernel, which a kind of kernel makes."""
+
+    def begin(
+        self, arguments: Mapping[str, object], limits: CheckLimits, notes: list[str]
+    ) -> Callable[[CallT_contra], CheckedLaunch[Any, Any, Any, Any]]:
+        """Prepare launches over ``arguments``: a function that makes a launch of each call.
+
+        ``notes`` gets a line for each thing that the check does not examine.
+
+        Raises:
+            ArgumentError: an array that the check cannot take.
+        """
+        ...
+
+
+class CheckedKernel(Generic[Call]):
+    """Implements :class:`silo.core.protocols.CheckedKernel` for each kind of kernel.
+
+    ``loaded`` is launched by a binding; it is a function of this process, which makes the runs of the check. ``launch``
+    is its launch info and ``effects`` its effect through each parameter of the layout. ``name`` is the kernel's.
+    """
+
+    loaded: LoadedKernel
+
+    def __init__(self, name: str, launch: LaunchInfo, effects: tuple[Effect, ...], code: CheckedCode[Call]) -> None:
+        self.name = name
+        self.launch = launch
+        self.effects = effects
+        self._code = code
+        self._lock = Mutex()
+        self._logged: set[str] = set()
+        self._begun: Callable[[Call], CheckedLaunch[Any, Any, Any, Any]] | None = None
+        self._error: BaseException | None = None
+
+    @contextmanager
+    def over(self, arguments: Mapping[str, object], limits: CheckLimits) -> Generator[list[str]]:
+        """Check launches within the block, which are over ``arguments``. Each note is logged once in a process.
+
+        Raises:
+            CheckError: the first thing that is wrong.
+            ArgumentError: an array that the check cannot take.
+        """
+        with self._lock:
+            notes: list[str] = []
+            self._begun = self._code.begin(arguments, limits, notes)
+            self._error = None
+            try:
+                yield notes
+            except LaunchError:
+                if self._error is None:
+                    raise
+                raise self._error from None
+            finally:
+                self._begun = None
+                self._error = None
+                for note in dict.fromkeys(notes):
+                    if note not in self._logged:
+                        self._logged.add(note)
+                        _log.info("%s: %s", self.name, note)
+
+    def check(self, call: Call) -> None:
+        """Make the runs of one launch. Raises CheckError."""
+        if self._begun is None:
+            raise SiloError(f"{self.name}: its check was launched, and nobody waits for what it finds")
+        finding = check_launch(self._begun(call))
+        if finding is not None:
+            raise check_error(self.name, finding)
+
+    def check_for_c(self, call: Call) -> bool:
+        """:meth:`check` for a caller in C, which no exception passes: :meth:`over` raises it. Whether all was right."""
+        try:
+            self.check(call)
+        except BaseException as error:  # noqa: BLE001  # C cannot carry it
+            self._error = error
+        else:
+            self._error = None
+        return self._error is None
+
+
+# ---- kernels that are entries of CPU objects
+
+
+@frozen
+class NativeCall:
+    """A launch as an entry of a CPU object gets it.
+
+    ``params`` is the address of the table of pointers to the parameters. ``scratch`` is the address of scratch memory,
+    or 0.
+    """
+
+    params: int
+    grid: tuple[int, int, int]
+    scratch: int
+
+    @property
+    def total(self) -> int:
+        """The number of programs."""
+        x, y, z = self.grid
+        return x * y * z
+
+
+_ENTRY = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_uint32),
+    ctypes.c_uint64,
+    ctypes.c_uint64,
+    ctypes.c_void_p,
+    ctypes.c_void_p,
+)
+
+
+class NativeKernel(CheckedKernel[NativeCall]):
+    """A checked kernel that is launched as an entry of a CPU object."""
+
+    def __init__(
+        self, name: str, launch: LaunchInfo, effects: tuple[Effect, ...], code: CheckedCode[NativeCall]
+    ) -> None:
+        super().__init__(name, launch, effects, code)
+        self._callback = _ENTRY(self.entry)  # kept as long as the kernel: C calls it
+        address = ctypes.cast(self._callback, ctypes.c_void_p).value
+        assert address is not None
+        # On the thread that launches: an interrupt ends the check there, and a child made by fork meanwhile has it.
+        self.loaded = LoadedKernel(
+            CpuModule(address=address), launch.entry, name, scratch_bytes=launch.scratch_bytes, threads=1
+        )
+
+    def entry(self, params: int, grid: Any, begin: int, _end: int, scratch: int | None, _context: int) -> int:  # noqa: ANN401
+        """Stands for the kernel. The thread pool calls it for each chunk of programs; the first call runs them all."""
+        if begin != 0:
+            return 0
+        size = cast("tuple[int, int, int]", tuple(grid[:3]))
+        return 0 if self.check_for_c(NativeCall(params, size, scratch or 0)) else 1
+
+
+# ---- kernels that are functions of a library
+
+
+class LibraryKernel(CheckedKernel[tuple[Any, ...]]):
+    """A checked kernel that is called with the objects of a call, in the order of the kernel's parameters."""
+
+    def __init__(
+        self, name: str, launch: LaunchInfo, effects: tuple[Effect, ...], code: CheckedCode[tuple[Any, ...]]
+    ) -> None:
+        super().__init__(name, launch, effects, code)
+        self.loaded = LoadedKernel(LibraryCode(self._call, "cpu", 0, _HOST), launch.entry, launch.entry)
+
+    def _call(self, arguments: tuple[Any, ...], grid: tuple[int, int, int], stream: object) -> None:
+        del grid, stream  # the code is for one grid
+        self.check(arguments)

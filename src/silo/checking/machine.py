@@ -1,0 +1,243 @@
+"""The runs of a checked launch: which runs are made, in which order, and the finding that follows from them.
+
+Nothing here touches memory or knows a kind of kernel. A kind gives a :class:`CheckedLaunch`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from silo.checking.findings import Finding
+
+__all__ = ["CheckedLaunch", "Difference", "Doubt", "Exchange", "Ran", "Unseen", "check_launch"]
+
+Schedule = TypeVar("Schedule")
+Fault = TypeVar("Fault")
+About = TypeVar("About")
+Results = TypeVar("Results")
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt(Generic[About]):
+    """A value that no result may depend on: the content of memory that was never written, for example.
+
+    ``about`` is the kind's own description. ``others`` are numbers of values to exchange it for: the doubt counts if a
+    run with one of them ends in another fault, or leaves other results.
+    """
+
+    about: About
+    others: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange(Generic[About]):
+    """Doubtful values that a run exchanges, each for its value number ``other``."""
+
+    doubts: tuple[Doubt[About], ...]
+    other: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unseen(Generic[About]):
+    """A doubt about values whose use no run can observe: it is weighed once, after all schedules.
+
+    ``own``: the value that ordinary runs have is one to compare with. Otherwise the first of the doubt's others is.
+    """
+
+    doubt: Doubt[About]
+    own: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Ran(Generic[Fault, About]):
+    """The outcome of a run. ``fault`` is None if it ended well.
+
+    ``doubts`` are the doubtful values that it used, those named first that are more likely the cause. With a fault they
+    are the ones that may have led to it. ``comparable``: a run in another schedule must leave the same results.
+    """
+
+    fault: Fault | None = None
+    doubts: tuple[Doubt[About], ...] = ()
+    comparable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first byte in which the results of two runs differ, counted from the start of its ``region``."""
+
+    region: int
+    byte: int
+
+
+class CheckedLaunch(Protocol[Schedule, Fault, About, Results]):
+    """One launch of a kernel over one set of arguments: a kind of kernel gives the machine a subclass.
+
+    Each :meth:`run` begins with the memory that the launch began with.
+    """
+
+    @property
+    def schedules(self) -> Sequence[Schedule]:
+        """The orders of programs or threads to run in, or the ways to run; the first one's results are kept."""
+        ...
+
+    @property
+    def unseen(self) -> Sequence[Unseen[About]]:
+        """Doubts to weigh after all schedules, in the last one."""
+        return ()
+
+    def run(self, schedule: Schedule, exchange: Exchange[About] | None = None) -> Ran[Fault, About]:
+        """Run all programs. With ``exchange`` only the fault of the returned value is read."""
+        ...
+
+    def results(self) -> Results:
+        """A copy of the results of the last run."""
+        ...
+
+    def difference(self, results: Results) -> Difference | None:
+        """The first place where the last run left something else than ``results``."""
+        ...
+
+    def fault_finding(self, fault: Fault, schedule: Schedule) -> Finding | None:
+        """The finding made of a fault; None if faults of this kind are expected in this schedule."""
+        ...
+
+    def doubt_finding(
+        self, doubt: Doubt[About], other: int, effect: Fault | Difference | None, schedule: Schedule
+    ) -> Finding:
+        """The finding made of a doubt and its effect: a fault, a result, or None if no effect of it alone shows."""
+        ...
+
+    def order_finding(self, difference: Difference, schedule: Schedule) -> Finding:
+        """The finding made of results that differ from the first schedule's."""
+        del difference, schedule
+        return Finding("race", "results that depend on the order in which programs run")
+
+    def results_finding(self, results: Results) -> Finding | None:
+        """A finding in the results themselves, for example a NaN; called last."""
+        del results
+        return None
+
+    def publish(self, results: Results) -> None:
+        """Leave results in the caller's arrays."""
+        ...
+
+    def put_back(self) -> None:
+        """Leave the caller's arrays as they were when the launch began."""
+        ...
+
+
+def check_launch(launch: CheckedLaunch[Schedule, Fault, About, Results]) -> Finding | None:
+    """Run a launch in all its schedules; the first thing that is wrong, or None.
+
+    Afterwards the caller's arrays hold the results of the first schedule. After a finding or an exception they hold
+    their old content.
+    """
+    published = False
+    try:
+        found = _runs(launch)
+        if isinstance(found, Finding):
+            return found
+        launch.publish(found.results)
+        published = True
+        return None
+    finally:
+        if not published:
+            launch.put_back()
+
+
+@dataclass(frozen=True, slots=True)
+class _Clean(Generic[Results]):
+    results: Results
+
+
+def _runs(launch: CheckedLaunch[Schedule, Fault, About, Results]) -> Finding | _Clean[Results]:
+    first: Results | None = None
+    last: Results | None = None
+    for schedule in launch.schedules:
+        ran = launch.run(schedule)
+        if ran.fault is not None:
+            finding = _cause(launch, schedule, ran.fault, ran.doubts) or launch.fault_finding(ran.fault, schedule)
+            if finding is not None:
+                return finding
+            continue
+        if first is not None and not (ran.comparable or ran.doubts or launch.unseen):
+            continue
+        last = launch.results()
+        # A doubt names an operation, and results that differ name none: the doubt is the finding if both are there.
+        differs = launch.difference(first) if first is not None and ran.comparable else None
+        finding = _weighed(launch, schedule, ran.doubts, last)
+        if finding is None and differs is not None:
+            finding = launch.order_finding(differs, schedule)
+        if finding is not None:
+            return finding
+        first = last if first is None else first
+    assert first is not None
+    assert last is not None
+    finding = _unseen(launch, last) or launch.results_finding(first)
+    return _Clean(first) if finding is None else finding
+
+
+def _cause(
+    launch: CheckedLaunch[Schedule, Fault, About, Results],
+    schedule: Schedule,
+    fault: Fault,
+    doubts: Sequence[Doubt[About]],
+) -> Finding | None:
+    """The first doubtful value without which the same fault would not be there."""
+    for doubt in doubts:
+        for other in doubt.others:
+            if launch.run(schedule, Exchange((doubt,), other)).fault != fault:
+                return launch.doubt_finding(doubt, other, fault, schedule)
+    return None
+
+
+def _weighed(
+    launch: CheckedLaunch[Schedule, Fault, About, Results],
+    schedule: Schedule,
+    doubts: Sequence[Doubt[About]],
+    results: Results,
+) -> Finding | None:
+    """The first doubtful value on which something depends: all are exchanged at once, and one by one if that shows."""
+    for other in dict.fromkeys(other for doubt in doubts for other in doubt.others):
+        changed = tuple(doubt for doubt in doubts if other in doubt.others)
+        effect = _effect(launch, schedule, Exchange(changed, other), results)
+        if effect is None:
+            continue
+        if len(changed) == 1:
+            return launch.doubt_finding(changed[0], other, effect, schedule)
+        for doubt in changed:
+            effect = _effect(launch, schedule, Exchange((doubt,), other), results)
+            if effect is not None:
+                return launch.doubt_finding(doubt, other, effect, schedule)
+        # Only together do they matter: then the first of them is as good as any.
+        return launch.doubt_finding(changed[0], other, None, schedule)
+    return None
+
+
+def _effect(
+    launch: CheckedLaunch[Schedule, Fault, About, Results],
+    schedule: Schedule,
+    exchange: Exchange[About],
+    results: Results,
+) -> Fault | Difference | None:
+    fault = launch.run(schedule, exchange).fault
+    return launch.difference(results) if fault is None else fault
+
+
+def _unseen(launch: CheckedLaunch[Schedule, Fault, About, Results], results: Results) -> Finding | None:
+    schedule = launch.schedules[-1]
+    for unseen in launch.unseen:
+        doubt, begins = unseen.doubt, results
+        others = doubt.others
+        if not unseen.own:
+            fault = launch.run(schedule, Exchange((doubt,), others[0])).fault
+            if fault is not None:
+                return launch.doubt_finding(doubt, others[0], fault, schedule)
+            begins, others = launch.results(), others[1:]
+        for other in others:
+            effect = _effect(launch, schedule, Exchange((doubt,), other), begins)
+            if effect is not None:
+                return launch.doubt_finding(doubt, other, effect, schedule)
+    return None

@@ -1,0 +1,194 @@
+"""The arrays of a checked launch: their memory, its content at the start of each run, and the results of a run."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from silo.checking.machine import About, CheckedLaunch, Difference, Fault, Schedule
+from silo.core.host_arrays import require_numpy
+from silo.launch.argument_memory import Allocation, allocation_of, holding, regions_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["Contents", "CopiedMemory", "LaunchMemory", "MemoryLaunch", "allocations_of"]
+
+Contents: TypeAlias = "Mapping[int, NDArray[np.uint8]]"
+"""Bytes by the number of their region."""
+
+_LEAST_GAP = 1 << 20  # bytes
+_MOST_GAP = 1 << 28
+_PAGE = 4096
+
+
+def allocations_of(
+    names: Sequence[str], arguments: Mapping[str, object], extra: Sequence[object] = (), *, views: bool = False
+) -> tuple[Allocation, ...]:
+    """The memory behind each argument in ``names`` that is an array, and behind each array in ``extra``.
+
+    Args:
+        names: pointer parameters. A name may come several times; an argument that is not an array is left out.
+        arguments: the caller's objects by name. A tensor descriptor counts as its base array.
+        extra: further arrays, called ``memory[0]`` and so on.
+        views: the elements of each array alone, without the rest of the memory that it is a view of.
+
+    Raises:
+        ArgumentError: an array that is not in host memory.
+        PackageError: numpy is not installed.
+    """
+    require_numpy("checking mode")
+    found: list[Allocation] = []
+    for name in dict.fromkeys(names):
+        value = arguments.get(name)
+        base = getattr(value, "base", None) if hasattr(value, "block_shape") else value
+        if hasattr(base, "shape"):
+            found.append(allocation_of(name, base, view=views))
+    found += [allocation_of(f"memory[{index}]", value, view=views) for index, value in enumerate(extra)]
+    return tuple(found)
+
+
+class LaunchMemory:
+    """The memory of a launch's arrays; the runs use the caller's arrays themselves.
+
+    Arrays that overlap share a region. :meth:`keep` copies regions; :meth:`restore` puts the copies back, so that each
+    run begins with the same content. ``starts`` has the address of each region as a run sees it.
+    """
+
+    def __init__(self, allocations: Sequence[Allocation]) -> None:
+        """``allocations`` come from :func:`allocations_of`."""
+        import numpy  # noqa: PLC0415, ICN001  # numpy is optional, and here
+
+        self._np = numpy
+        self.allocations = tuple(allocations)
+        self.regions = regions_of(allocations)
+        self.starts = [region.low for region in self.regions]
+        self._kept: dict[int, NDArray[np.uint8]] = {}
+
+    def region_of(self, one: Allocation) -> int:
+        """The number of the region that an allocation lies in; -1 if the allocation is empty."""
+        return holding(self.regions, one)
+
+    def keep(self, regions: Sequence[int]) -> None:
+        """Copy these regions; the other ones are never put back or compared."""
+        self._kept = {
+            index: self._np.frombuffer(self.regions[index].read(), self._np.uint8) for index in sorted(regions)
+        }
+
+    def kept(self, region: int) -> NDArray[np.uint8]:
+        """The content of a region when it was kept."""
+        return self._kept[region]
+
+    def restore(self) -> None:
+        """Put the kept content back, for the next run."""
+        self._write(self._kept)
+
+    def put_back(self) -> None:
+        """Leave the caller's arrays as they were kept."""
+        self.restore()
+
+    def results(self) -> Contents:
+        """A copy of the present content of the kept regions."""
+        return {index: self._now(index).copy() for index in self._kept}
+
+    def publish(self, results: Contents) -> None:
+        """Leave the results of a run in the caller's arrays."""
+        self._write(results)
+
+    def difference(self, before: Contents, ignored: Mapping[int, NDArray[np.bool_]] | None = None) -> Difference | None:
+        """The first byte that is not as ``before``. Bytes that ``ignored`` has True for may differ."""
+        for index, held in before.items():
+            unequal = self._now(index) != held
+            if ignored is not None and index in ignored:
+                unequal &= ~ignored[index]
+            if unequal.any():
+                return Difference(index, int(unequal.argmax()))
+        return None
+
+    def address(self, difference: Difference) -> int:
+        """The address of a byte that differs, as a run sees it."""
+        return self.starts[difference.region] + difference.byte
+
+    def _now(self, index: int) -> NDArray[np.uint8]:
+        region = self.regions[index]
+        held = (ctypes.c_uint8 * (region.high - region.low)).from_address(self.starts[index])
+        return self._np.frombuffer(memoryview(held), self._np.uint8)
+
+    def _write(self, contents: Contents) -> None:
+        for index, held in contents.items():
+            ctypes.memmove(self.starts[index], held.ctypes.data, held.size)
+
+
+class CopiedMemory(LaunchMemory):
+    """Copies of a launch's arrays, far apart, so that an access beyond one of them lands in none.
+
+    The caller's arrays are read once, and written by :meth:`publish` alone. ``low`` and ``high`` are the ends of the
+    memory that holds the copies. ``copies`` are the allocations at the addresses that a run sees.
+    """
+
+    def __init__(self, allocations: Sequence[Allocation]) -> None:
+        """``allocations`` come from :func:`allocations_of`."""
+        super().__init__(allocations)
+        sizes = [region.high - region.low for region in self.regions]
+        gap = min(max([_LEAST_GAP, *sizes]), _MOST_GAP) // _PAGE * _PAGE
+        starts: list[int] = []
+        at = gap
+        for region, size in zip(self.regions, sizes, strict=True):
+            starts.append(at + region.low % _PAGE)  # as aligned as the caller's
+            at = (starts[-1] + size + gap) // _PAGE * _PAGE + _PAGE
+        self._map = mmap.mmap(-1, at + gap, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.low = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self.high = self.low + at + gap
+        self.starts = [self.low + start for start in starts]
+        self.copies = tuple(map(self._copied, self.allocations))
+        self.keep(range(len(self.regions)))
+
+    def _copied(self, one: Allocation) -> Allocation:
+        region = self.region_of(one)
+        if region < 0:  # an empty array: an address that no copy has
+            return Allocation(one.name, self.low, self.low, one.address - one.low + self.low, one.words, one.writable)
+        moved = self.starts[region] - self.regions[region].low
+        return Allocation(
+            one.name, one.low + moved, one.high + moved, one.address + moved, one.words, one.writable, one.inside
+        )
+
+    def moved(self, name: str, address: int) -> int:
+        """The address in the copies that stands for ``address``, to which the argument ``name`` points."""
+        for one, copy in zip(self.allocations, self.copies, strict=True):
+            if one.name == name:
+                return address + copy.low - one.low
+        return address
+
+    def put_back(self) -> None:
+        """Does nothing, because runs never write to the caller's arrays."""
+
+    def publish(self, results: Contents) -> None:
+        """Write the regions that a run changed to the caller's arrays."""
+        for index, held in results.items():
+            if not self._np.array_equal(held, self._kept[index]):
+                ctypes.memmove(self.regions[index].low, held.ctypes.data, held.size)
+
+
+class MemoryLaunch(CheckedLaunch[Schedule, Fault, About, Contents]):
+    """A launch whose results are the content of its memory."""
+
+    memory: LaunchMemory
+
+    def results(self) -> Contents:
+        """A copy of the regions that were kept."""
+        return self.memory.results()
+
+    def difference(self, results: Contents) -> Difference | None:
+        """The first byte that differs."""
+        return self.memory.difference(results)
+
+    def publish(self, results: Contents) -> None:
+        """Write the results to the caller's arrays."""
+        self.memory.publish(results)
+
+    def put_back(self) -> None:
+        """Leave the caller's arrays as they were."""
+        self.memory.put_back()
