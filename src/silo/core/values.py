@@ -85,6 +85,7 @@ class FunctionValue:
 
 Value: TypeAlias = "bool | int | float | str | DType | FunctionValue | tuple[Value, ...] | None"
 
+_OWN_IDENTITY = frozenset([str, int, type(None)])
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -135,7 +136,10 @@ def identity_of(value: object) -> object:
     if isinstance(value, float):
         return float, "nan" if math.isnan(value) else value.hex()
     if isinstance(value, tuple):
-        return tuple(identity_of(item) for item in cast("tuple[object, ...]", value))
+        items = cast("tuple[object, ...]", value)
+        if _OWN_IDENTITY.issuperset(map(type, items)):
+            return tuple(items)  # plain, if the value is of a class that compares by identities
+        return tuple([item if type(item) in _OWN_IDENTITY else identity_of(item) for item in items])
     return value
 
 
@@ -182,6 +186,8 @@ def same_values(left: Mapping[str, Value], right: Mapping[str, Value]) -> bool:
 
 def value_from_json(data: JSON) -> Value:
     """The inverse of :func:`value_to_json`; ``ValueError`` for anything that it never writes."""
+    if type(data) in _PLAIN and (type(data) is not int or data in _INT64):  # most are
+        return cast("Value", data)
     try:
         value = _decoded(data, 0)
         if value_to_json(value) == data:
