@@ -2,8 +2,10 @@
 
     python scripts/c_circles.py [--draw]
 
-A unit leads to another where it includes its header, or where its code names a function or variable that the other's
-file defines, be it through an inline function of a header. Prints each circle with what makes it, and fails. With
+A header belongs to one unit: what it declares is defined in the file of its name, or in no C file of the folder.
+A unit leads to another if it includes the other's header, or if its code names a function or variable that the other's
+file defines. The code of a unit is its file and the inline functions of its header; a macro counts for the unit that
+uses it. Prints each circle with what makes it, and each declaration in another unit's header, and fails. With
 ``--draw``, prints every unit with what it leads to, those that lead to little first.
 """
 
@@ -27,6 +29,25 @@ _NAME = re.compile(r"\b[A-Za-z_]\w*\b")
 _DEFINITION = re.compile(r"^([A-Za-z_][^;{}=]*?)\s*(\{|=|;)", re.MULTILINE)
 
 
+# Headers of no unit: the library's interface, and the values of a manifest, with the functions of bundle_reader.c.
+_INTERFACES = frozenset({"silo.h", "manifest.h"})
+
+
+def declared(text: str) -> set[str]:
+    """The functions and variables that a header declares, of its text without comments and directives."""
+    found: set[str] = set()
+    for head, end in _DEFINITION.findall(_INLINE.sub("", text)):
+        if end != ";" or re.match(r"(static|typedef|struct\s*$|enum|_Static_assert)\b", head):
+            continue
+        plain = re.sub(r"\[[^\]]*\]", "", _TAG.sub("", re.sub(r"__attribute__\(\(.*?\)\)", "", head)))
+        function = re.match(r"[^()]*?\b(\w+)\s*\(", plain, re.DOTALL)
+        if function:
+            found.add(function[1])
+        elif head.startswith("extern"):
+            found.update(re.findall(r"(\w+)\s*(?=,|$)", plain))
+    return found
+
+
 def defined(text: str) -> set[str]:
     """The functions and variables that other files may name, of a file's text without comments and directives."""
     found: set[str] = set()
@@ -48,12 +69,12 @@ class Tree:
     def __init__(self, folder: Path) -> None:
         files = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.[ch]"))}
         code = {name: _IGNORED.sub(" ", text) for name, text in files.items()}
-        self._passed_on = dict[str, set[str]]()
-        for name, text in code.items():
-            if name.endswith(".h"):
-                for pattern in (_INLINE, _MACRO):
-                    for found in pattern.finditer(text):
-                        self._passed_on[found[1]] = self._names(found[0]) - {found[1]}
+        self._macros = {
+            found[1]: self._names(found[0]) - {found[1]}
+            for name, text in code.items()
+            if name.endswith(".h")
+            for found in _MACRO.finditer(text)
+        }
         places = {
             word: name[:-2]
             for name, text in code.items()
@@ -65,9 +86,17 @@ class Tree:
             unit = name[:-2]
             for header in _INCLUDE.findall(text):
                 self._lead(unit, header, f"#include in {name}")
-            if name.endswith(".c"):
-                for word in self._with_passed_on(self._names(code[name])) & places.keys():
-                    self._lead(unit, places[word], word)
+            own = code[name] if name.endswith(".c") else "\n".join(found[0] for found in _INLINE.finditer(code[name]))
+            for word in self._with_macros(self._names(own)) & places.keys():
+                self._lead(unit, places[word], word)
+
+        self.strays = {
+            f"{name} declares {word}, which {places[word]}.c defines"
+            for name, text in code.items()
+            if name.endswith(".h") and name not in _INTERFACES
+            for word in declared(_DIRECTIVE.sub("", text)) & places.keys()
+            if places[word] != name[:-2]
+        }
 
     def _lead(self, unit: str, other: str, reason: str) -> None:
         if other != unit:
@@ -77,11 +106,11 @@ class Tree:
     def _names(text: str) -> set[str]:
         return set(_NAME.findall(_TAG.sub("", text)))
 
-    def _with_passed_on(self, names: set[str]) -> set[str]:
-        """The names, and those that inline functions and macros among them stand for."""
+    def _with_macros(self, names: set[str]) -> set[str]:
+        """The names, and the names that macros among them stand for."""
         found, todo = set(names), list(names)
         while todo:
-            new = self._passed_on.get(todo.pop(), set[str]()) - found
+            new = self._macros.get(todo.pop(), set[str]()) - found
             found |= new
             todo += new
         return found
@@ -109,7 +138,9 @@ def main(arguments: list[str]) -> int:
             if unit in reached[other]:
                 circles += 1
                 print(f"in a circle: {unit} -> {other}: {', '.join(sorted(others[other]))}", file=sys.stderr)
-    return 1 if circles else 0
+    for stray in sorted(tree.strays):
+        print(stray, file=sys.stderr)
+    return 1 if circles or tree.strays else 0
 
 
 if __name__ == "__main__":

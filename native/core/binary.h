@@ -49,6 +49,9 @@ struct silo_binary *silo_binary_of_module(struct silo_gpu_device *device, void *
 void silo_binary_retain(struct silo_binary *binary);
 void silo_binary_release(struct silo_binary *binary); /* NULL is allowed */
 
+/* In a child made by fork: the lock that a thread of the parent may hold. */
+void silo_gpu_retired_renew(void);
+
 /* Remember that a launch on `stream` (not the null stream) is being captured, if it is: before each
  * launch on a GPU. */
 void silo_binary_launched_on(struct silo_binary *binary, void *stream);

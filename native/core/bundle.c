@@ -5,7 +5,7 @@
 #include "bundle.h"
 
 #include "cpu_pool.h"
-#include "gpu.h"
+#include "gpu_forked.h"
 
 #include <stdio.h>
 #include <stdlib.h>

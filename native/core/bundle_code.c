@@ -1,5 +1,7 @@
 #include "bundle_code.h"
 
+#include "cuda_driver.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 

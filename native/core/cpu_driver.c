@@ -7,6 +7,7 @@
 #include "cpu_fault.h"
 #include "cpu_job.h"
 #include "cpu_pool.h"
+#include "cpu_thread.h"
 #include "dlpack.h"
 #include "loader_lock.h"
 

@@ -6,6 +6,8 @@
 
 #include <stddef.h>
 
+extern const struct silo_driver silo_cpu_driver;
+
 /* Map an object; NULL with `error` filled. Owned by the caller, who closes it with silo_cpu_close.
  * Goes through memory where the system can; else through a file in a new 0700 folder under
  * `directory`, removed again before this returns. */

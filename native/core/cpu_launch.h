@@ -1,10 +1,9 @@
-/* A launch on the CPU as it is asked for, and what it asks of Python while it runs. */
+/* A launch on the CPU as it is asked for. */
 #ifndef SILO_CPU_LAUNCH_H
 #define SILO_CPU_LAUNCH_H
 
 #include "cpu_fault.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,7 +12,7 @@ typedef int32_t silo_cpu_entry(void *const *params, const uint32_t grid[3], uint
                                uint64_t end, void *scratch, void *context);
 
 #define SILO_CPU_NO_MEMORY (-1)
-#define SILO_CPU_INTERRUPTED (-2) /* by `silo_cpu_interrupted` */
+#define SILO_CPU_INTERRUPTED (-2) /* by `silo_cpu_python.interrupted` */
 #define SILO_CPU_REFUSED (-3)     /* programs that wait for each other: the fault's text says why */
 #define SILO_CPU_FORKED (-4)      /* a child of a fork within the launch: others had part of it */
 
@@ -38,20 +37,5 @@ struct silo_cpu_launch {
     struct silo_fault *fault; /* gets what the first program to fail says; NULL: nobody asks */
     bool holds_lock;          /* the thread holds Python's lock */
 };
-
-/* What a launch asks of Python. Set once, before the first launch; all NULL without Python. */
-struct silo_cpu_python {
-    void (*begins)(void); /* called by each launch that begins */
-    /* For the main thread, with or without Python's lock: whether to give the launch up. NULL:
-     * never. */
-    bool (*interrupted)(void);
-    /* Let go of Python's lock, which this thread holds, so that others run, the one among them that
-     * takes signals; and take it back. */
-    void *(*let_go)(void);
-    void (*take_back)(void *);
-    pthread_t main; /* the one thread that takes Python's signals */
-};
-
-extern struct silo_cpu_python silo_cpu_python;
 
 #endif

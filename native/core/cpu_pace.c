@@ -9,7 +9,9 @@
 #define _GNU_SOURCE
 #endif
 
-#include "cpu_job.h"
+#include "cpu_pace.h"
+
+#include "cpu_clock.h"
 
 #include <errno.h>
 

@@ -4,10 +4,15 @@
 
 #include "cpu_pool.h"
 
+#include "cpu_clock.h"
 #include "cpu_job.h"
+#include "cpu_pace.h"
 #include "cpu_pick.h"
 #include "cpu_quota.h"
 #include "cpu_team.h"
+#include "cpu_thread.h"
+#include "cpu_waiting.h"
+#include "cpu_work.h"
 #include "cpu_workers.h"
 #include "loader_lock.h"
 
@@ -465,6 +470,6 @@ static void after_fork_in_child(void) {
 }
 
 int silo_cpu_pool_init(void) {
-    int error = silo_cpu_work_init();
+    int error = silo_cpu_threads_init();
     return error ? error : pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }

@@ -10,7 +10,12 @@
 #define _GNU_SOURCE
 #endif
 
-#include "cpu_job.h"
+#include "cpu_waiting.h"
+
+#include "cpu_clock.h"
+#include "cpu_pace.h"
+#include "cpu_thread.h"
+#include "cpu_work.h"
 
 #include <errno.h>
 #include <sched.h>

@@ -4,90 +4,18 @@
 #define _GNU_SOURCE
 #endif
 
-#include "cpu_job.h"
-#include "cpu_team.h"
+#include "cpu_work.h"
 
-#include <signal.h>
+#include "cpu_clock.h"
+#include "cpu_pace.h"
+#include "cpu_thread.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 /* Of the time that one of several threads is at the programs of a launch, so many nanoseconds at
  * least are none of theirs: it finds the launch in another CPU's cache. */
 #define LEAST_JOINING 700
-
-static struct silo_cpu_thread *_Atomic threads; /* every one; only ever grows */
-static pthread_key_t thread_key; /* gives the entries of threads that end to others */
-static _Thread_local struct silo_cpu_thread *this_thread;
-struct silo_cpu_thread *_Atomic silo_cpu_first_thread;
-
-struct silo_cpu_thread *silo_cpu_this_thread(void) {
-    const pthread_t self = pthread_self();
-    for (struct silo_cpu_thread *one = atomic_load(&threads); one != NULL; one = one->next)
-        if (atomic_load(&one->used) && pthread_equal(one->self, self))
-            return one;
-    return NULL;
-}
-
-/* NULL: no memory. */
-static __attribute__((noinline)) struct silo_cpu_thread *new_thread(void) {
-    struct silo_cpu_thread *own = atomic_load(&threads);
-    for (bool used = false; own != NULL; own = own->next, used = false)
-        if (atomic_compare_exchange_strong(&own->used, &used, true))
-            break;
-    if (own == NULL) {
-        own = calloc(1, sizeof *own);
-        if (own == NULL)
-            return NULL;
-        own->used = true;
-        own->self = pthread_self(); /* before others can find it */
-        own->next = atomic_load(&threads);
-        while (!atomic_compare_exchange_weak(&threads, &own->next, own))
-            ;
-    }
-    own->self = pthread_self();
-    atomic_store(&own->mark, silo_cpu_mark());
-    struct silo_cpu_thread *none = NULL;
-    atomic_compare_exchange_strong(&silo_cpu_first_thread, &none, own);
-    pthread_setspecific(thread_key, own);
-    return this_thread = own;
-}
-
-struct silo_cpu_thread *silo_cpu_stored_thread(void) {
-    return this_thread;
-}
-
-struct silo_cpu_thread *silo_cpu_make_thread(void) {
-    struct silo_cpu_thread *own = silo_cpu_known_thread();
-    return own != NULL ? own : new_thread();
-}
-
-/* Owned by the caller; NULL: no memory. */
-static void *new_scratch(uint64_t bytes) {
-    void *memory;
-    if (bytes > SIZE_MAX - 63 || posix_memalign(&memory, 64, (bytes + 63) & ~UINT64_C(63)) != 0)
-        return NULL;
-    return memory;
-}
-
-static void *scratch_of_size(struct silo_cpu_thread *own, uint64_t bytes) {
-    if (own->size < bytes) {
-        free(own->memory);
-        own->memory = new_scratch(bytes);
-        own->size = own->memory != NULL ? bytes : 0;
-    }
-    return own->memory;
-}
-
-static void thread_free(void *value) {
-    struct silo_cpu_thread *own = value;
-    free(own->memory);
-    own->memory = NULL;
-    own->size = 0;
-    silo_cpu_team_drop(own);
-    /* Before the next thread that has its mark, which the system may give out again. */
-    atomic_store(&own->mark, NULL);
-    atomic_store(&own->used, false);
-}
 
 /* Nobody need look for programs in that part. */
 static void close_part(struct silo_cpu_job *job, uint32_t part) {
@@ -205,8 +133,8 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
     struct silo_cpu_runner *outer =
         thread != NULL ? atomic_load_explicit(&thread->running, memory_order_relaxed) : NULL;
     if (launch->scratch_bytes != 0 && error == 0) {
-        scratch = outer != NULL ? new_scratch(launch->scratch_bytes)
-                                : scratch_of_size(thread, launch->scratch_bytes);
+        scratch = outer != NULL ? silo_cpu_new_scratch(launch->scratch_bytes)
+                                : silo_cpu_thread_scratch(thread, launch->scratch_bytes);
         if (scratch == NULL)
             error = SILO_CPU_NO_MEMORY;
     }
@@ -226,29 +154,4 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
         if (atomic_compare_exchange_strong(&job->error, &expected, error) && launch->fault != NULL)
             memcpy(launch->fault->text, own.context.fault.text, sizeof launch->fault->text);
     }
-}
-
-void silo_cpu_block_signals(sigset_t *before) {
-    /* Signals are for Python's threads: one of ours would only delay them. One that is raised by a
-     * fault while it is blocked would end the process without a word. */
-    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
-    sigset_t others;
-    sigfillset(&others);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        sigdelset(&others, own[i]);
-    pthread_sigmask(SIG_SETMASK, &others, before);
-}
-
-/* Not safe while another thread runs kernels: for the one thread of a child made by fork. */
-void silo_cpu_threads_renew(void) {
-    for (struct silo_cpu_thread *one = atomic_load(&threads); one != NULL; one = one->next)
-        if (one != this_thread && one->used) {
-            one->running = NULL;
-            one->mark = NULL;
-            one->used = false; /* the next owner has its memory as well */
-        }
-}
-
-int silo_cpu_work_init(void) {
-    return pthread_key_create(&thread_key, thread_free);
 }

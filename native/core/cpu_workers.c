@@ -4,6 +4,12 @@
 
 #include "cpu_workers.h"
 
+#include "cpu_clock.h"
+#include "cpu_pace.h"
+#include "cpu_thread.h"
+#include "cpu_waiting.h"
+#include "cpu_work.h"
+
 #include <pthread.h>
 #include <signal.h>
 

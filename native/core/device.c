@@ -4,6 +4,7 @@
 
 #include "device.h"
 
+#include "gpu_library.h"
 #include "memory_types.h"
 
 #include <pthread.h>

@@ -55,6 +55,9 @@ int silo_gpu_code(const struct silo_gpu *gpu, int driver_code, int otherwise);
 int silo_gpu_fail(silo_error *error, const struct silo_gpu *gpu, int otherwise, const char *what,
                   int driver_code);
 
+/* In a child made by fork: the lock that a thread of the parent may hold. */
+void silo_gpu_locks_renew(void);
+
 /* The process is ending: from now on nothing is unloaded, freed or waited for, the system does
  * that. For a host whose objects are freed after the driver is (Python's atexit). */
 void silo_gpu_end(void);

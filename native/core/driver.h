@@ -64,6 +64,4 @@ struct silo_driver {
     const char *(*error_text)(int code);
 };
 
-extern const struct silo_driver silo_cpu_driver;
-
 #endif

@@ -163,30 +163,6 @@ struct silo_gpu {
                             int static_shared);
 };
 
-extern struct silo_gpu silo_cuda, silo_hip;
-
-/* Register what happens in children made by fork; once. 0, or an errno. */
-int silo_gpu_forked_init(void);
-
-/* In such a child: locks that threads of the parent may hold (device.c, binary.c). */
-void silo_gpu_locks_renew(void);
-void silo_gpu_retired_renew(void);
-
-/* A function of a driver, and where its address goes: NULL where it is optional and missing. */
-struct silo_gpu_symbol {
-    char name[39]; /* no pointer: each costs the library as much again, for it is relocated */
-    bool optional;
-    void *slot; /* a function pointer lies there */
-};
-
-/* Open the library at `path`, or where it is NULL the driver's usual one, whose name `opened` gets;
- * NULL with `error` filled, if it was empty. Never closed. */
-void *silo_gpu_library(const struct silo_gpu *gpu, const char *path, const char **opened,
-                       char *error, size_t error_bytes);
-
-/* For `resolve`: fill every slot. The first name that is missing, NULL: all there. */
-const char *silo_gpu_find(void *library, const struct silo_gpu_symbol *symbols, size_t count);
-
 /* Make the device's context current in this thread, in the capture mode that lets allocations and
  * loads happen while another thread captures; `leave` puts back what was. 0, or the driver's code
  * and nothing to leave. */

@@ -2,8 +2,10 @@
  * has neither the driver's threads nor its connections, and calls into it fail or wait for ever. So
  * none is made: what a launch and the table of gpu.h would call is replaced, once, by functions
  * that refuse. Nothing that runs in other processes reads a flag for it. */
-#include "gpu.h"
+#include "gpu_forked.h"
 
+#include "binary.h"
+#include "device.h"
 #include "memory_types.h"
 
 #include <pthread.h>

@@ -1,10 +1,15 @@
 /* The libraries of GPU drivers: by dlopen, so that none is needed to build or to start. */
-#include "gpu.h"
+#include "gpu_library.h"
 
+#include "gpu_symbols.h"
 #include "loader_lock.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
+
+#define TYPES(...)                                                                                 \
+    SILO_CUDA_COLUMNS(SILO_GPU_TYPE, __VA_ARGS__) SILO_HIP_COLUMNS(SILO_GPU_TYPE, __VA_ARGS__)
+SILO_GPU_SYMBOLS(TYPES)
 
 /* With the loader's lock held. */
 static void *open_first(const char *const *names, const char **opened, char *error,
@@ -43,4 +48,16 @@ const char *silo_gpu_find(void *library, const struct silo_gpu_symbol *symbols, 
         memcpy(symbols[i].slot, &symbol, sizeof symbol);
     }
     return NULL;
+}
+
+int silo_gpu_ask(int (*ask)(int *value, int attribute, int device), int device,
+                 const struct silo_gpu_question *questions, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const int code = ask(questions[i].value, questions[i].attribute, device);
+        if (code != 0 && (!questions[i].optional || code != SILO_GPU_INVALID_VALUE))
+            return code;
+        if (code != 0)
+            *questions[i].value = -1;
+    }
+    return 0;
 }

@@ -4,10 +4,12 @@
 
 #include "loader_lock.h"
 
-#include "cpu_job.h"
+#include "base.h"
+#include "cpu_clock.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <time.h>

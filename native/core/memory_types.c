@@ -1,6 +1,8 @@
 #include "memory_types.h"
 
+#include "cuda_driver.h"
 #include "dlpack.h"
+#include "hip_driver.h"
 
 struct silo_gpu *const silo_gpus[] = {&silo_cuda, &silo_hip, NULL};
 

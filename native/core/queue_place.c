@@ -1,7 +1,9 @@
 #include "queue_place.h"
 
+#include "cpu_driver.h"
 #include "cpu_level.h"
 #include "cpu_pool.h"
+#include "cuda_driver.h"
 #include "memory_types.h"
 
 #include <stdio.h>

@@ -1,6 +1,8 @@
 /* Bindings: loaded kernels joined to the parameters of one launcher. */
+#include "binding.h"
+
 #include "errors.h"
-#include "kernel.h"
+#include "loaded.h"
 #include "shape.h"
 
 PyTypeObject *silo_binding_type;

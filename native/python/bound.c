@@ -1,6 +1,7 @@
-#include "launcher_arrange.h"
+#include "bound.h"
 
 #include "flat.h"
+#include "launcher_arrange.h"
 
 static PyTypeObject *bound_type;
 

@@ -1,6 +1,6 @@
 /* bundle_check and bundle_digests: the C reader beside Python's, for the tests that bind the two.
  */
-#include "functions.h"
+#include "bundle_check.h"
 
 #include "manifest.h"
 

@@ -1,6 +1,6 @@
 /* set_codec: Python's zstandard package for the bundles that the C runtime reads, where there is no
  * libzstd. */
-#include "functions.h"
+#include "codec.h"
 
 #include "bundle_codec.h"
 #include "errors.h"

@@ -8,6 +8,7 @@
 #include "cpu_crash.h"
 
 #include "cpu_job.h"
+#include "cpu_thread.h"
 
 #include <errno.h>
 #include <signal.h>

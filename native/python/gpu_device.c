@@ -1,6 +1,8 @@
 #include "gpu_device.h"
 
+#include "cuda_driver.h"
 #include "errors.h"
+#include "hip_driver.h"
 
 struct silo_gpu *silo_gpu_get_open(const char *kind, const char *library) {
     silo_error error;

@@ -17,11 +17,6 @@ struct silo_gpu_device *silo_gpu_get_device(const char *kind, int32_t index);
  * exception set. */
 int silo_gpu_device_init(void);
 
-int silo_gpu_memory_init(PyObject *module); /* GpuBuffer */
-int silo_gpu_pinned_init(PyObject *module); /* PinnedMemory */
-int silo_gpu_timing_init(PyObject *module); /* GpuStream, GpuEvent */
-extern PyMethodDef silo_gpu_methods[];      /* gpu_open, gpu_attributes, ... (gpu_functions.c) */
-
 /* Raise "<what>: <NAME>: <text> (<code>)"; -1. */
 int silo_gpu_error(const struct silo_gpu *gpu, const char *what, int code);
 

@@ -1,7 +1,8 @@
 /* The module functions about drivers and devices. */
-#include "gpu_device.h"
+#include "gpu_functions.h"
 
 #include "errors.h"
+#include "gpu_device.h"
 
 #include <stdio.h>
 

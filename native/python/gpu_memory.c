@@ -1,7 +1,8 @@
 /* GpuBuffer: an array in a device's memory for programs without any array library. */
-#include "gpu_device.h"
+#include "gpu_memory.h"
 
 #include "errors.h"
+#include "gpu_device.h"
 #include "tensor.h"
 
 #include <stdio.h>

@@ -1,8 +1,9 @@
 /* PinnedMemory: host memory that the driver has locked, which a device copies from and to at the
  * speed of its bus. From other host memory the driver copies through a small locked buffer. */
-#include "gpu_device.h"
+#include "gpu_pinned.h"
 
 #include "errors.h"
+#include "gpu_device.h"
 
 #include <stdio.h>
 

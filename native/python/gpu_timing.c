@@ -1,7 +1,8 @@
 /* GpuStream and GpuEvent: streams of our own, and times measured by the device. */
-#include "gpu_device.h"
+#include "gpu_timing.h"
 
 #include "errors.h"
+#include "gpu_device.h"
 
 struct gpu_handle {
     PyObject_HEAD struct silo_gpu_device *device;

@@ -31,10 +31,4 @@ struct silo_binding {
     silo_lock maps_lock;
 };
 
-extern PyTypeObject *silo_loaded_type;
-extern PyTypeObject *silo_binding_type;
-
-int silo_loaded_init(PyObject *module);  /* LoadedKernel (loaded.c) */
-int silo_binding_init(PyObject *module); /* Binding (binding.c) */
-
 #endif

@@ -1,5 +1,8 @@
 /* One call, from arguments to the driver: the core, compiled once for each way. */
+#include "launch.h"
+
 #include "allocator.h"
+#include "binding.h"
 #include "constants.h"
 #include "errors.h"
 #include "expression.h"
@@ -7,7 +10,6 @@
 #include "frame.h"
 #include "hooks.h"
 #include "kept_map.h"
-#include "launcher.h"
 #include "library.h"
 #include "miss.h"
 #include "placement.h"

@@ -1,4 +1,4 @@
-/* The objects a call goes through. */
+/* A launcher, and the arguments of one call of it. */
 #ifndef SILO_LAUNCHER_H
 #define SILO_LAUNCHER_H
 
@@ -50,14 +50,6 @@ struct silo_launcher {
     PyObject *on_change; /* owned callable: makes the code anew, and watches what it is made of */
 };
 
-struct silo_bound {
-    PyObject_HEAD vectorcallfunc call;
-    struct silo_launcher *launcher; /* owned */
-    PyObject *grid_object;          /* owned */
-    struct silo_grid_source grid;
-    bool tracked; /* by the collector; see bound.c */
-};
-
 /* The arguments of one call, in the order of the parameters. */
 struct silo_inputs {
     PyObject *const *arguments; /* one a parameter; NULL: absent */
@@ -68,55 +60,5 @@ struct silo_inputs {
     PyObject *option_value[SILO_MAX_OPTIONS]; /* borrowed */
     struct silo_triton_call *triton;          /* set for SILO_ROUTE_TRITON alone */
 };
-
-enum silo_mode {
-    SILO_MODE_LAUNCH,
-    SILO_MODE_RESOLVE, /* find or make the binding, launch nothing */
-    SILO_MODE_INSPECT, /* only say what the call looks like */
-};
-
-/* The five compiled forms of the core (launch.c). `grid` may be NULL. `result` is None, the
- * binding or the description, a new reference; NULL with an exception set. */
-PyObject *silo_launch_guarded(struct silo_launcher *self, const struct silo_inputs *inputs,
-                              const struct silo_grid_source *grid);
-/* As silo_launch_guarded, once on_change was called if something that is watched has changed. */
-PyObject *silo_launch_watched(struct silo_launcher *self, const struct silo_inputs *inputs,
-                              const struct silo_grid_source *grid);
-PyObject *silo_launch_held(struct silo_launcher *self, const struct silo_inputs *inputs,
-                           const struct silo_grid_source *grid);
-PyObject *silo_launch_fixed(struct silo_launcher *self, const struct silo_inputs *inputs,
-                            const struct silo_grid_source *grid);
-/* Gives Triton's compiled kernel, or whatever Triton's own way gives. */
-PyObject *silo_launch_triton(struct silo_launcher *self, const struct silo_inputs *inputs,
-                             const struct silo_grid_source *grid);
-PyObject *silo_launch_examine(struct silo_launcher *self, const struct silo_inputs *inputs,
-                              enum silo_mode mode);
-
-SILO_INLINE PyObject *silo_launcher_call(struct silo_launcher *self,
-                                         const struct silo_inputs *inputs,
-                                         const struct silo_grid_source *grid) {
-    if (SILO_LIKELY(self->route == SILO_ROUTE_GUARDED))
-        return silo_launch_guarded(self, inputs, grid);
-    if (self->route == SILO_ROUTE_WATCHED)
-        return silo_launch_watched(self, inputs, grid);
-    if (SILO_UNLIKELY(self->route == SILO_ROUTE_TRITON)) {
-        PyErr_SetString(PyExc_TypeError,
-                        "a Triton program's kernel is called through its function");
-        return NULL;
-    }
-    return self->route == SILO_ROUTE_FIXED ? silo_launch_fixed(self, inputs, grid)
-                                           : silo_launch_held(self, inputs, grid);
-}
-
-/* `launcher[grid]` (bound.c). */
-PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid);
-
-/* Free the memory a launcher keeps for its next Bound. */
-void silo_bound_drop_spare(struct silo_launcher *launcher);
-
-extern PyTypeObject *silo_launcher_type;
-
-int silo_launcher_init(PyObject *module); /* Launcher (launcher_type.c) */
-int silo_bound_init(PyObject *module);    /* Bound (bound.c) */
 
 #endif

@@ -2,7 +2,7 @@
 #ifndef SILO_LAUNCHER_ARRANGE_H
 #define SILO_LAUNCHER_ARRANGE_H
 
-#include "launcher.h"
+#include "launch.h"
 
 /* A call whose arguments are not one a parameter in order: keywords, defaults, a grid
  * or options. */

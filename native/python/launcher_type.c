@@ -1,8 +1,10 @@
-/* The type Launcher. */
-#include "launcher_arrange.h"
+#include "launcher_type.h"
 
+#include "binding.h"
+#include "bound.h"
 #include "errors.h"
 #include "flat.h"
+#include "launcher_arrange.h"
 #include "miss.h"
 #include "watch.h"
 

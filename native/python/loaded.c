@@ -1,5 +1,5 @@
 /* Loaded kernels: functions of code that is loaded, with what a launch of them asks for. */
-#include "kernel.h"
+#include "loaded.h"
 
 #include "code.h"
 #include "errors.h"

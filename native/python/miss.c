@@ -1,5 +1,6 @@
 #include "miss.h"
 
+#include "binding.h"
 #include "constants.h"
 #include "errors.h"
 #include "memory_types.h"

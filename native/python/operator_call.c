@@ -2,6 +2,7 @@
 
 #include "flat.h"
 #include "launcher_arrange.h"
+#include "launcher_type.h"
 #include "locks.h"
 #include "names.h"
 #include "torch_shim.h"

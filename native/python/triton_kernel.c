@@ -1,7 +1,9 @@
 #include "triton_kernel.h"
 
 #include "flat.h"
+#include "launch.h"
 #include "launcher_arrange.h"
+#include "launcher_type.h"
 #include "names.h"
 #include "triton_bound.h"
 #include "triton_class.h"

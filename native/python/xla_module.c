@@ -1,6 +1,7 @@
 #include "xla_module.h"
 
 #include "argument_word.h"
+#include "binding.h"
 #include "errors.h"
 #include "grid.h"
 #include "xla_call.h"

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, Final, TypeVar, cast, dataclass_transform
+from typing import Any, Final, Generic, Self, TypeVar, cast, dataclass_transform, overload
 
-__all__ = ["field", "frozen", "names_of", "replace"]
+__all__ = ["field", "frozen", "names_of", "remembered", "replace"]
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 _MISSING: Final[Any] = object()
+# Slots of each value for facts that follow from its fields: they belong to no copy and to no comparison.
+_REMEMBERED = ("__hash_once__", "__facts__")
 
 
 class _Field:
@@ -72,7 +75,7 @@ def frozen(cls: type[T]) -> type[T]:
         members.pop(name, None)  # the new class gets its own, or none
     parameters = {name: one for name, one in fields.items() if one.init}
     members |= {
-        "__slots__": tuple(fields),
+        "__slots__": (*fields, *_REMEMBERED),
         "__match_args__": tuple(parameters),
         "__setattr__": _refuse,
         "__delattr__": _refuse,
@@ -92,6 +95,52 @@ def frozen(cls: type[T]) -> type[T]:
     setters += (getattr(made, name).__set__ for name in parameters)
     made.__frozen_fields__ = fields
     return cast("type[T]", made)
+
+
+class remembered(Generic[V]):  # noqa: N801  # a decorator, as property is
+    """A property of a frozen class that is computed once for each value, when it is first read.
+
+    Two threads may both compute it. What it returns is not to be changed.
+
+    >>> @frozen
+    ... class Square:
+    ...     side: int
+    ...
+    ...     @remembered
+    ...     def area(self) -> int:
+    ...         print("computed")
+    ...         return self.side**2
+    >>> square = Square(3)
+    >>> square.area + square.area
+    computed
+    18
+    """
+
+    def __init__(self, read: Callable[[Any], V]) -> None:
+        self.func = read  # the name that functools.cached_property has
+        self._name = ""
+        self.__doc__ = read.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> V: ...
+
+    def __get__(self, instance: Any, owner: type) -> Self | V:
+        if instance is None:
+            return self
+        try:
+            facts: dict[str, Any] = instance.__facts__
+        except AttributeError:
+            facts = {}
+            object.__setattr__(instance, "__facts__", facts)
+        if self._name not in facts:
+            facts[self._name] = self.func(instance)
+        return facts[self._name]
 
 
 def names_of(cls: type) -> tuple[str, ...]:
@@ -168,10 +217,17 @@ def _equality_of(
         values = _identities_of(compared)
 
     def __eq__(self: object, other: object) -> bool:  # noqa: N807  # becomes one
+        if self is other:
+            return True
         return values(self) == values(other) if type(self) is type(other) else NotImplemented
 
-    def __hash__(self: object) -> int:  # noqa: N807  # becomes one
-        return hash(values(self))
+    def __hash__(self: Any) -> int:  # noqa: ANN401, N807  # becomes one
+        try:
+            return self.__hash_once__
+        except AttributeError:
+            found = hash(values(self))
+            object.__setattr__(self, "__hash_once__", found)
+            return found
 
     return __eq__, __hash__
 
@@ -181,14 +237,14 @@ def _identities_of(
 ) -> Callable[[object], tuple[object, ...]]:
     def values(one: object) -> tuple[object, ...]:
         return tuple(
-            getattr(one, name) if identity is None else identity(getattr(one, name)) for name, identity in compared
+            [getattr(one, name) if identity is None else identity(getattr(one, name)) for name, identity in compared]
         )
 
     return values
 
 
 def _few(value: object, names: tuple[str, ...]) -> tuple[object, ...]:
-    return tuple(getattr(value, name) for name in names)
+    return tuple([getattr(value, name) for name in names])
 
 
 def _refuse(self: object, name: str, *_: object) -> None:

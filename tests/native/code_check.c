@@ -2,6 +2,10 @@
  * stub's path, "cuda" or "hip", and perhaps "threads". For the sanitizers; says "done" where all is
  * right. */
 #include "binary.h"
+#include "cpu_driver.h"
+#include "cuda_driver.h"
+#include "gpu_forked.h"
+#include "hip_driver.h"
 #include "scratch.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,6 @@
 /* Launches from several threads while the number of workers changes, some of programs that wait for
  * each other, for the sanitizers. */
+#include "cpu_pace.h"
 #include "cpu_pool.h"
 
 #include <pthread.h>

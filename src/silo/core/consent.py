@@ -11,7 +11,7 @@ from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.values import JSON, digest
 from silo.errors import TrustError
-from silo.frozen import frozen
+from silo.frozen import frozen, remembered
 
 __all__ = ["Consent", "HostCases", "HostCode", "HostText", "issue_consent", "require_consent", "text_sha256"]
 
@@ -37,7 +37,7 @@ class HostCode:
     text: str = ""
     calls: JSON = None
 
-    @property
+    @remembered
     def digest(self) -> str:
         """What consent is given to, in hex: the sha256 of the canonical form of every field (``host-code/1``).
 

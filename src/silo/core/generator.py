@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from silo.core.dtypes import DType, DTypeKind
@@ -239,6 +240,7 @@ def generate(
     return generate_bits(fill, element, seed, first, count, params=params).view(numpy_dtype(element))
 
 
+@lru_cache(maxsize=8)  # a case asks for its own a few times
 def sample_indices(seed: int, count: int, total: int) -> tuple[int, ...]:
     """At most ``count`` different element numbers below ``total``, in order; the first and the last are always there.
 

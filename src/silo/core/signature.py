@@ -8,7 +8,7 @@ from typing import Final
 from silo.core.dtypes import DType
 from silo.core.reading import read_dtype
 from silo.core.values import JSON, MAX_PARAMETERS, Value, identity_of, malformed, value_from_json, value_to_json
-from silo.frozen import field, frozen, replace
+from silo.frozen import field, frozen, remembered, replace
 
 __all__ = ["NO_DEFAULT", "Effect", "NoDefault", "Parameter", "ParameterKind", "Signature"]
 
@@ -128,10 +128,10 @@ class Signature:
         if len(set(names)) != len(names):
             raise ValueError(f"two parameters have one name: {', '.join(names)}")
 
-    @property
+    @remembered
     def names(self) -> tuple[str, ...]:
         """The parameter names, in order."""
-        return tuple(parameter.name for parameter in self.parameters)
+        return tuple([parameter.name for parameter in self.parameters])
 
     @property
     def is_typed(self) -> bool:

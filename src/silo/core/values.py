@@ -85,6 +85,7 @@ class FunctionValue:
 
 Value: TypeAlias = "bool | int | float | str | DType | FunctionValue | tuple[Value, ...] | None"
 
+_OWN_IDENTITY = frozenset([str, int, type(None)])
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 
 _INT64 = range(-(1 << 63), 1 << 63)
@@ -135,7 +136,10 @@ def identity_of(value: object) -> object:
     if isinstance(value, float):
         return float, "nan" if math.isnan(value) else value.hex()
     if isinstance(value, tuple):
-        return tuple(identity_of(item) for item in cast("tuple[object, ...]", value))
+        items = cast("tuple[object, ...]", value)
+        if _OWN_IDENTITY.issuperset(map(type, items)):
+            return tuple(items)  # plain, if the value is of a class that compares by identities
+        return tuple([item if type(item) in _OWN_IDENTITY else identity_of(item) for item in items])
     return value
 
 
@@ -182,6 +186,8 @@ def same_values(left: Mapping[str, Value], right: Mapping[str, Value]) -> bool:
 
 def value_from_json(data: JSON) -> Value:
     """The inverse of :func:`value_to_json`; ``ValueError`` for anything that it never writes."""
+    if type(data) in _PLAIN and (type(data) is not int or data in _INT64):  # most are
+        return cast("Value", data)
     try:
         value = _decoded(data, 0)
         if value_to_json(value) == data:
@@ -240,21 +246,43 @@ def canonical_json(data: JSON) -> bytes:
 
 
 _PLAIN = frozenset([str, int, bool, type(None)])
+_STRINGS = frozenset([str])
 
 
 def _refuse_floats(data: object) -> None:
-    if type(data) in _PLAIN:  # most of it, and first launches wait for this
-        return
+    """Raise ``TypeError`` for floats and for keys that are no strings.
+
+    Most of a document are containers of plain values, and first launches wait for this: each of them is passed over by
+    one loop in C, and is no call.
+    """
     if isinstance(data, float):
         raise TypeError(f"canonical JSON holds no floats: {data!r}; encode it with value_to_json")
     if isinstance(data, Mapping):
-        for key, item in cast("Mapping[object, object]", data).items():
-            if not isinstance(key, str):
-                raise TypeError(f"canonical JSON has string keys only: {key!r}")
-            _refuse_floats(item)
+        members = cast("Mapping[object, object]", data)
+        if not _STRINGS.issuperset(map(type, members)):
+            _refuse_keys(members)
+        items = members.values()
     elif isinstance(data, list | tuple):
-        for item in cast("Sequence[object]", data):
-            _refuse_floats(item)
+        items = cast("Sequence[object]", data)
+    else:
+        return
+    for item in items:
+        kind = type(item)
+        if kind in _PLAIN:
+            continue
+        if kind is dict:
+            inner = cast("dict[object, object]", item)
+            if _STRINGS.issuperset(map(type, inner)) and _PLAIN.issuperset(map(type, inner.values())):
+                continue
+        elif (kind is list or kind is tuple) and _PLAIN.issuperset(map(type, cast("Sequence[object]", item))):
+            continue
+        _refuse_floats(item)
+
+
+def _refuse_keys(members: Mapping[object, object]) -> None:
+    for key in members:
+        if not isinstance(key, str):
+            raise TypeError(f"canonical JSON has string keys only: {key!r}")
 
 
 def parse_json(text: bytes, budget: int = PARSE_BUDGET) -> JSON:

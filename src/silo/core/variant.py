@@ -8,7 +8,7 @@ from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON, Value, digest, has_look_alike
-from silo.frozen import frozen
+from silo.frozen import frozen, remembered
 
 __all__ = ["CompileJob", "Variant"]
 
@@ -80,8 +80,17 @@ class Variant:
         A store may hold the code of V=1 as the ``/1`` artifact of V=True. The outcomes of compile jobs need no second
         schema: a job's key is made of the text that is compiled.
         """
-        parts = [self.to_json(), compiler_identity]
-        return digest("artifact-key/2", parts) if self.has_look_alike else digest("artifact-key/1", parts)
+        key = self._artifact_keys.get(compiler_identity)
+        if key is None:
+            parts = [self.to_json(), compiler_identity]
+            key = digest("artifact-key/2", parts) if self.has_look_alike else digest("artifact-key/1", parts)
+            self._artifact_keys[compiler_identity] = key
+        return key
+
+    @remembered
+    def _artifact_keys(self) -> dict[str, str]:
+        """The keys that were computed, by the compiler's identity; a process has few compilers for one variant."""
+        return {}
 
 
 @frozen
@@ -122,4 +131,12 @@ class CompileJob:
 
     def key(self, compiler_identity: str) -> str:
         """The key its outcome is stored under (schema ``job-key/1``)."""
-        return digest("job-key/1", [self.to_json(), compiler_identity])
+        key = self._keys.get(compiler_identity)
+        if key is None:
+            key = self._keys[compiler_identity] = digest("job-key/1", [self.to_json(), compiler_identity])
+        return key
+
+    @remembered
+    def _keys(self) -> dict[str, str]:
+        """The keys that were computed, by the compiler's identity; a process has few compilers for one job."""
+        return {}

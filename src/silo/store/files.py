@@ -42,8 +42,14 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in a directory durable. File systems that cannot do so are left as they are."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    """Make the names in a directory durable. File systems that cannot do so are left as they are.
+
+    So is a directory that may be written and not read.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:
+        return
     try:
         os.fsync(descriptor)
     except OSError as error:

@@ -11,10 +11,12 @@ import re
 
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
+from silo.store.append_log import LogFraming
 
-__all__ = ["MAX_RECORD_BYTES", "decode_line", "encode_line"]
+__all__ = ["LINES", "MAX_RECORD_BYTES", "decode_line", "encode_line"]
 
 MAX_RECORD_BYTES = 64 << 20
+LINES = LogFraming(end=b"\n")  # of a log of such lines
 
 _HEAD = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{16}) ")
 

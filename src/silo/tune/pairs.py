@@ -129,4 +129,4 @@ def _quiet(taken: Mapping[bytes, tuple[int, ...]]) -> dict[bytes, tuple[int, ...
     least = ordered[min(len(ordered) // _LEAST_SHARE, len(ordered) - 1)]
     limit = max(ordered[len(ordered) // _QUICKEST] * _QUIET_PERMILLE // 1000, least)
     kept = [number for number, total in enumerate(totals) if total <= limit]
-    return {key: tuple(samples[number] for number in kept) for key, samples in taken.items()}
+    return {key: tuple([samples[number] for number in kept]) for key, samples in taken.items()}

@@ -41,7 +41,7 @@ def counted_samples(samples: Sequence[int], beside: Sequence[int], time_ns: int)
     """
     count = len(samples)
     return tuple(
-        sample * time_ns // max(beside[number * len(beside) // count], 1) for number, sample in enumerate(samples)
+        [sample * time_ns // max(beside[number * len(beside) // count], 1) for number, sample in enumerate(samples)]
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import cast
@@ -117,11 +117,12 @@ class Trial:
     reference: ReferenceSamples | None = None
     comparison: str = ""
     after: str = ""
+    _identity: bytes = field(default=b"", init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if (self.status is Status.OK) != bool(self.samples_ns):
             raise ValueError(f"a trial has samples if it is ok, and only then: {self.status.value}, {self.samples_ns}")
-        if self.compile_ns < 0 or any(sample < 0 for sample in self.samples_ns):
+        if self.compile_ns < 0 or min(self.samples_ns, default=0) < 0:
             raise ValueError("a trial's times are natural numbers of nanoseconds")
         if self.reference is not None and not 0 < len(self.reference.samples_ns) <= len(self.samples_ns):
             raise ValueError("a trial has a sample of its own for each of its reference, and one of the reference")
@@ -187,7 +188,9 @@ class Trial:
     @property
     def identity(self) -> bytes:
         """Its canonical bytes. Python's ``==`` tells no two trials apart whose configs say 1 and True."""
-        return canonical_json(self.to_json())
+        if not self._identity:  # every look at a study's trials asks for it
+            object.__setattr__(self, "_identity", canonical_json(self.to_json()))
+        return self._identity
 
     @property
     def fingerprint(self) -> str:
@@ -358,6 +361,9 @@ _STUDY_MEMBERS: frozenset[str] = frozenset(
 ) | {"policy", "driver"}
 
 
+_INTEGERS = frozenset([int])  # and not bool
+
+
 def _size(value: Value) -> str:
     if isinstance(value, int) and not isinstance(value, bool) and value > EXACT_LIMIT and value.bit_count() == 1:
         return f"~2^{value.bit_length() - 1}"
@@ -401,6 +407,9 @@ def _items(data: JSON) -> list[JSON]:
 
 
 def _naturals(data: JSON) -> tuple[int, ...]:
-    if not isinstance(data, list) or any(not isinstance(x, int) or isinstance(x, bool) or x < 0 for x in data):
+    if not isinstance(data, list) or not _INTEGERS.issuperset(map(type, data)):
         raise ValueError(f"not a list of natural numbers: {data!r}")
-    return tuple(cast("list[int]", data))
+    numbers = tuple(cast("list[int]", data))
+    if min(numbers, default=0) < 0:
+        raise ValueError(f"not a list of natural numbers: {data!r}")
+    return numbers

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 
-from silo.frozen import field, frozen, names_of, replace
+from silo.frozen import field, frozen, names_of, remembered, replace
 
 
 @frozen
@@ -162,3 +162,71 @@ def test_dataclasses_and_inspect_take_them():
     assert list(inspect.signature(Point).parameters) == ["x", "y", "tags", "note", "seen"]
     assert inspect.signature(Point).parameters["y"].default == 0
     assert list(inspect.signature(Square).parameters) == ["side"]
+
+
+class Counting:
+    """Counts how often it is hashed."""
+
+    def __init__(self):
+        self.hashed = 0
+
+    def __hash__(self):
+        self.hashed += 1
+        return 7
+
+
+@frozen
+class Remembering:
+    part: object
+    other: int = 0
+
+    @remembered
+    def computed(self) -> list[object]:
+        """A new list."""
+        return [self.other]
+
+
+def test_a_hash_is_computed_once_for_each_value_and_is_no_part_of_it():
+    part = Counting()
+    value = Remembering(part)
+    assert len({value, value, Remembering(part)}) == 1
+    assert hash(value) == hash(Remembering(part))
+    assert part.hashed == 3  # once for each value
+    assert copy.copy(value) == value
+    assert hash(replace(value, other=1)) != hash(value)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Remembering([]))
+    for name in ("__hash_once__", "__facts__"):
+        assert name not in repr(value)
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(value, name, 1)
+    assert [one.name for one in dataclasses.fields(value)] == ["part", "other"]
+
+
+def test_a_value_equals_itself_even_if_a_part_does_not():
+    value = Remembering(float("nan"))
+    assert value == value  # noqa: PLR0124
+    assert value != Remembering(float("nan"))
+
+
+def test_what_is_remembered_is_computed_once_for_each_value():
+    value = Remembering("a", 3)
+    assert value.computed == [3]
+    assert value.computed is value.computed
+    other = replace(value, other=4)
+    assert other.computed == [4]
+    assert value.computed == [3]
+    assert copy.deepcopy(value).computed is not value.computed
+    assert isinstance(Remembering.computed, remembered)
+    assert Remembering.computed.__doc__ == "A new list."
+    assert value == Remembering("a", 3)
+    assert hash(value) == hash(Remembering("a", 3))
+
+
+def test_what_is_remembered_is_no_state_of_an_object_that_a_kernel_reaches():
+    from silo.sources.reached_objects import _state_of
+
+    value = Remembering("a", 3)
+    before = _state_of(value)
+    assert (hash(value), value.computed) == (hash(value), [3])
+    assert _state_of(value) == before == {"part": "a", "other": 3}

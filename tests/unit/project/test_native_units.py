@@ -29,6 +29,7 @@ def circles(tree):
 def test_no_unit_of_the_native_module_leads_back_to_itself():
     tree = c_circles.Tree(ROOT / "native")
     assert not circles(tree)
+    assert not tree.strays
     assert {"errors", "frame", "launcher"} <= tree.reached("launch")  # it sees something
 
 
@@ -55,13 +56,31 @@ HEAD = "int silo_a(void);\nint silo_b(void);\nextern int silo_x;\n"
         {
             "a__c": "int silo_a(int one,\n           int two) {\n    return one;\n}\nint silo_c(void) {\n"
             "    return silo_b();\n}\n",
-            "b__c": "int silo_b(void) {\n    return silo_short(1);\n}\n",
-            "c__h": "SILO_INLINE int silo_short(int one) {\n    return silo_a(one, 2);\n}\n",
+            "b__c": "int silo_b(void) {\n    return SILO_SHORT(1);\n}\n",
+            "c__h": "#define SILO_SHORT(one) \\\n    silo_a(one, 2)\n",
+        },
+        {  # an inline function is its header's
+            "a__c": '#include "b.h"\nint silo_a(void) {\n    return 1;\n}\n',
+            "b__h": "SILO_INLINE int silo_short(int one) {\n    return silo_a();\n}\n",
         },
     ],
 )
 def test_circles_are_found(tmp_path, files):
     assert {("a", "b"), ("b", "a")} <= circles(c_circles.Tree(folder(tmp_path, **files)))
+
+
+def test_a_header_of_another_units_function_is_found(tmp_path):
+    header = (
+        '#include "c.h"\nstruct silo_c;\nextern int silo_x, silo_y[2];\nint silo_b(int one);\nint silo_away(void);\n'
+    )
+    files = {
+        "a__h": header,
+        "a__c": "int silo_x;\n",
+        "b__c": "int silo_y[2];\nint silo_b(int one) {\n    return one;\n}\n",
+        "c__h": "SILO_INLINE int silo_c(void) {\n    return silo_b(1);\n}\n",
+    }
+    tree = c_circles.Tree(folder(tmp_path, **files))
+    assert tree.strays == {f"a.h declares {name}, which b.c defines" for name in ("silo_b", "silo_y")}
 
 
 def test_words_that_are_no_uses_make_no_arrow(tmp_path):

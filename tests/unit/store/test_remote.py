@@ -395,7 +395,7 @@ def silent_server():
 
 
 @pytest.mark.parametrize("scheme", ["http", "redis", "https", "rediss"])
-def test_a_server_that_says_nothing_costs_one_limit_and_then_nothing(tmp_path, scheme, monkeypatch):
+def test_a_server_that_says_nothing_costs_one_limit_and_then_nothing(tmp_path, scheme, monkeypatch, short_limits):
     with silent_server() as port:
         store = machine(tmp_path / "one", f"{scheme}://127.0.0.1:{port}")
         assert store.artifacts.get(KEY) is None
@@ -416,7 +416,7 @@ def test_a_server_that_is_not_there(tmp_path, scheme):
     assert "refused" in store.link.off
 
 
-def test_a_client_that_hangs_for_ever_is_left_to_itself(tmp_path, share, monkeypatch):
+def test_a_client_that_hangs_for_ever_is_left_to_itself(tmp_path, share, monkeypatch, short_limits):
     from silo.store.remote import link as module
     from silo.store.remote.folder import FolderObjects
 

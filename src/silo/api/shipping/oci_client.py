@@ -10,18 +10,16 @@ import hashlib
 import http.client
 import json
 import re
-import ssl
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
-from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from silo.core.values import JSON, parse_json
 from silo.errors import RegistryError
-from silo.store.remote.bounded_socket import Bounds, BoundsError
-from silo.store.remote.http_connection import HttpConnection, most_arriving
+from silo.store.remote.http_client import Body, Fault, HttpClient, Limits, Reply
 
 __all__ = ["EMPTY", "INDEX", "MANIFEST", "Descriptor", "Registry", "Sink", "digest_of", "is_loopback", "read_login"]
 
@@ -32,11 +30,7 @@ _TIMEOUT_S: Final = 30  # of a request and its answer, and of the wait for the n
 _BYTES_A_SECOND: Final = 16 << 10  # as many bytes as move the deadline of a request on by a second
 _MAX_DOCUMENT_BYTES: Final = 4 << 20  # of a manifest, an index, a token: as much as registries take
 _MAX_REDIRECTIONS: Final = 5
-_PIECE_BYTES: Final = 1 << 20
-_REDIRECTIONS: Final = frozenset({301, 302, 303, 307, 308})
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
-
-Body = bytes | Path
 
 
 class Sink(Protocol):
@@ -135,23 +129,28 @@ class Registry:
     def __init__(self, host: str, repository: str, *, login: str = "", plain: bool = False) -> None:
         self.host = host
         self.repository = repository
-        self._scheme = "http" if plain or is_loopback(host) else "https"
         self._login = login
-        self._authorization = ""
+        scheme = "http" if plain or is_loopback(host) else "https"
+        self._http = HttpClient(
+            f"{scheme}://{host}/v2/{repository}",
+            self._error_of,
+            answer=self._authorized,
+            redirections=_MAX_REDIRECTIONS,
+        )
 
     # ---- what there is ----
 
     def manifest(self, name: str, *, accept: str = MANIFEST) -> bytes | None:
         """A manifest by tag or digest, None where there is none; by digest, it is what that says."""
         headers = {"Accept": accept}
-        data = self._document("GET", f"/manifests/{name}", headers)
+        data = self._document(f"manifests/{name}", headers)
         if data is not None and name.startswith("sha256:") and digest_of(data) != name:
             raise self._error(f"sent another manifest than {name}")
         return data
 
     def referrers(self, digest: str) -> list[Descriptor]:
         """The manifests whose subject is this one."""
-        data = self._document("GET", f"/referrers/{digest}", {"Accept": INDEX})
+        data = self._document(f"referrers/{digest}", {"Accept": INDEX})
         if data is None:  # of a registry that knows no such question clients keep a list under a tag
             data = self.manifest(digest.replace(":", "-"), accept=INDEX)
         if data is None:
@@ -165,10 +164,11 @@ class Registry:
     def fetch(self, blob: Descriptor, into: Sink) -> None:
         """Write a blob, which has the size and the SHA-256 that its descriptor says."""
         found, size = hashlib.sha256(), 0
-        for piece in self._pieces(self._asked("GET", f"/blobs/{blob.digest}", {}, None, (200,), blob.size), blob.size):
-            size += len(piece)
-            found.update(piece)
-            into.write(piece)
+        with self._asked("GET", f"blobs/{blob.digest}", (200,), most=blob.size) as reply:
+            for piece in reply.pieces():
+                size += len(piece)
+                found.update(piece)
+                into.write(piece)
         if size != blob.size or f"sha256:{found.hexdigest()}" != blob.digest:
             raise self._error(f"sent other bytes than {blob.digest}")
 
@@ -176,127 +176,47 @@ class Registry:
 
     def put_blob(self, blob: Descriptor, body: Body) -> bool:
         """Put a blob unless it is there; whether it was sent."""
-        known = self._asked("HEAD", f"/blobs/{blob.digest}", {}, None, (200, 404))
-        known.close()
-        if known.status == 200:
-            return False
-        begun = self._asked("POST", "/blobs/uploads/", {"Content-Length": "0"}, None, (202,))
-        begun.close()
-        place = begun.getheader("Location") or ""
+        with self._asked("HEAD", f"blobs/{blob.digest}", (200, 404)) as known:
+            if known.status == 200:
+                return False
+        with self._asked("POST", "blobs/uploads/", (202,), headers={"Content-Length": "0"}) as begun:
+            place = begun.header("Location")
         if not place:
             raise self._error("takes an upload and does not say where")
-        url = self._joined(self._url(""), place)
+        url = self._http.joined(self._http.base, place)
         url += ("&" if urlsplit(url).query else "?") + urlencode({"digest": blob.digest})
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(blob.size)}
-        self._asked("PUT", url, headers, body, (201, 204)).close()
-        return True
+        with self._asked("PUT", url, (201, 204), body=body, headers=headers):
+            return True
 
     def put_manifest(self, name: str, media_type: str, data: bytes) -> bool:
         """Put a manifest under a tag or its digest; whether the registry keeps track of its subject."""
         headers = {"Content-Type": media_type, "Content-Length": str(len(data))}
-        response = self._asked("PUT", f"/manifests/{name}", headers, data, (201, 202))
-        response.close()
-        return bool(response.getheader("OCI-Subject"))
+        with self._asked("PUT", f"manifests/{name}", (201, 202), body=data, headers=headers) as reply:
+            return bool(reply.header("OCI-Subject"))
 
     # ---- how ----
 
-    def _document(self, method: str, path: str, headers: Mapping[str, str]) -> bytes | None:
-        response = self._asked(method, path, headers, None, (200, 404), _MAX_DOCUMENT_BYTES)
-        if response.status == 404:
-            response.close()
-            return None
-        return b"".join(self._pieces(response, _MAX_DOCUMENT_BYTES))
+    def _document(self, path: str, headers: Mapping[str, str]) -> bytes | None:
+        with self._asked("GET", path, (200, 404), headers=headers, most=_MAX_DOCUMENT_BYTES) as reply:
+            return None if reply.status == 404 else reply.body()
 
-    def _pieces(self, response: http.client.HTTPResponse, most: int) -> Iterator[bytes]:
-        """The body of a response, which is at most so long."""
-        size = 0
-        try:
-            while piece := response.read1(_PIECE_BYTES):
-                size += len(piece)
-                if size > most:
-                    raise self._error(f"sends more than the {most} bytes that were to come")
-                yield piece
-        except BoundsError as error:
-            raise self._error(
-                f"sends too slowly or without end ({error}): {size} bytes came of up to {most}, at {_BYTES_A_SECOND} "
-                "a second at least"
-            ) from error
-        except (OSError, http.client.HTTPException) as error:
-            raise self._error(f"broke off after {size} bytes: {error}") from error
-        finally:
-            response.close()
-
+    @contextmanager
     def _asked(
         self,
         method: str,
         place: str,
-        headers: Mapping[str, str],
-        body: Body | None,
         expected: tuple[int, ...],
+        *,
+        body: Body | None = None,
+        headers: Mapping[str, str] | None = None,
         most: int = 0,
-    ) -> http.client.HTTPResponse:
-        """The response to a request: with a login where one is asked for, and behind redirections.
-
-        ``most`` is the longest body that it may have; one that nobody reads, a server's words about an error, may
-        be longer.
-        """
-        url, asked_for_login = self._url(place), False
-        for _ in range(_MAX_REDIRECTIONS + 2):
-            own = urlsplit(url)[:2] == urlsplit(self._url(""))[:2]
-            login = {"Authorization": self._authorization} if own and self._authorization else {}
-            response = self._sent(method, url, {**headers, **login}, body, most)
-            if response.status in expected:
-                return response
-            response.close()
-            challenge = response.getheader("WWW-Authenticate") or ""
-            if response.status == 401 and own and challenge and not asked_for_login:
-                asked_for_login = True
-                self._authorization = self._authorized(challenge)
-                continue
-            if response.status in _REDIRECTIONS and method in ("GET", "HEAD"):
-                url = self._redirected(url, response.getheader("Location") or "")
-                continue
-            raise self._refused(method, url, response.status)
-        raise self._error(f"redirects {place} again and again")
-
-    def _joined(self, url: str, place: str) -> str:
-        try:
-            return urljoin(url, place)
-        except ValueError as error:
-            raise self._error(f"sends to a place that cannot be read: {error}") from None
-
-    def _redirected(self, url: str, place: str) -> str:
-        new = self._joined(url, place)
-        if urlsplit(new).scheme != "https" and urlsplit(new).scheme != self._scheme:
-            raise self._error("redirects to a place that is not asked by TLS")
-        return new
-
-    def _sent(
-        self, method: str, url: str, headers: Mapping[str, str], body: Body | None, most: int
-    ) -> http.client.HTTPResponse:
-        try:
-            parts = urlsplit(url)
-            host, port = parts.hostname or "", parts.port
-        except ValueError as error:
-            raise self._error(f"sends to a place that cannot be read: {error}") from None
-        if parts.scheme not in ("http", "https") or (parts.scheme == "http" and self._scheme == "https"):
-            raise self._error(f"sends to {parts.scheme}://, and not by TLS")
-        connection = HttpConnection(host, port, ssl.create_default_context() if parts.scheme == "https" else None)
-        connection.limit(Bounds(time.monotonic() + _TIMEOUT_S, most_arriving(most), _TIMEOUT_S, _BYTES_A_SECOND))
-        headers = {**headers, "Connection": "close"}
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        try:
-            if isinstance(body, Path):
-                with body.open("rb") as file:
-                    connection.request(method, target, file, headers)
-            else:
-                connection.request(method, target, body, headers)
-            response = connection.getresponse()
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            connection.close()
-            raise self._error(f"cannot be asked ({method} {parts.path}): {error}") from error
-        connection.close_when_read()
-        return response
+    ) -> Generator[Reply]:
+        """The reply to a request, with one of the expected statuses and a body of ``most`` bytes at most."""
+        with self._http.request(method, place, _limits(most), body, headers) as reply:
+            if reply.status not in expected:
+                raise self._refused(method, self._http.url(place), reply.status)
+            yield reply
 
     def _authorized(self, challenge: str) -> str:
         """The header that a challenge asks for. ``RegistryError`` where there is no login for it."""
@@ -309,24 +229,16 @@ class Registry:
         query = urlencode({name: said[name] for name in ("service", "scope") if name in said})
         url = said["realm"] + ("&" if "?" in said["realm"] else "?") + query
         headers = {"Authorization": f"Basic {self._login}"} if self._login else {}
-        response = self._sent("GET", url, headers, None, _MAX_DOCUMENT_BYTES)
-        try:
-            answer = (
-                json.loads(b"".join(self._pieces(response, _MAX_DOCUMENT_BYTES))) if response.status == 200 else None
-            )
-        except ValueError:
-            answer = None
-        response.close()
+        with self._http.request("GET", url, _limits(_MAX_DOCUMENT_BYTES), headers=headers, once=True) as reply:
+            try:
+                answer = json.loads(reply.body()) if reply.status == 200 else None
+            except (ValueError, RecursionError):
+                answer = None
         match answer:
             case {"token": str(token)} | {"access_token": str(token)} if token.isascii() and token.isprintable():
                 return f"Bearer {token}"
             case _:
                 raise self._error("gives no token for this: docker login, or --login FILE")
-
-    def _url(self, place: str) -> str:
-        if "://" in place:
-            return place
-        return f"{self._scheme}://{self.host}/v2/{self.repository}{place}"
 
     def _parsed(self, data: bytes, what: str) -> JSON:
         try:
@@ -350,5 +262,24 @@ class Registry:
         reason = why.get(status, http.client.responses.get(status, "no reason"))
         return self._error(f"refuses {method} {urlsplit(url).path}: {status}, {reason}")
 
+    def _error_of(self, fault: Fault) -> RegistryError:
+        """The error of a request that failed."""
+        match fault.kind:
+            case "address":
+                return self._error(fault.words)
+            case "silent":
+                return self._error(f"cannot be asked ({fault.request}): {fault.words}")
+            case "long":
+                return self._error(f"sends more than the {fault.most} bytes that were to come")
+            case "slow":
+                came = f"{fault.received} bytes came of up to {fault.most}, at {_BYTES_A_SECOND} a second at least"
+                return self._error(f"sends too slowly ({fault.words}): {came}")
+            case "broken":
+                return self._error(f"broke off after {fault.received} bytes: {fault.words}")
+
     def _error(self, message: str) -> RegistryError:
         return RegistryError(f"the registry {self.host} {message}")
+
+
+def _limits(most: int) -> Limits:
+    return Limits(_TIMEOUT_S, most, seconds=_TIMEOUT_S, bytes_a_second=_BYTES_A_SECOND)

@@ -9,10 +9,9 @@ After them come records. A record is a JSON document and some bytes, in one fram
     32 bytes  sha256 over both
               the document (canonical JSON), the bytes
 
-An append is one write at the end under a lock. One that was cut short, by a kill or a full disk, leaves a torn frame,
-which readers pass over: they go on at the next mark. So nothing that was recorded before or after it is lost. Stored
-texts never hold a mark (:func:`_stored`), so a frame with a mark inside is torn, and the time of reading grows with the
-size of the file alone.
+It is an :class:`~silo.store.append_log.AppendLog`. Readers pass over a torn frame: they go on at the next mark, so that
+nothing that was recorded before or after it is lost. Stored texts never hold a mark (:func:`_stored`), so a frame with
+a mark inside is torn, and the time of reading grows with the size of the file alone.
 
 The folder may be anybody's, so the journal is opened by :func:`silo.store.privacy.open_own`: a link, another user's
 file or a file that others may write is refused. It is locked itself, because no other user can open it.
@@ -28,13 +27,11 @@ import struct
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import BundleError
 from silo.settings import settings
-from silo.store.files import write_all
-from silo.store.locks import file_lock, is_file_at
+from silo.store.append_log import AppendLog, CutLogError, LogFile, LogFraming
 from silo.store.privacy import NotPrivateError, open_own
 
 __all__ = ["Journal", "JournalPlace", "Record", "journal_of"]
@@ -46,6 +43,13 @@ _HEAD = struct.Struct("<IQ32s")
 _MOST_DOCUMENT = 16 << 20
 _CHUNK = 1 << 20
 _WORD = MARK[:-2]  # stands in no stored text but before a zero
+
+
+def _new_name() -> bytes:
+    return _NAME + os.urandom(_NAMED_BYTES - len(_NAME))
+
+
+_FRAMING = LogFraming(_new_name, _NAMED_BYTES)
 
 
 class Record:
@@ -83,6 +87,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._log = AppendLog(path, _FRAMING, open_own)
         self._held: tuple[_File, int] | None = None  # the file under lock, and the process that holds it
 
     @property
@@ -103,26 +108,13 @@ class Journal:
             return
         with contextlib.ExitStack() as stack:
             try:
-                self._held = (stack.enter_context(self._open_locked()), os.getpid())
+                self._held = (_File(stack.enter_context(self._log.writing())), os.getpid())
             except OSError as error:
                 raise self._refusal("nothing can be recorded", error) from error
             try:
                 yield
             finally:
                 self._held = None
-
-    @contextlib.contextmanager
-    def _open_locked(self) -> Generator[_File]:
-        while True:
-            descriptor = open_own(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-            with _File(self.path, descriptor) as file, file_lock(descriptor, self.path, exclusive=True):
-                if not is_file_at(self.path, descriptor):  # it was folded while this process waited
-                    continue
-                if file.size < _NAMED_BYTES:  # new, or its maker was killed meanwhile: it holds no record yet
-                    os.ftruncate(descriptor, 0)
-                    write_all(descriptor, _NAME + os.urandom(_NAMED_BYTES - len(_NAME)))
-                yield file
-                return
 
     @contextlib.contextmanager
     def shared(self) -> Generator[bool]:
@@ -136,9 +128,7 @@ class Journal:
             found = self._locked is not None
             if not found:
                 try:
-                    descriptor = open_own(self.path)
-                    file = stack.enter_context(_File(self.path, descriptor))
-                    stack.enter_context(file_lock(descriptor, self.path, exclusive=False))
+                    file = _File(stack.enter_context(self._log.reading()))
                     self._held, found = (file, os.getpid()), True
                     stack.callback(self._let_go)
                 except FileNotFoundError:
@@ -175,13 +165,9 @@ class Journal:
         digest = hashlib.sha256(text)
         digest.update(stored)
         frame = b"".join((MARK, _HEAD.pack(len(text), len(stored), digest.digest()), text, stored))
-        size = file.size
         try:
-            write_all(file.descriptor, frame)
-            os.fsync(file.descriptor)
+            file.log.append(frame)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                os.ftruncate(file.descriptor, size)
             raise BundleError(
                 f"nothing more can be recorded: the journal {self.path} cannot be written: {error.strerror}"
             ) from error
@@ -209,39 +195,22 @@ class Journal:
 
 
 class _File:
-    """A journal that is open, until the block ends."""
+    """A journal that is open, with the marks in it."""
 
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self._path = path
-        self._descriptor: int | None = descriptor
+    def __init__(self, log: LogFile) -> None:
+        self.log = log
         self._window = (0, b"")  # where the bytes lie in which marks were searched last, and these bytes
 
     @property
-    def descriptor(self) -> int:
-        assert self._descriptor is not None, "the journal is closed"
-        return self._descriptor
-
-    @property
     def size(self) -> int:
-        return os.fstat(self.descriptor).st_size
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self.descriptor)
-        self._descriptor = None
+        return self.log.size
 
     def read(self, offset: int, size: int) -> bytes:
         """So many bytes from there."""
-        parts: list[bytes] = []
-        while size:
-            part = os.pread(self.descriptor, size, offset)
-            if not part:
-                raise BundleError(f"the journal {self._path} was cut while it was read")
-            parts.append(part)
-            offset, size = offset + len(part), size - len(part)
-        return b"".join(parts)
+        try:
+            return self.log.read(offset, size)
+        except CutLogError:
+            raise BundleError(f"the journal {self.log.path} was cut while it was read") from None
 
     def find_mark(self, at: int, end: int) -> int:
         """Where the first mark begins that lies in ``at`` to ``end``; ``end`` if none does. Holes are passed over."""
@@ -259,7 +228,7 @@ class _File:
     def _next_data(self, at: int, end: int) -> int:
         """Where the next bytes lie that are no hole of a sparse file."""
         try:
-            return min(max(at, os.lseek(self.descriptor, at, os.SEEK_DATA)), end)
+            return min(max(at, os.lseek(self.log.descriptor, at, os.SEEK_DATA)), end)
         except OSError as error:
             if error.errno == errno.ENXIO:  # nothing but a hole follows
                 return end
@@ -268,7 +237,7 @@ class _File:
 
 def _read(file: _File, take: Callable[[Record], object], since: JournalPlace) -> JournalPlace:
     size = file.size
-    identity = os.pread(file.descriptor, _NAMED_BYTES, 0)
+    identity = os.pread(file.log.descriptor, _NAMED_BYTES, 0)
     # What is torn at the end is looked at again: it ends where the next frame begins.
     end = since.position if identity == since.identity and since.position <= size else 0
     at = file.find_mark(end, size)

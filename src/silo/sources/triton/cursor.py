@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import cast
 
 from silo.errors import SourceError
 
 __all__ = ["Cursor"]
 
-_BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*)*")
+# Every token begins with it: the pattern matches the empty string, so that there always is a match.
+_after_blanks = cast("Callable[[str, int], re.Match[str]]", re.compile(r"(?:[ \t\r\n]+|//[^\n]*)*").match)
 _STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _ESCAPE = re.compile(r"\\(?:([0-9A-Fa-f]{2})|(.))")
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"'}
@@ -17,7 +20,10 @@ _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
 class Cursor:
-    """Reads one text from left to right. Blanks and comments before a token are skipped by every method."""
+    """Reads one text from left to right. Blanks and comments before a token are skipped by every method.
+
+    A text has tens of thousands of tokens, so the methods call each other as little as they can.
+    """
 
     __slots__ = ("depth", "position", "text", "what")
 
@@ -46,39 +52,43 @@ class Cursor:
 
     def skip(self) -> int:
         """Go past blanks and comments; the new position."""
-        match = _BLANK.match(self.text, self.position)
-        assert match is not None  # the pattern matches the empty string
-        self.position = match.end()
-        return self.position
+        self.position = position = _after_blanks(self.text, self.position).end()
+        return position
 
     def at(self, literal: str) -> bool:
         """Whether ``literal`` comes next."""
-        return self.text.startswith(literal, self.skip())
+        self.position = position = _after_blanks(self.text, self.position).end()
+        return self.text.startswith(literal, position)
 
     def take(self, literal: str) -> bool:
         """Go past ``literal`` if it comes next."""
-        if self.at(literal):
-            self.position += len(literal)
-            return True
-        return False
+        position = _after_blanks(self.text, self.position).end()
+        is_next = self.text.startswith(literal, position)
+        self.position = position + len(literal) if is_next else position
+        return is_next
 
     def need(self, literal: str) -> None:
         """Go past ``literal`` or fail."""
-        if not self.take(literal):
+        self.position = position = _after_blanks(self.text, self.position).end()
+        if not self.text.startswith(literal, position):
             raise self.error(repr(literal))
+        self.position = position + len(literal)
 
     def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         """Go past ``pattern`` if it matches here."""
-        found = pattern.match(self.text, self.skip())
+        self.position = position = _after_blanks(self.text, self.position).end()
+        found = pattern.match(self.text, position)
         if found is not None:
             self.position = found.end()
         return found
 
     def need_match(self, pattern: re.Pattern[str], expected: str) -> str:
         """Go past ``pattern`` or fail; the text it matched."""
-        found = self.match(pattern)
+        self.position = position = _after_blanks(self.text, self.position).end()
+        found = pattern.match(self.text, position)
         if found is None:
             raise self.error(expected)
+        self.position = found.end()
         return found.group()
 
     def string(self) -> str:

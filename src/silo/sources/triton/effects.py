@@ -48,7 +48,7 @@ def argument_effects(module: Module) -> tuple[Effect, ...]:
 def pointer_roots(module: Module) -> dict[Value, frozenset[int]]:
     """Which arguments of the kernel, by position, each pointer may derive from; -1 for any memory."""
     analysis = _Analysis(module)
-    for operation in module.walk():
+    for operation in analysis.operations:
         if _flow(operation) in (None, no_flow):
             analysis.roots.update({value: {-1} for value in operation.results if _points(value)})
     analysis.solve()
@@ -70,10 +70,14 @@ class _Analysis:
     module: Module
     roots: dict[Value, set[int]] = field(default_factory=dict[Value, set[int]])
     effects: dict[int, int] = field(default_factory=dict[int, int])
+    operations: list[Operation] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.operations = list(self.module.walk())
 
     def run(self) -> tuple[Effect, ...]:
         self.solve()
-        for operation in self.module.walk():
+        for operation in self.operations:
             self._touch(operation)
         arguments = self.module.entry.regions[0].blocks[0].arguments
         return tuple(_EFFECTS[self.effects.get(index, 0)] for index in range(len(arguments)))
@@ -84,16 +88,15 @@ class _Analysis:
         for index, argument in enumerate(arguments):
             if _points(argument):
                 self.roots[argument] = {index}
-        operations = list(self.module.walk())
+        flows = [flow for operation in self.operations for flow in self._flows(operation)]
         changed = True
         while changed:
             changed = False
-            for operation in operations:
-                for source, target in self._flows(operation):
-                    reached = self.roots.get(source)
-                    if reached and not reached <= self.roots.setdefault(target, set()):
-                        self.roots[target] |= reached
-                        changed = True
+            for source, target in flows:
+                reached = self.roots.get(source)
+                if reached and not reached <= self.roots.setdefault(target, set()):
+                    self.roots[target] |= reached
+                    changed = True
 
     # -- where pointers flow -----------------------------------------------------------------------------------------
 

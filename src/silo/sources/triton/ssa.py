@@ -155,8 +155,9 @@ class Module:
         while pending:
             operation = pending.pop()
             yield operation
-            inner = [op for region in operation.regions for block in region.blocks for op in block.operations]
-            pending.extend(reversed(inner))
+            for region in reversed(operation.regions):
+                for block in reversed(region.blocks):
+                    pending.extend(reversed(block.operations))
 
     def callees(self, symbol: str) -> list[str]:
         """The symbols of the functions that one of the module's calls, once for each call."""

@@ -26,14 +26,22 @@ from silo.frozen import frozen
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
 
-__all__ = ["BoundedSocket", "Bounds", "BoundsError"]
+__all__ = ["BoundedSocket", "Bounds", "BoundsError", "TooLongError", "TooSlowError"]
 
 _BUFFER_BYTES = 1 << 16
 _LATE_S = 0.05  # a step that waits for the deadline itself ends before it is shut down
 
 
 class BoundsError(OSError):
-    """An answer has more bytes than its request allows, or is not there by the deadline."""
+    """An answer does not keep to the limits of its request."""
+
+
+class TooLongError(BoundsError):
+    """More bytes arrived than the request allows."""
+
+
+class TooSlowError(BoundsError):
+    """The answer began, or the request was sent in part, and the deadline came."""
 
 
 @frozen
@@ -174,18 +182,18 @@ class BoundedSocket:
             raise
         self._arrived += count
         if self._arrived > self._bounds.most_bytes:
-            raise BoundsError(f"it sends more than {self._bounds.most_bytes} bytes, heads and frames included")
+            raise TooLongError(f"it sends more than {self._bounds.most_bytes} bytes, heads and frames included")
         if not count:
             self._refuse_late()  # where the watchdog has shut it down, the server has not ended it
         return count
 
     def _refuse_late(self) -> None:
-        """Raise where the deadline has passed: BoundsError if the server had begun to answer, else TimeoutError."""
+        """Raise where the deadline has passed: TooSlowError if the server had begun to answer, else TimeoutError."""
         if self.seconds_left() <= 0:
             raise self._too_slow() if self._arrived else TimeoutError("timed out")
 
-    def _too_slow(self) -> BoundsError:
-        return BoundsError(f"it is too slow: {self._arrived} bytes came, and {self._sent} were taken")
+    def _too_slow(self) -> TooSlowError:
+        return TooSlowError(f"it is too slow: {self._arrived} bytes came, and {self._sent} were taken")
 
     def makefile(self, mode: str) -> io.BufferedReader:
         """A reader of what arrives. The connection is open as long as a reader is."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from urllib.parse import SplitResult, unquote
 
 from silo.errors import RemoteError
-from silo.store.remote.bounded_socket import BoundedSocket, Bounds
+from silo.store.remote.bounded_socket import BoundedSocket, Bounds, TooLongError
 from silo.store.remote.objects import LIMIT_S, MOST_LINE_BYTES, MOST_NAMES, PARTS
 
 __all__ = ["RedisObjects"]
@@ -104,6 +104,8 @@ class RedisObjects:
                 answer = kept.ask(command, most, deadline)
         except TimeoutError as error:
             raise RemoteError(f"it does not answer within {LIMIT_S:g} s", kind="fault") from error
+        except TooLongError as error:
+            raise RemoteError(str(error), kind="lie") from error
         except OSError as error:
             raise RemoteError(error.strerror or str(error), kind="fault") from error
         self._own.connection = kept

@@ -8,13 +8,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 from xml.parsers import expat
 
 from silo.errors import RemoteError
 from silo.forks import Mutex
 from silo.store.files import TEMPORARY_PREFIX
-from silo.store.remote.http_connection import Http, Reply
+from silo.store.remote.http_client import Fault, HttpClient, Limits, Reply, basic_login
 from silo.store.remote.objects import LIMIT_S, LISTING_S, PARTS
 
 __all__ = ["WebObjects"]
@@ -28,7 +28,8 @@ class WebObjects:
     """Files below an address. What was put half is never seen: it has another name until it is whole."""
 
     def __init__(self, split: SplitResult) -> None:
-        self._http = Http(split)
+        base = f"{split.scheme}://{split.netloc.rpartition('@')[2]}{quote(unquote(split.path.rstrip('/')))}"
+        self._http = HttpClient(base, _error_of, authorization=basic_login(split))
         self._lock = Mutex()
         self._dav: bool | None = None
         self._folders: set[str] = {""}
@@ -43,36 +44,37 @@ class WebObjects:
         path = self._path(name)
         if path is None:
             return None
-        with self._http.request("GET", path, deadline, most=most) as reply:
+        with self._http.request("GET", path, Limits(LIMIT_S, most, deadline)) as reply:
             if reply.status == 200:
-                return reply.body(most)
+                return reply.body()
             if reply.status in (404, 410):
                 return None
-            raise _fault("GET", reply)
+            raise _refusal("GET", reply)
 
     def put(self, name: str, data: bytes, deadline: float) -> None:
         """See :class:`silo.store.remote.objects.Objects`."""
         path = self._path(name)
         if path is None:
             return
+        limits = Limits(LIMIT_S, deadline=deadline)
         if not self._is_dav():
-            with self._http.request("PUT", path, deadline, data) as reply:
+            with self._http.request("PUT", path, limits, data) as reply:
                 if reply.status not in (200, 201, 204, 409, 412):
-                    raise _fault("PUT", reply)
+                    raise _refusal("PUT", reply)
             return
         folder = path.rpartition("/")[0]
         self._make(folder, deadline)
         temporary = f"{folder}/{TEMPORARY_PREFIX}{secrets.token_hex(12)}"
-        with self._http.request("PUT", temporary, deadline, data) as reply:
+        with self._http.request("PUT", temporary, limits, data) as reply:
             if reply.status not in (200, 201, 204):
-                raise _fault("PUT", reply)
-        headers = {"Destination": f"{self._http.origin}{self._http.base}/{path}", "Overwrite": "F"}
-        with self._http.request("MOVE", temporary, deadline, headers=headers) as reply:
+                raise _refusal("PUT", reply)
+        headers = {"Destination": self._http.url(path), "Overwrite": "F"}
+        with self._http.request("MOVE", temporary, limits, headers=headers) as reply:
             status = reply.status
             if status not in (201, 204, 412):
-                raise _fault("MOVE", reply)
+                raise _refusal("MOVE", reply)
         if status == 412:  # it is there
-            with self._http.request("DELETE", temporary, deadline):
+            with self._http.request("DELETE", temporary, limits):
                 pass
 
     def list(self, folder: str, deadline: float) -> Iterator[list[str]]:
@@ -95,9 +97,9 @@ class WebObjects:
     def _is_dav(self) -> bool:
         with self._lock:
             if self._dav is None:
-                with self._http.request("OPTIONS", "", time.monotonic() + LIMIT_S) as reply:
+                with self._http.request("OPTIONS", "", Limits(LIMIT_S, seconds=LIMIT_S)) as reply:
                     if reply.status in (401, 403) or reply.status >= 500 or 300 <= reply.status < 400:
-                        raise _fault("OPTIONS", reply)
+                        raise _refusal("OPTIONS", reply)
                     self._dav = "1" in [word.strip() for word in reply.header("DAV").split(",")]
             return self._dav
 
@@ -105,32 +107,26 @@ class WebObjects:
         if folder in self._folders:
             return
         self._make(folder.rpartition("/")[0], deadline)
-        with self._http.request("MKCOL", f"{folder}/", deadline) as reply:
+        with self._http.request("MKCOL", f"{folder}/", Limits(LIMIT_S, deadline=deadline)) as reply:
             if reply.status not in (200, 201, 204, 301, 405):
-                raise _fault("MKCOL", reply)
+                raise _refusal("MKCOL", reply)
         self._folders.add(folder)
 
     def _listed(self, folder: str, deadline: float) -> tuple[list[str], list[str]]:
         """The names of the files and of the folders right in a folder."""
         headers = {"Depth": "1", "Content-Type": "application/xml"}
         # It has answered what it is (OPTIONS), so it is there.
-        asked = self._http.request(
-            "PROPFIND", f"{folder}/", deadline, _ASK, headers, most=_MOST_LISTING_BYTES, patience_s=LISTING_S
-        )
-        with asked as reply:
+        limits = Limits(LISTING_S, _MOST_LISTING_BYTES, deadline)
+        with self._http.request("PROPFIND", f"{folder}/", limits, _ASK, headers) as reply:
             if reply.status == 404:
                 return [], []
             if reply.status != 207:
-                raise _fault("PROPFIND", reply)
+                raise _refusal("PROPFIND", reply)
             reader = _Listing()
-            size = 0
-            for piece in reply.chunks():
-                size += len(piece)
-                if size > _MOST_LISTING_BYTES:
-                    raise RemoteError(f"the listing of {folder} has more than {_MOST_LISTING_BYTES} bytes", kind="lie")
+            for piece in reply.pieces():
                 reader.feed(piece)
             reader.feed(b"", last=True)
-        own = unquote(f"{self._http.base}/{folder}").rstrip("/")
+        own = unquote(urlsplit(self._http.url(folder)).path).rstrip("/")
         found = [(path.rstrip("/"), is_folder) for path, is_folder in reader.entries]
         names = [(path.rpartition("/")[2], is_folder) for path, is_folder in found if path != own]
         shown = [(name, is_folder) for name, is_folder in names if name and not name.startswith(".")]
@@ -179,8 +175,13 @@ class _Listing:
         raise RemoteError("its listing declares a document type, which no listing needs", kind="lie")
 
 
-def _fault(method: str, reply: Reply) -> RemoteError:
-    """What an answer that nobody wants means."""
+def _error_of(fault: Fault) -> RemoteError:
+    """The error of a request that failed."""
+    return RemoteError(fault.words, kind="lie" if fault.kind == "long" else "fault")
+
+
+def _refusal(method: str, reply: Reply) -> RemoteError:
+    """The error of an answer with another status than wanted."""
     status = reply.status
     told = f"{method} is answered with {status} {reply.reason}"
     if 300 <= status < 400:

@@ -76,6 +76,8 @@ def has_c_type(type_: Type) -> bool:
     (True, False)
     """
     element, pointer = type_.element, type_.pointer
+    if element in C_TYPES:  # most are
+        return True
     while pointee := _pointee(element):
         if not pointer:  # a pointer to a tensor, kept as its text
             return False

@@ -1,41 +1,16 @@
 /* The CUDA driver: libcuda's functions behind the table of gpu.h, and its launch. */
-#include "gpu.h"
+#include "cuda_driver.h"
 
-#include "cuda_abi.h"
 #include "dlpack.h"
+#include "gpu_library.h"
+#include "gpu_symbols.h"
 
 #include <stdio.h>
 
 /* What only this file calls. Filled once by `resolve`, before `silo_cuda.open` is seen. */
+#define POINTER(...) SILO_CUDA_COLUMNS(SILO_GPU_POINTER, __VA_ARGS__)
 static struct {
-    int (*init)(unsigned flags);
-    int (*version)(int *version);
-    int (*error_name)(int code, const char **name);
-    int (*error_string)(int code, const char **text);
-    int (*device_count)(int *count);
-    int (*device_get)(int *device, int ordinal);
-    int (*device_name)(char *name, int length, int device);
-    int (*device_memory)(size_t *bytes, int device);
-    int (*device_uuid)(void *uuid, int device); /* NULL before 11.4 */
-    int (*device_attribute)(int *value, int attribute, int device);
-    int (*primary_retain)(void **context, int device);
-    int (*context_get)(void **context);
-    int (*context_set)(void *context);
-    int (*context_push)(void *context);
-    int (*context_pop)(void **context);
-    int (*context_device)(int *device);
-    int (*capture_mode)(int *mode);
-    int (*module_load)(void **module, const void *image, unsigned count, int *options,
-                       void **values);
-    int (*module_function)(void **function, void *module, const char *name);
-    int (*function_load)(void *function); /* NULL before 12.4 */
-    int (*function_get)(int *value, int attribute, void *function);
-    int (*function_set)(void *function, int attribute, int value);
-    int (*function_cache)(void *function, int preference);
-    int (*host_alloc)(void **memory, size_t bytes, unsigned flags);
-    int (*pointer_attributes)(unsigned count, int *attributes, void **data, uint64_t address);
-    int (*launch)(const struct cuda_launch_config *config, void *function, void **parameters,
-                  void **extra);
+    SILO_GPU_SYMBOLS(POINTER)
 } cu;
 
 /* ---- launch ---- */
@@ -53,7 +28,7 @@ SILO_INLINE int launch_here(const struct silo_launch *launch) {
         .attributes = function->attributes,
         .attribute_count = function->attribute_count,
     };
-    return cu.launch(&config, function->handle, launch->params, NULL);
+    return cu.launch_config(&config, function->handle, launch->params, NULL);
 }
 
 /* Another context is current: with the null stream the launch would go there. */
@@ -116,7 +91,7 @@ static int refuse_context_set(void *context) {
 }
 
 static void abandon(void) {
-    cu.launch = refuse_launch;
+    cu.launch_config = refuse_launch;
     cu.context_get = refuse_context;
     cu.context_set = cu.context_push = refuse_context_set;
 }
@@ -177,9 +152,9 @@ static const char *advice(int code) {
 static const char *cuda_error_text(int code) {
     static _Thread_local char text[512]; /* valid until the thread asks again */
     const char *name = NULL, *words = NULL;
-    if (cu.error_name == NULL || cu.error_name(code, &name) != 0 || name == NULL)
+    if (cu.find_error_name == NULL || cu.find_error_name(code, &name) != 0 || name == NULL)
         name = "unknown CUDA error";
-    if (cu.error_string == NULL || cu.error_string(code, &words) != 0 || words == NULL)
+    if (cu.find_error_string == NULL || cu.find_error_string(code, &words) != 0 || words == NULL)
         words = "no description";
     snprintf(text, sizeof text, "%s: %s%s", name, words, advice(code));
     return text;
@@ -200,7 +175,7 @@ static int set_device(struct silo_gpu_device *device) {
 }
 
 static int current_device(int32_t *index) {
-    int device, code = cu.context_device(&device);
+    int device, code = cu.device_now(&device);
     if (code == 0)
         *index = device; /* CUdevice is the ordinal */
     return code;
@@ -251,43 +226,12 @@ static int facts(int32_t index, struct silo_gpu_facts *out) {
         return code;
     out->total_memory = memory;
     out->name[sizeof out->name - 1] = '\0';
-    const struct {
-        int *value, attribute;
-        bool needed;
-    } wanted[] = {
-        {&out->sm_count, CUDA_SM_COUNT, true},
-        {&out->warp_size, CUDA_WARP_SIZE, true},
-        {&out->max_threads_per_block, CUDA_MAX_THREADS_PER_BLOCK, true},
-        {&out->max_threads_per_sm, CUDA_MAX_THREADS_PER_SM, false},
-        {&out->registers_per_block, CUDA_REGISTERS_PER_BLOCK, false},
-        {&out->registers_per_sm, CUDA_REGISTERS_PER_SM, false},
-        {&out->shared_per_block, CUDA_SHARED_PER_BLOCK, true},
-        {&out->shared_per_block_optin, CUDA_SHARED_OPTIN, false},
-        {&out->shared_per_sm, CUDA_SHARED_PER_SM, false},
-        {&out->l2_bytes, CUDA_L2_BYTES, false},
-        {&out->clock_khz, CUDA_CLOCK_KHZ, false},
-        {&out->memory_clock_khz, CUDA_MEMORY_CLOCK_KHZ, false},
-        {&out->memory_bus_bits, CUDA_MEMORY_BUS_BITS, false},
-        {&out->major, CUDA_MAJOR, true},
-        {&out->minor, CUDA_MINOR, true},
-        {&out->cooperative_launch, CUDA_COOPERATIVE_LAUNCH, false},
-        {&out->block_limit[0], CUDA_MAX_BLOCK_X, true},
-        {&out->block_limit[1], CUDA_MAX_BLOCK_Y, true},
-        {&out->block_limit[2], CUDA_MAX_BLOCK_Z, true},
-        {&out->grid_limit[0], CUDA_MAX_GRID_X, true},
-        {&out->grid_limit[1], CUDA_MAX_GRID_Y, true},
-        {&out->grid_limit[2], CUDA_MAX_GRID_Z, true},
-        {&out->pci_domain, CUDA_PCI_DOMAIN, false},
-        {&out->pci_bus, CUDA_PCI_BUS, false},
-        {&out->pci_device, CUDA_PCI_DEVICE, false},
-    };
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        code = cu.device_attribute(wanted[i].value, wanted[i].attribute, device);
-        if (code != 0 && (wanted[i].needed || code != CUDA_INVALID_VALUE))
-            return code;
-        if (code != 0) /* a question that this driver does not know */
-            *wanted[i].value = -1;
-    }
+#define QUESTION(member, need, name) {&out->member, CUDA_##name, SILO_GPU_IS_##need},
+    const struct silo_gpu_question questions[] = {SILO_GPU_QUESTIONS(QUESTION)};
+    code =
+        silo_gpu_ask(cu.device_attribute, device, questions, sizeof questions / sizeof *questions);
+    if (code != 0)
+        return code;
     /* Drivers before 11.8 do not know the question. */
     if (cu.device_attribute(&out->cluster_launch, CUDA_CLUSTER_LAUNCH, device) != 0)
         out->cluster_launch = 0;
@@ -309,7 +253,7 @@ static int module_load(void **module, const void *image, char *log, size_t log_b
     int options[] = {CUDA_JIT_ERROR_LOG, CUDA_JIT_ERROR_LOG_BYTES};
     void *values[] = {log, (void *)log_bytes};
     log[0] = '\0';
-    const int code = cu.module_load(module, image, 2, options, values);
+    const int code = cu.module_load_jit(module, image, 2, options, values);
     log[log_bytes - 1] = '\0';
     return code;
 }
@@ -365,7 +309,7 @@ static int function_prepare(const struct silo_gpu_device *device, struct silo_fu
 /* ---- memory ---- */
 
 static int host_alloc(void **memory, size_t bytes) {
-    return cu.host_alloc(memory, bytes, CUDA_HOST_PORTABLE);
+    return cu.host_alloc_flags(memory, bytes, CUDA_HOST_PORTABLE);
 }
 
 static int ask_pointer(uint64_t address, int *type, int *managed, int *device) {
@@ -403,57 +347,11 @@ static int locate(uint64_t address, int32_t *type, int32_t *index) {
 
 /* ---- opening ---- */
 
+#define SILO_GPU_OWN cu
+#define SILO_GPU_TABLE silo_cuda
+#define SYMBOL(...) SILO_CUDA_COLUMNS(SILO_GPU_SYMBOL, __VA_ARGS__)
 static const char *resolve(void *library) {
-    const struct silo_gpu_symbol symbols[] = {
-        {"cuInit", false, &cu.init},
-        {"cuDriverGetVersion", false, &cu.version},
-        {"cuGetErrorName", false, &cu.error_name},
-        {"cuGetErrorString", false, &cu.error_string},
-        {"cuDeviceGetCount", false, &cu.device_count},
-        {"cuDeviceGet", false, &cu.device_get},
-        {"cuDeviceGetName", false, &cu.device_name},
-        {"cuDeviceTotalMem_v2", false, &cu.device_memory},
-        {"cuDeviceGetUuid_v2", true, &cu.device_uuid},
-        {"cuDeviceGetAttribute", false, &cu.device_attribute},
-        {"cuDevicePrimaryCtxRetain", false, &cu.primary_retain},
-        {"cuCtxGetCurrent", false, &cu.context_get},
-        {"cuCtxSetCurrent", false, &cu.context_set},
-        {"cuCtxPushCurrent_v2", false, &cu.context_push},
-        {"cuCtxPopCurrent_v2", false, &cu.context_pop},
-        {"cuCtxGetDevice", false, &cu.context_device},
-        {"cuThreadExchangeStreamCaptureMode", false, &cu.capture_mode},
-        {"cuModuleLoadDataEx", false, &cu.module_load},
-        {"cuModuleGetFunction", false, &cu.module_function},
-        {"cuFuncLoad", true, &cu.function_load},
-        {"cuFuncGetAttribute", false, &cu.function_get},
-        {"cuFuncSetAttribute", false, &cu.function_set},
-        {"cuFuncSetCacheConfig", false, &cu.function_cache},
-        {"cuMemHostAlloc", false, &cu.host_alloc},
-        {"cuPointerGetAttributes", false, &cu.pointer_attributes},
-        {"cuLaunchKernelEx", false, &cu.launch},
-        {"cuMemAlloc_v2", false, &silo_cuda.memory_alloc},
-        {"cuMemFree_v2", false, &silo_cuda.memory_free},
-        {"cuMemAllocAsync", true, &silo_cuda.memory_alloc_async},
-        {"cuMemFreeAsync", true, &silo_cuda.memory_free_async},
-        {"cuMemGetInfo_v2", false, &silo_cuda.memory_info},
-        {"cuMemFreeHost", false, &silo_cuda.host_free},
-        {"cuMemcpyAsync", false, &silo_cuda.copy},
-        {"cuMemsetD8Async", false, &silo_cuda.fill},
-        {"cuCtxSynchronize", false, &silo_cuda.synchronize},
-        {"cuStreamCreate", false, &silo_cuda.stream_create},
-        {"cuStreamDestroy_v2", false, &silo_cuda.stream_destroy},
-        {"cuStreamSynchronize", false, &silo_cuda.stream_synchronize},
-        {"cuStreamIsCapturing", false, &silo_cuda.stream_capturing},
-        {"cuEventCreate", false, &silo_cuda.event_create},
-        {"cuEventDestroy_v2", false, &silo_cuda.event_destroy},
-        {"cuEventRecord", false, &silo_cuda.event_record},
-        {"cuEventQuery", false, &silo_cuda.event_query},
-        {"cuEventSynchronize", false, &silo_cuda.event_synchronize},
-        {"cuEventElapsedTime", false, &silo_cuda.event_elapsed},
-        {"cuModuleUnload", false, &silo_cuda.module_unload},
-        {"cuFuncGetParamInfo", true, &silo_cuda.function_parameter},
-        {"cuTensorMapEncodeTiled", true, &silo_cuda.tensor_map_encode},
-    };
+    const struct silo_gpu_symbol symbols[] = {SILO_GPU_SYMBOLS(SYMBOL)};
     return silo_gpu_find(library, symbols, sizeof symbols / sizeof *symbols);
 }
 

@@ -1,40 +1,17 @@
 /* The HIP runtime: libamdhip64's functions behind the table of gpu.h, and its launch. Written after
  * its headers and tested against a stub; not run on hardware yet. */
-#include "gpu.h"
+#include "hip_driver.h"
 
 #include "dlpack.h"
-#include "hip_abi.h"
+#include "gpu_library.h"
+#include "gpu_symbols.h"
 
 #include <stdio.h>
 
 /* What only this file calls. Filled once by `resolve`, before `silo_hip.open` is seen. */
+#define POINTER(...) SILO_HIP_COLUMNS(SILO_GPU_POINTER, __VA_ARGS__)
 static struct {
-    int (*init)(unsigned flags);
-    int (*version)(int *version);
-    const char *(*error_name)(int code);
-    const char *(*error_string)(int code);
-    int (*last_error)(void);
-    int (*device_count)(int *count);
-    int (*device_memory)(size_t *bytes, int device);
-    int (*device_attribute)(int *value, int attribute, int device);
-    int (*properties)(struct hip_properties *properties, int device);
-    int (*device_get)(int *device);
-    int (*device_set)(int device);
-    int (*capture_mode)(int *mode);
-    int (*module_load)(void **module, const void *image);
-    int (*function_get)(int *value, int attribute, void *function);
-    int (*host_alloc)(void **memory, size_t bytes, unsigned flags);
-    int (*alloc_async)(uint64_t *address, size_t bytes, void *stream); /* may be NULL */
-    int (*free_async)(uint64_t address, void *stream);
-    int (*copy)(void *to, const void *from, size_t bytes, int kind, void *stream);
-    int (*pointer_attributes)(struct hip_pointer_attributes *attributes, const void *address);
-    int (*event_query)(void *event);
-    int (*launch)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                  unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
-                  void *stream, void **parameters, void **extra);
-    int (*launch_cooperative)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                              unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
-                              void *stream, void **parameters);
+    SILO_GPU_SYMBOLS(POINTER)
 } hip;
 
 /* The runtime remembers a thread's last error, and others would find ours there. */
@@ -53,13 +30,13 @@ SILO_INLINE int launch_here(const struct silo_launch *launch) {
                                       launch->grid[2], function->block[0], function->block[1],
                                       function->block[2], function->shared_bytes, launch->stream,
                                       launch->params);
-    return hip.launch(function->handle, launch->grid[0], launch->grid[1], launch->grid[2],
-                      function->block[0], function->block[1], function->block[2],
-                      function->shared_bytes, launch->stream, launch->params, NULL);
+    return hip.launch_grid(function->handle, launch->grid[0], launch->grid[1], launch->grid[2],
+                           function->block[0], function->block[1], function->block[2],
+                           function->shared_bytes, launch->stream, launch->params, NULL);
 }
 
 static int hip_launch(const struct silo_launch *launch) {
-    int current, code = hip.device_get(&current);
+    int current, code = hip.device_now(&current);
     const int wanted = launch->function->device->index;
     if (SILO_LIKELY(code == 0 && current == wanted))
         return forget_error(launch_here(launch));
@@ -83,7 +60,7 @@ static int no_error(void) {
 
 /* A launch asks for the current device first. */
 static void abandon(void) {
-    hip.device_get = refuse_device;
+    hip.device_now = refuse_device;
     hip.last_error = no_error;
 }
 
@@ -126,7 +103,7 @@ static int set_device(struct silo_gpu_device *device) {
 }
 
 static int current_device(int32_t *index) {
-    int device, code = hip.device_get(&device);
+    int device, code = hip.device_now(&device);
     if (code == 0)
         *index = device;
     return forget_error(code);
@@ -134,7 +111,7 @@ static int current_device(int32_t *index) {
 
 static int enter(struct silo_gpu_device *device, struct silo_gpu_scope *scope) {
     *scope = (struct silo_gpu_scope){.gpu = &silo_hip, .previous = -1, .mode = -1};
-    int current, code = hip.device_get(&current);
+    int current, code = hip.device_now(&current);
     if (code == 0 && current != device->index) {
         code = hip.device_set(device->index);
         scope->previous = current;
@@ -161,6 +138,10 @@ static int drain(void) {
     return forget_error(code != 0 ? code : silo_hip.memory_free(address));
 }
 
+static int device_attribute(int *value, int attribute, int device) {
+    return forget_error(hip.device_attribute(value, attribute, device));
+}
+
 static int facts(int32_t index, struct silo_gpu_facts *out) {
     *out = (struct silo_gpu_facts){.major = 0};
     struct hip_properties properties = {.name = ""};
@@ -174,45 +155,9 @@ static int facts(int32_t index, struct silo_gpu_facts *out) {
     snprintf(out->name, sizeof out->name, "%.127s", properties.name);
     snprintf(out->arch, sizeof out->arch, "%.127s", properties.arch);
     memcpy(out->uuid, properties.uuid, sizeof out->uuid);
-    const struct {
-        int *value, attribute;
-        bool needed;
-    } wanted[] = {
-        {&out->sm_count, HIP_SM_COUNT, true},
-        {&out->warp_size, HIP_WARP_SIZE, true},
-        {&out->max_threads_per_block, HIP_MAX_THREADS_PER_BLOCK, true},
-        {&out->max_threads_per_sm, HIP_MAX_THREADS_PER_SM, false},
-        {&out->registers_per_block, HIP_REGISTERS_PER_BLOCK, false},
-        {&out->registers_per_sm, HIP_REGISTERS_PER_SM, false},
-        {&out->shared_per_block, HIP_SHARED_PER_BLOCK, true},
-        {&out->shared_per_block_optin, HIP_SHARED_OPTIN, false},
-        {&out->shared_per_sm, HIP_SHARED_PER_SM, false},
-        {&out->l2_bytes, HIP_L2_BYTES, false},
-        {&out->clock_khz, HIP_CLOCK_KHZ, false},
-        {&out->memory_clock_khz, HIP_MEMORY_CLOCK_KHZ, false},
-        {&out->memory_bus_bits, HIP_MEMORY_BUS_BITS, false},
-        {&out->major, HIP_MAJOR, true},
-        {&out->minor, HIP_MINOR, true},
-        {&out->cooperative_launch, HIP_COOPERATIVE_LAUNCH, false},
-        {&out->block_limit[0], HIP_MAX_BLOCK_X, true},
-        {&out->block_limit[1], HIP_MAX_BLOCK_Y, true},
-        {&out->block_limit[2], HIP_MAX_BLOCK_Z, true},
-        {&out->grid_limit[0], HIP_MAX_GRID_X, true},
-        {&out->grid_limit[1], HIP_MAX_GRID_Y, true},
-        {&out->grid_limit[2], HIP_MAX_GRID_Z, true},
-        {&out->pci_domain, HIP_PCI_DOMAIN, false},
-        {&out->pci_bus, HIP_PCI_BUS, false},
-        {&out->pci_device, HIP_PCI_DEVICE, false},
-    };
-    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
-        code = hip.device_attribute(wanted[i].value, wanted[i].attribute, index);
-        if (code != 0 && (wanted[i].needed || code != HIP_INVALID_VALUE))
-            return forget_error(code);
-        if (code != 0) /* a question that this driver does not know */
-            *wanted[i].value = -1;
-        forget_error(code);
-    }
-    return 0;
+#define QUESTION(member, need, name) {&out->member, HIP_##name, SILO_GPU_IS_##need},
+    const struct silo_gpu_question questions[] = {SILO_GPU_QUESTIONS(QUESTION)};
+    return silo_gpu_ask(device_attribute, index, questions, sizeof questions / sizeof *questions);
 }
 
 static int context(struct silo_gpu_device *device) {
@@ -225,7 +170,7 @@ static int context(struct silo_gpu_device *device) {
 static int module_load(void **module, const void *image, char *log, size_t log_bytes) {
     (void)log_bytes;
     log[0] = '\0'; /* the runtime compiles nothing here */
-    return forget_error(hip.module_load(module, image));
+    return forget_error(hip.module_load_data(module, image));
 }
 
 static int function_limits(void *function, int *static_shared, int *max_threads) {
@@ -245,22 +190,22 @@ static int function_prepare(const struct silo_gpu_device *device, struct silo_fu
 /* ---- memory ---- */
 
 static int host_alloc(void **memory, size_t bytes) {
-    return forget_error(hip.host_alloc(memory, bytes, HIP_HOST_PORTABLE));
+    return forget_error(hip.host_alloc_flags(memory, bytes, HIP_HOST_PORTABLE));
 }
 
 static int memory_alloc_async(uint64_t *address, size_t bytes, void *stream) {
-    if (hip.alloc_async == NULL || hip.free_async == NULL)
+    if (hip.memory_alloc_async == NULL || hip.memory_free_async == NULL)
         return SILO_GPU_NOT_SUPPORTED;
-    return forget_error(hip.alloc_async(address, bytes, stream));
+    return forget_error(hip.memory_alloc_async(address, bytes, stream));
 }
 
 static int memory_free_async(uint64_t address, void *stream) {
-    return forget_error(hip.free_async(address, stream));
+    return forget_error(hip.memory_free_async(address, stream));
 }
 
 static int copy(uint64_t to, uint64_t from, size_t bytes, void *stream) {
-    return forget_error(hip.copy((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes,
-                                 HIP_COPY_DEFAULT, stream));
+    return forget_error(hip.copy_kind((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes,
+                                      HIP_COPY_DEFAULT, stream));
 }
 
 static int event_query(void *event) {
@@ -269,8 +214,7 @@ static int event_query(void *event) {
 
 static int locate(uint64_t address, int32_t *type, int32_t *index) {
     struct hip_pointer_attributes attributes = {.type = 0};
-    const int code =
-        forget_error(hip.pointer_attributes(&attributes, (const void *)(uintptr_t)address));
+    const int code = forget_error(hip.pointer_facts(&attributes, (const void *)(uintptr_t)address));
     *type = SILO_DEVICE_CPU;
     *index = 0;
     if (code == HIP_INVALID_VALUE) /* memory the runtime does not know */
@@ -294,48 +238,11 @@ static int locate(uint64_t address, int32_t *type, int32_t *index) {
 
 /* ---- opening ---- */
 
+#define SILO_GPU_OWN hip
+#define SILO_GPU_TABLE silo_hip
+#define SYMBOL(...) SILO_HIP_COLUMNS(SILO_GPU_SYMBOL, __VA_ARGS__)
 static const char *resolve(void *library) {
-    const struct silo_gpu_symbol symbols[] = {
-        {"hipInit", false, &hip.init},
-        {"hipDriverGetVersion", false, &hip.version},
-        {"hipGetErrorName", false, &hip.error_name},
-        {"hipGetErrorString", false, &hip.error_string},
-        {"hipGetLastError", false, &hip.last_error},
-        {"hipGetDeviceCount", false, &hip.device_count},
-        {"hipDeviceTotalMem", false, &hip.device_memory},
-        {"hipDeviceGetAttribute", false, &hip.device_attribute},
-        {"hipGetDevicePropertiesR0600", false, &hip.properties},
-        {"hipGetDevice", false, &hip.device_get},
-        {"hipSetDevice", false, &hip.device_set},
-        {"hipThreadExchangeStreamCaptureMode", false, &hip.capture_mode},
-        {"hipModuleLoadData", false, &hip.module_load},
-        {"hipFuncGetAttribute", false, &hip.function_get},
-        {"hipHostMalloc", false, &hip.host_alloc},
-        {"hipMemcpyAsync", false, &hip.copy},
-        {"hipPointerGetAttributes", false, &hip.pointer_attributes},
-        {"hipEventQuery", false, &hip.event_query},
-        {"hipModuleLaunchKernel", false, &hip.launch},
-        {"hipModuleLaunchCooperativeKernel", false, &hip.launch_cooperative},
-        {"hipMalloc", false, &silo_hip.memory_alloc},
-        {"hipFree", false, &silo_hip.memory_free},
-        {"hipMallocAsync", true, &hip.alloc_async},
-        {"hipFreeAsync", true, &hip.free_async},
-        {"hipMemGetInfo", false, &silo_hip.memory_info},
-        {"hipHostFree", false, &silo_hip.host_free},
-        {"hipMemsetD8Async", false, &silo_hip.fill},
-        {"hipDeviceSynchronize", false, &silo_hip.synchronize},
-        {"hipStreamCreateWithFlags", false, &silo_hip.stream_create},
-        {"hipStreamDestroy", false, &silo_hip.stream_destroy},
-        {"hipStreamSynchronize", false, &silo_hip.stream_synchronize},
-        {"hipStreamIsCapturing", false, &silo_hip.stream_capturing},
-        {"hipEventCreateWithFlags", false, &silo_hip.event_create},
-        {"hipEventDestroy", false, &silo_hip.event_destroy},
-        {"hipEventRecord", false, &silo_hip.event_record},
-        {"hipEventSynchronize", false, &silo_hip.event_synchronize},
-        {"hipEventElapsedTime", false, &silo_hip.event_elapsed},
-        {"hipModuleUnload", false, &silo_hip.module_unload},
-        {"hipModuleGetFunction", false, &silo_hip.module_function},
-    };
+    const struct silo_gpu_symbol symbols[] = {SILO_GPU_SYMBOLS(SYMBOL)};
     return silo_gpu_find(library, symbols, sizeof symbols / sizeof *symbols);
 }
 

@@ -1,0 +1,99 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "cpu_thread.h"
+
+#include "cpu_team.h"
+
+#include <stdlib.h>
+
+static struct silo_cpu_thread *_Atomic threads; /* every one; only ever grows */
+static pthread_key_t thread_key; /* gives the entries of threads that end to others */
+static _Thread_local struct silo_cpu_thread *this_thread;
+struct silo_cpu_thread *_Atomic silo_cpu_first_thread;
+
+struct silo_cpu_thread *silo_cpu_this_thread(void) {
+    const pthread_t self = pthread_self();
+    for (struct silo_cpu_thread *one = atomic_load(&threads); one != NULL; one = one->next)
+        if (atomic_load(&one->used) && pthread_equal(one->self, self))
+            return one;
+    return NULL;
+}
+
+struct silo_cpu_thread *silo_cpu_new_thread(void) {
+    struct silo_cpu_thread *own = atomic_load(&threads);
+    for (bool used = false; own != NULL; own = own->next, used = false)
+        if (atomic_compare_exchange_strong(&own->used, &used, true))
+            break;
+    if (own == NULL) {
+        own = calloc(1, sizeof *own);
+        if (own == NULL)
+            return NULL;
+        own->used = true;
+        own->self = pthread_self(); /* before others can find it */
+        own->next = atomic_load(&threads);
+        while (!atomic_compare_exchange_weak(&threads, &own->next, own))
+            ;
+    }
+    own->self = pthread_self();
+    atomic_store(&own->mark, silo_cpu_mark());
+    struct silo_cpu_thread *none = NULL;
+    atomic_compare_exchange_strong(&silo_cpu_first_thread, &none, own);
+    pthread_setspecific(thread_key, own);
+    return this_thread = own;
+}
+
+struct silo_cpu_thread *silo_cpu_stored_thread(void) {
+    return this_thread;
+}
+
+void *silo_cpu_new_scratch(uint64_t bytes) {
+    void *memory;
+    if (bytes > SIZE_MAX - 63 || posix_memalign(&memory, 64, (bytes + 63) & ~UINT64_C(63)) != 0)
+        return NULL;
+    return memory;
+}
+
+void *silo_cpu_grow_scratch(struct silo_cpu_thread *own, uint64_t bytes) {
+    free(own->memory);
+    own->memory = silo_cpu_new_scratch(bytes);
+    own->size = own->memory != NULL ? bytes : 0;
+    return own->memory;
+}
+
+static void thread_free(void *value) {
+    struct silo_cpu_thread *own = value;
+    free(own->memory);
+    own->memory = NULL;
+    own->size = 0;
+    silo_cpu_team_drop(own);
+    /* Before the next thread that has its mark, which the system may give out again. */
+    atomic_store(&own->mark, NULL);
+    atomic_store(&own->used, false);
+}
+
+void silo_cpu_block_signals(sigset_t *before) {
+    /* Signals are for Python's threads: one of ours would only delay them. One that is raised by a
+     * fault while it is blocked would end the process without a word. */
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+    sigset_t others;
+    sigfillset(&others);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        sigdelset(&others, own[i]);
+    pthread_sigmask(SIG_SETMASK, &others, before);
+}
+
+/* Not safe while another thread runs kernels: for the one thread of a child made by fork. */
+void silo_cpu_threads_renew(void) {
+    for (struct silo_cpu_thread *one = atomic_load(&threads); one != NULL; one = one->next)
+        if (one != this_thread && one->used) {
+            one->running = NULL;
+            one->mark = NULL;
+            one->used = false; /* the next owner has its memory as well */
+        }
+}
+
+int silo_cpu_threads_init(void) {
+    return pthread_key_create(&thread_key, thread_free);
+}

@@ -1,0 +1,11 @@
+/* The decompressor that Python offers to the reader of bundles. */
+#ifndef SILO_CODEC_H
+#define SILO_CODEC_H
+
+#include "python.h"
+
+extern const char silo_py_set_codec_doc[];
+
+PyObject *silo_py_set_codec(PyObject *module, PyObject *decompress);
+
+#endif

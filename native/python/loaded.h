@@ -1,0 +1,11 @@
+/* The type LoadedKernel; kernel.h has what it holds. */
+#ifndef SILO_LOADED_H
+#define SILO_LOADED_H
+
+#include "kernel.h"
+
+extern PyTypeObject *silo_loaded_type;
+
+int silo_loaded_init(PyObject *module);
+
+#endif

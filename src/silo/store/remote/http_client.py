@@ -1,0 +1,367 @@
+"""The HTTP client of remote stores and registries: redirections, logins, deadlines and numbers of bytes.
+
+Every request has :class:`Limits`. A request that fails is a :class:`Fault`, a value, from which the client's user makes
+the error that is raised; the same answer of a server always gives the same fault.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import math
+import netrc
+import ssl
+import threading
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+from urllib.parse import SplitResult, unquote, urljoin, urlsplit
+
+from silo.frozen import frozen
+from silo.store.remote.bounded_socket import BoundedSocket, Bounds, TooLongError, TooSlowError
+
+__all__ = ["Body", "Fault", "HttpClient", "Limits", "Reply", "basic_login"]
+
+_PIECE_BYTES = 1 << 18
+_MOST_DRAINED = 1 << 16
+_MOST_HEAD_BYTES = 256 << 10  # of status lines, headers, trailers
+_REDIRECTIONS = frozenset({301, 302, 303, 307, 308})
+
+Body = bytes | Path
+
+
+@frozen
+class Limits:
+    """The limits of one request and its answer.
+
+    ``patience_s`` is how long the connection, or the wait for the next bytes, may take, and ``most`` the longest body
+    that the answer may have, in bytes. The answer is whole by ``deadline``, a moment of ``time.monotonic``, and within
+    ``seconds``, which start anew behind each redirection; with ``bytes_a_second`` each byte that is sent or arrives
+    adds its share of a second.
+    """
+
+    patience_s: float
+    most: int = _MOST_DRAINED
+    deadline: float = math.inf
+    seconds: float = math.inf
+    bytes_a_second: int = 0
+
+    def bounds(self) -> Bounds:
+        """The limits of everything that arrives for a request that begins now: a body in chunks of 32 bytes or more."""
+        until = min(self.deadline, time.monotonic() + self.seconds)
+        arriving = self.most + self.most // 8 + _MOST_HEAD_BYTES
+        return Bounds(until, arriving, self.patience_s, self.bytes_a_second)
+
+
+_Kind = Literal["address", "silent", "long", "slow", "broken"]
+
+
+@frozen
+class Fault:
+    """Why a request has no answer, or not all of it.
+
+    ``address``: a place that the server sends to cannot be used; ``silent``: no head of an answer came (nobody is
+    there, it is not HTTP, it is not there in time); ``long``: the body is longer than ``most`` bytes, whether the body
+    or its frames show it; ``slow``: the body was not there in time; ``broken``: the body ended early, or is not HTTP.
+    """
+
+    kind: _Kind
+    words: str  # of "it", the server
+    request: str  # method and path
+    received: int = 0  # bytes of the body
+    most: int = 0
+
+
+class _Connection(http.client.HTTPConnection):
+    """A connection over a bounded socket: whatever the server sends counts, and every step waits for the deadline."""
+
+    sock: BoundedSocket | None  # pyright: ignore[reportIncompatibleVariableOverride]  # as far as http.client calls it
+
+    def __init__(self, server: tuple[str, str, int | None], context: ssl.SSLContext | None) -> None:
+        _, host, port = self.server = server
+        super().__init__(host, port or (http.client.HTTP_PORT if context is None else http.client.HTTPS_PORT))
+        self._bounds: Bounds | None = None
+        self._tls = context
+        if context is not None:
+            self.default_port = http.client.HTTPS_PORT  # the name of the host is sent without it
+
+    def ask(
+        self, bounds: Bounds, method: str, target: str, body: Body | None, headers: Mapping[str, str]
+    ) -> http.client.HTTPResponse:
+        """Send a request, which begins now, and read the head of its answer; what fails closes the connection."""
+        self._bounds = bounds
+        try:
+            if self.sock is not None:
+                self.sock.begin(bounds)
+            if isinstance(body, Path):
+                with body.open("rb") as file:
+                    self.request(method, target, file, dict(headers))
+            else:
+                self.request(method, target, body, dict(headers))
+            return self.getresponse()
+        except BaseException:
+            self.close()
+            raise
+
+    def connect(self) -> None:
+        """Connect within the bounds, as :meth:`request` does where it must."""
+        assert self._bounds is not None, "a request without limits"
+        self.sock = BoundedSocket(self.host, self.port, self._bounds, self._tls)
+
+    def end(self) -> None:
+        """The answer was read: the connection waits for the next request."""
+        if self.sock is not None:
+            self.sock.end()
+
+
+class Reply:
+    """The head of an answer, and its body, which is read as far as is asked for."""
+
+    def __init__(
+        self,
+        connection: _Connection,
+        answer: http.client.HTTPResponse,
+        request: str,
+        limits: Limits,
+        error: Callable[[Fault], Exception],
+    ) -> None:
+        self.status = answer.status
+        self.reason = answer.reason
+        self._connection = connection
+        self._answer = answer
+        self._request = request
+        self._limits = limits
+        self._error = error
+
+    def header(self, name: str) -> str:
+        """A header; "" where there is none."""
+        return self._answer.getheader(name) or ""
+
+    def pieces(self) -> Generator[bytes]:
+        """The body, piece by piece, as long as the limits of the request allow."""
+        most, length = self._limits.most, self._answer.length
+        if length is not None and length > most:
+            raise self._failed("long", f"it sends {length} bytes, where {most} are the most")
+        received = 0
+        while piece := self._read(received):
+            received += len(piece)
+            if received > most:
+                raise self._too_long()
+            yield piece
+        if self._answer.length:  # http.client does not tell of it
+            raise self._failed("broken", f"it ended {self._answer.length} bytes early", received)
+
+    def body(self) -> bytes:
+        """The whole body."""
+        return b"".join(self.pieces())
+
+    def drain(self) -> _Connection | None:
+        """Read the rest if it is short: the connection, which is free for the next request, or None."""
+        left = self._answer.length
+        if not self._answer.isclosed() and (left is None or left > _MOST_DRAINED):
+            return None
+        while self._read(0):
+            pass
+        self._answer.close()
+        self._connection.end()
+        return self._connection
+
+    def drop(self) -> None:
+        """Leave the rest, and end the connection."""
+        self._answer.close()
+        self._connection.close()
+
+    def _read(self, received: int) -> bytes:
+        try:
+            return self._answer.read1(_PIECE_BYTES)
+        except TooLongError as error:
+            raise self._too_long() from error
+        except (OSError, http.client.HTTPException) as error:
+            kind = "slow" if isinstance(error, TimeoutError | TooSlowError) else "broken"
+            raise self._failed(kind, _words(error, self._limits), received) from error
+
+    def _too_long(self) -> Exception:
+        return self._failed("long", f"it sends more than {self._limits.most} bytes")
+
+    def _failed(self, kind: _Kind, words: str, received: int = 0) -> Exception:
+        return self._error(Fault(kind, words, self._request, received, self._limits.most))
+
+
+class HttpClient:
+    """Asks one server for what lies below an address. For many threads, each of which keeps a connection.
+
+    Args:
+        base: the address without user, password and last slash (``https://host/v2/name``).
+        error: makes the exception to raise of a fault.
+        authorization: the header that goes with each request to the server, and to no other.
+        answer: the new ``authorization`` for the challenge of a server that answers 401, asked once a request; it may
+            use the client, and raises if it has no login.
+        redirections: how many are followed, for GET and HEAD; they lead to TLS, or to plain HTTP from plain HTTP. With
+            0 the redirection is the reply.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        error: Callable[[Fault], Exception],
+        *,
+        authorization: str = "",
+        answer: Callable[[str], str] | None = None,
+        redirections: int = 0,
+    ) -> None:
+        self.base = base
+        self._error = error
+        self._authorization = authorization
+        self._answer = answer
+        self._redirections = redirections
+        split = urlsplit(base)
+        self._origin = split[:2]
+        self._server = split.scheme, split.hostname or "", split.port
+        self._tls: ssl.SSLContext | None = None
+        self._own = threading.local()  # the connection that each thread keeps, to the client's own server
+
+    def url(self, place: str) -> str:
+        """The whole address of a path below the base; an address stays as it is."""
+        return place if "://" in place else f"{self.base}/{place}"
+
+    def joined(self, url: str, place: str) -> str:
+        """The address of a place that an answer of ``url`` names."""
+        try:
+            return urljoin(url, place)
+        except ValueError as error:
+            raise self._refused(f"sends to a place that cannot be read: {error}") from None
+
+    @contextmanager
+    def request(
+        self,
+        method: str,
+        place: str,
+        limits: Limits,
+        body: Body | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        once: bool = False,
+    ) -> Generator[Reply]:
+        """Send a request, and give the reply, of which the rest is thrown away.
+
+        ``place`` is a path below the base or an address. With ``once`` the first reply is given, and no headers but
+        these are sent: for a request with a password of its own. A fault raises what ``error`` makes of it.
+        """
+        headers = {"Accept-Encoding": "identity", **(headers or {})}
+        if once:
+            reply = self._sent(method, self.url(place), limits, body, headers)
+        else:
+            reply = self._replied(method, place, limits, body, headers)
+        try:
+            yield reply
+            self._ended(reply)
+        except BaseException:
+            reply.drop()
+            raise
+
+    # -- one request after the other -----------------------------------------------------------------------------------
+
+    def _replied(self, method: str, place: str, limits: Limits, body: Body | None, headers: Mapping[str, str]) -> Reply:
+        """The reply after a login that the server asks for, and behind redirections."""
+        url, asked_for_login = self.url(place), False
+        for _ in range(self._redirections + 2):
+            own = self._is_own(url)
+            login = {"Authorization": self._authorization} if own and self._authorization else {}
+            reply = self._sent(method, url, limits, body, {**headers, **login})
+            challenge = reply.header("WWW-Authenticate")
+            if reply.status == 401 and own and challenge and self._answer is not None and not asked_for_login:
+                reply.drop()
+                asked_for_login = True
+                self._authorization = self._answer(challenge)
+            elif reply.status in _REDIRECTIONS and self._redirections and method in ("GET", "HEAD"):
+                reply.drop()
+                url = self._redirected(url, reply.header("Location"))
+            else:
+                return reply
+        raise self._refused(f"redirects {place} again and again")
+
+    def _redirected(self, url: str, place: str) -> str:
+        new = self.joined(url, place)
+        if not self._is_safe(urlsplit(new).scheme):
+            raise self._refused("redirects to a place that is not asked by TLS")
+        return new
+
+    def _is_own(self, url: str) -> bool:
+        return urlsplit(url)[:2] == self._origin
+
+    def _is_safe(self, scheme: str) -> bool:
+        return scheme in ("https", self._origin[0])
+
+    def _refused(self, words: str) -> Exception:
+        return self._error(Fault("address", words, ""))
+
+    def _sent(self, method: str, url: str, limits: Limits, body: Body | None, headers: Mapping[str, str]) -> Reply:
+        try:
+            parts = urlsplit(url)
+            server = parts.scheme, parts.hostname or "", parts.port
+        except ValueError as error:
+            raise self._refused(f"sends to a place that cannot be read: {error}") from None
+        if not self._is_safe(parts.scheme):
+            raise self._refused(f"sends to {parts.scheme}://, and not by TLS")
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        request = f"{method} {parts.path}"
+        try:
+            connection, answer = self._answered(server, limits.bounds(), method, target, body, headers)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise self._error(Fault("silent", _words(error, limits), request)) from error
+        return Reply(connection, answer, request, limits, self._error)
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    def _answered(
+        self,
+        server: tuple[str, str, int | None],
+        bounds: Bounds,
+        method: str,
+        target: str,
+        body: Body | None,
+        headers: Mapping[str, str],
+    ) -> tuple[_Connection, http.client.HTTPResponse]:
+        kept: _Connection | None = getattr(self._own, "connection", None)
+        if kept is not None and kept.server == server:
+            self._own.connection = None  # so that a request within this one has its own
+            with suppress(http.client.RemoteDisconnected, ConnectionError, http.client.CannotSendRequest):
+                return kept, kept.ask(bounds, method, target, body, headers)
+            # The server ended it meanwhile.
+        if server[0] == "https" and self._tls is None:
+            self._tls = ssl.create_default_context()
+        fresh = _Connection(server, self._tls if server[0] == "https" else None)
+        return fresh, fresh.ask(bounds, method, target, body, headers)
+
+    def _ended(self, reply: Reply) -> None:
+        """Keep the connection of a reply that is read, or end it."""
+        free = reply.drain()
+        if free is None or free.server != self._server:
+            reply.drop()
+            return
+        older: _Connection | None = getattr(self._own, "connection", None)
+        self._own.connection = free
+        if older is not None:
+            older.close()
+
+
+def basic_login(split: SplitResult) -> str:
+    """The header of basic authentication by the address, else by the user's ``.netrc``; "" without a login."""
+    user, password = unquote(split.username or ""), unquote(split.password or "")
+    if not user:
+        try:
+            found = netrc.netrc().authenticators(split.hostname or "")
+        except (OSError, netrc.NetrcParseError):
+            found = None
+        if found is None:
+            return ""
+        user, password = found[0], found[2] or ""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def _words(error: Exception, limits: Limits) -> str:
+    if isinstance(error, TimeoutError):
+        return f"it does not answer within {limits.patience_s:g} s"
+    return str(error) or type(error).__name__
