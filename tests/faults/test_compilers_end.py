@@ -50,7 +50,7 @@ twice[(1,)](np.ones(8, np.float32), np.ones(8, np.float32), 8, BLOCK=8)
 """
 
 
-def is_gone(pid, limit_s=20.0):
+def is_gone(pid, limit_s=60.0):
     """Whether a process ends within the limit. One that nobody waited for yet has ended."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
