@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+import warm_python
 from native_builds import CORE, archive
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,10 +25,12 @@ def compiler(*names: str) -> str:
 
 
 def run(command: Sequence[object], *, cwd: Path | None = None, code: int = 0, timeout: float = 120, **variables: str):
-    """Run a command to its end; its exit code must be ``code``."""
+    """Run a command to its end, Python's in a warm process; its exit code must be ``code``."""
     words = [str(word) for word in command]
     environment = {**os.environ, **variables}
-    done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=timeout)
+    done = warm_python.run(
+        words, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=timeout
+    )
     assert done.returncode == code, f"{' '.join(words)}\nexit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import warm_python
 from native_builds import compile_with, shared_build
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,8 +74,9 @@ def environment(*defines: str, devices: int = 1, **more: str) -> dict[str, str]:
 
 def run(code: str, *defines: str, devices: int = 1, timeout: float = 60, **more: str) -> str:
     """Run Python code in a process with the stub; its output. Fails the test where the code fails."""
-    prelude = _NATIVE if "SILO_TEST_NATIVE" in os.environ else ""
-    done = subprocess.run(
+    # The sanitizers' module is loaded in the place of the usual one, which the warm process has loaded.
+    start, prelude = (subprocess.run, _NATIVE) if "SILO_TEST_NATIVE" in os.environ else (warm_python.run, "")
+    done = start(
         [sys.executable, "-W", "error", "-c", prelude + textwrap.dedent(code)],
         capture_output=True,
         text=True,
