@@ -1,7 +1,8 @@
 """Being here puts this folder on the import path, for the package ``fuzz``; pyproject.toml puts ``samples`` there.
 
 Every run adds the seconds of its test files to ``build/tests/seconds.json``, from which ``scripts/test --fast`` knows
-what fits into two minutes; ``--within SECONDS`` starts no test after so long.
+what fits into two minutes, and names the tests that take so long that they belong to ``scripts/test --all``.
+``--within SECONDS`` starts no test after so long.
 """
 
 from __future__ import annotations
@@ -37,15 +38,28 @@ def pytest_configure(config):
         config.pluginmanager.register(Deadline(config.getoption("--within")))
 
 
+LONG_S = 30
+
+
 class Durations:
-    """Keeps how long the test files took: of each test the last time, of a file the sum."""
+    """Keeps how long the test files took, and names tests that took longer than a test of every run should."""
 
     def __init__(self, path):
         self._path = path
         self._seconds = defaultdict(float)
+        self._usual = defaultdict(float)
 
     def pytest_runtest_logreport(self, report):
         self._seconds[report.nodeid.partition("::")[0]] += report.duration
+        if "all" not in report.keywords:
+            self._usual[report.nodeid] += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter):
+        # No failure: a busy or a slow machine takes several times as long.
+        if long := {name: seconds for name, seconds in self._usual.items() if seconds > LONG_S}:
+            terminalreporter.section(f"longer than {LONG_S} s: shorten them, or mark them all")
+            for name, seconds in sorted(long.items(), key=lambda item: -item[1]):
+                terminalreporter.line(f"{seconds:6.1f} s {name}")
 
     def pytest_sessionfinish(self):
         known = json.loads(self._path.read_text()) if self._path.exists() else {}

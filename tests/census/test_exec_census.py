@@ -59,6 +59,7 @@ def test_kinds_of_libraries_are_recorded_and_served(tmp_path):
     assert not refusals(report)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("share", SHARES)
 def test_tuned_operators_of_fla_are_recorded_and_served_for_other_lengths(tmp_path, share):
     pytest.importorskip("fla")

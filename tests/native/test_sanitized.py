@@ -67,21 +67,14 @@ def run_tests(sanitized, *arguments):
     assert "100%" in done.stdout
 
 
+# C code that reads a caller's arguments and files is checked in each run, the rest in scripts/test --all.
+READ_FOREIGN = ("arguments", "guard", "launcher", "library_code", "buffer", "hostile_arguments", "bundle_reader")
+THE_REST = ("grid", "xla_call", "cpu_pool", "extents")
+
+
 @pytest.mark.slow
-def test_native_tests_pass_under_the_sanitizers(sanitized):
-    names = (
-        "arguments",
-        "guard",
-        "grid",
-        "launcher",
-        "library_code",
-        "xla_call",
-        "cpu_pool",
-        "buffer",
-        "hostile_arguments",
-        "extents",
-        "bundle_reader",
-    )
+@pytest.mark.parametrize("names", [READ_FOREIGN, pytest.param(THE_REST, marks=pytest.mark.all)], ids=["usual", "rest"])
+def test_native_tests_pass_under_the_sanitizers(sanitized, names):
     tests = [str(HERE / f"test_{name}.py") for name in names]
     chosen = "not torch and not every_library and not strides and not a_thousand and not hits_allocate"
     chosen += " and not calls_within and not grid_function_frees and not at_the_place"  # own programs; torch; memory
@@ -90,6 +83,7 @@ def test_native_tests_pass_under_the_sanitizers(sanitized):
     run_tests(sanitized, *tests, "-k", chosen)
 
 
+@pytest.mark.all
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_gpu_tests_pass_under_the_sanitizers(sanitized):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import triton_on_stub
+from repetitions import repetitions
 from triton_programs import HEAD, TUNED, program
 
 pytest.importorskip("torch", reason="Triton's driver for NVIDIA's GPUs asks torch for dtypes here")
@@ -153,7 +154,7 @@ assert own == ours, next((at, a, b) for at, (a, b) in enumerate(zip(own, ours)) 
 print(COUNT, "launches,", served, "by Silo,", len(set(map(str, own))), "different,", own.count("nothing"), "of nothing")
 assert min(served) > COUNT * 0.05, served
 """
-LAUNCHES = os.environ.get("SILO_TEST_LAUNCHES", "600")
+LAUNCHES = str(repetitions("SILO_TEST_LAUNCHES", 300, 600))
 """How many random launches are compared; with 10000 it takes some minutes, for what Triton compiles."""
 
 
