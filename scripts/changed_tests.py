@@ -1,7 +1,7 @@
-"""The test files that ``scripts/test --fast`` runs: unit tests of what a change touches, nearest first.
+"""The test files that ``scripts/test --fast`` runs: the unit tests of changed files, nearest first.
 
-``changed_tests.py SECONDS`` prints the files to run, one a line, and says on standard error what was changed, what it
-leaves out and why. A change is everything that differs from where this branch left ``main``, and every untracked file.
+``changed_tests.py SECONDS`` prints the files to run, one a line, and on standard error the number of changed files, the
+tests that it leaves out and the changed files that have none. A change is everything that differs from where this branch left ``main``, and every untracked file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 DURATIONS = ROOT / "build" / "tests" / "seconds.json"  # tests/conftest.py writes it
 UNKNOWN_S = 3.0  # of a test file that no run has timed
-MOST_STEPS = 3  # through imports: what is farther from a change is left to scripts/test
+MOST_STEPS = 3  # through imports; tests farther from a change are left to scripts/test
 UNIT = ("tests/unit/", "tests/property/", "tests/native/")
 NATIVE = re.compile(r"native/(core|python|frameworks)/(\w+)\.[ch]$")
 
@@ -35,7 +35,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is run, and what is not."""
+    """The tests to run, and those left out."""
 
     run: tuple[Found, ...]
     too_many: tuple[Found, ...]
