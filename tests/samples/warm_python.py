@@ -6,7 +6,7 @@ thread, no setting of Silo read, nothing of Triton, torch or jax imported. It en
 last line, by ``sys.exit``, by an exception or by a signal. What differs from a process of its own: :data:`PRELOADED`
 and all that these import are in ``sys.modules``, hashes of strings are the same in all programs, and output that is
 captured goes to a file and not into a pipe. Tests of imports, cold starts, forks, signals, leaks and faults start
-processes with ``subprocess``.
+processes with ``subprocess``; a program whose own text looks at these gets a process of its own in any case.
 
 A program for which a child of that process would not do gets one of its own: :func:`why_fresh` returns the reason.
 """
@@ -39,6 +39,8 @@ PRELOADED = ("numpy", "pytest", "silo.api.kernels.bundle", "silo.cli.main", "sil
 _ROOT = Path(__file__).resolve().parents[2]
 # Variables that are read when a process starts or a library is loaded. Everything else is read when it is needed.
 _EARLY = ("ASAN_", "GOMP_", "GOTO_", "KMP_", "LD_", "MALLOC_", "MKL_", "NPY_", "OMP_", "OPENBLAS_", "PYTHON", "UBSAN_")
+# In a program's text: it looks at imports, time or memory of its process.
+_LOOKS_INSIDE = ("sys.modules", "/proc/self", "resource.", "tracemalloc", "perf_counter", "process_time", "gc.")
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,25 @@ def _program(words: Sequence[str]) -> _Program | None:
     return None
 
 
-def why_fresh(words: Sequence[str], environment: Mapping[str, str]) -> str | None:
-    """Why a program needs a process of its own; None: a child of the warm process does."""
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
+def why_fresh(words: Sequence[str], environment: Mapping[str, str], folder: Path | None = None) -> str | None:
+    """Why a program that starts in ``folder`` needs a process of its own; None: a child of the warm process does."""
     if sys.platform != "linux":
         return "children of the warm process are for Linux"
     if words[0] != sys.executable:
         return f"{words[0]} is not the Python of this process"
-    if _program(words[1:]) is None:
+    program = _program(words[1:])
+    if program is None:
         return f"Python's options in {' '.join(words[1:3])} need a process of their own"
+    text = (
+        "" if program.kind == "-m" else program.name if program.kind else _text((folder or Path.cwd()) / program.name)
+    )
+    for part in _LOOKS_INSIDE:
+        if part in text:
+            return f"the program uses {part}"
     for name in sorted({*environment, *os.environ}):
         if name.startswith(_EARLY) and name != "PYTHONPATH" and environment.get(name) != os.environ.get(name):
             return f"{name} is read when a process starts"
@@ -98,18 +111,11 @@ def run(
     """Run a Python program to its end, as ``subprocess.run`` does with the same arguments."""
     command = [os.fspath(word) for word in words]
     environment = dict(os.environ if env is None else env)
-    if why_fresh(command, environment) is not None:
-        return subprocess.run(
-            command,
-            **({} if input is None else {"input": input}),
-            capture_output=capture_output,
-            text=text,
-            check=check,
-            env=environment,
-            cwd=cwd,
-            timeout=timeout,
-        )
-    wanted = {"words": command[1:], "variables": environment, "folder": os.fspath(cwd or Path.cwd())}
+    folder = Path.cwd() if cwd is None else Path(cwd)
+    if why_fresh(command, environment, folder) is not None:
+        options: dict[str, Any] = {"input": input, "capture_output": capture_output, "text": text, "timeout": timeout}
+        return subprocess.run(command, check=check, env=environment, cwd=cwd, **options)
+    wanted = {"words": command[1:], "variables": environment, "folder": str(folder.absolute())}
     with contextlib.ExitStack() as open_files:
 
         def file(data: bytes = b"") -> Any:

@@ -17,9 +17,9 @@ import io, os, signal, sys, threading, warnings
 print(sys.argv, sys.path[:3], os.getcwd(), __name__, globals().get("__file__"), sys.stdin.read())
 print(sorted(name for name in os.environ if name.startswith("GIVEN")), os.environ.get("GIVEN"), os.getenv("HOME"))
 print(signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGPIPE), threading.active_count(), sys.flags)
-print(sorted(int(name) for name in os.listdir("/proc/self/fd"))[:3], sys.stdout.isatty(), sys.warnoptions)
-print([name for name in ("torch", "triton", "jax") if name in sys.modules])
-print(sys.modules["__main__"].__dict__ is globals(), sys.orig_argv[1:])
+print(sorted(int(name) for name in os.listdir(f"/proc/{os.getpid()}/fd"))[:3], sys.stdout.isatty(), sys.warnoptions)
+print([name for name in ("torch", "triton", "jax") if name in vars(sys)["modules"]])
+print(vars(sys)["modules"]["__main__"].__dict__ is globals(), sys.orig_argv[1:])
 print("told", file=sys.stderr)
 """
 ENDS = {
@@ -40,7 +40,7 @@ ENDS = {
 def both(words, **options):
     """What a warm child and a process of its own gave, which are equal."""
     command = [sys.executable, *map(str, words)]
-    assert warm_python.why_fresh(command, options.get("env", os.environ)) is None
+    assert warm_python.why_fresh(command, options.get("env", os.environ), options.get("cwd")) is None
     warm = warm_python.run(command, **options)
     fresh = subprocess.run(command, check=False, **options)
     assert (warm.args, warm.returncode) == (fresh.args, fresh.returncode)
@@ -109,6 +109,7 @@ def test_a_failure_is_an_error_on_request():
     ("words", "variables", "reason"),
     [
         (("-X", "faulthandler", "-c", "pass"), {}, "options"),
+        (("-c", "import sys; print('numpy' in sys.modules)"), {}, "the program uses sys.modules"),
         (("-c", "pass"), {"OMP_NUM_THREADS": "1"}, "OMP_NUM_THREADS is read when a process starts"),
         (("-c", "pass"), {"PYTHONHASHSEED": "7"}, "PYTHONHASHSEED"),
         (("-c", "pass"), {"LD_PRELOAD": ""}, "LD_PRELOAD"),
@@ -125,5 +126,5 @@ def test_another_silo_on_the_path_is_not_the_one_that_was_imported(tmp_path):
     (tmp_path / "silo" / "__init__.py").write_text("mark = 'another'\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     command = [sys.executable, "-c", "import silo; print(silo.mark)"]
-    assert "a silo of its own" in warm_python.why_fresh(command, environment)
+    assert "a silo of its own" in str(warm_python.why_fresh(command, environment))
     assert warm_python.run(command, env=environment, capture_output=True, text=True).stdout == "another\n"
