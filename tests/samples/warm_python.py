@@ -89,11 +89,11 @@ def why_fresh(words: Sequence[str], environment: Mapping[str, str], folder: Path
     for name in sorted({*environment, *os.environ}):
         if name.startswith(_EARLY) and name != "PYTHONPATH" and environment.get(name) != os.environ.get(name):
             return f"{name} is read when a process starts"
-    for folder in filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)):
+    for place in filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)):
         for package in sorted({name.partition(".")[0] for name in PRELOADED}):
-            found = Path(folder, package)
+            found = Path(place, package)
             if found.exists() and found.resolve() != (_ROOT / "src" / package).resolve():
-                return f"{folder} has a {package} of its own"
+                return f"{place} has a {package} of its own"
     return None
 
 
