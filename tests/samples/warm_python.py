@@ -33,12 +33,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["PRELOADED", "run", "why_fresh"]
+__all__ = ["PRELOADED", "TORCH", "run", "why_fresh"]
 
 PRELOADED = ("numpy", "pytest", "silo.api.kernels.bundle", "silo.cli.main", "silo.launch.native")
+TORCH = ("torch",)
+"""What programs that import torch at their beginning give as ``more``: it takes longer than most of them run."""
 _ROOT = Path(__file__).resolve().parents[2]
 # Variables that are read when a process starts or a library is loaded. Everything else is read when it is needed.
 _EARLY = ("ASAN_", "GOMP_", "GOTO_", "KMP_", "LD_", "MALLOC_", "MKL_", "NPY_", "OMP_", "OPENBLAS_", "PYTHON", "UBSAN_")
+_OBEYED = ("PYTHONPATH", "LD_LIBRARY_PATH")  # a child makes its path anew; of the other each has a warm process
 # In a program's text: it looks at imports, time or memory of its process.
 _LOOKS_INSIDE = ("sys.modules", "/proc/self", "resource.", "tracemalloc", "perf_counter", "process_time", "gc.")
 
@@ -87,7 +90,7 @@ def why_fresh(words: Sequence[str], environment: Mapping[str, str], folder: Path
         if part in text:
             return f"the program uses {part}"
     for name in sorted({*environment, *os.environ}):
-        if name.startswith(_EARLY) and name != "PYTHONPATH" and environment.get(name) != os.environ.get(name):
+        if name.startswith(_EARLY) and name not in _OBEYED and environment.get(name) != os.environ.get(name):
             return f"{name} is read when a process starts"
     for place in filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)):
         for package in sorted({name.partition(".")[0] for name in PRELOADED}):
@@ -107,8 +110,12 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     timeout: float | None = None,
+    more: tuple[str, ...] = (),
 ) -> subprocess.CompletedProcess[Any]:
-    """Run a Python program to its end, as ``subprocess.run`` does with the same arguments."""
+    """Run a Python program to its end, as ``subprocess.run`` does with the same arguments.
+
+    ``more``: modules that are imported besides :data:`PRELOADED`.
+    """
     command = [os.fspath(word) for word in words]
     environment = dict(os.environ if env is None else env)
     folder = Path.cwd() if cwd is None else Path(cwd)
@@ -128,7 +135,8 @@ def run(
         streams: list[Any] = [file(given) if input is not None else 0, 1, 2]
         if capture_output:
             streams[1:] = [file(), file()]
-        status = _server().ended(file(json.dumps(wanted).encode()), streams, timeout)
+        server = _server_of(os.getpid(), more, environment.get("LD_LIBRARY_PATH"))  # a forked child starts its own
+        status = server.ended(file(json.dumps(wanted).encode()), streams, timeout)
         output: list[Any] = [None, None]
         if capture_output:
             for place, stream in enumerate(streams[1:]):
@@ -146,13 +154,15 @@ def run(
 class _Server:
     """The warm process, from the side of a test."""
 
-    def __init__(self) -> None:
+    def __init__(self, more: Sequence[str], libraries: str | None) -> None:
         self._channel, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         path = [str(_ROOT / "src"), str(_ROOT / "tests" / "samples"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+        variables.pop("LD_LIBRARY_PATH", None)
         with other:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(other.fileno())],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+                [sys.executable, __file__, str(other.fileno()), *more],
+                env=variables if libraries is None else {**variables, "LD_LIBRARY_PATH": libraries},
                 pass_fds=[other.fileno()],
                 stdin=subprocess.DEVNULL,
             )
@@ -182,12 +192,8 @@ def _number(stream: Any) -> int:
 
 
 @functools.cache
-def _server_of(process: int) -> _Server:
-    return _Server()
-
-
-def _server() -> _Server:
-    return _server_of(os.getpid())  # a forked child of a test starts its own
+def _server_of(process: int, more: tuple[str, ...], libraries: str | None) -> _Server:
+    return _Server(more, libraries)
 
 
 # -- in the warm process ---------------------------------------------------------------------------------------------
@@ -284,9 +290,10 @@ def _main() -> None:
     channel = socket.socket(fileno=int(sys.argv[1]))
     own = os.environ["PYTHONPATH"].split(os.pathsep)
     base_path = [folder for folder in sys.path if folder not in (*own, str(Path(__file__).parent))]
-    for name in PRELOADED:
+    more = sys.argv[2:]
+    for name in (*PRELOADED, *more):
         importlib.import_module(name)
-    early = {name.partition(".")[0] for name in sys.modules} & {"jax", "torch", "triton"}
+    early = {name.partition(".")[0] for name in sys.modules} & {"jax", "torch", "triton"} - {*more}
     assert not early, f"{sorted(early)} are imported before a program asks"
     assert sys.modules["silo.settings"]._current is None, "settings are read before a program sets its variables"
     assert threading.active_count() == 1, threading.enumerate()

@@ -128,3 +128,20 @@ def test_another_silo_on_the_path_is_not_the_one_that_was_imported(tmp_path):
     command = [sys.executable, "-c", "import silo; print(silo.mark)"]
     assert "a silo of its own" in str(warm_python.why_fresh(command, environment))
     assert warm_python.run(command, env=environment, capture_output=True, text=True).stdout == "another\n"
+
+
+def test_torch_is_imported_for_programs_that_ask_and_for_no_other():
+    pytest.importorskip("torch")
+    command = [sys.executable, "-c", "import sys; print('torch' in vars(sys)['modules'])"]
+    for more, expected in ((warm_python.TORCH, "True\n"), ((), "False\n")):
+        assert warm_python.run(command, capture_output=True, text=True, check=True, more=more).stdout == expected
+
+
+def test_libraries_are_looked_for_where_the_program_is_told(tmp_path):
+    code = "import os; print(os.environ.get('LD_LIBRARY_PATH'), open(f'/proc/{os.getppid()}/environ').read())"
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    done = warm_python.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(f"{tmp_path} ")
+    assert (
+        f"\0LD_LIBRARY_PATH={tmp_path}\0" in done.stdout
+    )  # the warm process began with it, as the loader reads it then
