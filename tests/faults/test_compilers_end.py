@@ -94,7 +94,7 @@ def test_a_compiler_ends_with_the_program(tmp_path, program, end):
     try:
         pids = [read_pid(tmp_path / name) for name in ("driver", "compiler")]
         running.send_signal(end)
-        running.wait(timeout=60)
+        running.wait(timeout=240)
         assert [is_gone(pid) for pid in pids] == [True, True]
     finally:
         running.kill()

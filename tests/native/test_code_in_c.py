@@ -19,7 +19,7 @@ def build(folder, flags):
 def run(program, *words):
     # What stays loaded on purpose, and a driver's own memory, is no leak.
     environment = gpu_stub.environment(devices=2, ASAN_OPTIONS="detect_leaks=0", UBSAN_OPTIONS="halt_on_error=1")
-    assert run_sanitized(program, gpu_stub.library(), *words, timeout_s=60, **environment) == "done\n"
+    assert run_sanitized(program, gpu_stub.library(), *words, timeout_s=240, **environment) == "done\n"
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def tool(name):
     return found
 
 
-def run(*words, timeout=120, **environment):
+def run(*words, timeout=240, **environment):
     without = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     done = subprocess.run(
         [str(word) for word in words],

@@ -24,7 +24,7 @@ def compiler(*names: str) -> str:
     return found
 
 
-def run(command: Sequence[object], *, cwd: Path | None = None, code: int = 0, timeout: float = 120, **variables: str):
+def run(command: Sequence[object], *, cwd: Path | None = None, code: int = 0, timeout: float = 240, **variables: str):
     """Run a command to its end, Python's in a warm process; its exit code must be ``code``."""
     words = [str(word) for word in command]
     environment = {**os.environ, **variables}

@@ -72,7 +72,7 @@ def environment(*defines: str, devices: int = 1, **more: str) -> dict[str, str]:
     }
 
 
-def run(code: str, *defines: str, devices: int = 1, timeout: float = 60, **more: str) -> str:
+def run(code: str, *defines: str, devices: int = 1, timeout: float = 240, **more: str) -> str:
     """Run Python code in a process with the stub; its output. Fails the test where the code fails."""
     # The sanitizers' module is loaded in the place of the usual one, which the warm process has loaded.
     start, prelude = (subprocess.run, _NATIVE) if "SILO_TEST_NATIVE" in os.environ else (warm_python.run, "")

@@ -210,7 +210,7 @@ def test_what_another_thread_was_importing_is_imported_anew_in_the_child(tmp_pat
     thread.start()
     try:
         gate.begun.wait()
-        forked.run(work, 20)
+        forked.run(work)
     finally:
         gate.go.set()
         thread.join()
@@ -247,7 +247,7 @@ def test_a_module_of_another_library_that_another_thread_was_importing_is_import
     thread.start()
     try:
         gate.begun.wait()
-        forked.run(work, 20)
+        forked.run(work)
     finally:
         gate.go.set()
         thread.join()
@@ -330,7 +330,7 @@ def test_the_lock_of_temporary_files_is_free_in_the_child():
             tempfile.tempdir = None  # look for the folder again, with the lock
             assert tempfile.gettempdir()
 
-        forked.run(work, 20)
+        forked.run(work)
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="cached properties have no locks")
@@ -353,7 +353,7 @@ def test_cached_properties_of_packages_that_run_within_calls_are_free_in_the_chi
         assert Owner().slow == 3
 
     with Holder(Owner.__dict__["slow"].lock):
-        forked.run(work, 20)
+        forked.run(work)
 
 
 def test_a_hash_that_another_thread_was_computing_is_computed_anew_in_the_child():
@@ -372,7 +372,7 @@ def test_a_hash_that_another_thread_was_computing_is_computed_anew_in_the_child(
             pass
 
     with Holder(toolchain._driver_lock), Holder(function._hash_lock):
-        forked.run(work, 20)
+        forked.run(work)
     assert function.hash == "recursion:f"
 
 

@@ -209,7 +209,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_next_run_goes_on(kernels, tmp_pat
     while time.monotonic() < deadline and process.poll() is None and not list((store / "records").glob("*")):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=240)
     assert "Traceback" not in err
     (row,) = json.loads(silo(store, "tune", kernels, "--json").stdout)
     assert row["measured"] + row["reused"] == 4
