@@ -1,7 +1,8 @@
 """The test files that ``scripts/test --fast`` runs: the unit tests of changed files, nearest first.
 
 ``changed_tests.py SECONDS`` prints the files to run, one a line, and on standard error the number of changed files, the
-tests that it leaves out and the changed files that have none. A change is everything that differs from where this branch left ``main``, and every untracked file.
+tests that it leaves out and the changed files that have none. A change is every file that differs from the commit where
+this branch left ``main``, and every untracked file.
 """
 
 from __future__ import annotations

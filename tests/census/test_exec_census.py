@@ -42,6 +42,7 @@ def refusals(report):
     return [one for one in json.loads(line)["kernels"] if one["refusals"]]
 
 
+@pytest.mark.all
 def test_kinds_of_libraries_are_recorded_and_served(tmp_path):
     for package in ("liger_kernel", "fla"):
         pytest.importorskip(package)

@@ -67,8 +67,8 @@ def test_a_launch_on_several_threads_does_not_wait_for_the_lost_lock():
     with override(pool="auto"), threads(2):
         launch_ids(launch)
         with inside_the_loader():
-            forked.run(lambda: launch_ids(launch), 20)
-        forked.run(lambda: launch_ids(launch), 20)
+            forked.run(lambda: launch_ids(launch))
+        forked.run(lambda: launch_ids(launch))
 
 
 def test_loading_code_is_an_error_instead_of_a_wait_for_ever():
@@ -108,7 +108,7 @@ def test_a_fork_waits_for_threads_that_load_but_not_for_ever():
             stuck.start()
             time.sleep(0.1)  # it holds Silo's lock, and waits for the loader's
             begin = time.monotonic()
-            forked.run(lambda: launch_ids(launch), 20)
+            forked.run(lambda: launch_ids(launch))
             assert time.monotonic() - begin < 15
         stuck.join()
 

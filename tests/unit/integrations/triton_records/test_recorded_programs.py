@@ -274,6 +274,7 @@ def test_a_recording_grows_and_stays_as_it_is_where_nothing_is_new(world, tmp_pa
     assert before != path.read_bytes()
 
 
+@pytest.mark.all
 def test_eight_processes_record_at_once_and_agree(world, tmp_path):
     """Half of them prefer the first config of each tuner, half the last; what they compile lies in Triton's cache."""
     tmp_path.chmod(0o700)
