@@ -1,12 +1,20 @@
-"""Being here puts this folder on the import path, for the package ``fuzz``; pyproject.toml puts ``samples`` there."""
+"""Being here puts this folder on the import path, for the package ``fuzz``; pyproject.toml puts ``samples`` there.
+
+Every run adds the seconds of its test files to ``build/tests/seconds.json``, from which ``scripts/test --fast`` knows
+what fits into two minutes, and names the tests that take so long that they belong to ``scripts/test --all``.
+``--within SECONDS`` starts no test after so long.
+"""
 
 from __future__ import annotations
 
 import atexit
+import json
 import logging
 import os
 import shutil
 import tempfile
+import time
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +25,75 @@ if "SILO_HOME" not in os.environ:
     # that share the tests inherit it from the first, which removes it.
     os.environ["SILO_HOME"] = tempfile.mkdtemp(prefix="silo-tests-")
     atexit.register(shutil.rmtree, os.environ["SILO_HOME"], ignore_errors=True)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--within", type=float, metavar="SECONDS", help="start no test after so long, and say so")
+
+
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):  # the process that hears of every test, if others run them
+        config.pluginmanager.register(Durations(config.rootpath / "build" / "tests" / "seconds.json"))
+    if config.getoption("--within") is not None:
+        config.pluginmanager.register(Deadline(config.getoption("--within")))
+
+
+LONG_S = 30
+
+
+class Durations:
+    """Keeps how long the test files took, and names tests that took longer than a test of every run should."""
+
+    def __init__(self, path):
+        self._path = path
+        self._seconds = defaultdict(float)
+        self._usual = defaultdict(float)
+
+    def pytest_runtest_logreport(self, report):
+        self._seconds[report.nodeid.partition("::")[0]] += report.duration
+        if "all" not in report.keywords:
+            self._usual[report.nodeid] += report.duration
+
+    def pytest_terminal_summary(self, terminalreporter):
+        # No failure: a busy or a slow machine takes several times as long.
+        if long := {name: seconds for name, seconds in self._usual.items() if seconds > LONG_S}:
+            terminalreporter.section(f"longer than {LONG_S} s: shorten them, or mark them all")
+            for name, seconds in sorted(long.items(), key=lambda item: -item[1]):
+                terminalreporter.line(f"{seconds:6.1f} s {name}")
+
+    def pytest_sessionfinish(self):
+        known = json.loads(self._path.read_text()) if self._path.exists() else {}
+        # A part of a file says less than the whole did.
+        longest = {name: round(max(spent, known.get(name, 0)), 1) for name, spent in self._seconds.items()}
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        written = self._path.with_suffix(f".{os.getpid()}")
+        written.write_text(json.dumps(known | longest, indent=0, sort_keys=True))
+        written.rename(self._path)
+
+
+class Deadline:
+    """Ends a run between two tests."""
+
+    def __init__(self, seconds):
+        self._seconds = seconds
+        self._end = time.monotonic() + seconds
+        self._over = False
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_runtest_teardown(self, item, nextitem):
+        if nextitem is not None and time.monotonic() > self._end:
+            self._over = True
+            item.session.shouldstop = f"{self._seconds:g} s are over: not all tests were run"
+
+    def pytest_sessionfinish(self, session):
+        if self._over and not session.testsfailed:
+            session.exitstatus = 0
+
+
+def pytest_collection_modifyitems(items):
+    """Files with slow tests come first: at the end of a run all workers have something short to do."""
+    slow = {item.path for item in items if item.get_closest_marker("slow") or item.get_closest_marker("all")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(autouse=True)

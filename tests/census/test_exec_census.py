@@ -42,6 +42,7 @@ def refusals(report):
     return [one for one in json.loads(line)["kernels"] if one["refusals"]]
 
 
+@pytest.mark.all
 def test_kinds_of_libraries_are_recorded_and_served(tmp_path):
     for package in ("liger_kernel", "fla"):
         pytest.importorskip(package)
@@ -59,6 +60,7 @@ def test_kinds_of_libraries_are_recorded_and_served(tmp_path):
     assert not refusals(report)
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("share", SHARES)
 def test_tuned_operators_of_fla_are_recorded_and_served_for_other_lengths(tmp_path, share):
     pytest.importorskip("fla")

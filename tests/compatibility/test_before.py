@@ -220,7 +220,7 @@ SINCE |= {"silo.store.append_log"}
 def test_no_more_is_imported_than_before(tmp_path, bundle, device):
     words = [sys.executable, str(SAMPLES / "launch_modules.py"), str(BEFORE / bundle), device]
     environment = gpu_stub.environment(SILO_HOME=str(tmp_path))
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=240)
     for when, modules in json.loads(done.stdout).items():
         own, before = ({name for name in all_ if name.partition(".")[0] == "silo"} for all_ in (modules, MODULES[when]))
         assert len(own - SINCE) <= len(before), sorted(own - before)

@@ -3,12 +3,12 @@
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+import warm_python
 from emulator_jobs import require_clang
 from silo.backends.cpu.page import updated
 from triton_entry import SILO, entry_folder
@@ -45,7 +45,7 @@ def environment(home, store):
 def run(command, folder, store=None):
     home = folder / "home"
     place = environment(home, store or home)
-    return subprocess.run(command, cwd=folder, env=place, capture_output=True, text=True, check=False)
+    return warm_python.run(command, cwd=folder, env=place, capture_output=True, text=True)
 
 
 def pages_with(language):
@@ -77,7 +77,7 @@ def test_silo_commands_run(page, tmp_path, tmp_path_factory):
         pytest.skip("no silo commands on this page")
     for line in lines:
         words = shlex.split(line, comments=True)
-        result = run(words, tmp_path, store)
+        result = run([sys.executable, "-m", "silo", *words[1:]], tmp_path, store)
         assert result.returncode == 0, f"{line}\n{result.stdout}{result.stderr}"
 
 

@@ -6,7 +6,6 @@
 # pyright: reportAttributeAccessIssue=false
 
 import contextlib
-import os
 import random
 import shlex
 import time
@@ -14,13 +13,14 @@ import time
 import pytest
 
 import agent_program
+from repetitions import repetitions
 from silo.api.agents.connection import AgentLostError, exchange
 from silo.api.agents.pipes import PipeConnection
 from silo.api.agents.serving import START
 from silo.compile.wire import encode
 from silo.errors import DeviceError
 
-LIES = int(os.environ.get("SILO_TEST_LIES", "100"))
+LIES = repetitions("SILO_TEST_LIES", 50, 100)
 
 
 def altered(chance, data):

@@ -3,16 +3,16 @@
 ``SILO_TEST_KILLS=100`` kills more often.
 """
 
-import os
 import signal
 
 import pytest
 
 import fleets
 import kills
+from repetitions import repetitions
 from silo.api.agents import fleet as fleet_module
 
-KILLS = int(os.environ.get("SILO_TEST_KILLS", "6"))
+KILLS = repetitions("SILO_TEST_KILLS", 3, 6)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there are no signals")

@@ -50,7 +50,7 @@ twice[(1,)](np.ones(8, np.float32), np.ones(8, np.float32), 8, BLOCK=8)
 """
 
 
-def is_gone(pid, limit_s=20.0):
+def is_gone(pid, limit_s=60.0):
     """Whether a process ends within the limit. One that nobody waited for yet has ended."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
@@ -94,7 +94,7 @@ def test_a_compiler_ends_with_the_program(tmp_path, program, end):
     try:
         pids = [read_pid(tmp_path / name) for name in ("driver", "compiler")]
         running.send_signal(end)
-        running.wait(timeout=60)
+        running.wait(timeout=240)
         assert [is_gone(pid) for pid in pids] == [True, True]
     finally:
         running.kill()

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from repetitions import repetitions
 from timed_program import run_timed
 
 pytest.importorskip("triton")
 
 PROGRAM = Path(__file__).parents[1] / "samples" / "fork_program.py"
 LIMIT_S = 240
-FORKS = int(os.environ.get("SILO_TEST_FORKS", "16"))
+FORKS = repetitions("SILO_TEST_FORKS", 8, 16)
 
 
 @pytest.mark.timeout(300 + FORKS)
@@ -28,6 +29,7 @@ def test_a_child_made_by_fork_works(what, tmp_path):
         "TRITON_CACHE_DIR": str(tmp_path / "triton"),
         "SILO_TRITON": "cpu",
         "PYTHONWARNINGS": "ignore",
+        "SILO_TEST_FORKS": str(FORKS),
     }
     status, said, complained = run_timed(
         [sys.executable, str(PROGRAM), what], environment, LIMIT_S + (FORKS if what == "many" else 0)

@@ -16,6 +16,7 @@ import pytest
 
 import fleets
 from bundle_samples import sample
+from repetitions import repetitions
 from silo.api.tuning.foreign_results import import_results
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
@@ -25,7 +26,7 @@ from silo.frozen import replace
 from silo.settings import override
 from silo.tune.trial import Status
 
-COUNT = int(os.environ.get("SILO_TEST_IMPORTS", "300"))
+COUNT = repetitions("SILO_TEST_IMPORTS", 150, 300)
 
 HOSTILE = [
     None,

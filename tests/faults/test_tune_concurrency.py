@@ -15,6 +15,7 @@ pytest.importorskip("fcntl", reason="processes are forked")
 import tune_worker
 
 from fake_backend.measure import FakeEvaluator
+from repetitions import repetitions
 from silo.store.store import MemoryStore, Store
 from silo.tune.catalog import studies_of
 from silo.tune.ledger import Ledger
@@ -76,8 +77,8 @@ def test_sixteen_processes_at_once(tmp_path, caplog):
     assert not caplog.records
 
 
-# SILO_TEST_KILLS=200 takes four times as long.
-KILLS = int(os.environ.get("SILO_TEST_KILLS", "50"))
+# SILO_TEST_KILLS=200 takes eight times as long.
+KILLS = repetitions("SILO_TEST_KILLS", 25, 50)
 
 
 def test_kills_at_random_moments_lose_only_the_trial_in_flight(tmp_path, caplog):

@@ -39,7 +39,7 @@ def test_ctrl_c_keeps_what_was_finished(tmp_path):
     with process:
         reported = [process.stdout.readline() for _ in range(5)]
         process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=60)
+        rest, errors = process.communicate(timeout=240)
     assert process.returncode == 130, errors
     # One line for people, and no traceback.
     assert errors.count("\n") == 1

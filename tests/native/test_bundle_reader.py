@@ -15,6 +15,7 @@ from bundle_samples import sample, sealed
 from core_native import NATIVE, compiler
 from fuzz import readers
 from fuzz.reader_corpus import corpus, digests
+from native_builds import ADDRESS, THREAD, archive
 from sanitized_program import build_sanitized, run_sanitized
 from silo._native import bundle_check, bundle_digests
 from silo.bundle.checks import HIDDEN
@@ -158,30 +159,13 @@ def test_what_stands_in_a_file_reaches_no_terminal(good, manifest):
 
 # -- memory and threads ------------------------------------------------------------------------------------------------
 
-READER = (
-    "arena",
-    "dtypes",
-    "error",
-    "fork*",
-    "host_digest",
-    "json*",
-    "known_names",
-    "manifest_*",
-    "descriptor",
-    "struct_form",
-    "printable",
-    "sha256",
-)
 
-
-@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
-def test_without_memory_is_an_error_and_threads_decode_in_turn(tmp_path, good, sanitizer):
-    names = (*READER, "loader_lock", "bundle_codec", "bundle_header", "bundle_reader")
-    sources = [str(Path(__file__).with_name("reader_check.c"))]
-    sources += sorted(str(path) for name in names for path in NATIVE.glob(f"{name}.c"))
-    flags = ["-std=c11", "-D_GNU_SOURCE=1", "-O1", "-g", f"-fsanitize={sanitizer}", "-pthread", f"-I{NATIVE}"]
+@pytest.mark.parametrize("flags", [ADDRESS, THREAD], ids=["address", "thread"])
+def test_without_memory_is_an_error_and_threads_decode_in_turn(tmp_path, good, flags):
     wrapped = [f"-Wl,--wrap={name}" for name in ("malloc", "calloc", "realloc")]
-    program = build_sanitized(tmp_path / "check", compiler("gcc"), *flags, *wrapped, *sources, "-ldl", "-lm")
+    source = Path(__file__).with_name("reader_check.c")
+    words = (*flags, *wrapped, f"-I{NATIVE}", source, archive(flags), "-ldl", "-lm", "-pthread")
+    program = build_sanitized(tmp_path / "check", compiler("gcc"), *words)
     files = []
     for number, data in enumerate((good, *corpus()[:6])):
         files.append(tmp_path / f"{number}.silo")

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from samples import core_native
+from native_builds import CORE, archive
 
-CORE = sorted(core_native.NATIVE.glob("*.c"))
 # What a program decides for itself; and what runs before anything of the library is called.
 PRINTS = {"printf", "vprintf", "fprintf", "vfprintf", "puts", "fputs", "putchar", "putc", "fputc", "fwrite", "perror"}
 PRINTS |= {"stdout", "stderr", "dprintf", "vdprintf", "psignal", "syslog", "err", "warn"}
@@ -18,13 +17,10 @@ STARTS = (".init_array", ".ctors", ".preinit_array")
 
 @pytest.fixture(scope="module")
 def objects(tmp_path_factory):
-    """Every file by itself: with no header but native/core's and the system's, and without a warning."""
+    """Every file compiled by itself: with no header but native/core's and the system's, and without a warning."""
     folder = tmp_path_factory.mktemp("core")
-    flags = ["-std=c11", "-fPIC", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
-    for source in CORE:
-        command = [core_native.compiler("gcc"), *flags, f"-I{core_native.NATIVE}", "-c", str(source), "-o"]
-        done = subprocess.run([*command, str(folder / f"{source.stem}.o")], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+    subprocess.run(["ar", "x", archive()], cwd=folder, check=True)
+    assert {path.stem for path in folder.iterdir()} == {path.stem for path in CORE.glob("*.c")}
     return folder
 
 

@@ -129,6 +129,7 @@ def test_the_rust_crate_has_no_dependencies():
     assert re.findall(r'^name = "(.*)"', locked, re.MULTILINE) == ["silo-kernels"]
 
 
+@pytest.mark.all
 @pytest.mark.slow
 def test_an_installed_library_is_found_by_cmake_and_pkg_config(bundle, identity, tmp_path):
     cmake = c_programs.compiler("cmake")

@@ -5,7 +5,6 @@ The loader's locks are the kind: the C library leaves some of them locked in the
 # pyright: reportCallIssue=false
 
 import ctypes
-import os
 import sys
 import threading
 import time
@@ -16,6 +15,7 @@ import pytest
 
 import forked
 import launch_kernels as kernels
+from repetitions import repetitions
 from silo.errors import LaunchError
 from silo.launch import native
 from silo.launch.resources import threads
@@ -67,8 +67,8 @@ def test_a_launch_on_several_threads_does_not_wait_for_the_lost_lock():
     with override(pool="auto"), threads(2):
         launch_ids(launch)
         with inside_the_loader():
-            forked.run(lambda: launch_ids(launch), 20)
-        forked.run(lambda: launch_ids(launch), 20)
+            forked.run(lambda: launch_ids(launch))
+        forked.run(lambda: launch_ids(launch))
 
 
 def test_loading_code_is_an_error_instead_of_a_wait_for_ever():
@@ -82,7 +82,7 @@ def test_loading_code_is_an_error_instead_of_a_wait_for_ever():
             native.LoadedKernel(native.CpuModule(data), "ids")
 
     with inside_the_loader():
-        forked.run(work, 20)
+        forked.run(work)
 
 
 def test_a_child_of_any_other_process_loads_code():
@@ -95,7 +95,7 @@ def test_a_child_of_any_other_process_loads_code():
     def work_again():
         assert native.LoadedKernel(native.CpuModule(data), "nothing").entry == "nothing"
 
-    forked.run(work, 20)
+    forked.run(work)
 
 
 def test_a_fork_waits_for_threads_that_load_but_not_for_ever():
@@ -108,7 +108,7 @@ def test_a_fork_waits_for_threads_that_load_but_not_for_ever():
             stuck.start()
             time.sleep(0.1)  # it holds Silo's lock, and waits for the loader's
             begin = time.monotonic()
-            forked.run(lambda: launch_ids(launch), 20)
+            forked.run(lambda: launch_ids(launch))
             assert time.monotonic() - begin < 15
         stuck.join()
 
@@ -132,8 +132,8 @@ def test_forks_while_another_thread_loads_and_unloads():
         for other in others:
             other.start()
         try:
-            for _ in range(int(os.environ.get("SILO_TEST_FORKS", "60"))):
-                forked.run(work, 20)
+            for _ in range(repetitions("SILO_TEST_FORKS", 30, 60)):
+                forked.run(work)
         finally:
             stop.set()
             for other in others:

@@ -12,7 +12,7 @@ from silo.errors import ArgumentError
 from timed_program import run_timed
 
 PROGRAM = Path(__file__).parents[1] / "samples" / "interrupt_program.py"
-LIMIT_S = 60
+LIMIT_S = 240
 
 
 def run(*arguments):

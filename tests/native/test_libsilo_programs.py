@@ -3,16 +3,16 @@
 import os
 import shutil
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import libsilo
 from made_bundles import write_made
+from native_builds import ADDRESS, CORE, THREAD, archive
 
 HERE = Path(__file__).parent
-NATIVE = libsilo.CORE.parent
+NATIVE = CORE.parent
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 KERNELS = "16"
 PUBLIC = {
@@ -42,7 +42,7 @@ def tool(name):
     return found
 
 
-def run(*words, timeout=120, **environment):
+def run(*words, timeout=240, **environment):
     without = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
     done = subprocess.run(
         [str(word) for word in words],
@@ -61,37 +61,27 @@ def made(tmp_path_factory):
     return write_made(tmp_path_factory.mktemp("made") / "made.silo")
 
 
-@pytest.mark.parametrize("sanitizers", ["address,undefined", "thread"])
-def test_sanitized(made, tmp_path, sanitizers):
-    compiler = tool("gcc")
-    flags = ("-O1", "-g", f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all", "-ffp-contract=off")
-    sources = [*sorted(libsilo.CORE.glob("*.c")), HERE / "libsilo_check.c"]
-
-    def compile_one(source):
-        built = tmp_path / f"{source.stem}.o"
-        run(compiler, "-std=c11", "-D_GNU_SOURCE", *flags, f"-I{libsilo.CORE}", "-c", source, "-o", built)
-        return built
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = list(pool.map(compile_one, sources))
+@pytest.mark.parametrize("flags", [ADDRESS, THREAD], ids=["address", "thread"])
+def test_sanitized(made, tmp_path, flags):
     program = tmp_path / "check"
-    run(compiler, *flags, *objects, "-o", program, "-ldl", "-pthread")
+    words = (*flags, f"-I{CORE}", HERE / "libsilo_check.c", archive(flags))
+    run(tool("gcc"), *words, "-o", program, "-ldl", "-lm", "-pthread")
     # Children of a program with threads are none of ThreadSanitizer's.
-    fork = "no fork" if sanitizers == "thread" else "fork"
+    fork = "no fork" if flags == THREAD else "fork"
     output = run(program, made, fork, ASAN_OPTIONS="detect_leaks=1", TSAN_OPTIONS="halt_on_error=1")
     assert output == "good\n"
 
 
 def test_loaded_a_hundred_times(made, tmp_path):
     compiler = tool("gcc")
-    run(compiler, *STRICT, f"-I{libsilo.CORE}", HERE / "libsilo_load.c", "-o", tmp_path / "load", "-ldl")
+    run(compiler, *STRICT, f"-I{CORE}", HERE / "libsilo_load.c", "-o", tmp_path / "load", "-ldl")
     assert run(tmp_path / "load", libsilo.library_file(), made) == "good\n"
 
 
 def test_plain_cc_builds_it(tmp_path):
     """Every file as a compiler takes it by itself: nothing has to be defined."""
     compiler = tool("cc")
-    sources = sorted(libsilo.CORE.glob("*.c"))
+    sources = sorted(CORE.glob("*.c"))
     run(compiler, "-fsyntax-only", *sources)
 
 

@@ -11,7 +11,7 @@ import launch_kernels
 from timed_program import run_timed
 
 PROGRAM = Path(__file__).parents[1] / "samples" / "pool_program.py"
-LIMIT_S = 150
+LIMIT_S = 240
 RUNTIME = ctypes.util.find_library("gomp")
 POOLS = ("auto", "own", "openmp")
 needs_runtime = pytest.mark.skipif(RUNTIME is None, reason="needs libgomp")

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from core_native import NATIVE, compiler
-from fuzz.sanitizers import NoSanitizersError, build, variables
+from fuzz.sanitizers import NoSanitizersError, native_module, stub_driver, variables
+from native_builds import ADDRESS, THREAD, archive
 from sanitized_program import build_sanitized, run_sanitized
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,14 +35,10 @@ sys.exit(pytest.main(sys.argv[2:]))
 
 
 @pytest.fixture(scope="module")
-def sanitized(tmp_path_factory):
+def sanitized():
     """The variables under which Python runs with the sanitizers, and the module and the stub driver built for them."""
-    folder = tmp_path_factory.mktemp("sanitized")
-    built, stub = folder / "_native.abi3.so", folder / "libcuda.so.1"
     try:
-        needed = variables()
-        build(built, ROOT / "native", "*/*.c")
-        build(stub, HERE, "stub_*.c")
+        needed, built, stub = variables(), native_module(), stub_driver()
     except NoSanitizersError as error:
         pytest.skip(str(error))
     return {
@@ -70,21 +67,14 @@ def run_tests(sanitized, *arguments):
     assert "100%" in done.stdout
 
 
+# C code that reads a caller's arguments and files is checked in each run, the rest in scripts/test --all.
+READ_FOREIGN = ("arguments", "guard", "launcher", "library_code", "buffer", "hostile_arguments", "bundle_reader")
+THE_REST = ("grid", "xla_call", "cpu_pool", "extents")
+
+
 @pytest.mark.slow
-def test_native_tests_pass_under_the_sanitizers(sanitized):
-    names = (
-        "arguments",
-        "guard",
-        "grid",
-        "launcher",
-        "library_code",
-        "xla_call",
-        "cpu_pool",
-        "buffer",
-        "hostile_arguments",
-        "extents",
-        "bundle_reader",
-    )
+@pytest.mark.parametrize("names", [READ_FOREIGN, pytest.param(THE_REST, marks=pytest.mark.all)], ids=["usual", "rest"])
+def test_native_tests_pass_under_the_sanitizers(sanitized, names):
     tests = [str(HERE / f"test_{name}.py") for name in names]
     chosen = "not torch and not every_library and not strides and not a_thousand and not hits_allocate"
     chosen += " and not calls_within and not grid_function_frees and not at_the_place"  # own programs; torch; memory
@@ -93,6 +83,7 @@ def test_native_tests_pass_under_the_sanitizers(sanitized):
     run_tests(sanitized, *tests, "-k", chosen)
 
 
+@pytest.mark.all
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_gpu_tests_pass_under_the_sanitizers(sanitized):
@@ -115,9 +106,8 @@ def test_every_c_file_compiles_without_a_warning(tmp_path):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.parametrize("sanitizer", ["thread", "address,undefined"])
-def test_the_pool_has_no_data_race_and_no_wrong_access(tmp_path, sanitizer):
-    flags = ("-std=c11", "-D_GNU_SOURCE=1", "-O1", "-g", f"-fsanitize={sanitizer}", "-pthread", f"-I{NATIVE}")
-    sources = [HERE / "pool_check.c", NATIVE / "loader_lock.c", *sorted(NATIVE.glob("cpu_[pqwt]*.c"))]
-    program = build_sanitized(tmp_path / "check", compiler("gcc"), *flags, *sources)
+@pytest.mark.parametrize("flags", [THREAD, ADDRESS], ids=["thread", "address"])
+def test_the_pool_has_no_data_race_and_no_wrong_access(tmp_path, flags):
+    words = (*flags, f"-I{NATIVE}", HERE / "pool_check.c", archive(flags), "-ldl", "-lm", "-pthread")
+    program = build_sanitized(tmp_path / "check", compiler("gcc"), *words)
     assert run_sanitized(program) == "done\n"

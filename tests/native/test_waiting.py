@@ -16,7 +16,7 @@ pytest.importorskip("triton")
 pytestmark = cpu_samples.needs_compiler
 
 PROGRAM = Path(__file__).parents[1] / "samples" / "waiting_program.py"
-LIMIT_S = 150
+LIMIT_S = 240
 
 
 @pytest.fixture(scope="module")

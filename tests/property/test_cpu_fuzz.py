@@ -20,10 +20,11 @@ from fuzz.judge import Verdict, difference, judge
 from fuzz.profiles import PROFILES, generate
 from fuzz.rounded import tolerance
 from fuzz.shrink import shrink
+from repetitions import repetitions
 from silo.backends.cpu.schedule.scratch import Lifetimes
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore:tl.cat")]
-SEEDS = 4  # of each profile
+SEEDS = repetitions("SILO_TEST_SEEDS", 2, 4)  # of each profile
 
 
 @pytest.fixture(scope="module")

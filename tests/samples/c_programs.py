@@ -1,21 +1,18 @@
-"""libsilo for tests: the archive of native/core, and programs in C and C++ linked with it."""
+"""Programs in C and C++ linked with libsilo, for tests."""
 
 from __future__ import annotations
 
-import functools
 import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+import warm_python
+from native_builds import CORE, archive
+
 ROOT = Path(__file__).resolve().parents[2]
-CORE = ROOT / "native" / "core"
-FLAGS = ("-std=c11", "-O1", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-D_GNU_SOURCE")
 LIBRARIES = ("-ldl", "-lm", "-pthread")
 
 
@@ -27,30 +24,15 @@ def compiler(*names: str) -> str:
     return found
 
 
-def run(command: Sequence[object], *, cwd: Path | None = None, code: int = 0, timeout: float = 120, **variables: str):
-    """Run a command to its end; its exit code must be ``code``."""
+def run(command: Sequence[object], *, cwd: Path | None = None, code: int = 0, timeout: float = 240, **variables: str):
+    """Run a command to its end, Python's in a warm process; its exit code must be ``code``."""
     words = [str(word) for word in command]
     environment = {**os.environ, **variables}
-    done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=timeout)
+    done = warm_python.run(
+        words, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=timeout
+    )
     assert done.returncode == code, f"{' '.join(words)}\nexit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
-
-
-@functools.cache
-def archive() -> Path:
-    """``libsilo.a``, built once a process; every object by a compiler of its own, two at a time."""
-    cc = compiler("gcc", "cc")
-    folder = Path(tempfile.mkdtemp(prefix="libsilo-"))
-
-    def compiled(source: Path) -> Path:
-        output = folder / f"{source.stem}.o"
-        run([cc, *FLAGS, "-c", source, "-o", output])
-        return output
-
-    with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compiled, sorted(CORE.glob("*.c"))))
-    run(["ar", "rcs", folder / "libsilo.a", *objects])
-    return folder / "libsilo.a"
 
 
 def c_program(output: Path, *sources: Path, flags: Sequence[str] = ()) -> Path:

@@ -4,75 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import shutil
-import subprocess
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from core_native import NATIVE, compiler
+from core_native import trapping_library
 from libsilo import Error
 from silo.core.dtypes import DType
 from silo.core.nodes import Argument, ConfigValue, Const, DeviceFact, Extent, ItemSize, OpKind, Stride
 from silo.core.nodes import Node as Expression
 from silo.core.values import FunctionValue
-
-SOURCES = (
-    "cpu_level",
-    "dispatch_rules",
-    "dtypes",
-    "error",
-    "expression",
-    "node_fold",
-    "node_program",
-    "node_value",
-    "runs_on",
-    "value_text",
-    "wording",
-)
-
-
-BUNDLE_SOURCES = (
-    *SOURCES,
-    "accepts",
-    "arena",
-    "bundle_codec",
-    "loader_lock",
-    "bundle_header",
-    "bundle_reader",
-    "choice",
-    "choice_report",
-    "decide",
-    "descriptor",
-    "dynamic_layout",
-    "fork_lock",
-    "held",
-    "host_digest",
-    "intake",
-    "json",
-    "json_text",
-    "known_names",
-    "manifest_blobs",
-    "manifest_checks",
-    "manifest_kernels",
-    "manifest_launch",
-    "manifest_nodes",
-    "manifest_open",
-    "manifest_rules",
-    "manifest_signatures",
-    "manifest_tables",
-    "manifest_values",
-    "manifest_variants",
-    "printable",
-    "sha256",
-    "shape",
-    "struct_form",
-    "tagged",
-    "tagged_error",
-    "tagged_seen",
-    "texts",
-)
 
 
 class String(ctypes.Structure):
@@ -184,23 +125,10 @@ class Program(ctypes.Structure):
     _fields_ = [("code", ctypes.c_void_p), ("count", ctypes.c_int32)]
 
 
-def built(names: tuple[str, ...], *flags: str) -> ctypes.CDLL:
-    """Files of native/core as a library, with the sanitizer of undefined behaviour trapping."""
-    folder = tempfile.mkdtemp(prefix="silo-choice-")
-    output = Path(folder) / "choice.so"
-    usual = ["-std=c11", "-O1", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-shared", "-fPIC"]
-    usual += ["-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]
-    sources = [str(NATIVE / f"{name}.c") for name in names]
-    subprocess.run([compiler("gcc"), *usual, *flags, *sources, "-ldl", "-pthread", "-o", str(output)], check=True)
-    loaded = ctypes.CDLL(str(output))
-    shutil.rmtree(folder)  # the library stays mapped
-    return loaded
-
-
 @functools.cache
 def library() -> ctypes.CDLL:
     """The parts of the choice that need no bundle."""
-    loaded = built(SOURCES)
+    loaded = ctypes.CDLL(str(trapping_library()))
     loaded.silo_cpu_level.restype = ctypes.c_char_p
     loaded.silo_runs_on.restype = ctypes.c_bool
     loaded.silo_runs_on.argtypes = [ctypes.c_char_p] * 4 + [ctypes.c_size_t]
@@ -211,7 +139,7 @@ def library() -> ctypes.CDLL:
 @functools.cache
 def bundle_library() -> ctypes.CDLL:
     """The whole choice with the reader, and what choice_check.c adds."""
-    loaded = built(BUNDLE_SOURCES, str(Path(__file__).parents[1] / "native" / "choice_check.c"), f"-I{NATIVE}")
+    loaded = ctypes.CDLL(str(trapping_library(Path(__file__).parents[1] / "native" / "choice_check.c")))
     loaded.check_open.restype = ctypes.c_void_p
     loaded.check_open.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.POINTER(Error)]
     loaded.check_close.argtypes = [ctypes.c_void_p]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
 
-NATIVE = Path(__file__).parents[2] / "native" / "core"
+from native_builds import CORE, TRAPPING, archive, compile_with, shared_build, whole
+
+NATIVE = CORE
 MAX_AXES = 8
 
 
@@ -43,17 +43,21 @@ def compiler(name: str) -> str:
     return found
 
 
+def trapping_library(*sources: Path) -> Path:
+    """Every file of native/core and these as a shared library in which undefined behaviour traps."""
+    core = archive(TRAPPING)
+
+    def make(folder: Path) -> None:
+        link = ("-shared", "-o", folder / "core.so", "-ldl", "-lm", "-pthread")
+        compile_with(*TRAPPING, f"-I{CORE}", *sources, *whole(core), *link)
+
+    return shared_build("trapping", (), [core, *sources], make) / "core.so"
+
+
 @functools.cache
 def library() -> ctypes.CDLL:
-    """expression.c and generator.c, built with the sanitizer of undefined behaviour trapping."""
-    folder = tempfile.mkdtemp(prefix="silo-core-")
-    output = Path(folder) / "core.so"
-    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-ffp-contract=off", "-shared", "-fPIC"]
-    flags += ["-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]
-    sources = [str(NATIVE / "expression.c"), str(NATIVE / "generator.c")]
-    subprocess.run([compiler("gcc"), *flags, *sources, "-o", str(output)], check=True)
-    loaded = ctypes.CDLL(str(output))
-    shutil.rmtree(folder)  # the library stays mapped
+    """Everything of native/core, built with the sanitizer of undefined behaviour trapping."""
+    loaded = ctypes.CDLL(str(trapping_library()))
     loaded.silo_expression_eval.argtypes = [
         ctypes.c_void_p,
         ctypes.c_int32,

@@ -25,7 +25,7 @@ import silo
 from silo import forks, settings
 from silo.api.machine import session
 
-LIMIT_S = 60
+LIMIT_S = 150
 
 
 @silo.kernel(space={"BLOCK": [64, 128]}, key=["n"], grid=lambda a: (silo.cdiv(a.n, a.BLOCK),))

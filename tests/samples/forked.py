@@ -22,7 +22,7 @@ def start(work: Callable[[], object]) -> int:
     return number
 
 
-def wait(number: int, seconds: float = 60) -> None:
+def wait(number: int, seconds: float = 200) -> None:
     """Await a child that must end well."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
@@ -37,6 +37,6 @@ def wait(number: int, seconds: float = 60) -> None:
     raise AssertionError("the child hangs")
 
 
-def run(work: Callable[[], object], seconds: float = 60) -> None:
+def run(work: Callable[[], object], seconds: float = 200) -> None:
     """Run ``work`` in a child made by fork, which must end well."""
     wait(start(work), seconds)

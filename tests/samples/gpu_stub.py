@@ -18,17 +18,16 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
+import warm_python
+from native_builds import compile_with, shared_build
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICE, PINNED, MANAGED = 2, 1, 3
@@ -36,23 +35,21 @@ DEVICE, PINNED, MANAGED = 2, 1, 3
 
 @functools.cache
 def library(*defines: str) -> Path:
-    """Build the stub (once a process), named ``libcuda.so.1``; skips without gcc.
+    """Build the stub (once a run), named ``libcuda.so.1``; skips without a C compiler.
 
     Give ``-DSTUB_OLD`` for a driver that lacks a function.
     """
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler for the stub driver")
     given = os.environ.get("SILO_TEST_STUB")
     if given and not defines:
         return Path(given)
-    folder = Path(tempfile.mkdtemp(prefix="silo-stub-"))
-    built = folder / "libcuda.so.1"
-    sources = sorted(str(path) for path in (ROOT / "tests" / "native").glob("stub_*.c"))
-    flags = ["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread"]
-    without = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # the sanitizers'
-    subprocess.run([compiler, *flags, *defines, *sources, "-o", str(built), "-ldl"], check=True, env=without)
-    return built
+    sources = sorted((ROOT / "tests" / "native").glob("stub_*.[ch]"))
+    flags = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread")
+
+    def make(folder: Path) -> None:
+        c_files = [path for path in sources if path.suffix == ".c"]
+        compile_with(*flags, *defines, *c_files, "-o", folder / "libcuda.so.1", "-ldl")
+
+    return shared_build("stub", (*flags, *defines), sources, make) / "libcuda.so.1"
 
 
 def environment(*defines: str, devices: int = 1, **more: str) -> dict[str, str]:
@@ -75,10 +72,11 @@ def environment(*defines: str, devices: int = 1, **more: str) -> dict[str, str]:
     }
 
 
-def run(code: str, *defines: str, devices: int = 1, timeout: float = 60, **more: str) -> str:
+def run(code: str, *defines: str, devices: int = 1, timeout: float = 240, **more: str) -> str:
     """Run Python code in a process with the stub; its output. Fails the test where the code fails."""
-    prelude = _NATIVE if "SILO_TEST_NATIVE" in os.environ else ""
-    done = subprocess.run(
+    # The sanitizers' module is loaded in the place of the usual one, which the warm process has loaded.
+    start, prelude = (subprocess.run, _NATIVE) if "SILO_TEST_NATIVE" in os.environ else (warm_python.run, "")
+    done = start(
         [sys.executable, "-W", "error", "-c", prelude + textwrap.dedent(code)],
         capture_output=True,
         text=True,

@@ -1,5 +1,6 @@
 """Launches that take long, and signals meanwhile; ``native/test_interrupts.py`` runs them."""
 
+import mmap
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ from silo.launch.resources import threads
 from silo.launch.runtime import make_launcher
 
 ENDLESS = (1 << 31, 1 << 20)
-LIMIT_S = 5.0  # a machine may be busy; the launches would take years
+LIMIT_S = 100.0  # a machine may be busy; the launches would take years
 
 
 def launcher(entry, *names, layout, release_gil=True, **options):
@@ -34,15 +35,42 @@ def interrupt_after(seconds=0.3):
     threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
-def interrupted(launch, *arguments):
+def shared_counts():
+    """Eight zeros that a child made by fork sees change."""
+    return np.frombuffer(mmap.mmap(-1, 64), np.int64)
+
+
+def interrupt_when_counting(out):
+    """Interrupt this process once a launch has written to ``out``, however long it takes to begin.
+
+    A child does it: a thread of this process may get no turn.
+    """
+    parent = os.getpid()
+    child = os.fork()
+    if child == 0:
+        while not out.any() and os.getppid() == parent:
+            time.sleep(0.01)
+        time.sleep(0.1)
+        os.kill(parent, signal.SIGINT)
+        os._exit(0)
+    return child
+
+
+def interrupted(launch, out, *arguments):
     """Launch without an end, interrupted; what the interrupt says."""
-    interrupt_after()
+    child = interrupt_when_counting(out)
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt) as raised:
-        launch(*arguments)
+        launch(out, *arguments)
+    os.waitpid(child, 0)
     assert time.monotonic() - begin < LIMIT_S
     (note,) = raised.value.__notes__
     return note
+
+
+def waits_for(thread):
+    thread.start()
+    thread.join()
 
 
 def works(launch):
@@ -57,7 +85,7 @@ def main_thread(count, release):
     with threads(int(count)):
         for turns in (0, 1_000_000):
             works(launch)
-            out = np.zeros(8, np.int64)
+            out = shared_counts()
             note = interrupted(launch[ENDLESS], out, turns)
             assert note.startswith("turn: it was interrupted after at most ")
             assert note.endswith(f" of its {ENDLESS[0] * ENDLESS[1]} programs: what it writes is partly written")
@@ -69,27 +97,22 @@ def one_by_one():
     """Programs that may wait for each other, and do not."""
     launch = turning(chunk=1)
     with threads(2):
-        interrupted(launch[ENDLESS], np.zeros(8, np.int64), 0)
+        interrupted(launch[ENDLESS], shared_counts(), 0)
         works(launch)
 
 
 def other_thread(count, release):
     """The main thread takes the signal, whoever launches; the launch goes on."""
     launch = turning(release_gil=release == "released")
-    out = np.zeros(8, np.int64)
+    out = shared_counts()
     with threads(int(count)):
         try:
             works(launch)
             other = threading.Thread(target=lambda: launch[ENDLESS](out, 0), daemon=True)
-            child = os.fork()  # a thread of this process would get no turn to send it
-            if child == 0:
-                time.sleep(0.5)
-                os.kill(os.getppid(), signal.SIGINT)
-                os._exit(0)
+            interrupt_when_counting(out)
             begin = time.monotonic()
-            other.start()
             with pytest.raises(KeyboardInterrupt):
-                other.join()
+                waits_for(other)
             assert time.monotonic() - begin < LIMIT_S
             works(launch)
             before = out.sum()

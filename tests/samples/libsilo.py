@@ -1,4 +1,4 @@
-"""libsilo as a shared library, built once a process from ``native/core``, and called by ctypes.
+"""libsilo as a shared library, built once a run from ``native/core``, and called by ctypes.
 
 ``SILO_TEST_LIBSILO`` names one that is built already (for a sanitizer, or by CMake).
 """
@@ -8,43 +8,33 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import pytest
 
+from native_builds import archive, compile_with, shared_build, whole
 from silo.core.dtypes import dtype
 
-ROOT = Path(__file__).resolve().parents[2]
-CORE = ROOT / "native" / "core"
-FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-fvisibility=hidden", "-ffp-contract=off", "-fno-plt", "-fPIC")
 CPU, CUDA, ROCM = 1, 2, 10
 LINKED = 1
 READONLY, PAD_NAN, ROUND_TF32, RANGE32 = 1, 2, 4, 8
 
 
 @functools.cache
-def library_file(*flags: str) -> Path:
-    """Build it, with ``-O1`` and whatever else is asked for; skips without a C compiler."""
+def library_file() -> Path:
+    """The library, built with ``-O1``; skips without a C compiler."""
     given = os.environ.get("SILO_TEST_LIBSILO")
-    if given and not flags:
+    if given:
         return Path(given)
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler for libsilo")
-    folder = Path(tempfile.mkdtemp(prefix="silo-libsilo-"))
-    built = folder / "libsilo.so"
-    sources = sorted(str(path) for path in CORE.glob("*.c"))
-    link = ("-shared", "-Wl,-z,nodelete", "-o", str(built), "-ldl", "-pthread")
-    without = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # the sanitizers'
-    subprocess.run([compiler, "-O1", *FLAGS, "-DSILO_EXPORTS", *flags, *sources, *link], check=True, env=without)
-    return built
+    core = archive()
+
+    def make(folder: Path) -> None:
+        compile_with("-shared", "-Wl,-z,nodelete", *whole(core), "-o", folder / "libsilo.so", "-ldl", "-pthread")
+
+    return shared_build("libsilo", (), [core], make) / "libsilo.so"
 
 
 class _Value(ctypes.Union):

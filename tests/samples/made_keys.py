@@ -20,7 +20,7 @@ def minisign(*arguments, text="", check=True):
     if shutil.which("minisign") is None:
         pytest.skip("minisign is not installed (the package minisign of most distributions)")
     command = ["minisign", *map(str, arguments)]
-    return subprocess.run(command, input=text, text=True, capture_output=True, check=check, timeout=60)
+    return subprocess.run(command, input=text, text=True, capture_output=True, check=check, timeout=240)
 
 
 def resigned(message: bytes, comment: bytes, key: SecretKey = SECRET) -> Signature:

@@ -17,7 +17,7 @@ def build_sanitized(program: Path, *command: str | Path) -> Path:
     return program
 
 
-def run_sanitized(program: Path, *words: str | Path, timeout_s: float = 120, **environment: str) -> str:
+def run_sanitized(program: Path, *words: str | Path, timeout_s: float = 240, **environment: str) -> str:
     """What it prints; it must end well. ``environment`` is added to this process's."""
     done = subprocess.run(
         [str(program), *map(str, words)],

@@ -10,13 +10,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-import subprocess
 import sys
 import tempfile
 import textwrap
 from pathlib import Path
 
 import gpu_stub
+import warm_python
 
 __all__ = ["DRIVER", "array", "driver_class", "environment", "install", "run", "stub"]
 
@@ -44,13 +44,14 @@ def run(code: str, *arguments: str, devices: int = 2, timeout: float = 240, **mo
     with tempfile.TemporaryDirectory(prefix="silo-program-") as folder:
         file = Path(folder, "program.py")  # Triton reads kernels from files
         file.write_text(textwrap.dedent(code))
-        done = subprocess.run(
+        done = warm_python.run(
             [sys.executable, str(file), *arguments],
             capture_output=True,
             text=True,
             check=False,
             env=environment(devices=devices, **more),
             timeout=timeout,
+            more=warm_python.TORCH,
         )
     assert done.returncode == 0, f"{done.returncode}: {done.stdout[-3000:]}{done.stderr[-5000:]}"
     return done.stdout + done.stderr

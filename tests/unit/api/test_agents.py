@@ -219,7 +219,7 @@ def test_a_terminal_is_told_what_an_agent_is_for():
             stdin=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
     assert done.returncode == 2

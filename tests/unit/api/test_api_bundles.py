@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import warm_python
+
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
 import silo
@@ -92,7 +94,7 @@ def bundle(world, tmp_path):
 def silo_command(home, *words, cwd=None, **variables):
     environment = {**os.environ, "SILO_HOME": str(home), "COLUMNS": "120", **variables}
     command = [sys.executable, "-c", "from silo.cli.main import main; main()", *map(str, words)]
-    return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, check=False)
+    return warm_python.run(command, env=environment, cwd=cwd, capture_output=True, text=True, check=False)
 
 
 def test_the_build_says_what_it_made(world):

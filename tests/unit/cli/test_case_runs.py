@@ -6,12 +6,12 @@ case begins.
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 import typer
 
+import warm_python
 from silo.cli.case_runs import Attempt, Begun, rows_of
 
 KERNELS = """
@@ -124,7 +124,7 @@ def test_a_process_that_ends_before_any_case_is_an_error(capsys):
 def silo(home, *words):
     environment = {**os.environ, "SILO_HOME": str(home), "COLUMNS": "200"}
     command = [sys.executable, "-m", "silo", *map(str, words)]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    return warm_python.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
 
 
 def test_a_file_and_a_bundle_whose_kernel_faults(tmp_path):

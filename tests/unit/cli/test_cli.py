@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import warm_python
 from silo.cli import run
 from silo.launch.array_libraries.table import NAMES
 
@@ -41,7 +42,7 @@ RIGHT = '{"BLOCK": [128, 256, 512, 1024]}'
 def silo(home, *words, **variables):
     environment = {**os.environ, "SILO_HOME": str(home), "COLUMNS": "200", **variables}
     command = [sys.executable, "-c", "from silo.cli.main import main; main()", *map(str, words)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = warm_python.run(command, env=environment, capture_output=True, text=True)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
@@ -208,7 +209,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_next_run_goes_on(kernels, tmp_pat
     while time.monotonic() < deadline and process.poll() is None and not list((store / "records").glob("*")):
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=240)
     assert "Traceback" not in err
     (row,) = json.loads(silo(store, "tune", kernels, "--json").stdout)
     assert row["measured"] + row["reused"] == 4

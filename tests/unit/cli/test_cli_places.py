@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+import warm_python
+
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
 import silo
@@ -38,7 +40,7 @@ def run(folder, *words, module=True, given="", **variables):
     environment = {**os.environ, "SILO_HOME": str(folder / "store"), "COLUMNS": "100", **variables}
     start = ["-m", "silo"] if module else ["-c", "from silo.cli.main import main; main()"]
     command = [sys.executable, *start, *map(str, words)]
-    done = subprocess.run(
+    done = warm_python.run(
         command, env=environment, cwd=folder, capture_output=True, text=True, check=False, input=given
     )
     assert "--debug" in words or "Traceback" not in done.stderr, done.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import triton_on_stub
+from repetitions import repetitions
 from triton_programs import HEAD, TUNED, program
 
 pytest.importorskip("torch", reason="Triton's driver for NVIDIA's GPUs asks torch for dtypes here")
@@ -153,12 +154,12 @@ assert own == ours, next((at, a, b) for at, (a, b) in enumerate(zip(own, ours)) 
 print(COUNT, "launches,", served, "by Silo,", len(set(map(str, own))), "different,", own.count("nothing"), "of nothing")
 assert min(served) > COUNT * 0.05, served
 """
-LAUNCHES = os.environ.get("SILO_TEST_LAUNCHES", "600")
+LAUNCHES = str(repetitions("SILO_TEST_LAUNCHES", 300, 600))
 """How many random launches are compared; with 10000 it takes some minutes, for what Triton compiles."""
 
 
 def test_random_launches_give_the_driver_the_bytes_of_tritons_own_path():
-    print(triton_on_stub.run(HEAD + RANDOM, LAUNCHES, timeout=2000))
+    print(triton_on_stub.run(HEAD + RANDOM, LAUNCHES, timeout=2400))
 
 
 def test_hooks_globals_knobs_and_streams_are_tritons():
@@ -418,7 +419,7 @@ def test_silo_exec_runs_a_program_as_it_is(tmp_path):
     script, report = tmp_path / "program.py", tmp_path / "report.jsonl"
     script.write_text(CPU_PROGRAM)
     command = [sys.executable, "-m", "silo", "exec", "--report", str(report), str(script), "--report", "x"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert (done.returncode, done.stdout) == (7, "['--report', 'x'] 0\n"), done.stderr
     lines = [json.loads(line) for line in report.read_text().splitlines()]
     assert len(lines) == 2
@@ -457,7 +458,7 @@ def test_children_made_by_fork_report_what_they_did_themselves(tmp_path):
     script, report = tmp_path / "program.py", tmp_path / "report.jsonl"
     script.write_text(FORKING_PROGRAM)
     command = [sys.executable, "-m", "silo", "exec", "--report", str(report), str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in report.read_text().splitlines()]
     pool, forked = map(int, done.stdout.split())
@@ -471,7 +472,7 @@ def test_children_made_by_fork_report_what_they_did_themselves(tmp_path):
 
 def test_a_script_that_is_not_there():
     command = [sys.executable, "-m", "silo", "exec", "nowhere.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert done.returncode == 3
     assert "there is no file nowhere.py to run" in done.stderr
 
@@ -480,7 +481,7 @@ def test_a_script_that_is_not_there():
 def test_a_recording_that_is_not_there(more, tmp_path):
     (tmp_path / "program.py").write_text("print('it ran')\n")
     command = [sys.executable, "-m", "silo", "exec", "--bundle", "nowhere.silo", *more, "program.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (3, "")
     assert "cannot open the bundle nowhere.silo: No such file" in done.stderr
     assert "Traceback" not in done.stderr
@@ -492,7 +493,7 @@ def test_other_tritons(folder):
     paths = os.pathsep.join([str(folder), str(folder.parent / "common")])
     own = {"PYTHONPATH": os.pathsep.join([paths, triton_on_stub.environment()["PYTHONPATH"]])}
     for code, arguments in ((TUNED + VERSION_PROGRAM, []), (RANDOM, [LAUNCHES])):
-        out = triton_on_stub.run(HEAD + code, *arguments, timeout=2000, **own)
+        out = triton_on_stub.run(HEAD + code, *arguments, timeout=2400, **own)
         assert f"triton {folder.name[6]}.{folder.name[7]}" in out
         print(out)
 

@@ -16,6 +16,7 @@ pytest.importorskip("cutlass", reason="the CuTe DSL is not installed")
 
 from cutlass import cute
 
+from repetitions import repetitions
 from silo.artifacts.inspect import inspect_binary
 from silo.backends.cute.compiler import CuteCompiler
 from silo.bundle.reader import Bundle
@@ -32,7 +33,7 @@ from silo.sources.cute.front_end import FRONT_END
 EXAMPLES = Path(__file__).parents[4] / "examples"
 ARCHS = ("sm_80", "sm_90a", "sm_100a", "sm_120a")
 THREADS = 8
-CALLS = int(os.environ.get("SILO_TEST_CUTE_CALLS", "48"))
+CALLS = repetitions("SILO_TEST_CUTE_CALLS", 24, 48)
 
 
 def loaded(path):

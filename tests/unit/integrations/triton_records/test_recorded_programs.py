@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import triton_entry
+import warm_python
 from silo.api.trials.lock_files import read_lock
 from silo.bundle.reader import open_bundle
 from silo.bundle.verify import verify_bundle
@@ -63,7 +64,7 @@ class World:
         self.caches += 1
         folder = self.folder / (cache or f"cache-{self.caches}")
         own = {"TRITON_CACHE_DIR": str(folder), "SILO_HOME": str(self.folder / "home"), "SILO_TRITON": "cpu"}
-        done = subprocess.run(
+        done = warm_python.run(
             [sys.executable, "-m", "silo", *map(str, words)],
             env={**os.environ, **own, "PYTHONPATH": self.import_path, **more},
             capture_output=True,
@@ -254,7 +255,7 @@ def test_native_code_that_nobody_vouched_for_is_not_loaded(world, tmp_path):
     found, _ = world.run("replay", "open=1", SILO_HOME=str(tmp_path / "home"))
     assert found["compiles"] > 0
     environment = {**os.environ, "SILO_HOME": str(tmp_path / "home")}
-    subprocess.run([sys.executable, "-m", "silo", "trust", str(world.path)], check=True, env=environment)
+    warm_python.run([sys.executable, "-m", "silo", "trust", str(world.path)], check=True, env=environment)
     found, _ = world.run("replay", "other=1", SILO_HOME=str(tmp_path / "home"))
     assert found["compiles"] == 0
 
@@ -273,6 +274,7 @@ def test_a_recording_grows_and_stays_as_it_is_where_nothing_is_new(world, tmp_pa
     assert before != path.read_bytes()
 
 
+@pytest.mark.all
 def test_eight_processes_record_at_once_and_agree(world, tmp_path):
     """Half of them prefer the first config of each tuner, half the last; what they compile lies in Triton's cache."""
     tmp_path.chmod(0o700)
