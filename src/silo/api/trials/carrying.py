@@ -1,0 +1,115 @@
+"""Carrying trials of an earlier compiler over to today's, where the code of their configs is the same."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from silo.artifacts.same_code import same_code
+from silo.core.config import Config
+from silo.core.protocols import RecordStore
+from silo.errors import CompileError, CompilerMissingError, SourceError
+from silo.tune.carried import EarlierStudy, carried_trials, earlier_studies
+from silo.tune.effort import note_effort, read_effort
+from silo.tune.ledger import Ledger
+from silo.tune.reach import Reach
+from silo.tune.trial import Study
+
+if TYPE_CHECKING:
+    from silo.api.trials.evaluators import Artifacts
+    from silo.store.store import StoreBase
+    from silo.tune.outcome import Budget
+
+__all__ = ["carry_decision", "carry_trials", "contenders_of"]
+
+_log = logging.getLogger("silo")
+
+_AT_A_TIME = 32  # configs that are handed to the compile workers before time is looked at
+_TIME_SHARE = 0.5  # of a session's budget; what is left measures
+
+
+def carry_decision(study: Study, reach: Reach, artifacts: Artifacts, store: StoreBase) -> tuple[Config, ...]:
+    """Decide a study by an earlier one whose decisive configs all have the same code today.
+
+    Their trials are carried over then, so that the study has the winner of the earlier one; nothing is measured. The
+    decisive configs are compiled. How far first calls came with the earlier study is carried over too.
+
+    Returns:
+        The contenders of the latest earlier study if no study decides; empty if one did, or if there is none.
+    """
+    contenders: tuple[Config, ...] = ()
+    for earlier in earlier_studies(study, store.records, reach):
+        decisive = earlier.decisive
+        same = _same(earlier, decisive, artifacts, store)
+        if all(set(earlier.artifacts_of(config)) & same.keys() for config in decisive):
+            _keep(study, earlier, same, store.records)
+            effort = read_effort(earlier.study, store.records)
+            if effort.is_cut_off and (trouble := note_effort(study, store.records, effort.last, effort.seconds)):
+                _log.warning("%s", trouble)
+            return ()
+        contenders = contenders or earlier.contenders
+    return contenders
+
+
+def carry_trials(study: Study, reach: Reach, artifacts: Artifacts, store: StoreBase, budget: Budget) -> int:
+    """Carry over the trials of every config that has the same code today; how many there are.
+
+    The configs of earlier studies that have no trial in ``study`` are compiled, the best first: at most so many as the
+    budget lets a session evaluate, and for half of its time.
+    """
+    begin, carried = time.monotonic(), 0
+    left = budget.evaluations
+    for earlier in earlier_studies(study, store.records, reach):
+        ledger = Ledger(study, store.records)
+        wanted = [config for config in earlier.ranking if earlier.artifacts_of(config) and not ledger.of(config)]
+        same: dict[str, str] = {}
+        for start in range(0, len(wanted) if left is None else min(len(wanted), left), _AT_A_TIME):
+            if budget.seconds is not None and time.monotonic() - begin > budget.seconds * _TIME_SHARE:
+                break
+            same |= _same(earlier, wanted[start : start + _AT_A_TIME], artifacts, store)
+        carried += _keep(study, earlier, same, store.records)
+        left = None if left is None else max(left - len(wanted), 0)
+    return carried
+
+
+def contenders_of(study: Study, records: RecordStore, reach: Reach) -> tuple[Config, ...]:
+    """The contenders of the latest earlier study, if there are several and its tuning was not cut off; else none."""
+    for earlier in earlier_studies(study, records, reach):
+        if len(earlier.contenders) > 1 and not read_effort(earlier.study, records).is_cut_off:
+            return earlier.contenders
+        break
+    return ()
+
+
+def _same(earlier: EarlierStudy, configs: Sequence[Config], artifacts: Artifacts, store: StoreBase) -> dict[str, str]:
+    """The keys of the artifacts of configs that have the same code today, each with that of today's artifact."""
+    artifacts.expect(configs)
+    artifacts.prepare(configs)
+    same: dict[str, str] = {}
+    for config in configs:
+        try:
+            today = artifacts.get(config)
+        except CompilerMissingError:
+            raise
+        except (CompileError, SourceError) as error:
+            _log.info("%s: %s does not compile: %s", earlier.study, config, error)
+            continue
+        for key in earlier.artifacts_of(config):
+            kept = store.artifacts.described(key)
+            if kept is None:
+                _log.info("%s: the store does not have the earlier code of %s", earlier.study, config)
+            elif decision := same_code(kept, today.artifact, store.blobs.get):
+                same[key] = today.key
+            else:
+                _log.info("%s: %s has other code than it was measured with: %s", earlier.study, config, decision.reason)
+    return same
+
+
+def _keep(study: Study, earlier: EarlierStudy, same: dict[str, str], records: RecordStore) -> int:
+    """Keep the trials that count in ``study``; how many there are."""
+    count = Ledger(study, records).take_over(carried_trials(earlier.trials, same))
+    if count:
+        _log.info("%s: %d trials count although the compiler changed: the code is the same", study, count)
+    return count
