@@ -17,10 +17,10 @@ from silo.core.protocols import RecordStore
 from silo.tune.catalog import catch_up, studies_of
 from silo.tune.ledger import read_trials
 from silo.tune.reach import Reach
-from silo.tune.trial import Status, Study, Trial
+from silo.tune.trial import Study, Trial
 from silo.tune.winner import Winner, choose_winner
 
-__all__ = ["EarlierStudy", "carried_trials", "differing_in_compiler", "earlier_studies"]
+__all__ = ["EarlierStudy", "carried_before", "carried_trials", "differing_in_compiler", "earlier_studies"]
 
 _MOST_STUDIES = 3  # the latest: each costs compiling its contenders
 _RIVALS = 3  # as many as are compared with a winner when a search ends
@@ -55,17 +55,17 @@ class EarlierStudy:
 
     @property
     def decisive(self) -> tuple[Config, ...]:
-        """The contenders, and the references that these were measured beside: the winner is known if all are the same.
+        """The contenders and their references: if all of these have the same code today, the winner is known."""
+        return self.with_references(self.contenders)
 
-        A trial without a reference was measured alone.
-        """
-        keys = {config.order_key for config in self.contenders}
-        beside = [
-            trial.reference.config
-            for trial in self.trials
-            if trial.reference is not None and trial.status is Status.OK and trial.config.order_key in keys
-        ]
-        return tuple({config.order_key: config for config in (*self.contenders, *beside)}.values())
+    def with_references(self, configs: Iterable[Config]) -> tuple[Config, ...]:
+        """Configs, and the references that their trials were measured beside, each once."""
+        found = {config.order_key: config for config in configs}
+        wanted = frozenset(found)
+        for trial in self.trials:
+            if trial.reference is not None and trial.config.order_key in wanted:
+                found.setdefault(trial.reference.config.order_key, trial.reference.config)
+        return tuple(found.values())
 
     def artifacts_of(self, config: Config) -> tuple[str, ...]:
         """The keys of the artifacts that trials of a config were made with, each once."""
@@ -95,6 +95,19 @@ def earlier_studies(study: Study, records: RecordStore, reach: Reach) -> tuple[E
         if len(found) == _MOST_STUDIES:
             break
     return tuple(found)
+
+
+def carried_before(trials: Iterable[Trial], known: Iterable[Trial]) -> dict[str, str]:
+    """The keys of the artifacts of ``trials`` that ``known`` holds carried over, each with today's key. Pure."""
+    today: dict[bytes, list[Trial]] = {}
+    for trial in known:
+        today.setdefault(trial.config.order_key, []).append(trial)
+    return {
+        trial.artifact: one.artifact
+        for trial in trials
+        for one in today.get(trial.config.order_key, ())
+        if trial.artifact and replace(trial, artifact=one.artifact).identity == one.identity
+    }
 
 
 def carried_trials(trials: Iterable[Trial], same: Mapping[str, str]) -> tuple[Trial, ...]:

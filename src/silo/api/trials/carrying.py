@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from silo.artifacts.same_code import same_code
 from silo.core.config import Config
+from silo.core.decisions import Rejected
 from silo.core.protocols import RecordStore
 from silo.errors import CompileError, CompilerMissingError, SourceError
-from silo.tune.carried import EarlierStudy, carried_trials, earlier_studies
+from silo.tune.carried import EarlierStudy, carried_before, carried_trials, earlier_studies
 from silo.tune.effort import note_effort, read_effort
 from silo.tune.ledger import Ledger
 from silo.tune.reach import Reach
@@ -27,6 +28,7 @@ __all__ = ["carry_decision", "carry_trials", "contenders_of"]
 _log = logging.getLogger("silo")
 
 _AT_A_TIME = 32  # configs that are handed to the compile workers before time is looked at
+_GONE = "the store has its artifact no longer"
 _TIME_SHARE = 0.5  # of a session's budget; what is left measures
 
 
@@ -63,14 +65,16 @@ def carry_trials(study: Study, reach: Reach, artifacts: Artifacts, store: StoreB
     left = budget.evaluations
     for earlier in earlier_studies(study, store.records, reach):
         ledger = Ledger(study, store.records)
-        wanted = [config for config in earlier.ranking if earlier.artifacts_of(config) and not ledger.of(config)]
-        same: dict[str, str] = {}
-        for start in range(0, len(wanted) if left is None else min(len(wanted), left), _AT_A_TIME):
+        wanted = [one for one in earlier.ranking if earlier.artifacts_of(one) and not ledger.of(one)][:left]
+        same = carried_before(earlier.trials, ledger.trials)
+        for start in range(0, len(wanted), _AT_A_TIME):
             if budget.seconds is not None and time.monotonic() - begin > budget.seconds * _TIME_SHARE:
                 break
-            same |= _same(earlier, wanted[start : start + _AT_A_TIME], artifacts, store)
+            together = earlier.with_references(wanted[start : start + _AT_A_TIME])
+            others = [one for one in together if not {*earlier.artifacts_of(one)} <= same.keys()]
+            same |= _same(earlier, others, artifacts, store)
         carried += _keep(study, earlier, same, store.records)
-        left = None if left is None else max(left - len(wanted), 0)
+        left = None if left is None else left - len(wanted)
     return carried
 
 
@@ -84,26 +88,32 @@ def contenders_of(study: Study, records: RecordStore, reach: Reach) -> tuple[Con
 
 
 def _same(earlier: EarlierStudy, configs: Sequence[Config], artifacts: Artifacts, store: StoreBase) -> dict[str, str]:
-    """The keys of the artifacts of configs that have the same code today, each with that of today's artifact."""
+    """The keys of the artifacts of configs that have the same code today, each with the key of today's artifact."""
     artifacts.expect(configs)
     artifacts.prepare(configs)
     same: dict[str, str] = {}
+    other: dict[Config, str] = {}
     for config in configs:
         try:
             today = artifacts.get(config)
         except CompilerMissingError:
             raise
         except (CompileError, SourceError) as error:
-            _log.info("%s: %s does not compile: %s", earlier.study, config, error)
+            other[config] = str(error)
             continue
         for key in earlier.artifacts_of(config):
             kept = store.artifacts.described(key)
-            if kept is None:
-                _log.info("%s: the store does not have the earlier code of %s", earlier.study, config)
-            elif decision := same_code(kept, today.artifact, store.blobs.get):
+            decision = Rejected(_GONE) if kept is None else same_code(kept, today.artifact, store.blobs.get)
+            if decision:
                 same[key] = today.key
             else:
-                _log.info("%s: %s has other code than it was measured with: %s", earlier.study, config, decision.reason)
+                other[config] = decision.reason
+    if other:
+        config, reason = next(iter(other.items()))
+        count = f"{len(other)} of {len(configs)} configs have"
+        _log.info(
+            "%s: %s other code than they were measured with, such as %s: %s", earlier.study, count, config, reason
+        )
     return same
 
 
