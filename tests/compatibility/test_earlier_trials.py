@@ -109,7 +109,7 @@ def test_with_other_code_the_winner_and_its_rivals_are_measured(folder):
     other = {"SILO_CC": "cc -fcf-protection=full"}
     said = json.loads(python("-c", CALLED, folder=folder, SILO_TUNE="auto", **other))
     assert all("(bucket winner" in text for text in said.values())
-    # Three of the four configs of one kernel were compared when it was tuned, all of the other's are its nearest rivals.
+    # Of one kernel three configs of four were compared when it was tuned; of the other all are the nearest rivals.
     assert [said[name].count(": not measured") for name in WINNERS] == [1, 0]
     again = json.loads(python("-c", CALLED, folder=folder, SILO_TUNE="frozen", **other))
     assert again == said
