@@ -1,4 +1,4 @@
-"""Whether two artifacts hold the same code: what was measured of one then holds for the other."""
+"""Whether two artifacts hold the same code: then measurements of one artifact hold for the other."""
 
 from __future__ import annotations
 

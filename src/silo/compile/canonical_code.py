@@ -58,7 +58,7 @@ def module_code(text: str | bytes, name: str, project: Project, *, package: bool
 
     Comments, documentation and layout do not count, nor does the place of the module and of those that it imports: of
     ``from silo.x.y import z`` the name ``z`` counts, and the number of the module if it is covered. Covered modules are
-    numbered in an order that does not depend on what they are called, also those that are imported as a whole.
+    numbered in an order that does not depend on their names, also modules that are imported as a whole.
 
     Raises:
         SyntaxError: the text is not Python.
@@ -150,7 +150,7 @@ class _Form:
         return node.module if node.module and self._project.owns(node.module) else ""
 
     def _label(self, module: str) -> str:
-        """What a module is called: its number, in the order in which imports and uses are written."""
+        """The label of a module: its number, in the order in which imports and uses are written."""
         return self._modules.setdefault(module, f"module {len(self._modules)}")
 
     # ---- the written form ----
@@ -170,7 +170,7 @@ class _Form:
         self.parts.append("]")
 
     def _imported(self, statement: ast.stmt, imports: list[tuple[str, str]]) -> bool:
-        """Whether a statement imports from the project alone; adds what it imports and from which module."""
+        """Whether a statement imports from the project alone; adds the names and their modules to ``imports``."""
         if isinstance(statement, ast.ImportFrom):
             base = self._base(statement)
             if not base:
@@ -206,7 +206,7 @@ class _Form:
         write(f"{kind.__name__}(")
         for field in node._fields:
             value = getattr(node, field, None)
-            # What a later version of Python adds is absent, None or empty in code that an earlier one reads.
+            # Fields that a later version of Python adds are absent, None or empty in code that earlier versions read.
             if value is None or value == [] or field in _LEFT_OUT:
                 continue
             write(f"{field}=")

@@ -54,9 +54,10 @@ def code_digest(*packages: str) -> str:
     each import leads to the code that it imports (:func:`digest_of`).
 
     A version number raised by hand would, the one time it is forgotten, let old artifacts pass for new ones. The files
-    are read once a process, some milliseconds, and only by one that compiles or asks the store for what was compiled:
-    a bundle's kernels know their compiler by its name alone. What equal bytes came to is remembered beside the byte
-    code of Python (:mod:`silo.compile.known_digests`); else they are parsed, which takes most of a second.
+    are read once a process, some milliseconds, and only by a process that compiles or asks the store for artifacts:
+    a bundle names the compiler of its kernels and computes nothing. The digest of equal bytes is remembered beside the
+    byte code of Python (:mod:`silo.compile.known_digests`); without it the files are parsed, which takes most of a
+    second.
     """
     files, exists = covered_files(packages), _finder(packages)
     content = _content(files)
@@ -120,7 +121,7 @@ def digest_of(files: Sequence[CodeFile], exists: Callable[[str], bool]) -> Known
 
 
 def _linked(codes: Mapping[str, ModuleCode]) -> dict[str, str]:
-    """The digest of each module with those of the modules that it imports, and so on.
+    """The digest of each module and of all that it imports, directly or through other modules.
 
     Modules of equal code that import different code differ at the end: each round looks one import further, until no
     further modules are told apart.
@@ -180,7 +181,7 @@ def _finder(packages: Iterable[str]) -> Callable[[str], bool]:
 
 
 def _content(files: Sequence[CodeFile]) -> str:
-    """A digest of every byte that decides the digest of files: theirs, and those of the modules that compute it."""
+    """A digest of every byte that decides the digest of files: the files, and the modules that compute it."""
     state = hashlib.sha256()
     for name in _OWN_FILES:
         state.update(Path(__file__).with_name(name).read_bytes() + b"\0")

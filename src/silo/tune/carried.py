@@ -1,4 +1,4 @@
-"""Trials of an earlier compiler: which of them count under today's, and what they predict where they do not.
+"""Trials of an earlier compiler: which of them count under today's compiler, and what the others predict.
 
 A compiler's identity changes with every release of it, the code of most kernels does not. A study of another identity
 that equals today's study in everything else is an *earlier study*. Its trials are *carried over* where a config's code
@@ -28,7 +28,7 @@ _RIVALS = 3  # as many as are compared with a winner when a search ends
 
 @dataclass(frozen=True)
 class EarlierStudy:
-    """A study of another compiler identity, and those of its trials whose configs count for a space."""
+    """A study of another compiler identity, and its trials of configs that count for a space."""
 
     study: Study
     trials: tuple[Trial, ...]
@@ -113,12 +113,12 @@ def carried_before(trials: Iterable[Trial], known: Iterable[Trial]) -> dict[str,
 def carried_trials(trials: Iterable[Trial], same: Mapping[str, str]) -> tuple[Trial, ...]:
     """The trials that count under today's compiler, with today's artifacts. Pure.
 
-    A trial counts if its code is the same, and so is that of the reference that it was measured beside. It keeps the
-    name of the compiler that it was made with.
+    A trial counts if its code is the same, and the code of the reference that it was measured beside is the same too.
+    It keeps the name of the compiler that it was made with.
 
     Args:
-        trials: those of an earlier study.
-        same: from the key of an artifact that has the same code today to that of today's artifact.
+        trials: the trials of an earlier study.
+        same: the keys of earlier artifacts that have the same code today, each with the key of today's artifact.
     """
     known = tuple(trials)
     configs = {trial.config.order_key for trial in known if trial.artifact in same}

@@ -136,6 +136,21 @@ def test_other_code_has_the_winner_and_its_rivals_compared_and_nothing_else(earl
         assert row.measured == 6 - len(space)
 
 
+def test_a_comparison_that_was_killed_is_made_by_the_next_call(earlier, measured, monkeypatch):
+    from silo.api.calls import first_call
+
+    file, home, first = earlier
+    with override(home=home, cc=OTHER, tune="auto"):
+        with monkeypatch.context() as patch:
+            patch.setattr(first_call, "tune", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                called(file)
+        called(file)
+        (space,) = measured
+        assert space[0] == first.winner
+        assert len(space) <= 4
+
+
 def test_other_code_is_a_prediction_where_nothing_may_be_measured(earlier):
     file, home, first = earlier
     with override(home=home, cc=OTHER, tune="cached"):

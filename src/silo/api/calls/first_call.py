@@ -148,11 +148,12 @@ def _scope(
     study: Study,
     variant_of: Callable[[Config], Variant],
 ) -> tuple[SearchSpace, Scope]:
-    """The configs that are measured: the contenders alone where the study was decided under an earlier compiler."""
-    if not read_effort(study, problem.records).is_cut_off:
-        contenders = contenders_of(study, problem.records, situation.reach)
-        if contenders:
-            return ConfigSet(contenders), Scope(finalists=len(contenders))
+    """The configs that are measured: the contenders alone if the study was decided under an earlier compiler."""
+    contenders = contenders_of(study, problem.records, situation.reach)
+    tried = {trial.config.order_key for trial in problem.trials(situation.specialization, situation.bucket)}
+    is_begun = read_effort(study, problem.records).is_cut_off
+    if contenders and not (is_begun and all(config.order_key in tried for config in contenders)):
+        return ConfigSet(contenders), Scope(finalists=len(contenders))
     refiner = refiner_of(situation, lambda config: _grid(kernel, situation, variant_of(config)))
     return situation.searched, Scope(refiner=refiner, most_spills=spill_limit_of(situation))
 

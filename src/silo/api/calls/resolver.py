@@ -413,7 +413,7 @@ class Resolver:
         from silo.api.trials.evaluators import CompiledArtifacts  # noqa: PLC0415
 
         study = self.problem(situation).study(situation.specialization, situation.bucket)
-        compilation = Compilation(session(), self._kernel.source)
+        compilation = Compilation(session(), self._kernel.source, trials=True)
         artifacts = CompiledArtifacts(compilation, partial(self.variant, situation))
         return carry_decision(study, situation.reach, artifacts, session().store)
 

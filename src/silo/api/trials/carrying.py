@@ -11,7 +11,8 @@ from silo.artifacts.same_code import same_code
 from silo.core.config import Config
 from silo.core.decisions import Rejected
 from silo.core.protocols import RecordStore
-from silo.errors import CompileError, CompilerMissingError, SourceError
+from silo.errors import CompilerMissingError, SiloError
+from silo.status_line import working
 from silo.tune.carried import EarlierStudy, carried_before, carried_trials, earlier_studies
 from silo.tune.effort import note_effort, read_effort
 from silo.tune.ledger import Ledger
@@ -29,7 +30,7 @@ _log = logging.getLogger("silo")
 
 _AT_A_TIME = 32  # configs that are handed to the compile workers before time is looked at
 _GONE = "the store has its artifact no longer"
-_TIME_SHARE = 0.5  # of a session's budget; what is left measures
+_TIME_SHARE = 0.5  # of a session's budget; the rest is for measuring
 
 
 def carry_decision(study: Study, reach: Reach, artifacts: Artifacts, store: StoreBase) -> tuple[Config, ...]:
@@ -44,7 +45,8 @@ def carry_decision(study: Study, reach: Reach, artifacts: Artifacts, store: Stor
     contenders: tuple[Config, ...] = ()
     for earlier in earlier_studies(study, store.records, reach):
         decisive = earlier.decisive
-        same = _same(earlier, decisive, artifacts, store)
+        with working(f"comparing the code of {len(decisive)} configs of {study} with an earlier compiler's"):
+            same = _same(earlier, decisive, artifacts, store)
         if all(set(earlier.artifacts_of(config)) & same.keys() for config in decisive):
             _keep(study, earlier, same, store.records)
             effort = read_effort(earlier.study, store.records)
@@ -98,7 +100,7 @@ def _same(earlier: EarlierStudy, configs: Sequence[Config], artifacts: Artifacts
             today = artifacts.get(config)
         except CompilerMissingError:
             raise
-        except (CompileError, SourceError) as error:
+        except SiloError as error:  # the config's own, which measuring it would record
             other[config] = str(error)
             continue
         for key in earlier.artifacts_of(config):
