@@ -1,6 +1,7 @@
 """Builds the one extension module, ``silo._native``: C11, Python's stable ABI from 3.11, nothing but libc."""
 
 import os
+import subprocess
 import sys
 import sysconfig
 import tomllib
@@ -16,6 +17,15 @@ PARTS = (ROOT / "native" / "core", ROOT / "native" / "python")  # native/framewo
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion"]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 URL = (os.environ.get("SILO_PROJECT_URL") or "").rstrip("/") or None
+
+DIGESTS = """
+from pathlib import Path
+from silo.compile import known_digests
+from silo.compile.identity import digest_table
+from silo.core.plugins import load_place, shipped_places
+codes = [load_place(place).code for place in shipped_places("silo.compilers").values()]
+Path(known_digests.__file__).with_name(known_digests.SHIPPED).write_bytes(digest_table(codes))
+"""
 
 sys.path.insert(0, str(ROOT / "scripts"))
 from long_description import long_description, project_urls  # noqa: E402
@@ -54,6 +64,9 @@ class BuildWithSources(build_py):
                 self.mkpath(str(target))
                 for path in sorted((ROOT / "native" / part).glob("*.[ch]")):
                     self.copy_file(str(path), str(target / path.name))
+            # Digests of the compilers' code: a first process would parse it for most of a second.
+            environment = {**os.environ, "PYTHONPATH": self.build_lib}
+            subprocess.run([sys.executable, "-B", "-c", DIGESTS], check=True, env=environment)
 
 
 setup(

@@ -31,6 +31,8 @@ def faults_of_wheel(path: Path) -> list[str]:
         for name in names:
             if name.endswith(".so"):
                 faults += [f"{name} is not stripped: {one.decode()}" for one in _SECTIONS if one in wheel.read(name)]
+        if "silo/compile/code_digests.json" not in names:
+            faults.append("it has no digests of the compilers' code, so each first process would parse it")
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         faults += faults_of_metadata(wheel.read(metadata).decode())
     odd = [name for name in names if not name.startswith(("silo/", "kernel_silo-"))]

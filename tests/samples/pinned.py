@@ -1,7 +1,8 @@
 """A Silo on a machine that is the same everywhere: what it keeps goes under keys that another version can be held to.
 
 A compiler's identity covers Silo's own code, and a study names the machine's CPU; both are fixed here. As a program
-it is the command line on that machine: ``python pinned.py tune kernels.py``.
+it is the command line on that machine: ``python pinned.py tune kernels.py``. With ``--machine`` before the command the
+machine alone is fixed, and compilers have their own identities.
 """
 
 import dataclasses
@@ -22,10 +23,15 @@ MODEL = DeviceModel(vendor="Maker", name="A CPU", arch=TARGET.arch, units=2, mem
 
 
 def pin():
-    """From now on this process runs on that machine. Workers only compile and measure what it tells them."""
+    """From now on this process runs on that machine, with compilers that are the same in every version."""
     for compiler in COMPILERS.values():
         name = compiler.__name__
         compiler.identity = lambda _, target, name=name: f"{name} for {target.kind}"
+    pin_machine()
+
+
+def pin_machine():
+    """From now on this process runs on that machine. Workers only compile and measure what it tells them."""
     (found,) = device.devices()
     device.devices = lambda: (dataclasses.replace(found, model=MODEL, target=TARGET),)
 
@@ -38,5 +44,9 @@ def fits():
 if __name__ == "__main__":
     from silo.cli.main import main
 
-    pin()
+    if sys.argv[1:2] == ["--machine"]:
+        del sys.argv[1]
+        pin_machine()
+    else:
+        pin()
     sys.exit(main())

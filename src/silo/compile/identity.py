@@ -2,40 +2,203 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["code_digest"]
+from silo.compile.known_digests import KnownDigest, encode_table, known_digest, remember
 
-_COMPILED = frozenset({".pyc", ".so"})
+if TYPE_CHECKING:
+    from silo.compile.canonical_code import ModuleCode
+
+__all__ = ["CodeFile", "code_digest", "covered_files", "digest_of", "digest_table"]
+
+_COMPILED = (".pyc", ".so")
+_SCHEMA = "code/2"
+_OWN_FILES = ("identity.py", "canonical_code.py", "canonical_text.py")  # they decide the digest of equal files
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFile:
+    """A file that counts: the dotted name of its package's folder, its path in there with slashes, its bytes."""
+
+    package: str
+    path: str
+    data: bytes
+
+    @property
+    def is_module(self) -> bool:
+        """Whether it is a Python module."""
+        return self.path.endswith(".py")
+
+    @property
+    def module(self) -> str:
+        """The dotted name of a Python module."""
+        parts = [self.package, *self.path.removesuffix(".py").split("/")]
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 @cache
 def code_digest(*packages: str) -> str:
-    """Half a sha256, in hex, over every file of these packages and of those in them: modules, and text they emit.
+    """32 hexadecimal digits over the code of these packages and of those in them: modules, and text they emit.
 
-    A name after ``-`` is a package in one of these that is left out, because nothing of it runs.
+    Modules count by their syntax trees, so that comments, documentation and layout change nothing, C text without its
+    comments, other files by their bytes. Names and folders of modules do not count: the modules are a set, in which
+    each import leads to the code that it imports (:func:`digest_of`).
 
     A version number raised by hand would, the one time it is forgotten, let old artifacts pass for new ones. The files
-    are read once a process, some milliseconds, and only by one that compiles or asks the store for what was compiled:
-    a bundle's kernels know their compiler by its name alone.
+    are read once a process, some milliseconds, and only by a process that compiles or asks the store for artifacts:
+    a bundle names the compiler of its kernels and computes nothing. The digest of equal bytes is remembered beside the
+    byte code of Python (:mod:`silo.compile.known_digests`); without it the files are parsed, which takes most of a
+    second.
     """
+    files, exists = covered_files(packages), _finder(packages)
+    content = _content(files)
+    known = known_digest(content, exists)
+    if known is None:
+        known = digest_of(files, exists)
+        remember(content, known)
+    return known.digest
+
+
+def digest_table(codes: Iterable[Sequence[str]]) -> bytes:
+    """The file that a wheel brings (:data:`silo.compile.known_digests.SHIPPED`): the digests of lists of packages."""
+    table: dict[str, KnownDigest] = {}
+    for packages in codes:
+        files = covered_files(packages)
+        table[_content(files)] = digest_of(files, _finder(packages))
+    return encode_table(table)
+
+
+def covered_files(packages: Iterable[str]) -> tuple[CodeFile, ...]:
+    """The files of these packages, each once, by package and path; ``-`` before a name leaves a package in one out."""
+    packages = tuple(packages)
+    found: dict[str, CodeFile] = {}
+    left_out = [package[1:] for package in packages if package.startswith("-")]
+    for package in (one for one in packages if not one.startswith("-")):
+        root = str(_folder(package))
+        inside = [name.removeprefix(f"{package}.") for name in left_out if name.startswith(f"{package}.")]
+        apart = {os.path.join(root, *name.split(".")) for name in inside}  # noqa: PTH118  # see below
+        for folder, folders, names in os.walk(root):
+            folders[:] = sorted(
+                name
+                for name in folders
+                if name != "__pycache__" and os.path.join(folder, name) not in apart  # noqa: PTH118  # see below
+            )
+            for name in sorted(names):
+                path = os.path.join(folder, name)  # noqa: PTH118  # of hundreds of files; paths as objects take longer
+                if path in found or name.endswith(_COMPILED):
+                    continue
+                with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:  # noqa: PTH123  # editors' links
+                    found[path] = CodeFile(package, path[len(root) + 1 :].replace(os.sep, "/"), file.read())
+    return tuple(found.values())
+
+
+def digest_of(files: Sequence[CodeFile], exists: Callable[[str], bool]) -> KnownDigest:
+    """The digest of files that were read, and the answers of ``exists`` that it depends on. Pure.
+
+    Args:
+        files: modules and other files; the names of the modules matter only to find out which import leads where.
+        exists: whether a dotted name that stands in a text is a module of the project, in these packages or not.
+    """
+    from silo.compile.canonical_code import Project, module_code  # noqa: PLC0415  # with ast: see above
+
+    asked: dict[str, bool] = {}
+
+    def ask(name: str) -> bool:
+        return asked.setdefault(name, exists(name))
+
+    modules = {file.module: file for file in files if file.is_module}
+    roots = frozenset({"silo", *(file.package.partition(".")[0] for file in files)})
+    project = Project(roots, modules, ask)
+    codes: dict[str, ModuleCode] = {}
+    for name, file in modules.items():
+        codes[name] = module_code(file.data, name, project, package=file.path.endswith("__init__.py"))
+    digests = _linked(codes)
+    parts = [f"module {digests[name]}" for name, code in codes.items() if not code.empty or code.links]
+    parts += _others([file for file in files if not file.is_module])
+    text = "\n".join((_SCHEMA, *sorted(parts)))
+    return KnownDigest(hashlib.sha256(text.encode()).hexdigest()[:32], asked)
+
+
+def _linked(codes: Mapping[str, ModuleCode]) -> dict[str, str]:
+    """The digest of each module and of all that it imports, directly or through other modules.
+
+    Modules of equal code that import different code differ at the end: each round looks one import further, until no
+    further modules are told apart.
+    """
+    digests = {name: code.digest for name, code in codes.items()}
+    while True:
+        links = {
+            name: sorted((label, digests.get(target, "outside")) for label, target in code.links)
+            for name, code in codes.items()
+        }
+        further = {name: _sha256(f"{digests[name]} {links[name]}".encode()) for name in codes}
+        if len(set(further.values())) == len(set(digests.values())):
+            return further
+        digests = further
+
+
+def _others(files: Sequence[CodeFile]) -> list[str]:
+    """A line for each file that is no module: its name, with folders where the name alone is another's too."""
+    from silo.compile.canonical_text import canonical_c, is_c_text  # noqa: PLC0415  # see code_digest
+
+    def text(file: CodeFile) -> bytes:
+        if not is_c_text(file.path.rpartition("/")[2], file.data):
+            return file.data
+        return canonical_c(file.data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+    endings = Counter(ending for file in files for ending in _endings(file))
+    return [
+        f"{next((one for one in _endings(file) if endings[one] == 1), file.path)} {_sha256(text(file))}"
+        for file in files
+    ]
+
+
+def _endings(file: CodeFile) -> list[str]:
+    """The endings of a file's path that begin after a slash, the shortest first."""
+    parts = file.path.split("/")
+    return ["/".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+
+
+def _folder(package: str) -> Path:
+    file = import_module(package).__file__
+    assert file is not None, f"{package} is a package with an __init__.py"
+    return Path(file).parent
+
+
+def _finder(packages: Iterable[str]) -> Callable[[str], bool]:
+    """Tells whether a dotted name is a module of Silo or of the packages' projects. Imports no module."""
+    roots = {
+        name: _folder(name) for name in {"silo", *(package.removeprefix("-").partition(".")[0] for package in packages)}
+    }
+
+    def exists(name: str) -> bool:
+        root, *parts = name.split(".")
+        if root not in roots or not all(part.isidentifier() for part in parts):
+            return False
+        path = roots[root].joinpath(*parts)
+        return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+    return exists
+
+
+def _content(files: Sequence[CodeFile]) -> str:
+    """A digest of every byte that decides the digest of files: the files, and the modules that compute it."""
     state = hashlib.sha256()
-    left_out = tuple(package[1:] for package in packages if package.startswith("-"))
-    for package in packages:
-        if package.startswith("-"):
-            continue
-        file = import_module(package).__file__
-        assert file is not None, f"{package} is a package with an __init__.py"
-        root = Path(file).parent
-        apart = [
-            root.joinpath(*name[len(package) + 1 :].split(".")) for name in left_out if name.startswith(f"{package}.")
-        ]
-        for path in sorted(root.rglob("*")):
-            if path.suffix in _COMPILED or not path.is_file() or any(path.is_relative_to(folder) for folder in apart):
-                continue
-            data = path.read_bytes()
-            state.update(f"{package}/{path.relative_to(root).as_posix()}\0{len(data)}\0".encode() + data)
-    return state.hexdigest()[:32]
+    for name in _OWN_FILES:
+        state.update(Path(__file__).with_name(name).read_bytes() + b"\0")
+    for file in files:
+        state.update(f"{file.package}/{file.path}\0{len(file.data)}\0".encode() + file.data)
+    return state.hexdigest()
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -198,6 +198,13 @@ class Artifacts:
         """The artifact of an artifact key, or None; a remote store is asked at most for its code."""
         return self._usable_artifact(self._read(self._artifacts, "artifact", key, Artifact.from_json))
 
+    def described(self, key: str) -> Artifact | None:
+        """The artifact of an artifact key for a comparison, or None. Its code may be gone or vouched for by nobody."""
+        found = self._read(self._artifacts, "artifact", key, Artifact.from_json)
+        if found is None and self._afar is not None:
+            found = self._afar.artifact(key)
+        return found
+
     @property
     def asks(self) -> bool:
         """Whether a remote store is asked, which takes a while: then :meth:`aside` is the way to ask it."""

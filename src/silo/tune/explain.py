@@ -58,7 +58,7 @@ class Explanation:
         lines += [f"  {one.config} is set aside: {one.spills} values of a thread spill" for one in self.aside]
         if self.lock:
             lines.append(f"  lock: {self.lock}")
-        lines += near_lines(self.near)
+        lines += near_lines(self.near, compared=False)
         lines += [f"  seed {seed.config}: {seed.reason}" for seed in self.seeds]
         return "\n".join(lines)
 
@@ -161,14 +161,18 @@ def _next(space: SearchSpace, study: Study, trials: Sequence[Trial], above: Conf
     return searcher.suggest(space.effort)
 
 
-def near_lines(near: Sequence[Neighbour], limit: int = 4) -> list[str]:
-    """The nearest studies, and of each every field that keeps its trials from counting here."""
+def near_lines(near: Sequence[Neighbour], limit: int = 4, *, compared: bool = True) -> list[str]:
+    """The nearest studies, and of each every field that keeps its trials from counting here.
+
+    ``compared``: whether the code of a study that differs in the compiler alone is known to be another.
+    """
     lines: list[str] = []
     for neighbour in near[:limit]:
         what = " and ".join(dict.fromkeys(one.what for one in neighbour.differences))
         best = "" if neighbour.winner is None else f", winner {neighbour.winner.config}"
         count = f" ({neighbour.configs} configs{best})" if neighbour.configs else ""
-        lines.append(f"  not used: {neighbour.study}{count}: another {what}")
+        used = "not used" if compared or what != "compiler" else "used if the code is the same"
+        lines.append(f"  {used}: {neighbour.study}{count}: another {what}")
         width = max(len(one.field) for one in neighbour.differences)
         for one in neighbour.differences:
             lines.append(f"    {one.field:{width}}  here   {one.ours}")

@@ -110,6 +110,14 @@ class Ledger:
         self._append(trials_to_record(trials), "trials are not kept, tuning goes on without")
         self._take(trials)
 
+    def take_over(self, trials: Sequence[Trial]) -> int:
+        """Append trials of an earlier study as one record; how many there are. Known and superseded ones are left."""
+        names = self._superseded
+        new = [one for one in trials if one.identity not in self._trials and one.fingerprint not in names]
+        if new:
+            self.keep(new)
+        return len(new)
+
     def _apart(self, trial: Trial) -> Trial:
         while event := self._superseded.get(trial.fingerprint):
             trial = replace(trial, after=event)

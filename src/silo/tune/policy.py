@@ -51,6 +51,7 @@ def decide(
     locked: Config | None = None,
     lock_rule: Config | None = None,
     bucket: Config | None = None,
+    earlier: Config | None = None,
     rule: Config | None = None,
     elsewhere: Config | None = None,
     heuristic: Config | None = None,
@@ -66,6 +67,7 @@ def decide(
         locked: What the lock says of this very study.
         lock_rule: What the lock says of the nearest bucket.
         bucket: The winner measured on this device model for the bucket of the key's values.
+        earlier: The winner for this bucket with code of another compiler that differs from today's; a prediction.
         rule: What the dispatch rules say; a prediction.
         elsewhere: What was best on another device, driver or compiler; a guess.
         heuristic: The heuristic's first choice; a guess. None stands for the first config.
@@ -100,8 +102,7 @@ def decide(
         if rule is not None:
             return PolicyDecision(Action.USE, rule, Origin.RULE, Origin.RULE.phrase)
         return PolicyDecision(Action.REFUSE, first, Origin.FIRST, "tuning is frozen and nothing was measured here")
-    rule = lock_rule or rule
-    config, origin = _best_known(first, rule, elsewhere, heuristic)
+    config, origin = _best_known(first, lock_rule, earlier, rule, elsewhere, heuristic)
     reason = origin.phrase
     if mode is Mode.CACHED:
         return PolicyDecision(Action.USE, config, origin, f"never measured here and may not be: {reason}")
@@ -110,13 +111,7 @@ def decide(
     return PolicyDecision(Action.TUNE, config, origin, f"never measured here; until then {reason}")
 
 
-def _best_known(
-    first: Config, rule: Config | None, elsewhere: Config | None, heuristic: Config | None
-) -> tuple[Config, Origin]:
-    if rule is not None:
-        return rule, Origin.RULE
-    if elsewhere is not None:
-        return elsewhere, Origin.ELSEWHERE
-    if heuristic is not None:
-        return heuristic, Origin.HEURISTIC
-    return first, Origin.FIRST
+def _best_known(first: Config, *known: Config | None) -> tuple[Config, Origin]:
+    origins = (Origin.RULE, Origin.ELSEWHERE, Origin.RULE, Origin.ELSEWHERE, Origin.HEURISTIC)
+    found = ((config, origin) for config, origin in zip(known, origins, strict=True) if config is not None)
+    return next(found, (first, Origin.FIRST))

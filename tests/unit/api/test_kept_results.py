@@ -106,10 +106,11 @@ def test_another_compiler_makes_trials_seeds_and_says_so(tuned, tmp_path, monkey
         assert str(explained.seeds[0].config) == first.winner
         assert explained.seeds[0].reason.endswith("another compiler")
         assert explained.seeds[0].relative == 1.0
+        assert "used if the code is the same: third" in explained.text
         assert "another compiler" in explained.text
         assert explained.to_json()["near"][0]["differences"][0]["here"] == "cc 99 of another vendor"
         (row,) = tune_path(file)
-        assert (row.measured, row.reused) == (2, 0)
+        assert (row.measured, row.reused) == (0, 2)  # the code is the same
 
 
 def studies_of_devices(devices):

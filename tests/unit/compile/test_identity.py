@@ -1,6 +1,7 @@
 """A compiler's identity follows all that decides its bytes: what was kept under an old one is not found again."""
 # ruff: noqa: E402  # what follows needs Triton
 
+import ast
 import csv
 import io
 import json
@@ -87,13 +88,15 @@ def test_everything_kept_is_under_it():
 
 # -- Silo's own code -------------------------------------------------------------------------------------------------
 
-# In a copy of Silo: the identities as they are, and after a byte was added to each of some files.
+# In a copy of Silo: the identities as they are, and after each of some edits, which are undone. Beside them the digests
+# of the code of every compiler, because the identities of some need what is not everywhere.
 EDITED = """
 import json, sys
 from pathlib import Path
 import silo
 from silo.compile.identity import code_digest
 from silo.compile.toolchain import Toolchain
+from silo.core.plugins import load_place, shipped_places
 from silo.core.target import Target
 
 root = Path(silo.__file__).parent
@@ -101,34 +104,56 @@ assert str(root) == sys.argv[1], root
 
 def identities():
     code_digest.cache_clear()
-    compilers = json.loads(sys.argv[2])
-    return {f"{name} {target}": Toolchain().compiler(name).identity(Target.parse(target)) for name, target in compilers}
+    found = {name: code_digest(*load_place(place).code) for name, place in shipped_places("silo.compilers").items()}
+    for name, target in json.loads(sys.argv[2]):
+        found[f"{name} {target}"] = Toolchain().compiler(name).identity(Target.parse(target))
+    return found
 
 found = {"": identities()}
-for file in json.loads(sys.argv[3]):
-    text = (root / file).read_bytes()
-    (root / file).write_bytes(text + b" ")
-    found[file] = identities()
-    (root / file).write_bytes(text)
+for edit, files in json.loads(sys.stdin.read()).items():
+    kept = {file: (root / file).read_bytes() for file in files}
+    for file, text in files.items():
+        (root / file).write_text(text, encoding="utf-8")
+    found[edit] = identities()
+    for file, text in kept.items():
+        (root / file).write_bytes(text)
 print(json.dumps(found))
 """
 
 FILES = {
     "backends/binary/compiler.py": {"binary"},
     "sources/binary/source.py": {"binary"},
-    "artifacts/inspect.py": {"binary", "triton"},
+    "artifacts/inspect.py": {"binary", "cute", "triton"},
     "backends/triton/compiler.py": {"triton"},
     "sources/triton/gpu_layout.py": {"cpu", "triton"},
-    "sources/triton/ttir.py": {"cpu", "triton"},
     "sources/triton/operations/tt.py": {"cpu", "triton"},
     "sources/triton/operations/cpu/c_arith.py": {"cpu"},
     "sources/triton/operations/nvidia/ptx.py": {"cpu"},
-    "sources/triton/adapter/lowering.py": {"cpu", "triton"},
     "backends/cpu/build.py": {"cpu"},
-    "backends/cpu/emit/c.py": {"cpu"},
     "backends/cpu/runtime/fp8.h": {"cpu"},
+    "backends/cute/compiler.py": {"cute"},
+    "backends/pallas/compiler.py": {"pallas"},
+    "backends/metal/compile_job.py": {"metal", "metalcpu"},
+    "backends/metal/runtime/metal_math": {"metal", "metalcpu"},
+    "backends/metal/checking/runtime/check_state.h": {"metal", "metalcpu"},
     "cli/main.py": set(),
 }
+
+
+def _changed(file, text):
+    """The text of a file with one more constant."""
+    return text + ("\nEDITED = 1\n" if file.endswith(".py") else "\n#define SILO_EDITED 1\n")
+
+
+def _touched(name, text):
+    """The text of a file with other comments, documentation and layout."""
+    if not name.endswith(".py"):
+        return "/* A comment. */\n" + text.replace("\n", "  \n\n", 1) + "\n// at the end\n"
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body[0] = ast.Expr(ast.Constant("Another."))
+    return "# A comment.\n" + ast.unparse(tree)  # with other quotes, line breaks and parentheses
 
 
 def _install(folder):
@@ -145,23 +170,45 @@ def _install(folder):
     (info / "entry_points.txt").write_text("\n".join(lines))
 
 
-def test_it_follows_the_code_that_a_compiler_runs(tmp_path):
-    copy = tmp_path / "silo"
-    shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+@pytest.fixture
+def copy(tmp_path):
+    """A copy of Silo's code that can be edited."""
+    shutil.copytree(SOURCE, tmp_path / "silo", ignore=shutil.ignore_patterns("__pycache__"))
     _install(tmp_path)
+    return tmp_path / "silo"
+
+
+def _affected(copy, edits):
+    """By edit, the compilers whose identity it changes. ``edits`` maps names of edits to files and their new texts."""
     pairs = json.dumps([(name, str(target)) for name, target in PAIRS])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(copy.parent), os.environ.get("PYTHONPATH", "")))}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # digests are remembered beside byte code
+    words = [sys.executable, "-c", EDITED, str(copy), pairs]
     done = subprocess.run(
-        [sys.executable, "-c", EDITED, str(copy), pairs, json.dumps([*FILES])],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))},
-        capture_output=True,
-        text=True,
-        check=False,
+        words, input=json.dumps(edits), env=environment, capture_output=True, text=True, check=False, timeout=240
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     before = found.pop("")
-    changed = {file: {one.split()[0] for one in before if before[one] != after[one]} for file, after in found.items()}
-    assert changed == FILES
+    return {edit: {one.split()[0] for one in before if before[one] != after[one]} for edit, after in found.items()}
+
+
+def test_it_follows_the_code_that_a_compiler_runs(copy):
+    edits = {file: {file: _changed(file, (copy / file).read_text(encoding="utf-8"))} for file in FILES}
+    assert _affected(copy, edits) == FILES
+    assert set().union(*FILES.values()) == set(shipped_places("silo.compilers"))
+
+
+def test_an_edit_that_changes_no_code_changes_no_identity(copy):
+    texts = {path: path.read_text(encoding="utf-8") for path in copy.rglob("*") if _is_edited(path.relative_to(copy))}
+    assert len(texts) > 300
+    edits = {str(path.relative_to(copy)): _touched(path.name, text) for path, text in texts.items()}
+    assert _affected(copy, {"all of them": edits}) == {"all of them": set()}
+
+
+def _is_edited(path):
+    parts = {"backends", "sources", "artifacts"} & {*path.parts}
+    return bool(parts) and (path.suffix in (".py", ".h") or path.name.startswith("metal_"))
 
 
 # -- Triton ----------------------------------------------------------------------------------------------------------

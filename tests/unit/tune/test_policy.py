@@ -6,11 +6,12 @@ from silo.core.config import Config
 from silo.core.decisions import Accepted, Rejected
 from silo.tune.policy import Action, Mode, Origin, decide
 
-FIRST, BUCKET, RULE, SEED, GUESS = (Config.of(BLOCK=block) for block in (32, 128, 256, 1024, 512))
-SPACE = (FIRST, BUCKET, RULE, SEED, GUESS)
-KNOWN = {"bucket": BUCKET, "rule": RULE, "elsewhere": SEED, "heuristic": GUESS}
+FIRST, BUCKET, EARLIER, RULE, SEED, GUESS = (Config.of(BLOCK=block) for block in (32, 128, 64, 256, 1024, 512))
+SPACE = (FIRST, BUCKET, EARLIER, RULE, SEED, GUESS)
+KNOWN = {"bucket": BUCKET, "earlier": EARLIER, "rule": RULE, "elsewhere": SEED, "heuristic": GUESS}
 ORIGINS = [
     ("bucket", Origin.BUCKET),
+    ("earlier", Origin.ELSEWHERE),
     ("rule", Origin.RULE),
     ("elsewhere", Origin.ELSEWHERE),
     ("heuristic", Origin.HEURISTIC),
@@ -18,7 +19,7 @@ ORIGINS = [
 
 
 def _subsets():
-    for chosen in itertools.product((False, True), repeat=4):
+    for chosen in itertools.product((False, True), repeat=len(KNOWN)):
         yield {name: config for (name, config), taken in zip(KNOWN.items(), chosen, strict=True) if taken}
 
 

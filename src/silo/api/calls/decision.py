@@ -36,9 +36,17 @@ def mode_of(kernel: DeclaredKernel) -> Mode:
 
 
 def decide_call(
-    kernel: DeclaredKernel, problem: Problem, situation: Situation, mode: Mode, can_measure: Callable[[], Decision]
+    kernel: DeclaredKernel,
+    problem: Problem,
+    situation: Situation,
+    mode: Mode,
+    can_measure: Callable[[], Decision],
+    carry: Callable[[], tuple[Config, ...]],
 ) -> PolicyDecision:
     """The config for a call, or that it is to be tuned, or that nothing may be used.
+
+    ``carry`` carries trials of an earlier compiler over to the call's study, which has none, or returns the configs
+    that they predict (:func:`silo.api.trials.carrying.carry_decision`).
 
     With a lock, ``frozen`` asks nothing but the lock: so every process that reads it launches the same config, whatever
     its own store holds.
@@ -59,6 +67,10 @@ def decide_call(
     winner = problem.winner(situation.specialization, bucket, situation.reach)
     if winner is None and problem.catch_up(situation.specialization, bucket):
         winner = problem.winner(situation.specialization, bucket, situation.reach)
+    contenders: tuple[Config, ...] = ()
+    if winner is None:
+        contenders = carry()
+        winner = problem.winner(situation.specialization, bucket, situation.reach)
     if len(configs) == 1:
         return decide(mode, configs, bucket=winner.config if winner else None, only=only)
     rule = guess = None
@@ -74,6 +86,7 @@ def decide_call(
         configs,
         lock_rule=predicted,
         bucket=winner.config if winner else None,
+        earlier=next(iter(contenders), None),
         rule=rule,
         elsewhere=guess,
         heuristic=configs[0] if situation.rule else None,

@@ -13,10 +13,12 @@ from silo.api.code.compilation import Compilation, memory_is_shown
 from silo.api.machine.array_copies import array_behind, duplicate
 from silo.api.machine.session import session
 from silo.api.trials.benches import RUN_LIMIT_S, Bench, LocalBench, benches_on, grid_at
+from silo.api.trials.carrying import contenders_of
 from silo.api.trials.evaluators import BenchEvaluator, CompiledArtifacts
 from silo.api.trials.lock_files import lock_of
 from silo.api.trials.session_terms import refiner_of, spill_limit_of, study_seeds
 from silo.core.config import Config
+from silo.core.config_set import ConfigSet
 from silo.core.decisions import Decision, Rejected
 from silo.core.host_arrays import has_numpy
 from silo.core.origins import Origin
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from silo.api.declared.declaration import DeclaredKernel
     from silo.api.declared.situation import Situation
     from silo.api.trials.problem import Problem
+    from silo.core.search_space import SearchSpace
     from silo.core.variant import Variant
     from silo.tune.outcome import TuneOutcome
     from silo.tune.trial import Study
@@ -106,6 +109,7 @@ def tuned_live(
     bucket = situation.bucket
     study = problem.study(situation.specialization, bucket)
     artifacts = CompiledArtifacts(Compilation(session(), kernel.source, trials=True), variant_of)
+    space, scope = _scope(kernel, situation, problem, study, variant_of)  # before this call is noted as begun
     spent_s = read_effort(study, problem.records).seconds
     left_s = max(tuning_allowance_s() - spent_s, settings().tune_budget_s / 10)
     budget = Budget(seconds=min(settings().tune_budget_s, left_s))
@@ -113,23 +117,17 @@ def tuned_live(
     _note(study, problem, BEGUN)
     try:
         with (
-            BenchEvaluator(study, artifacts, bench, None, situation.candidates) as evaluator,
+            BenchEvaluator(study, artifacts, bench, None, space.listed) as evaluator,
             working(f"tuning {study}") as task,
         ):
             locked = lock_of(kernel)
             outcome = tune(
                 study,
-                situation.searched,
+                space,
                 evaluator,
                 problem.records,
-                Search(
-                    seeds=study_seeds(study, situation.searched, problem.records, locked[0] if locked else None),
-                    budget=budget,
-                ),
-                Scope(
-                    refiner=refiner_of(situation, lambda config: _grid(kernel, situation, variant_of(config))),
-                    most_spills=spill_limit_of(situation),
-                ),
+                Search(seeds=study_seeds(study, space, problem.records, locked[0] if locked else None), budget=budget),
+                scope,
                 Watch(partial(_show, task)),
             )
         ended = outcome.stopped
@@ -141,6 +139,23 @@ def tuned_live(
         _note(study, problem, ended, time.monotonic() - begin)
     announce(outcome.summary)
     return outcome
+
+
+def _scope(
+    kernel: DeclaredKernel,
+    situation: Situation,
+    problem: Problem,
+    study: Study,
+    variant_of: Callable[[Config], Variant],
+) -> tuple[SearchSpace, Scope]:
+    """The configs that are measured: the contenders alone if the study was decided under an earlier compiler."""
+    contenders = contenders_of(study, problem.records, situation.reach)
+    tried = {trial.config.order_key for trial in problem.trials(situation.specialization, situation.bucket)}
+    is_begun = read_effort(study, problem.records).is_cut_off
+    if contenders and not (is_begun and all(config.order_key in tried for config in contenders)):
+        return ConfigSet(contenders), Scope(finalists=len(contenders))
+    refiner = refiner_of(situation, lambda config: _grid(kernel, situation, variant_of(config)))
+    return situation.searched, Scope(refiner=refiner, most_spills=spill_limit_of(situation))
 
 
 def _note(study: Study, problem: Problem, ended: str, seconds: float = 0.0) -> None:

@@ -379,8 +379,13 @@ class Resolver:
                 f"the arrays of this call are: give it arrays on {' or '.join(kinds)}"
             ) from error
 
-    def decide(self, situation: Situation, *, can_tune: bool = True, mode: Mode | None = None) -> PolicyDecision:
-        """The config for a call, or that it is to be tuned, or that nothing may be used."""
+    def decide(
+        self, situation: Situation, *, can_tune: bool = True, mode: Mode | None = None, can_compile: bool | None = None
+    ) -> PolicyDecision:
+        """The config for a call, or that it is to be tuned, or that nothing may be used.
+
+        ``can_compile``: whether configs are compiled to find out if earlier trials count; by default as ``can_tune``.
+        """
 
         def can_measure() -> Decision:
             if not can_tune:
@@ -391,12 +396,30 @@ class Resolver:
                 announce(f"{self._kernel.name} is not tuned on calls such as this one: {found.reason}")
             return found
 
+        def carry() -> tuple[Config, ...]:
+            if can_tune if can_compile is None else can_compile:
+                return self.carry(situation)
+            from silo.api.trials.carrying import contenders_of  # noqa: PLC0415  # see carry
+
+            study = problem.study(situation.specialization, situation.bucket)
+            return contenders_of(study, problem.records, situation.reach)
+
         problem = self.problem(situation)
-        return decide_call(self._kernel, problem, situation, mode or mode_of(self._kernel), can_measure)
+        return decide_call(self._kernel, problem, situation, mode or mode_of(self._kernel), can_measure, carry)
+
+    def carry(self, situation: Situation) -> tuple[Config, ...]:
+        """See :func:`silo.api.trials.carrying.carry_decision`; for a call's study without trials."""
+        from silo.api.trials.carrying import carry_decision  # noqa: PLC0415  # a decided call does without
+        from silo.api.trials.evaluators import CompiledArtifacts  # noqa: PLC0415
+
+        study = self.problem(situation).study(situation.specialization, situation.bucket)
+        compilation = Compilation(session(), self._kernel.source, trials=True)
+        artifacts = CompiledArtifacts(compilation, partial(self.variant, situation))
+        return carry_decision(study, situation.reach, artifacts, session().store)
 
     def chosen(self, situation: Situation, *, mode: Mode | None = None) -> Chosen:
         """The config for a call without measuring. FrozenError where nothing may be used."""
-        decision = self.decide(situation, can_tune=False, mode=mode)
+        decision = self.decide(situation, can_tune=False, mode=mode, can_compile=True)
         if decision.action is Action.REFUSE:
             raise frozen_error(self._kernel, self.problem(situation), situation)
         return Chosen(decision.config, decision.origin)
@@ -478,6 +501,7 @@ class Resolver:
 
         def tuned() -> TuneOutcome | None:
             self._tuning_process = os.getpid()
+            self.carry(situation)
             try:
                 launcher = self._unzeroed if device is None else self._complete(self.launcher_on(device))
                 problem = self.problem(situation)

@@ -344,7 +344,11 @@ def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Chosen | None:
     locked = lock_advice(kernel, problem, study.situation)
     if locked is not None and locked[1].exact and locked[1].config is not None:
         return Chosen(locked[1].config, Origin.LOCK)
-    winner = problem.winner(study.situation.specialization, study.bucket, study.situation.reach)
+    where = (study.situation.specialization, study.bucket, study.situation.reach)
+    winner = problem.winner(*where)
+    if winner is None:
+        kernel.resolver.carry(study.situation)
+        winner = problem.winner(*where)
     return None if winner is None else Chosen(winner.config, Origin.BUCKET)
 
 

@@ -22,6 +22,7 @@ from silo.api.kernels.kernel import Kernel
 from silo.api.machine.device_plugins import absent_devices, all_devices, device_named
 from silo.api.machine.session import session
 from silo.api.trials.benches import Bench, LocalBench, benches_on, grid_at
+from silo.api.trials.carrying import carry_trials
 from silo.api.trials.evaluators import CompiledArtifacts, evaluators
 from silo.api.trials.lock_files import deployed_config
 from silo.api.trials.session_terms import refiner_of, spill_limit_of, study_seeds
@@ -285,6 +286,11 @@ def tune_case(
     made = made_study(study)
     compilation, records = Compilation(session(), kernel.source, trials=True), session().store.records
     artifacts = CompiledArtifacts(compilation, lambda config: kernel.resolver.variant(situation, config))
+    remeasure = limits.supersedes(made)
+    if not remeasure:
+        carried = carry_trials(made, situation.reach, artifacts, session().store, limits.budget)
+        if carried:
+            remarks = (*remarks, f"{carried} trials of an earlier compiler count, because their code is the same")
     with (
         evaluators(made, artifacts, case_benches(study, limits.devices), study.case.compare, situation.candidates)
         if sent is None or limits.fleet is None
@@ -300,7 +306,7 @@ def tune_case(
                 refiner=refiner_of(situation, lambda config: _grid(study, kernel.resolver.variant(situation, config))),
                 most_spills=spill_limit_of(situation),
                 deployed=deployed_config(limits.lock, made),
-                remeasure=limits.supersedes(made),
+                remeasure=remeasure,
             ),
             Watch(progress),
         )

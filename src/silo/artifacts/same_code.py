@@ -1,0 +1,72 @@
+"""Whether two artifacts hold the same code: then measurements of one artifact hold for the other."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+
+from silo.artifacts.artifact import Artifact
+from silo.core.decisions import Accepted, Decision, Rejected
+
+__all__ = ["same_code"]
+
+_GNU_HASH = 0x6FFFFFF6  # a section's type: the table by which a loader finds the names of symbols
+_SECTION = struct.Struct("<IIQQQQIIQQ")  # name, type, flags, address, offset, size, ...
+
+
+def same_code(one: Artifact, other: Artifact, read: Callable[[str], bytes | None]) -> Decision:
+    """Whether a driver is given the same bytes by both, and launches them alike.
+
+    The name of the entry may differ: of native code it holds a part of the job's key, which covers the compiler's
+    identity. In the bytes of a shared object that name and the table of hashes of names then do not count.
+
+    Args:
+        one: an artifact.
+        other: another.
+        read: the bytes of a blob by their sha256, or None; called only for native code with another entry.
+    """
+    if one.blob.kind != other.blob.kind:
+        return Rejected(f"{one.blob.kind} there, {other.blob.kind} here")
+    if replace(one.launch, entry="") != replace(other.launch, entry=""):
+        return Rejected("it is launched in another way")
+    if one.launch.entry == other.launch.entry:
+        return Accepted() if one.blob.sha256 == other.blob.sha256 else Rejected("other machine code")
+    if not one.runs_on_host or one.blob.size != other.blob.size:
+        return Rejected("other machine code")
+    texts = [read(artifact.blob.sha256) for artifact in (one, other)]
+    if None in texts:
+        return Rejected("the store has its code no longer")
+    bare = [
+        _without_name(text, artifact.launch.entry.encode())
+        for text, artifact in zip(texts, (one, other), strict=True)
+        if text is not None
+    ]
+    return Accepted() if bare[0] == bare[1] else Rejected("other machine code")
+
+
+def _without_name(data: bytes, name: bytes) -> bytes:
+    """A shared object with zeros in the place of a symbol's name and of the hashes of names.
+
+    Only 64-bit little-endian ELF has its hashes left out; of another format, or of a damaged object, the name alone.
+    """
+    bare = bytearray(data.replace(name + b"\0", bytes(len(name) + 1)))
+    for start, size in _hash_tables(data):
+        bare[start : start + size] = bytes(size)
+    return bytes(bare)
+
+
+def _hash_tables(data: bytes) -> list[tuple[int, int]]:
+    """Offset and size of each table of hashes that lies within an ELF object."""
+    if data[:6] != b"\x7fELF\x02\x01" or len(data) < 64:
+        return []
+    (offset,) = struct.unpack_from("<Q", data, 40)
+    size, count = struct.unpack_from("<HH", data, 58)
+    if size != _SECTION.size or offset + size * count > len(data):
+        return []
+    sections = (_SECTION.unpack_from(data, offset + size * number) for number in range(count))
+    return [
+        (start, length)
+        for _, kind, _, _, start, length, *_ in sections
+        if kind == _GNU_HASH and start + length <= len(data)
+    ]

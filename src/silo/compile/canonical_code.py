@@ -1,0 +1,275 @@
+"""Python modules as the code they hold: syntax trees without documentation, positions and module paths.
+
+The form is written here, node by node, because ``ast.dump`` differs between versions of Python. It is the same for
+equal code on every version that Silo runs on.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+__all__ = ["ModuleCode", "Project", "module_code"]
+
+# The contexts repeat the position of a node; kinds and comments are of the text alone.
+_LEFT_OUT = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
+_SEPARATORS = str.maketrans({"\\": "\\\\", "(": "\\(", ")": "\\)", ",": "\\,"})
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The modules whose places do not count.
+
+    ``roots`` are the names of top-level packages. ``modules`` holds the dotted names of the modules that a digest
+    covers. ``exists`` tells whether a dotted name in a text, such as a plug-in's place, is a module of the project.
+    """
+
+    roots: frozenset[str]
+    modules: Container[str]
+    exists: Callable[[str], bool]
+
+    def owns(self, name: str) -> bool:
+        """Whether a dotted name lies in the project's packages."""
+        return name.partition(".")[0] in self.roots
+
+    def is_named(self, text: str) -> bool:
+        """Whether a text is the dotted name of a module of the project."""
+        return "." in text and self.owns(text) and (text in self.modules or self.exists(text))
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleCode:
+    """The code of one module.
+
+    ``digest`` covers everything but the modules that it imports of its own project: these are ``links``, pairs of a
+    label that ``digest`` covers too and the module's dotted name. ``empty``: the module has no statement.
+    """
+
+    digest: str
+    links: tuple[tuple[str, str], ...]
+    empty: bool
+
+
+def module_code(text: str | bytes, name: str, project: Project, *, package: bool = False) -> ModuleCode:
+    """The code of the module called ``name``. ``package``: the text is of an ``__init__.py``.
+
+    Comments, documentation and layout do not count, nor does the place of the module and of those that it imports: of
+    ``from silo.x.y import z`` the name ``z`` counts, and the number of the module if it is covered. Covered modules are
+    numbered in an order that does not depend on their names, also modules that are imported as a whole.
+
+    Raises:
+        SyntaxError: the text is not Python.
+
+    >>> project = Project(frozenset({"silo"}), {"silo.a", "silo.b"}, lambda name: False)
+    >>> one = module_code("from silo.a import f  # why", "silo.b", project)
+    >>> one.links
+    (('module 0', 'silo.a'),)
+    >>> one.digest == module_code("from silo.b import f", "silo.d", project).digest
+    True
+    """
+    tree = ast.parse(text)
+    form = _Form(tree, name if package else name.rpartition(".")[0], project)
+    form.block(tree.body)
+    body = "".join(form.parts)
+    return ModuleCode(
+        hashlib.sha256(body.encode("utf-8", "surrogatepass")).hexdigest(), form.links(), body == _NO_STATEMENT
+    )
+
+
+_NO_STATEMENT = "[]"
+
+
+class _Form:
+    """Writes the form of one module, and notes the modules that it imports."""
+
+    def __init__(self, tree: ast.Module, package: str, project: Project) -> None:
+        self.parts: list[str] = []
+        self._package = package
+        self._project = project
+        self._keeps_docs = any(
+            isinstance(node, ast.Name | ast.Attribute) and _identifier(node) == "__doc__" for node in ast.walk(tree)
+        )
+        self._modules: dict[str, str] = {}  # dotted names of modules that are imported, and their labels
+        self._bound = self._bound_modules(tree)
+
+    def links(self) -> tuple[tuple[str, str], ...]:
+        """Labels and modules, by number."""
+        return tuple((label, name) for name, label in self._modules.items())
+
+    def _bound_modules(self, tree: ast.Module) -> dict[str, str]:
+        """By each name that means a module of the project wherever it stands in this one, that module."""
+        bound: dict[str, set[str]] = {}
+        others: set[str] = set()
+        for node in ast.walk(tree):
+            match node:
+                case ast.ImportFrom():
+                    base = self._base(node)
+                    for alias in node.names:
+                        whole = f"{base}.{alias.name}"
+                        local = alias.asname or alias.name
+                        if base and whole in self._project.modules:
+                            bound.setdefault(local, set()).add(whole)
+                        else:
+                            others.add(local)
+                case ast.Import():
+                    for alias in node.names:
+                        if alias.asname and self._project.owns(alias.name):
+                            bound.setdefault(alias.asname, set()).add(alias.name)
+                        else:
+                            others.add(alias.asname or alias.name.partition(".")[0])
+                case ast.Name():
+                    if not isinstance(node.ctx, ast.Load):
+                        others.add(node.id)
+                case ast.arg():
+                    others.add(node.arg)
+                case ast.Global() | ast.Nonlocal():
+                    others.update(node.names)
+                case (
+                    ast.FunctionDef(name=str(name))
+                    | ast.AsyncFunctionDef(name=str(name))
+                    | ast.ClassDef(name=str(name))
+                    | ast.ExceptHandler(name=str(name))
+                    | ast.MatchAs(name=str(name))
+                    | ast.MatchStar(name=str(name))
+                    | ast.MatchMapping(rest=str(name))
+                ):
+                    others.add(name)
+                case _:
+                    pass
+        return {name: next(iter(all_)) for name, all_ in bound.items() if len(all_) == 1 and name not in others}
+
+    def _base(self, node: ast.ImportFrom) -> str:
+        """The module that names are imported from; "" where it is not of this project."""
+        if node.level:
+            up = self._package.split(".")
+            parts = [*up[: len(up) - node.level + 1], *filter(None, [node.module])]
+            return ".".join(parts)
+        return node.module if node.module and self._project.owns(node.module) else ""
+
+    def _label(self, module: str) -> str:
+        """The label of a module: its number, in the order in which imports and uses are written."""
+        return self._modules.setdefault(module, f"module {len(self._modules)}")
+
+    # ---- the written form ----
+
+    def block(self, body: Sequence[ast.stmt]) -> None:
+        """Write a list of statements. Imports from the project stand first, sorted: their order changes nothing."""
+        imports: list[tuple[str, str]] = []
+        rest = [statement for statement in body if not self._imported(statement, imports)]
+        self.parts.append("[")
+        for text, module in sorted(dict.fromkeys(imports), key=lambda one: one[0]):
+            place = f" of {self._label(module)}" if module in self._project.modules else ""
+            self.parts.append(f"import({text}{place}),")
+        for statement in rest:
+            if self._keeps_docs or not _is_text(statement):
+                self._node(statement)
+                self.parts.append(",")
+        self.parts.append("]")
+
+    def _imported(self, statement: ast.stmt, imports: list[tuple[str, str]]) -> bool:
+        """Whether a statement imports from the project alone; adds the names and their modules to ``imports``."""
+        if isinstance(statement, ast.ImportFrom):
+            base = self._base(statement)
+            if not base:
+                return False
+            for alias in statement.names:
+                local = alias.asname or alias.name
+                whole = f"{base}.{alias.name}"
+                if whole not in self._project.modules:
+                    imports.append((f"{alias.name} as {local}", base))
+                elif self._bound.get(local) != whole:  # else its uses tell
+                    imports.append((f"module as {local}", whole))
+            return True
+        if isinstance(statement, ast.Import):
+            if not all(alias.asname and self._project.owns(alias.name) for alias in statement.names):
+                return False
+            imports += [
+                (f"module as {alias.asname}", alias.name)
+                for alias in statement.names
+                if self._bound.get(alias.asname or "") != alias.name
+            ]
+            return True
+        return False
+
+    def _node(self, node: ast.AST) -> None:
+        kind = type(node)
+        if kind is ast.Name and cast("ast.Name", node).id in self._bound:
+            self.parts.append(f"Own({self._label(self._bound[cast('ast.Name', node).id])})")
+            return
+        if kind is ast.Constant:
+            self.parts.append(self._constant(cast("ast.Constant", node).value))
+            return
+        write = self.parts.append
+        write(f"{kind.__name__}(")
+        for field in node._fields:
+            value = getattr(node, field, None)
+            # Fields that a later version of Python adds are absent, None or empty in code that earlier versions read.
+            if value is None or value == [] or field in _LEFT_OUT:
+                continue
+            write(f"{field}=")
+            if isinstance(value, ast.AST):
+                self._node(value)
+            elif isinstance(value, list):
+                values = cast("list[object]", value)
+                self._list(_merged(values) if kind is ast.JoinedStr else values)
+            else:
+                write(_plain(value))
+            write(",")
+        write(")")
+
+    def _list(self, values: list[object]) -> None:
+        if values and isinstance(values[0], ast.stmt):
+            self.block(cast("list[ast.stmt]", values))
+            return
+        write = self.parts.append
+        write("[")
+        for one in values:
+            if isinstance(one, ast.AST):
+                self._node(one)
+            else:
+                write(_plain(one))
+            write(",")
+        write("]")
+
+    def _constant(self, value: object) -> str:
+        """A constant; a text that names a module of the project, or something in it, names it as imports do."""
+        if isinstance(value, str) and value.partition(".")[0] in self._project.roots:
+            module, colon, attribute = value.partition(":")
+            if self._project.is_named(module):
+                return f"Own({self._label(module)}{colon}{attribute.translate(_SEPARATORS)})"
+        return f"Constant({type(value).__name__} {_plain(value)})"
+
+
+def _plain(value: object) -> str:
+    """The text of a value that is no node; no other value of its type has the same."""
+    return str(value).translate(_SEPARATORS) if isinstance(value, str) else repr(value).translate(_SEPARATORS)
+
+
+def _identifier(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    """Whether a statement is a text alone: documentation."""
+    return (
+        isinstance(statement, ast.Expr)
+        and isinstance(statement.value, ast.Constant)
+        and isinstance(statement.value.value, str)
+    )
+
+
+def _merged(values: Sequence[object]) -> list[object]:
+    """The parts of an f-string, with texts that stand side by side as one and without empty ones."""
+    merged: list[object] = []
+    for one in values:
+        last = merged[-1] if merged else None
+        if not isinstance(one, ast.Constant):
+            merged.append(one)
+        elif isinstance(last, ast.Constant):
+            merged[-1] = ast.Constant(value=str(last.value) + str(one.value))
+        elif one.value:
+            merged.append(one)
+    return merged
