@@ -29,6 +29,7 @@ enum silo_value_type {
     SILO_IS_ELEMENT,  /* an element type: `element` */
     SILO_IS_FUNCTION, /* `text` is its name, `fingerprint` what it is */
     SILO_IS_TUPLE,    /* `items`, `count` of them */
+    SILO_IS_FOREIGN,  /* an object of a caller's that no file can hold; `text` is shown for it */
 };
 
 struct silo_value {

@@ -132,6 +132,9 @@ void silo_value_repr(struct silo_wording *text, const struct silo_value *value) 
         }
         silo_wording_add(text, value->count == 1 ? ",)" : ")");
         break;
+    case SILO_IS_FOREIGN:
+        silo_wording_add_string(text, value->text);
+        break;
     }
 }
 
@@ -191,6 +194,8 @@ bool silo_value_same(const struct silo_value *left, const struct silo_value *rig
                 return false;
         }
         return true;
+    case SILO_IS_FOREIGN:
+        break;
     }
     return false;
 }
