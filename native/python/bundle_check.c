@@ -66,10 +66,7 @@ static struct silo_reader *open_bundle(const struct request *request, silo_error
             .bytes = (size_t)request->data.len,
             .name = "bundle",
             .file_memory = request->file_memory,
-            .blob_kinds = request->names[0],
-            .launch_options = request->names[1],
-            .checked_kinds = request->names[2],
-            .target_kinds = request->names[3],
+            .known = {request->names[0], request->names[1], request->names[2], request->names[3]},
         },
         error);
 }

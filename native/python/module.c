@@ -4,6 +4,7 @@
 #include "arguments.h"
 #include "attributes.h"
 #include "buffer.h"
+#include "bundle_type.h"
 #include "capsule.h"
 #include "code.h"
 #include "cpu_crash.h"
@@ -453,7 +454,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         silo_triton_class_init() != 0 || silo_triton_bound_init(module) != 0 ||
         silo_triton_run_init(module) != 0 || silo_triton_kernel_init(module) != 0 ||
         silo_triton_tuned_init() != 0 || silo_triton_decision_init() != 0 ||
-        silo_operator_call_init(module) != 0 || silo_xla_init(module) != 0 ||
+        silo_operator_call_init(module) != 0 || silo_py_bundle_init(module) != 0 ||
+        silo_xla_init(module) != 0 ||
         PyModule_AddIntConstant(module, "MAX_PARAMETERS", SILO_MAX_PARAMETERS) != 0 ||
         PyModule_AddIntConstant(module, "MAX_OPTIONS", SILO_MAX_OPTIONS) != 0) {
         Py_DECREF(module);
