@@ -223,17 +223,17 @@ int silo_choice_rank(struct silo_reader *reader, uint32_t kernel, const struct s
 
 int silo_choice_decide(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
                        const struct silo_seen_call *call, const struct silo_place *place,
-                       struct silo_wording *line, silo_error *error) {
+                       struct silo_wording *label, struct silo_wording *reason,
+                       silo_error *error) {
     struct silo_situation at;
     if (situation_of(reader, kernel, call, place, &at, error) != 0)
         return -1;
     const struct silo_variant *one = silo_reader_variant(reader, kernel, variant, error);
     if (one == NULL)
         return -1;
-    silo_report_label(line, one);
-    silo_wording_add(line, ": ");
-    const int found = silo_decide(&at, one, line);
-    return line->failed ? silo_fail_memory(error) : found;
+    silo_report_label(label, one);
+    const int found = silo_decide(&at, one, reason);
+    return label->failed || reason->failed ? silo_fail_memory(error) : found;
 }
 
 int silo_choice_explain(struct silo_reader *reader, uint32_t kernel,

@@ -24,11 +24,12 @@ int silo_choice_rank(struct silo_reader *reader, uint32_t kernel, const struct s
                      const struct silo_place *place, uint32_t most, uint32_t **numbers,
                      uint32_t *count, silo_error *error);
 
-/* The decision on one variant: silo_decide's code, with "LABEL: REASON" in `line`. -1 with `error`
- * filled where the file cannot be read. */
+/* The decision on one variant: silo_decide's code, with the variant in one line and the reason. -1
+ * with `error` filled where the file cannot be read. */
 int silo_choice_decide(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
                        const struct silo_seen_call *call, const struct silo_place *place,
-                       struct silo_wording *line, silo_error *error);
+                       struct silo_wording *label, struct silo_wording *reason,
+                       silo_error *error);
 
 /* The call, the device, and a line a variant: chosen, accepted or rejected, and why. `*text` is
  * freed with free(). -1 with `error` filled. */

@@ -13,7 +13,7 @@ const char silo_py_rank_variants_doc[] =
     "The numbers of the variants that serve a call, best first, no more than `most`.";
 const char silo_py_decide_variants_doc[] =
     "decide_variants(bundle, kernel, call, device) -> tuple\n\n"
-    "Of each variant, whether it serves a call, and a line that says which it is and why.";
+    "Of each variant, whether it serves a call, the variant in one line, and the reason.";
 const char silo_py_runs_on_doc[] =
     "runs_on(built, device, blob_kind) -> (bool, str)\n\n"
     "Whether a device's target runs code that was built for another, and the rule that decides.";
@@ -431,7 +431,7 @@ PyObject *silo_py_rank_variants(PyObject *module, PyObject *args) {
 
 struct decision {
     bool accepted;
-    struct silo_wording line; /* owned */
+    struct silo_wording label, reason; /* owned */
 };
 
 struct about_decisions {
@@ -441,8 +441,10 @@ struct about_decisions {
 };
 
 static void decisions_end(struct about_decisions *about) {
-    for (uint32_t i = 0; about->decisions != NULL && i < about->count; i++)
-        silo_wording_clear(&about->decisions[i].line);
+    for (uint32_t i = 0; about->decisions != NULL && i < about->count; i++) {
+        silo_wording_clear(&about->decisions[i].label);
+        silo_wording_clear(&about->decisions[i].reason);
+    }
     free(about->decisions);
     about->decisions = NULL;
 }
@@ -460,13 +462,18 @@ static int ask_decisions(struct silo_reader *reader, void *given, silo_error *er
         return silo_fail_memory(error);
     for (uint32_t i = 0; i < about->count; i++) {
         struct decision *one = &about->decisions[i];
-        const int found = silo_choice_decide(reader, request->kernel, i, &request->call,
-                                             &request->place, &one->line, error);
+        const int found =
+            silo_choice_decide(reader, request->kernel, i, &request->call, &request->place,
+                               &one->label, &one->reason, error);
         if (found < 0)
             return -1;
         one->accepted = found == SILO_OK;
     }
     return 0;
+}
+
+static PyObject *text_from(const struct silo_wording *text) {
+    return PyUnicode_DecodeUTF8(silo_wording_read(text), (Py_ssize_t)text->length, "surrogatepass");
 }
 
 PyObject *silo_py_decide_variants(PyObject *module, PyObject *args) {
@@ -481,11 +488,13 @@ PyObject *silo_py_decide_variants(PyObject *module, PyObject *args) {
         result = PyTuple_New((Py_ssize_t)about.count);
     for (uint32_t i = 0; result != NULL && i < about.count; i++) {
         const struct decision *one = &about.decisions[i];
-        PyObject *text = PyUnicode_DecodeUTF8(silo_wording_read(&one->line),
-                                              (Py_ssize_t)one->line.length, "surrogatepass");
-        PyObject *pair =
-            text ? Py_BuildValue("(ON)", one->accepted ? Py_True : Py_False, text) : NULL;
-        if (pair == NULL || PyTuple_SetItem(result, (Py_ssize_t)i, pair) != 0)
+        PyObject *label = text_from(&one->label), *reason = label ? text_from(&one->reason) : NULL;
+        PyObject *made = reason ? Py_BuildValue("(OOO)", one->accepted ? Py_True : Py_False, label,
+                                                reason)
+                                : NULL;
+        Py_XDECREF(label);
+        Py_XDECREF(reason);
+        if (made == NULL || PyTuple_SetItem(result, (Py_ssize_t)i, made) != 0)
             Py_CLEAR(result);
     }
     decisions_end(&about);

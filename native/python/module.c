@@ -4,6 +4,7 @@
 #include "arguments.h"
 #include "attributes.h"
 #include "buffer.h"
+#include "bundle_choice.h"
 #include "bundle_type.h"
 #include "capsule.h"
 #include "code.h"
@@ -355,6 +356,9 @@ static PyMethodDef methods[] = {
     {"adapter", py_adapter, METH_O, "How arguments of a type are read."},
     {"read", py_read, METH_O,
      "(address, code, bits, readonly, (device type, index), sizes, strides) of an array."},
+    {"rank_variants", silo_py_rank_variants, METH_VARARGS, silo_py_rank_variants_doc},
+    {"decide_variants", silo_py_decide_variants, METH_VARARGS, silo_py_decide_variants_doc},
+    {"runs_on", silo_py_runs_on, METH_VARARGS, silo_py_runs_on_doc},
     {"bundle_check", silo_py_bundle_check, METH_VARARGS, silo_py_bundle_check_doc},
     {"bundle_digests", silo_py_bundle_digests, METH_VARARGS, silo_py_bundle_digests_doc},
     {"set_codec", silo_py_set_codec, METH_O, silo_py_set_codec_doc},
