@@ -254,7 +254,10 @@ class BundledKernel:
     def explain(self, *args: object, **kwargs: object) -> str:
         """Which variant a call with such arguments gets, why, and why not the others."""
         call = inspect_call(self.launcher, self._head.signature, *args, **kwargs)
-        device = device_for(self.name, call.device, self._serves)
+        return self.explain_on(call, device_for(self.name, call.device, self._serves))
+
+    def explain_on(self, call: Call, device: Device) -> str:
+        """As :meth:`explain`, on a device that need not be the one of the call's arrays."""
         best = next(self._candidates(call, device), None)
         lines = [describe_call(call), f"device: {device.target} ({device.model})"]
         for variant, decision in self._decisions(call, device):
