@@ -255,8 +255,11 @@ static int read_argument(struct request *request, PyObject *row, struct silo_see
     if (block != Py_None) {
         if ((seen->block = numbers_of(request, block, &rank)) == NULL)
             return -1;
+        if (seen->shape != NULL && seen->rank != rank) {
+            PyErr_SetString(PyExc_ValueError, "a block and a shape of two lengths");
+            return -1;
+        }
         seen->rank = (int32_t)rank;
-        seen->shape = seen->strides = NULL;
     }
     return value_of(request, value, &seen->number);
 }

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self, TypeAlias, final
 
 MAX_PARAMETERS: int
@@ -135,6 +135,12 @@ RawExtents: TypeAlias = tuple[tuple[int, ...], tuple[int, ...] | None] | int | N
 RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int, RawExtents], ...]
 RawCall: TypeAlias = tuple[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int], object]
 RawParameter: TypeAlias = tuple[str, int, int, int, int, tuple[object, ...]]
+RawChoiceArgument: TypeAlias = tuple[int, int, int, int, tuple[int, ...] | None, RawExtents, object]
+RawChoiceCall: TypeAlias = tuple[
+    tuple[RawChoiceArgument, ...], Mapping[str, object], tuple[int, int, int] | None, str
+]
+RawPlace: TypeAlias = tuple[str, Mapping[str, int], tuple[tuple[str, str, bool, str], ...]]
+
 OnMiss: TypeAlias = Callable[[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int], object], Binding]
 
 @final
@@ -308,6 +314,13 @@ def adapt_descriptor(kind: type, /) -> None: ...
 def adapter(kind: type, /) -> str: ...
 def read(array: object, /) -> tuple[int, int, int, bool, tuple[int, int], tuple[int, ...], tuple[int, ...]]: ...
 def set_codec(decompress: Callable[[bytes, int], bytes] | None, /) -> None: ...
+def rank_variants(
+    bundle: OpenBundle, kernel: int, call: RawChoiceCall, device: RawPlace, most: int, /
+) -> tuple[int, ...]: ...
+def decide_variants(
+    bundle: OpenBundle, kernel: int, call: RawChoiceCall, device: RawPlace, /
+) -> tuple[tuple[bool, str, str], ...]: ...
+def runs_on(built: str, device: str, blob_kind: str, /) -> tuple[bool, str]: ...
 def bundle_check(
     data: bytes | memoryview,
     file_memory: int,

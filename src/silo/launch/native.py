@@ -100,9 +100,12 @@ __all__ = [
     "OperatorCall",
     "PinnedMemory",
     "RawCall",
+    "RawChoiceArgument",
+    "RawChoiceCall",
     "RawExtents",
     "RawFacts",
     "RawParameter",
+    "RawPlace",
     "TritonKernel",
     "TritonSituation",
     "adapt_descriptor",
@@ -164,6 +167,17 @@ RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int, RawExtents], ...]
 
 RawCall: TypeAlias = tuple[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int], object]
 """Facts, arguments (:data:`ABSENT` for what is left to the config), options, (device type, index)."""
+
+RawChoiceArgument: TypeAlias = tuple[int, int, int, int, tuple[int, ...] | None, RawExtents, object]
+"""(kind, DLPack code, bits, flags, a descriptor's block, extents, value) of an argument; ``bundle_choice.h``."""
+
+RawChoiceCall: TypeAlias = (
+    "tuple[tuple[RawChoiceArgument, ...], Mapping[str, object], tuple[int, int, int] | None, str]"
+)
+"""Arguments, options, grid, and the end of the sentence that a call has no grid, as the choice takes a call."""
+
+RawPlace: TypeAlias = "tuple[str, Mapping[str, int], tuple[tuple[str, str, bool, str], ...]]"
+"""Target, facts, and (target, kind of blob, whether it runs, why) of code that the device decided on."""
 
 RawParameter: TypeAlias = tuple[str, int, int, int, int, tuple[object, ...]]
 """Name, kind, DLPack code, bits, flags, and a tuple of the default or of nothing; ``native/python/plan.h``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -11,29 +11,28 @@ from silo.api.code.loaded_kernels import CheckedLauncher, VouchedCode, bound_lau
 from silo.api.machine.device_plugins import device_for, require_memory
 from silo.bundle.contents import calls_of, host_cases, host_code, variant_calls
 from silo.bundle.reader import Bundle, open_bundle
-from silo.core.decisions import Decision, Rejected
 from silo.core.device import HOST_MEMORY
 from silo.core.plugins import is_host_code, is_option, shipped_options
 from silo.core.signature import NoDefault, ParameterKind, Signature
-from silo.core.values import JSON, Value, identity_of
-from silo.errors import BundleError, ExpressionError, NoVariantError
+from silo.core.values import JSON, Value
+from silo.errors import BundleError, NoVariantError
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
-from silo.launch.dispatch import accepts, label, may_accept, specificity
+from silo.launch.choice import decide, place_of, rank
 from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_launcher
 
 if TYPE_CHECKING:
     from silo.api.code.compiled_calls import CompiledKernel
     from silo.api.declared.derived_constexprs import Derived
-    from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
+    from silo.bundle.contents import BundleKernel, BundleVariant
     from silo.bundle.reader import OpenKernel
-    from silo.core.config import Config
     from silo.core.consent import Consent, HostCases, HostCode
     from silo.core.extents import HeldExtents
     from silo.core.launch_info import LaunchInfo
     from silo.core.nodes import Node
     from silo.core.protocols import Device, LoadedKernel
     from silo.core.recipes import CaseRecipe
+    from silo.launch.native import RawPlace
     from silo.store.trusted_keys import SignedFile
 
 __all__ = ["BundledKernel", "Kernels", "load"]
@@ -258,11 +257,11 @@ class BundledKernel:
 
     def explain_on(self, call: Call, device: Device) -> str:
         """As :meth:`explain`, on a device that need not be the one of the call's arrays."""
-        best = next(self._candidates(call, device), None)
+        best = self._best(call, device)
         lines = [describe_call(call), f"device: {device.target} ({device.model})"]
-        for variant, decision in self._decisions(call, device):
-            word = "chosen" if variant is best else "accepted" if decision else "rejected"
-            lines.append(f"{word}: {label(variant.artifact.variant)}: {decision.reason}")
+        for number, (label, decision) in enumerate(decide(self._kernel, call, self._place(device))):
+            word = "chosen" if number == best else "accepted" if decision else "rejected"
+            lines.append(f"{word}: {label}: {decision.reason}")
         return "\n".join(lines)
 
     def recipes(self) -> list[CaseRecipe]:
@@ -273,7 +272,7 @@ class BundledKernel:
 
     def rank(self, call: Call, device: Device) -> list[BundleVariant]:
         """The variants that a call may use on a device, best first."""
-        return list(self._candidates(call, device))
+        return list(self._ranked(call, device))
 
     def scalars(self, call: Call) -> dict[str, Value]:
         """Values of the call's scalar arguments by name, with defaults for what was left out."""
@@ -281,17 +280,17 @@ class BundledKernel:
 
     def choose(self, call: Call, device: Device) -> BundleVariant:
         """The variant that serves a call on a device. NoVariantError lists all with the reasons against them."""
-        chosen = next(self._candidates(call, device), None)
+        chosen = self._best(call, device)
         if chosen is None:
             reasons = [
-                f"{label(variant.artifact.variant)}: {decision.reason}"
-                for variant, decision in self._decisions(call, device)
-                if isinstance(decision, Rejected)
+                f"{label}: {decision.reason}"
+                for label, decision in decide(self._kernel, call, self._place(device))
+                if not decision
             ]
             raise NoVariantError(
                 f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons
             )
-        return chosen
+        return self._kernel[chosen]
 
     def consent(self, one: BundleVariant) -> Consent | None:
         """Consent to load a variant's native code as the bundle has it called; None for code that needs none.
@@ -382,83 +381,16 @@ class BundledKernel:
             tag=chosen,
         )
 
-    def _candidates(self, call: Call, device: Device) -> Iterator[BundleVariant]:
-        """The variants a call may use, best first, each read and decided on when it is asked for.
+    def _ranked(self, call: Call, device: Device) -> Iterator[BundleVariant]:
+        """The variants that a call may use, best first."""
+        return (self._kernel[number] for number in rank(self._kernel, call, self._place(device)))
 
-        Those with the config that the dispatch rules name come first, then those that assume most.
-        """
-        values = _scalars(call, self._head.signature)
-        facts = device.facts()
-        ranked: list[tuple[bool, tuple[int, int], int]] = []
-        for group in self._kernel.groups:
-            if runs_here(device, group.target, group.blob_kind) and may_accept(
-                group.signature, group.specialization, call
-            ):
-                config = self._ruled(group, values)
-                preferred = frozenset[int]() if config is None else self._kernel.with_config(group, config)
-                rank = specificity(self._kernel[group.numbers[0]].artifact.variant)
-                ranked += ((number in preferred, rank, -number) for number in group.numbers)
-        for _, _, number in sorted(ranked, reverse=True):
-            one = self._kernel[-number]
-            if self._decide(one, call, device, values, facts):
-                yield one
+    def _best(self, call: Call, device: Device) -> int | None:
+        """The number of the variant that serves a call; None where none does."""
+        return next(iter(rank(self._kernel, call, self._place(device), 1)), None)
 
-    def _decisions(self, call: Call, device: Device) -> list[tuple[BundleVariant, Decision]]:
-        """The decision on every variant, for people."""
-        values, facts = _scalars(call, self._head.signature), device.facts()
-        variants = (self._kernel[number] for number in range(len(self._kernel)))
-        return [(one, self._decide(one, call, device, values, facts)) for one in variants]
-
-    def _decide(
-        self, one: BundleVariant, call: Call, device: Device, values: Mapping[str, Value], facts: Mapping[str, int]
-    ) -> Decision:
-        artifact = one.artifact
-        decision = runs_here(device, artifact.variant.target, artifact.blob.kind)
-        if decision:
-            decision = accepts(artifact.variant, call)
-        if decision and (refusal := self._derived_hold(one, values, facts)) is not None:
-            return refusal  # it is false, so `or` would pass it over
-        if decision and artifact.variant.specialization.grid is not None:
-            from silo.launch.call_grid import grid_problem  # noqa: PLC0415  # few kernels have such code
-
-            if (problem := grid_problem(artifact.variant, call, self._head.grid, facts)) is not None:
-                return Rejected(problem)
-        return decision
-
-    def _derived_hold(
-        self, one: BundleVariant, values: Mapping[str, Value], facts: Mapping[str, int]
-    ) -> Rejected | None:
-        if self._derived is None:
-            return None
-        from silo.api.declared.derived_constexprs import FORBIDDEN, derive  # noqa: PLC0415  # few kernels have some
-
-        variant = one.artifact.variant
-        constants = {**variant.config.as_dict(), **variant.specialization.constant_values}
-        try:
-            needed = derive(self._derived, values, variant.config.as_dict(), facts)
-        except ExpressionError as error:
-            return Rejected(str(error))
-        for name, value in needed.items():
-            if value == FORBIDDEN:
-                config = variant.config
-                return Rejected(f"its author's pruner did not allow {config} in any case with these values of the key")
-            if name in constants and identity_of(constants[name]) != identity_of(value):
-                return Rejected(f"it was compiled for {name}={constants[name]}, and the call needs {name}={value}")
-        return None
-
-    def _ruled(self, group: VariantGroup, values: Mapping[str, Value]) -> Config | None:
-        """The config that the dispatch rules name for a call; None where there are none for such variants."""
-        wanted = (group.target, group.signature.without_effects(), group.specialization.extents)
-        for rules in self._head.rules:
-            if rules.key == wanted:
-                missing = [name for name in rules.rules.key if name not in values]
-                if missing:
-                    raise BundleError(
-                        f"{self.bundle.name}: {self.name} is chosen by {', '.join(map(repr, missing))}, and no number "
-                        "of that name is passed; the file says of its kernel what is not so"
-                    )
-                return rules.rules.lookup([values[name] for name in rules.rules.key]).config
-        return None
+    def _place(self, device: Device) -> RawPlace:
+        return place_of(device, ((group.target, group.blob_kind) for group in self._kernel.groups))
 
     def _load(self, one: BundleVariant, device: Device) -> LoadedKernel:
         """The loaded code of a variant, once for each blob and way to launch it."""
