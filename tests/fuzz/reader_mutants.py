@@ -12,10 +12,10 @@ from typing import Any
 
 import zstandard
 
-from silo.bundle.checks import HIDDEN
 from silo.bundle.format import HEADER_BYTES, aligned
 from silo.bundle.reader import Bundle
 from silo.core.values import footprint
+from tests.samples.hidden_characters import HIDDEN
 
 from .reader_limits import LIMITS
 
