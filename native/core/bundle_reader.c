@@ -195,9 +195,9 @@ const struct silo_blob *silo_reader_blob(const struct silo_reader *reader, uint3
     return &reader->manifest.blobs[index];
 }
 
-int64_t silo_reader_blob_index(const struct silo_reader *reader, const char *sha256,
-                               size_t length) {
-    return silo_blobs_find(&reader->manifest, sha256, length);
+int64_t silo_reader_blob_index(const struct silo_reader *reader, const char *sha256, size_t length,
+                               const struct silo_string *kind) {
+    return silo_blobs_find(&reader->manifest, sha256, length, kind);
 }
 
 uint32_t silo_reader_kernel_count(const struct silo_reader *reader) {

@@ -317,8 +317,10 @@ const char *silo_reader_name(const struct silo_reader *reader);
 uint32_t silo_reader_blob_count(const struct silo_reader *reader);
 const struct silo_blob *silo_reader_blob(const struct silo_reader *reader, uint32_t index);
 
-/* The first blob with these bytes, by their sha256 in hex; -1: none. */
-int64_t silo_reader_blob_index(const struct silo_reader *reader, const char *sha256, size_t length);
+/* The first blob with these bytes, by their sha256 in hex, and of a kind where `kind` is not NULL;
+ * -1: none. */
+int64_t silo_reader_blob_index(const struct silo_reader *reader, const char *sha256, size_t length,
+                               const struct silo_string *kind);
 
 uint32_t silo_reader_kernel_count(const struct silo_reader *reader);
 struct silo_string silo_reader_kernel_name(const struct silo_reader *reader, uint32_t index);

@@ -111,13 +111,16 @@ static uint32_t kind_end(const struct silo_manifest *manifest, uint32_t first) {
     return low + 1;
 }
 
-int64_t silo_blobs_find(const struct silo_manifest *manifest, const char *sha256, size_t length) {
+int64_t silo_blobs_find(const struct silo_manifest *manifest, const char *sha256, size_t length,
+                        const struct silo_string *kind) {
     if (length != SILO_SHA256_HEX - 1)
         return -1;
     /* Sorted by kind, and then by sha256. */
     for (uint32_t first = 0; first < manifest->blob_count;) {
         const uint32_t end = kind_end(manifest, first);
-        uint32_t low = first, high = end;
+        const bool wanted =
+            kind == NULL || silo_text_order(&manifest->blobs[first].kind, kind) == 0;
+        uint32_t low = first, high = wanted ? end : first;
         while (low < high) {
             const uint32_t middle = low + (high - low) / 2;
             const int order = memcmp(sha256, manifest->blobs[middle].sha256, length);

@@ -46,12 +46,19 @@ PyObject *silo_py_bundle_blob(PyObject *self, PyObject *given) {
     return number >= 0 ? row_of(silo_reader_blob(reader_of(self), (uint32_t)number)) : NULL;
 }
 
-PyObject *silo_py_bundle_find_blob(PyObject *self, PyObject *sha256) {
-    Py_ssize_t length;
-    const char *text = PyUnicode_AsUTF8AndSize(sha256, &length);
-    if (text == NULL)
+PyObject *silo_py_bundle_find_blob(PyObject *self, PyObject *args) {
+    PyObject *sha256, *kind = NULL;
+    Py_ssize_t length, kind_length = 0;
+    if (!PyArg_ParseTuple(args, "O|O", &sha256, &kind))
         return NULL;
-    return PyLong_FromLongLong(silo_reader_blob_index(reader_of(self), text, (size_t)length));
+    const char *text = silo_py_find_text(sha256, &length), *of = NULL;
+    if (text != NULL && kind != NULL)
+        text = (of = silo_py_find_text(kind, &kind_length)) != NULL ? text : NULL;
+    if (text == NULL)
+        return PyErr_Occurred() ? NULL : PyLong_FromLong(-1);
+    const struct silo_string wanted = {of, (uint32_t)kind_length};
+    return PyLong_FromLongLong(
+        silo_reader_blob_index(reader_of(self), text, (size_t)length, of != NULL ? &wanted : NULL));
 }
 
 PyObject *silo_py_bundle_read(PyObject *self, PyObject *given) {

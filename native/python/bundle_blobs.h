@@ -6,7 +6,7 @@
 
 PyObject *silo_py_bundle_blobs(PyObject *self, PyObject *unused);
 PyObject *silo_py_bundle_blob(PyObject *self, PyObject *number);
-PyObject *silo_py_bundle_find_blob(PyObject *self, PyObject *sha256);
+PyObject *silo_py_bundle_find_blob(PyObject *self, PyObject *args);
 PyObject *silo_py_bundle_read(PyObject *self, PyObject *number);
 
 #endif

@@ -180,7 +180,11 @@ PyObject *silo_py_bundle_map(PyObject *type, PyObject *args) {
     int result = -1;
     if (self != NULL) {
         Py_BEGIN_ALLOW_THREADS result = silo_file_map(place, &data, &self->bytes, &error);
-        Py_END_ALLOW_THREADS if (result != 0) silo_raise(&error);
+        Py_END_ALLOW_THREADS if (result != 0) {
+            silo_error said = {0};
+            silo_fail(&said, SILO_ERROR_FILE, "cannot open the bundle %s", error.text);
+            silo_raise(&said);
+        }
     }
     Py_DECREF(path);
     if (result == 0) {

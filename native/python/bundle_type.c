@@ -40,9 +40,9 @@ static PyMethodDef methods[] = {
      "host_digest(kernel, number) -> str\n\nWhat consent to a variant's native code is given to."},
     {"row", silo_py_bundle_row, METH_VARARGS,
      "row(table, number)\n\nA row of a table, by the table's name, checked."},
-    {"find_rows", silo_py_bundle_find_rows, METH_VARARGS,
-     "find_rows(table, value) -> tuple[int, ...]\n\nThe rows that say the same as some JSON, "
-     "unchecked."},
+    {"with_config", silo_py_bundle_with_config, METH_VARARGS,
+     "with_config(kernel, config) -> frozenset[int]\n\nThe variants whose config this is, as JSON; "
+     "none is checked for it."},
     {"names", silo_py_bundle_names, METH_VARARGS,
      "names(table, member) -> frozenset[str]\n\nThe names in a member of a table's rows, "
      "unchecked."},
@@ -51,8 +51,10 @@ static PyMethodDef methods[] = {
      "blobs() -> tuple[tuple[str, str, int, str, int, int], ...]\n\nThe rows of all blobs: sha256, "
      "kind, bytes, codec, offset, stored bytes."},
     {"blob", silo_py_bundle_blob, METH_O, "blob(number) -> tuple\n\nThe row of one blob."},
-    {"find_blob", silo_py_bundle_find_blob, METH_O,
-     "find_blob(sha256) -> int\n\nThe number of the first blob with these bytes; -1 without one."},
+    {"find_blob", silo_py_bundle_find_blob, METH_VARARGS,
+     "find_blob(sha256, kind=...) -> int\n\nThe number of the first blob with these bytes, of a "
+     "kind "
+     "where one is given; -1 without one."},
     {"read", silo_py_bundle_read, METH_O, "read(number) -> bytes\n\nThe verified bytes of a blob."},
     {NULL, NULL, 0, NULL},
 };

@@ -32,6 +32,22 @@ static int64_t kernel_of(PyObject *self, PyObject *given) {
     return number_below(given, manifest_of(self)->kernel_count, "kernel");
 }
 
+/* ---- sets ---- */
+
+static int add_text(PyObject *set, const char *data, size_t bytes) {
+    PyObject *text = silo_py_text(data, bytes);
+    const int result = text != NULL ? PySet_Add(set, text) : -1;
+    Py_XDECREF(text);
+    return result;
+}
+
+/* The frozen form of a set, which is given up; NULL as it was. */
+static PyObject *frozen(PyObject *set) {
+    PyObject *made = set != NULL ? PyFrozenSet_New(set) : NULL;
+    Py_XDECREF(set);
+    return made;
+}
+
 /* ---- the manifest ---- */
 
 PyObject *silo_py_bundle_member(PyObject *self, PyObject *name) {
@@ -57,9 +73,9 @@ PyObject *silo_py_bundle_kernels(PyObject *self, PyObject *unused) {
 
 PyObject *silo_py_bundle_find_kernel(PyObject *self, PyObject *name) {
     Py_ssize_t length;
-    const char *text = PyUnicode_AsUTF8AndSize(name, &length);
+    const char *text = silo_py_find_text(name, &length);
     if (text == NULL)
-        return NULL;
+        return PyErr_Occurred() ? NULL : PyLong_FromLong(-1);
     return PyLong_FromLongLong(silo_kernels_find(manifest_of(self), text, (size_t)length));
 }
 
@@ -240,50 +256,85 @@ PyObject *silo_py_bundle_host_digest(PyObject *self, PyObject *args) {
     return PyUnicode_FromString(about.digest);
 }
 
-struct about_exact {
+/* JSON that Python gives, parsed. */
+struct given_json {
     struct silo_arena arena;
-    uint32_t kernel;
     char *text; /* owned */
-    size_t bytes;
-    int64_t number;
+    const struct silo_json *value;
 };
 
-static int ask_exact(struct silo_reader *reader, void *about, silo_error *error) {
-    struct about_exact *exact = about;
-    const char *problem;
+static int parse_given(struct given_json *given, const Py_buffer *text) {
+    const char *problem = NULL;
     size_t offset;
-    const struct silo_json *wanted =
-        silo_json_parse(exact->text, exact->bytes, &exact->arena, &problem, &offset);
-    if (wanted == NULL)
-        return problem != NULL ? silo_fail(error, SILO_ERROR_USAGE, "what is wanted: %s", problem)
-                               : silo_fail_memory(error);
-    exact->number = silo_variants_exact(silo_reader_manifest(reader), exact->kernel, wanted);
-    return 0;
+    given->text = malloc((size_t)text->len + 1);
+    if (given->text != NULL) {
+        memcpy(given->text, text->buf, (size_t)text->len);
+        given->value =
+            silo_json_parse(given->text, (size_t)text->len, &given->arena, &problem, &offset);
+    }
+    if (given->value == NULL && problem != NULL)
+        PyErr_SetString(PyExc_ValueError, problem);
+    else if (given->value == NULL)
+        PyErr_NoMemory();
+    return given->value != NULL ? 0 : -1;
+}
+
+static void forget_given(struct given_json *given, Py_buffer *text) {
+    silo_arena_free(&given->arena);
+    free(given->text);
+    PyBuffer_Release(text);
 }
 
 PyObject *silo_py_bundle_exact(PyObject *self, PyObject *args) {
+    PyObject *of;
+    struct given_json wanted = {0};
+    Py_buffer text;
+    int64_t number = -1;
+    if (!PyArg_ParseTuple(args, "Oy*", &of, &text))
+        return NULL;
+    const int64_t kernel = kernel_of(self, of);
+    const bool parsed = kernel >= 0 && parse_given(&wanted, &text) == 0;
+    if (parsed) {
+        Py_BEGIN_ALLOW_THREADS number =
+            silo_variants_exact(manifest_of(self), (uint32_t)kernel, wanted.value);
+        Py_END_ALLOW_THREADS
+    }
+    forget_given(&wanted, &text);
+    return parsed ? PyLong_FromLongLong(number) : NULL;
+}
+
+/* The variants, of which none is checked for it, whose config is this one. */
+static int add_with_config(PyObject *self, int64_t kernel, const struct silo_json *config,
+                           PyObject *set) {
+    const struct silo_table *configs = &manifest_of(self)->tables[SILO_TABLE_CONFIGS];
+    const struct silo_json *variants = variants_of(self, kernel);
+    for (uint32_t i = 0; i < count_of(self, kernel); i++) {
+        const struct silo_json *index = silo_json_member(&variants->items[i], "config");
+        if (index == NULL || index->type != SILO_JSON_INT || index->integer < 0 ||
+            index->integer >= configs->count ||
+            !silo_json_equal(&configs->rows[index->integer], config))
+            continue;
+        PyObject *number = PyLong_FromLong((long)i);
+        const int result = number != NULL ? PySet_Add(set, number) : -1;
+        Py_XDECREF(number);
+        if (result != 0)
+            return -1;
+    }
+    return 0;
+}
+
+PyObject *silo_py_bundle_with_config(PyObject *self, PyObject *args) {
     PyObject *given;
-    const char *text;
-    Py_ssize_t bytes;
-    if (!PyArg_ParseTuple(args, "Oy#", &given, &text, &bytes))
+    struct given_json config = {0};
+    Py_buffer text;
+    if (!PyArg_ParseTuple(args, "Oy*", &given, &text))
         return NULL;
     const int64_t kernel = kernel_of(self, given);
-    if (kernel < 0)
-        return NULL;
-    struct about_exact about = {.kernel = (uint32_t)kernel,
-                                .text = malloc((size_t)bytes + 1),
-                                .bytes = (size_t)bytes,
-                                .number = -1};
-    int result = -1;
-    if (about.text == NULL) {
-        PyErr_NoMemory();
-    } else {
-        memcpy(about.text, text, (size_t)bytes);
-        result = ask(self, ask_exact, &about);
-    }
-    silo_arena_free(&about.arena);
-    free(about.text);
-    return result == 0 ? PyLong_FromLongLong(about.number) : NULL;
+    PyObject *set = kernel >= 0 && parse_given(&config, &text) == 0 ? PySet_New(NULL) : NULL;
+    if (set != NULL && add_with_config(self, kernel, config.value, set) != 0)
+        Py_CLEAR(set);
+    forget_given(&config, &text);
+    return frozen(set);
 }
 
 /* ---- tables ---- */
@@ -322,56 +373,6 @@ PyObject *silo_py_bundle_row(PyObject *self, PyObject *args) {
     if (number < 0 || ask(self, ask_row, &about) != 0)
         return NULL;
     return silo_py_json(&table->rows[number]);
-}
-
-PyObject *silo_py_bundle_find_rows(PyObject *self, PyObject *args) {
-    const char *name, *text, *problem;
-    Py_ssize_t bytes;
-    size_t offset;
-    if (!PyArg_ParseTuple(args, "sy#", &name, &text, &bytes))
-        return NULL;
-    const int kind = table_named(name);
-    if (kind < 0)
-        return NULL;
-    const struct silo_table *table = &manifest_of(self)->tables[kind];
-    struct silo_arena arena = {0};
-    char *copy = malloc((size_t)bytes + 1);
-    PyObject *list = copy != NULL ? PyList_New(0) : PyErr_NoMemory();
-    if (copy != NULL)
-        memcpy(copy, text, (size_t)bytes);
-    const struct silo_json *value =
-        list != NULL ? silo_json_parse(copy, (size_t)bytes, &arena, &problem, &offset) : NULL;
-    if (list != NULL && value == NULL) {
-        PyErr_SetString(PyExc_ValueError, problem != NULL ? problem : "out of memory");
-        Py_CLEAR(list);
-    }
-    for (uint32_t i = 0; list != NULL && i < table->count; i++) {
-        if (!silo_json_equal(&table->rows[i], value))
-            continue;
-        PyObject *number = PyLong_FromLong((long)i);
-        if (number == NULL || PyList_Append(list, number) != 0)
-            Py_CLEAR(list);
-        Py_XDECREF(number);
-    }
-    PyObject *made = list != NULL ? PyList_AsTuple(list) : NULL;
-    Py_XDECREF(list);
-    silo_arena_free(&arena);
-    free(copy);
-    return made;
-}
-
-static int add_text(PyObject *set, const char *data, size_t bytes) {
-    PyObject *text = silo_py_text(data, bytes);
-    const int result = text != NULL ? PySet_Add(set, text) : -1;
-    Py_XDECREF(text);
-    return result;
-}
-
-/* The frozen form of a set, which is given up; NULL as it was. */
-static PyObject *frozen(PyObject *set) {
-    PyObject *made = set != NULL ? PyFrozenSet_New(set) : NULL;
-    Py_XDECREF(set);
-    return made;
 }
 
 PyObject *silo_py_bundle_names(PyObject *self, PyObject *args) {

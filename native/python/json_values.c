@@ -4,6 +4,13 @@ PyObject *silo_py_text(const char *data, size_t bytes) {
     return PyUnicode_DecodeUTF8(data, (Py_ssize_t)bytes, "strict");
 }
 
+const char *silo_py_find_text(PyObject *text, Py_ssize_t *bytes) {
+    const char *found = PyUnicode_AsUTF8AndSize(text, bytes);
+    if (found == NULL && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError))
+        PyErr_Clear();
+    return found;
+}
+
 /* An integer beyond 64 bits. */
 static PyObject *big_integer(const struct silo_json *node) {
     PyObject *digits = silo_py_text(node->text, node->count);

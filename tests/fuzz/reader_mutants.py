@@ -12,6 +12,8 @@ from typing import Any
 
 import zstandard
 
+from tests.samples.hidden_characters import HIDDEN
+
 from .bundle_lister import manifest_text
 from .frames import frame
 from .reader_limits import LIMITS
@@ -20,39 +22,6 @@ __all__ = ["DEFAULT_MEMORY", "Mutant", "is_shown", "mutant"]
 
 DEFAULT_MEMORY = 64 << 20
 HEADER_BYTES = 64
-
-# Characters beside which names are tried: the first and the last of ranges that names may not have. Golden mutants
-# depend on this table, so it is not the reader's.
-_EDGES: tuple[tuple[int, int], ...] = (
-    (0x0000, 0x001F),
-    (0x007F, 0x00A0),
-    (0x00AD, 0x00AD),
-    (0x0600, 0x0605),
-    (0x061C, 0x061C),
-    (0x06DD, 0x06DD),
-    (0x070F, 0x070F),
-    (0x0890, 0x0891),
-    (0x08E2, 0x08E2),
-    (0x1680, 0x1680),
-    (0x180E, 0x180E),
-    (0x2000, 0x200F),
-    (0x2028, 0x202F),
-    (0x205F, 0x206F),
-    (0x3000, 0x3000),
-    (0xD800, 0xF8FF),
-    (0xFDD0, 0xFDEF),
-    (0xFEFF, 0xFEFF),
-    (0xFFF0, 0xFFFB),
-    (0xFFFE, 0xFFFF),
-    (0x110BD, 0x110BD),
-    (0x110CD, 0x110CD),
-    (0x13430, 0x1343F),
-    (0x1BCA0, 0x1BCA3),
-    (0x1D173, 0x1D17A),
-    *((plane << 16 | 0xFFFE, plane << 16 | 0xFFFF) for plane in range(1, 13)),
-    (0xDFFFE, 0xE00FF),
-    (0xE01F0, 0x10FFFF),
-)
 
 _NUMBERS = (
     *(0, 1, -1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 32, 63, 64, 65, 127, 128, 255, 256, 1023, 1024, 1025, 4096, 4097, 65536),
@@ -209,7 +178,7 @@ def _version(mutant: Mutant) -> None:
 def _shown(mutant: Mutant) -> None:
     """A name with a character at the edge of what is allowed."""
     random = mutant.random
-    character = chr(max(0, random.choice(random.choice(_EDGES)) + random.choice((-1, 0, 1))) % 0x110000)
+    character = chr(max(0, random.choice(random.choice(HIDDEN)) + random.choice((-1, 0, 1))) % 0x110000)
     kernels = mutant.manifest["kernels"]
     if kernels:
         kernel = random.choice(kernels)
@@ -368,4 +337,4 @@ def _footprint(text: bytes) -> int:
 
 def is_shown(text: str) -> bool:
     """Whether a terminal is shown the text alone: it has no control, no character that reorders or hides others."""
-    return not any(low <= ord(one) <= high for one in text for low, high in _EDGES)
+    return not any(low <= ord(one) <= high for one in text for low, high in HIDDEN)

@@ -16,9 +16,9 @@ from core_native import NATIVE, compiler
 from fuzz import readers
 from fuzz.bundle_lister import listing
 from fuzz.reader_corpus import corpus
+from hidden_characters import HIDDEN
 from sanitized_program import build_sanitized, run_sanitized
 from silo._native import bundle_check, bundle_digests
-from silo.bundle.checks import HIDDEN
 from silo.bundle.format import CASES_KIND, DOCUMENT_KINDS, FILE_KIND, TRIALS_KIND
 from silo.bundle.reader import Bundle
 from silo.bundle.writer import write_bundle

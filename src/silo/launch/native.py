@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from silo.errors import DeviceError
+from silo.errors import DeviceError, native_missing
 from silo.settings import settings
 
 try:
@@ -50,7 +50,6 @@ try:
         new_generation,
         read,
         set_array_reader,
-        set_codec,
         set_driver_opener,
         set_hooks,
         set_scratch_allocator,
@@ -73,11 +72,7 @@ try:
     )
     from silo._native import __file__ as _file
 except ImportError as error:
-    raise DeviceError(
-        f"Silo's native module cannot be loaded: {error}. It launches kernels, so nothing runs without it. "
-        "In a checkout build it with `python setup.py build_ext --inplace` (needs a C compiler and Python's headers); "
-        "elsewhere reinstall: `pip install --force-reinstall kernel-silo`."
-    ) from error
+    raise native_missing(error) from error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -225,12 +220,4 @@ def _note(kind: str, error: DeviceError) -> None:
         logging.getLogger("silo").debug("no %s: %s", kind, error)
 
 
-def _decompress(frame: bytes, raw_bytes: int) -> bytes:
-    """What a frame of a bundle holds, for the C reader where there is no libzstd."""
-    from silo.bundle.codec import decompress  # noqa: PLC0415  # mostly there is one
-
-    return decompress("zstd", frame, raw_bytes)
-
-
 set_driver_opener(open_drivers)
-set_codec(_decompress)

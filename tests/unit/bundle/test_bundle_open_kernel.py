@@ -9,7 +9,6 @@ import bundle_samples
 from bundle_samples import sample, sealed
 from silo.api.kernels.bundle import BundledKernel
 from silo.artifacts.runs_on import runs_on
-from silo.bundle.exact import WrittenVariant
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
@@ -17,7 +16,6 @@ from silo.core.dtypes import dtype
 from silo.core.signature import Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
-from silo.core.variant import Variant
 from silo.errors import BundleError, BundleFormatError
 from silo.frozen import replace
 from silo.launch.arguments import Argument, Call, ValueKind
@@ -95,7 +93,7 @@ def test_every_variant_is_the_same_and_in_one_group(path):
 
 def test_opening_reads_no_variant(path, monkeypatch):
     with open_bundle(path) as bundle:
-        monkeypatch.setattr(type(bundle.manifest), "parse_variant", lambda *_: pytest.fail("it was read"))
+        monkeypatch.setattr(type(bundle.manifest), "variant", lambda *_: pytest.fail("it was read"))
         assert bundle.open_kernel("kernel_0").groups
 
 
@@ -186,7 +184,7 @@ def test_each_variant_is_found_by_its_text_and_nothing_else_is_read(path, monkey
             untold = replace(wanted, signature=wanted.signature.without_effects())  # nobody has compiled it yet
             assert fresh.exact(untold) == one
             assert len(fresh._read) == number + 1
-        monkeypatch.setattr(type(bundle.manifest), "parse_variant", lambda *_: pytest.fail("it was read"))
+        monkeypatch.setattr(type(bundle.manifest), "variant", lambda *_: pytest.fail("it was read"))
         opened = bundle.open_kernel("kernel_0")
         for other in (
             replace(wanted, source="0" * 64),
@@ -218,12 +216,45 @@ def test_constants_of_the_config_and_of_the_call_are_one(path):
         assert (
             opened.exact(replace(called, specialization=written.specialization.with_constants({"BLOCK": 1.0}))) is None
         )
-        assert WrittenVariant(replace(called, specialization=Specialization((), (("BLOCK", 1),)))).is_in(
-            {"facts": [], "constants": [["BLOCK", 1]]}, {"options": dict(written.config.options), "values": {}}
-        )
-        assert not WrittenVariant(replace(called, specialization=Specialization((), (("BLOCK", 1),)))).is_in(
-            {"facts": [], "constants": [["BLOCK", True]]}, {"options": dict(written.config.options), "values": {}}
-        )
+
+
+def with_rows(path, specialization, config):
+    """Variant 5 of the first kernel with these rows."""
+    data = path.read_bytes()
+    manifest = json.loads(Bundle.from_bytes(data).manifest_text)
+    variant, tables = manifest["kernels"][0]["variants"][5], manifest["tables"]
+    for name, table, row in (("specialization", "specializations", specialization), ("config", "configs", config)):
+        variant[name] = len(tables[table])
+        tables[table].append(row)
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
+    return Bundle.from_bytes(sealed(data, text, compress=True), "k.silo").open_kernel("kernel_0")
+
+
+def block(path, value):
+    """What variant 5 is but for its rows, with no constant but the block; None: with none."""
+    with open_bundle(path) as bundle:
+        written = bundle.open_kernel("kernel_0")[5].artifact.variant
+    constants = () if value is None else (("BLOCK", value),)
+    return replace(written, config=Config(), specialization=Specialization((), constants))
+
+
+@pytest.mark.parametrize(
+    ("constants", "values", "wanted"),
+    [
+        ([["BLOCK", 1]], {}, 1),
+        ([], {"BLOCK": 1}, 1),
+        ([["BLOCK", 1]], {"BLOCK": 2}, 1),  # the last one counts
+        ([["BLOCK", 2], ["BLOCK", 1]], {}, 1),
+        ([["BLOCK", True]], {}, True),
+        ([], {}, None),
+    ],
+)
+def test_rows_that_say_the_same_are_found(path, constants, values, wanted):
+    opened = with_rows(path, {"facts": [], "constants": constants}, {"options": {}, "values": values})
+    assert opened._manifest.exact(0, block(path, wanted)) == 5
+    for other in (1, True, 2, None):
+        if other is not wanted:
+            assert opened._manifest.exact(0, block(path, other)) is None
 
 
 @pytest.mark.parametrize(
@@ -233,16 +264,16 @@ def test_constants_of_the_config_and_of_the_call_are_one(path):
         ({"facts": [], "constants": {}}, {"options": {}, "values": {}}),
         ({"facts": [], "constants": [["BLOCK"]]}, {"options": {}, "values": {}}),
         ({"facts": [], "constants": [[1, 2]]}, {"options": {}, "values": {}}),
+        ({"facts": [], "constants": [["BLO\0CK", 1]]}, {"options": {}, "values": {}}),
         ({"facts": [], "constants": [], "grid": [1, 1, 1]}, {"options": {}, "values": {}}),
         ({"facts": [], "constants": []}, {"options": [], "values": {}}),
+        ({"facts": [], "constants": []}, {"options": {}, "values": {"\0": 1}}),
         ({"facts": [], "constants": []}, None),
         ({"facts": [["x", "aligned16"]], "constants": []}, {"options": {}, "values": {}}),
     ],
 )
-def test_rows_of_another_form_hold_no_variant(specialization, config):
-    wanted = Variant("k", "0" * 64, Signature(()), Specialization(), Config(), Target.parse("cuda:sm_90"))
-    assert WrittenVariant(wanted).is_in({"facts": [], "constants": []}, {"options": {}, "values": {}})
-    assert not WrittenVariant(wanted).is_in(specialization, config)
+def test_rows_of_another_form_hold_no_variant(path, specialization, config):
+    assert with_rows(path, specialization, config).exact(block(path, None)) is None
 
 
 def test_a_kernel_with_other_parameters_than_its_variant_is_not_used(path):
