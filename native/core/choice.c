@@ -209,14 +209,15 @@ int silo_choice_rank(struct silo_reader *reader, uint32_t kernel, const struct s
     struct silo_situation at;
     if (situation_of(reader, kernel, call, place, &at, error) != 0)
         return -1;
-    *numbers = malloc(((size_t)at.kernel->variant_count + 1) * sizeof **numbers);
-    if (*numbers == NULL)
+    uint32_t *made = malloc(((size_t)at.kernel->variant_count + 1) * sizeof *made);
+    if (made == NULL)
         return silo_fail_memory(error);
-    const int64_t found = accepted(&at, most, *numbers, error);
+    const int64_t found = accepted(&at, most, made, error);
     if (found < 0) {
-        free(*numbers);
+        free(made);
         return -1;
     }
+    *numbers = made;
     *count = (uint32_t)found;
     return 0;
 }

@@ -1,9 +1,5 @@
-<<<<<<< HEAD
 from collections.abc import Callable, Mapping, Sequence
-=======
-from collections.abc import Callable, Sequence
 from os import PathLike
->>>>>>> p-b
 from typing import Any, Self, TypeAlias, final
 
 MAX_PARAMETERS: int
@@ -319,15 +315,6 @@ def adapt_descriptor(kind: type, /) -> None: ...
 def adapter(kind: type, /) -> str: ...
 def read(array: object, /) -> tuple[int, int, int, bool, tuple[int, int], tuple[int, ...], tuple[int, ...]]: ...
 def set_codec(decompress: Callable[[bytes, int], bytes] | None, /) -> None: ...
-<<<<<<< HEAD
-def rank_variants(
-    bundle: OpenBundle, kernel: int, call: RawChoiceCall, device: RawPlace, most: int, /
-) -> tuple[int, ...]: ...
-def decide_variants(
-    bundle: OpenBundle, kernel: int, call: RawChoiceCall, device: RawPlace, /
-) -> tuple[tuple[bool, str, str], ...]: ...
-def runs_on(built: str, device: str, blob_kind: str, /) -> tuple[bool, str]: ...
-=======
 BundleWords: TypeAlias = Callable[[], tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]]
 
 @final
@@ -363,7 +350,13 @@ class OpenBundle:
     def find_blob(self, sha256: str, kind: str = ..., /) -> int: ...
     def read(self, number: int, /) -> bytes: ...
 
->>>>>>> p-b
+def rank_variants(
+    bundle: OpenBundle, kernel: int, call: RawChoiceCall, device: RawPlace, most: int, /
+) -> tuple[int, ...]: ...
+def decide_variants(
+    bundle: OpenBundle, kernel: int, call: RawChoiceCall, device: RawPlace, /
+) -> tuple[tuple[bool, str, str], ...]: ...
+def runs_on(built: str, device: str, blob_kind: str, /) -> tuple[bool, str]: ...
 def bundle_check(
     data: bytes | memoryview,
     file_memory: int,

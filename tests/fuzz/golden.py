@@ -118,7 +118,6 @@ def _write(name: str, make: Makers) -> None:
 def main(words: list[str]) -> int:
     """Compare or write; 1 where a verdict differs."""
     from .golden_calls import calls
-    from .golden_calls import calls
     from .golden_mutants import reader_mutants
 
     makers: dict[str, Makers] = {"mutants": reader_mutants, "calls": calls}

@@ -7,7 +7,7 @@ device become the tuples that it is asked with.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import Value
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from silo.core.variant import Variant
     from silo.launch.native import RawChoiceArgument, RawChoiceCall, RawPlace
 
-__all__ = ["OneVariant", "decide", "place_of", "rank"]
+__all__ = ["MOST_VARIANTS", "OneVariant", "decide", "place_of", "rank"]
 
 Constant: TypeAlias = "Callable[[object], Value]"
 
-_ALL = 0xFFFFFFFF
+MOST_VARIANTS: Final = 0xFFFFFFFF
 _SCALARS = (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
 
 
-def rank(kernel: OpenKernel, call: Call, place: RawPlace, most: int = _ALL) -> tuple[int, ...]:
+def rank(kernel: OpenKernel, call: Call, place: RawPlace, most: int = MOST_VARIANTS) -> tuple[int, ...]:
     """The numbers of the variants of a kernel that serve a call, best first.
 
     Those with the config that the dispatch rules name come first, then those that assume most of the call.
@@ -72,14 +72,13 @@ class OneVariant:
     """
 
     def __init__(self, variant: Variant) -> None:
-        from silo.bundle.one_variant import encode_variant  # noqa: PLC0415  # checked launchers alone ask
+        from silo.bundle import one_variant as bundle  # noqa: PLC0415  # checked launchers alone ask
         from silo.bundle.reader import Bundle  # noqa: PLC0415  # as above
 
-        self._kernel = Bundle.from_bytes(encode_variant(variant), variant.kernel).open_kernel(variant.kernel)
+        self._kernel = Bundle.from_bytes(bundle.encode_variant(variant), variant.kernel).open_kernel(bundle.KERNEL)
+        self._place: RawPlace = (str(bundle.TARGET), {}, ())
         self._grid = variant.specialization.grid
         self._names = variant.signature.names
-        target = str(variant.target)
-        self._place: RawPlace = (target, {}, ((target, "ptx", True, ""),))
 
     def decision(self, call: Call, constant: Constant = lambda value: cast("Value", value)) -> Decision:
         """Whether everything that the variant assumes holds for a call; the reason names the first thing that does not.

@@ -18,7 +18,7 @@ from silo.core.values import JSON, Value
 from silo.errors import BundleError, NoVariantError
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
-from silo.launch.choice import decide, place_of, rank
+from silo.launch.choice import MOST_VARIANTS, decide, place_of, rank
 from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_launcher
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from silo.bundle.contents import BundleKernel, BundleVariant
     from silo.bundle.reader import OpenKernel
     from silo.core.consent import Consent, HostCases, HostCode
+    from silo.core.decisions import Decision
     from silo.core.extents import HeldExtents
     from silo.core.launch_info import LaunchInfo
     from silo.core.nodes import Node
     from silo.core.protocols import Device, LoadedKernel
     from silo.core.recipes import CaseRecipe
-    from silo.launch.native import RawPlace
     from silo.store.trusted_keys import SignedFile
 
 __all__ = ["BundledKernel", "Kernels", "load"]
@@ -257,9 +257,9 @@ class BundledKernel:
 
     def explain_on(self, call: Call, device: Device) -> str:
         """As :meth:`explain`, on a device that need not be the one of the call's arrays."""
-        best = self._best(call, device)
+        best = next(iter(self.rank_numbers(call, device, 1)), None)
         lines = [describe_call(call), f"device: {device.target} ({device.model})"]
-        for number, (label, decision) in enumerate(decide(self._kernel, call, self._place(device))):
+        for number, (label, decision) in enumerate(self._decisions(call, device)):
             word = "chosen" if number == best else "accepted" if decision else "rejected"
             lines.append(f"{word}: {label}: {decision.reason}")
         return "\n".join(lines)
@@ -272,7 +272,16 @@ class BundledKernel:
 
     def rank(self, call: Call, device: Device) -> list[BundleVariant]:
         """The variants that a call may use on a device, best first."""
-        return list(self._ranked(call, device))
+        return [self._kernel[number] for number in self.rank_numbers(call, device)]
+
+    def rank_numbers(self, call: Call, device: Device, most: int = MOST_VARIANTS) -> tuple[int, ...]:
+        """The numbers of those variants, of up to ``most`` of them."""
+        code = ((group.target, group.blob_kind) for group in self._kernel.groups)
+        return rank(self._kernel, call, place_of(device, code), most)
+
+    def variant(self, number: int) -> BundleVariant:
+        """One variant, in the order of the file."""
+        return self._kernel[number]
 
     def scalars(self, call: Call) -> dict[str, Value]:
         """Values of the call's scalar arguments by name, with defaults for what was left out."""
@@ -280,13 +289,10 @@ class BundledKernel:
 
     def choose(self, call: Call, device: Device) -> BundleVariant:
         """The variant that serves a call on a device. NoVariantError lists all with the reasons against them."""
-        chosen = self._best(call, device)
+        chosen = next(iter(self.rank_numbers(call, device, 1)), None)
         if chosen is None:
-            reasons = [
-                f"{label}: {decision.reason}"
-                for label, decision in decide(self._kernel, call, self._place(device))
-                if not decision
-            ]
+            decisions = self._decisions(call, device)
+            reasons = [f"{label}: {decision.reason}" for label, decision in decisions if not decision]
             raise NoVariantError(
                 f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons
             )
@@ -381,16 +387,10 @@ class BundledKernel:
             tag=chosen,
         )
 
-    def _ranked(self, call: Call, device: Device) -> Iterator[BundleVariant]:
-        """The variants that a call may use, best first."""
-        return (self._kernel[number] for number in rank(self._kernel, call, self._place(device)))
-
-    def _best(self, call: Call, device: Device) -> int | None:
-        """The number of the variant that serves a call; None where none does."""
-        return next(iter(rank(self._kernel, call, self._place(device), 1)), None)
-
-    def _place(self, device: Device) -> RawPlace:
-        return place_of(device, ((group.target, group.blob_kind) for group in self._kernel.groups))
+    def _decisions(self, call: Call, device: Device) -> list[tuple[str, Decision]]:
+        """Each variant in one line, and the decision on it."""
+        code = ((group.target, group.blob_kind) for group in self._kernel.groups)
+        return decide(self._kernel, call, place_of(device, code))
 
     def _load(self, one: BundleVariant, device: Device) -> LoadedKernel:
         """The loaded code of a variant, once for each blob and way to launch it."""
