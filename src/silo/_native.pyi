@@ -364,24 +364,6 @@ class OpenBundle:
     def read(self, number: int, /) -> bytes: ...
 
 >>>>>>> p-b
-def bundle_check(
-    data: bytes | memoryview,
-    file_memory: int,
-    blob_kinds: tuple[str, ...],
-    launch_options: tuple[str, ...],
-    checked_kinds: tuple[str, ...],
-    target_kinds: tuple[str, ...],
-    /,
-) -> tuple[int, str, int, str] | None: ...
-def bundle_digests(
-    data: bytes | memoryview,
-    file_memory: int,
-    blob_kinds: tuple[str, ...],
-    launch_options: tuple[str, ...],
-    checked_kinds: tuple[str, ...],
-    target_kinds: tuple[str, ...],
-    /,
-) -> dict[str, tuple[str, ...]]: ...
 def evaluate(
     program: bytes,
     values: tuple[int, ...],
