@@ -79,7 +79,9 @@ static int expand_manifest(const struct silo_reader *reader, char **text, size_t
     if (silo_codec_stated(stored, *bytes, &raw_bytes, problem) != 0)
         return refuse_manifest(reader, SILO_ERROR_DAMAGED, problem, error);
     if (raw_bytes > most) {
-        snprintf(problem, sizeof problem, "the zstd frame holds %llu bytes where %llu are allowed",
+        snprintf(problem, sizeof problem,
+                 "the zstd frame holds %llu bytes where %llu are allowed (file_memory, "
+                 "SILO_FILE_BYTES)",
                  (unsigned long long)raw_bytes, (unsigned long long)most);
         return refuse_manifest(reader, SILO_ERROR_TOO_LARGE, problem, error);
     }

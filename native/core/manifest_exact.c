@@ -117,6 +117,16 @@ static bool serves(const struct silo_manifest *manifest, const struct silo_json 
            are_constants(pairs, values, wanted->constants);
 }
 
+/* Whether what is wanted has the form that the header describes. */
+static bool is_wanted(const struct wanted *all) {
+    bool is = all->source != NULL && all->target != NULL && all->facts != NULL &&
+              all->options != NULL && is_object(all->constants) && all->types != NULL &&
+              all->types->type == SILO_JSON_LIST;
+    for (uint32_t i = 0; is && i < all->types->count; i++)
+        is = all->types->items[i].type == SILO_JSON_LIST && all->types->items[i].count == 3;
+    return is;
+}
+
 int64_t silo_variants_exact(const struct silo_manifest *manifest, uint32_t kernel,
                             const struct silo_json *wanted) {
     const struct silo_json *const *members = manifest->kernels[kernel].members;
@@ -125,7 +135,7 @@ int64_t silo_variants_exact(const struct silo_manifest *manifest, uint32_t kerne
                                member(wanted, "types"),     member(wanted, "facts"),
                                member(wanted, "constants"), member(wanted, "options")};
     /* Variants have the parameters of their kernel. */
-    if (variants->type != SILO_JSON_LIST ||
+    if (!is_wanted(&all) || variants->type != SILO_JSON_LIST ||
         !has_parameters(row_at(manifest, SILO_TABLE_SIGNATURES, members[SILO_KERNEL_SIGNATURE]),
                         all.types, false))
         return -1;

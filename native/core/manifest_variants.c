@@ -202,7 +202,8 @@ static int expand(struct silo_manifest *manifest, const struct silo_decoding *de
     if (*length > most)
         return silo_refuse_large(decoding, field,
                                  "the table rows of the variants up to here are %llu characters "
-                                 "long when written out for each; at most %llu are allowed",
+                                 "long when written out for each; at most %llu are allowed "
+                                 "(file_memory, SILO_FILE_BYTES)",
                                  (unsigned long long)*length, (unsigned long long)most);
     return 0;
 }

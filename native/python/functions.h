@@ -4,15 +4,11 @@
 
 #include "python.h"
 
-extern const char silo_py_bundle_check_doc[];
-extern const char silo_py_bundle_digests_doc[];
 extern const char silo_py_set_codec_doc[];
 extern const char silo_py_evaluate_doc[];
 extern const char silo_py_tabulate_doc[];
 extern const char silo_py_generate_doc[];
 
-PyObject *silo_py_bundle_check(PyObject *module, PyObject *args);
-PyObject *silo_py_bundle_digests(PyObject *module, PyObject *args);
 PyObject *silo_py_set_codec(PyObject *module, PyObject *decompress);
 PyObject *silo_py_evaluate(PyObject *module, PyObject *args);
 PyObject *silo_py_tabulate(PyObject *module, PyObject *args);

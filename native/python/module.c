@@ -359,8 +359,6 @@ static PyMethodDef methods[] = {
     {"rank_variants", silo_py_rank_variants, METH_VARARGS, silo_py_rank_variants_doc},
     {"decide_variants", silo_py_decide_variants, METH_VARARGS, silo_py_decide_variants_doc},
     {"runs_on", silo_py_runs_on, METH_VARARGS, silo_py_runs_on_doc},
-    {"bundle_check", silo_py_bundle_check, METH_VARARGS, silo_py_bundle_check_doc},
-    {"bundle_digests", silo_py_bundle_digests, METH_VARARGS, silo_py_bundle_digests_doc},
     {"set_codec", silo_py_set_codec, METH_O, silo_py_set_codec_doc},
     {"evaluate", silo_py_evaluate, METH_VARARGS, silo_py_evaluate_doc},
     {"tabulate", silo_py_tabulate, METH_VARARGS, silo_py_tabulate_doc},

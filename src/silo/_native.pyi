@@ -357,24 +357,6 @@ def decide_variants(
     bundle: OpenBundle, kernel: int, call: RawChoiceCall, device: RawPlace, /
 ) -> tuple[tuple[bool, str, str], ...]: ...
 def runs_on(built: str, device: str, blob_kind: str, /) -> tuple[bool, str]: ...
-def bundle_check(
-    data: bytes | memoryview,
-    file_memory: int,
-    blob_kinds: tuple[str, ...],
-    launch_options: tuple[str, ...],
-    checked_kinds: tuple[str, ...],
-    target_kinds: tuple[str, ...],
-    /,
-) -> tuple[int, str, int, str] | None: ...
-def bundle_digests(
-    data: bytes | memoryview,
-    file_memory: int,
-    blob_kinds: tuple[str, ...],
-    launch_options: tuple[str, ...],
-    checked_kinds: tuple[str, ...],
-    target_kinds: tuple[str, ...],
-    /,
-) -> dict[str, tuple[str, ...]]: ...
 def evaluate(
     program: bytes,
     values: tuple[int, ...],

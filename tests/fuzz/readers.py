@@ -22,13 +22,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeAlias
 
-from silo._native import bundle_check, bundle_digests
 from silo.settings import child_environment
 
 from .bundle_lister import Listing, digest_of, listing
 from .reader_corpus import corpus
 from .reader_mutants import is_shown, mutant
 from .sanitizers import NoSanitizersError, tree
+from .whole_file import host_digests, refusal
 
 __all__ = ["Verdict", "judge", "main", "mutants", "verdict_on"]
 
@@ -36,7 +36,6 @@ _ROOT = Path(__file__).parent.parent.parent
 _CODES = range(2, 8)  # SILO_ERROR_FOREIGN to SILO_ERROR_CODEC
 _NEWER = 5
 _NO_OFFSET = (1 << 64) - 1
-_NOTHING: tuple[tuple[str, ...], ...] = ((), (), (), ())  # no plug-ins
 
 # The digest of everything that was read; or the error's code, field, offset and text.
 Verdict: TypeAlias = "str | tuple[int, str, int, str]"
@@ -44,8 +43,8 @@ Verdict: TypeAlias = "str | tuple[int, str, int, str]"
 
 def verdict_on(data: bytes, memory: int) -> Verdict:
     """What the reader makes of a file, every kernel, variant and blob of it."""
-    refused = bundle_check(data, memory, *_NOTHING)
-    return digest_of(bundle_digests(data, memory, *_NOTHING)) if refused is None else refused
+    refused = refusal(data, memory)
+    return digest_of(host_digests(data, memory)) if refused is None else refused
 
 
 def judge(data: bytes, memory: int) -> tuple[str, str]:

@@ -83,6 +83,7 @@ def test_native_tests_pass_under_the_sanitizers(sanitized):
         "buffer",
         "hostile_arguments",
         "extents",
+        "bundle_object",
         "bundle_reader",
     )
     tests = [str(HERE / f"test_{name}.py") for name in names]

@@ -24,7 +24,7 @@ from silo.core.target import Target
 from silo.errors import native_missing
 
 try:
-    from silo import _native
+    from silo._native import runs_on as _decided
 except ImportError as error:
     raise native_missing(error) from error
 
@@ -52,7 +52,7 @@ def runs_on(artifact_target: Target, device_target: Target, blob_kind: str = "")
     >>> runs_on(Target.parse("cuda:sm_90a"), Target.parse("cuda:sm_100")).reason
     'sm_90a code runs on compute capability 9.0 only, the device has 10.0'
     """
-    runs, reason = _native.runs_on(str(artifact_target), str(device_target), blob_kind)
+    runs, reason = _decided(str(artifact_target), str(device_target), blob_kind)
     return Accepted(reason) if runs else Rejected(reason)
 
 
