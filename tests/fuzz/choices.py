@@ -28,7 +28,7 @@ from core_choice import Asked, Checker
 from fuzz.choice_bundles import PLACES, Head, heads, write
 from fuzz.choice_calls import DEVICES, Case, python_object, random_case
 from fuzz.choice_place import Place
-from fuzz.chooser import ranked
+from fuzz.chooser import guard_of, ranked
 from fuzz.sanitizers import NoSanitizersError, tree
 from silo.api.kernels.bundle import BundledKernel, load
 from silo.core.target import Target
@@ -159,13 +159,13 @@ def python_held(kernel: BundledKernel) -> tuple[list[int], list[int], bool]:
     """The flags of each parameter, what is held of its extents, and whether the grid is."""
     from silo.launch import runtime
 
-    held = kernel._guarded[0]
-    derived = kernel._derived
+    exact, held = kernel._guard
+    assert (set(exact), held) == guard_of(kernel._head, kernel._kernel.groups), kernel.name
     plan = runtime._plan(
         kernel.name,
         kernel.signature,
         key=kernel._head.key,
-        exact=tuple(kernel._assumed_exactly | (derived.reads if derived else frozenset())),
+        exact=exact,
         config_names=(*kernel._head.config_names, *(name for name, _ in kernel._head.derived)),
     )
     names = kernel.signature.names

@@ -6,14 +6,14 @@ values (rules, expressions, layouts) are those of ``silo.core``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from silo.api.declared.derived_constexprs import FORBIDDEN, Derived, derive
-from silo.bundle.contents import BundleKernel, BundleVariant
+from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
 from silo.core.dtypes import DTypeKind
 from silo.core.dynamic_layout import DynamicLayout
-from silo.core.extents import ExtentKind
+from silo.core.extents import ExtentKind, HeldExtents, guard_for_grid, kind_of
 from silo.core.signature import NoDefault, Parameter, ParameterKind
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import identity_of
@@ -22,9 +22,26 @@ from silo.errors import ArgumentError, ExpressionError
 from silo.launch.arguments import Argument, Call, ValueKind
 from silo.launch.call_grid import call_grid
 
-__all__ = ["ranked", "serves", "specificity"]
+__all__ = ["guard_of", "ranked", "serves", "specificity"]
 
+_SCALARS = (ParameterKind.INTEGER, ParameterKind.BOOL, ParameterKind.FLOAT)
 _NUMBERS = (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
+
+
+def guard_of(head: BundleKernel, groups: Iterable[VariantGroup]) -> tuple[set[str], HeldExtents | None]:
+    """The scalars whose very value decides something, and the extents that do; None without any."""
+    found = Derived(head.derived).reads if head.derived else frozenset[str]()
+    exact, held = set(found), HeldExtents()
+    for group in groups:
+        special = group.specialization
+        constants = {name for name, _ in special.constants}
+        exact |= {one.name for one in group.signature.parameters if one.kind in _SCALARS and one.name in constants}
+        layouts = {name: kind_of(one) for name, one in special.extents}
+        held = HeldExtents(held.arguments, held.grid or special.grid is not None).with_arguments(layouts)
+    if not held:
+        return exact, None
+    held, read = guard_for_grid(held, head.grid, head.signature)
+    return exact | read, held
 
 
 def ranked(kernel: BundleKernel, call: Call, device: Any) -> list[int]:

@@ -12,19 +12,23 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import Value
 from silo.launch.arguments import Argument, Call, ValueKind
+from silo.launch.runtime import EXACT
 
 if TYPE_CHECKING:
+    from silo.bundle.contents import VariantCode
     from silo.bundle.reader import OpenKernel
+    from silo.core.extents import HeldExtents
     from silo.core.protocols import Device
-    from silo.core.target import Target
     from silo.core.variant import Variant
     from silo.launch.native import RawChoiceArgument, RawChoiceCall, RawPlace
 
-__all__ = ["MOST_VARIANTS", "OneVariant", "decide", "place_of", "rank"]
+__all__ = ["MOST_VARIANTS", "OneVariant", "decide", "guard_of", "place_of", "rank"]
 
 Constant: TypeAlias = "Callable[[object], Value]"
 
 MOST_VARIANTS: Final = 0xFFFFFFFF
+# native/core/extents.h: enum silo_extent, but for arrays that the head says are contiguous.
+_EXTENT_KINDS = {1: "shape", 2: "layout", 3: "dynamic"}
 _SCALARS = (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
 
 
@@ -58,11 +62,31 @@ def decide(kernel: OpenKernel, call: Call, place: RawPlace) -> list[tuple[str, D
     ]
 
 
-def place_of(device: Device, code: Iterable[tuple[Target, str]]) -> RawPlace:
-    """A device as the choice sees it, with its decision on each target and kind of blob that code is here for."""
-    decided = ((target, kind, device.runs(target, kind)) for target, kind in dict.fromkeys(code))
-    rules = tuple((str(target), kind, bool(decision), decision.reason) for target, kind, decision in decided)
+def place_of(device: Device, code: Iterable[VariantCode]) -> RawPlace:
+    """A device as the choice sees it, with its decision on each target and kind of blob that there is code for."""
+    decided = ((one, device.runs(one.target, one.blob_kind)) for one in code)
+    rules = tuple((str(one.target), one.blob_kind, bool(decision), decision.reason) for one, decision in decided)
     return str(device.target), device.facts(), rules
+
+
+def guard_of(kernel: OpenKernel) -> tuple[tuple[str, ...], HeldExtents | None]:
+    """What tells calls of a kernel of a bundle apart, because some variant or some expression depends on it.
+
+    Returns:
+        The scalars whose very value is part of the situation, and the extents that are; None without any.
+
+    Raises:
+        BundleError: the file says of the kernel what no guard can hold.
+    """
+    flags, extents, grid = kernel.held()
+    names = kernel.head.signature.names
+    exact = tuple(name for name, one in zip(names, flags, strict=True) if one & EXACT)
+    if not grid and not any(one in _EXTENT_KINDS for one in extents):
+        return exact, None
+    from silo.core.extents import ExtentKind, HeldExtents  # noqa: PLC0415  # few kernels have any
+
+    kinds = {name: _EXTENT_KINDS[one] for name, one in zip(names, extents, strict=True) if one in _EXTENT_KINDS}
+    return exact, HeldExtents(tuple((name, ExtentKind(kind)) for name, kind in kinds.items()), grid)
 
 
 class OneVariant:
