@@ -15,10 +15,10 @@ const char silo_py_rank_variants_doc[] =
 const char silo_py_decide_variants_doc[] =
     "decide_variants(bundle, kernel, call, device) -> tuple\n\n"
     "Of each variant, whether it serves a call, the variant in one line, and the reason.";
-const char silo_py_held_doc[] =
-    "held(bundle, kernel) -> (bytes, bytes, bool)\n\n"
-    "What the guard of a kernel holds: the flags of each parameter (parameter.h), what is held of its "
-    "extents (extents.h), and whether the grid of each call is held.";
+const char silo_py_held_doc[] = "held(bundle, kernel) -> (bytes, bytes, bool)\n\n"
+                                "What the guard of a kernel holds: the flags of each parameter "
+                                "(parameter.h), what is held of its "
+                                "extents (extents.h), and whether the grid of each call is held.";
 const char silo_py_runs_on_doc[] =
     "runs_on(built, device, blob_kind) -> (bool, str)\n\n"
     "Whether a device's target runs code that was built for another, and the rule that decides.";
@@ -140,7 +140,8 @@ static int tuple_value(struct request *request, PyObject *tuple, struct silo_val
 
 static int object_value(struct request *request, PyObject *object, struct silo_value *value) {
     const int element = is_of(object, "silo.core.dtypes", "DType");
-    const int function = element == 0 ? is_of(object, "silo.core.values", "FunctionValue") : element;
+    const int function =
+        element == 0 ? is_of(object, "silo.core.values", "FunctionValue") : element;
     if (element < 0 || function < 0)
         return -1;
     if (element > 0) {
@@ -413,8 +414,8 @@ static int ask_rank(struct silo_reader *reader, void *about, silo_error *error) 
     const struct silo_kernel_info *info = silo_reader_kernel(reader, request->kernel, error);
     if (info == NULL || check_arguments(info, request, error) != 0)
         return -1;
-    return silo_choice_rank(reader, request->kernel, &request->call, &request->place,
-                            request->most, &rank->numbers, &rank->count, error);
+    return silo_choice_rank(reader, request->kernel, &request->call, &request->place, request->most,
+                            &rank->numbers, &rank->count, error);
 }
 
 PyObject *silo_py_rank_variants(PyObject *module, PyObject *args) {
@@ -470,9 +471,8 @@ static int ask_decisions(struct silo_reader *reader, void *given, silo_error *er
         return silo_fail_memory(error);
     for (uint32_t i = 0; i < about->count; i++) {
         struct decision *one = &about->decisions[i];
-        const int found =
-            silo_choice_decide(reader, request->kernel, i, &request->call, &request->place,
-                               &one->label, &one->reason, error);
+        const int found = silo_choice_decide(reader, request->kernel, i, &request->call,
+                                             &request->place, &one->label, &one->reason, error);
         if (found < 0)
             return -1;
         one->accepted = found == SILO_OK;
@@ -497,9 +497,9 @@ PyObject *silo_py_decide_variants(PyObject *module, PyObject *args) {
     for (uint32_t i = 0; result != NULL && i < about.count; i++) {
         const struct decision *one = &about.decisions[i];
         PyObject *label = text_from(&one->label), *reason = label ? text_from(&one->reason) : NULL;
-        PyObject *made = reason ? Py_BuildValue("(OOO)", one->accepted ? Py_True : Py_False, label,
-                                                reason)
-                                : NULL;
+        PyObject *made =
+            reason ? Py_BuildValue("(OOO)", one->accepted ? Py_True : Py_False, label, reason)
+                   : NULL;
         Py_XDECREF(label);
         Py_XDECREF(reason);
         if (made == NULL || PyTuple_SetItem(result, (Py_ssize_t)i, made) != 0)

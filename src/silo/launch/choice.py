@@ -70,13 +70,13 @@ def place_of(device: Device, code: Iterable[VariantCode]) -> RawPlace:
 
 
 def guard_of(kernel: OpenKernel) -> tuple[tuple[str, ...], HeldExtents | None]:
-    """What tells calls of a kernel of a bundle apart, because some variant or some expression depends on it.
+    """The parts of a call of a bundle's kernel on which some variant or some expression depends: the guard holds them.
 
     Returns:
         The scalars whose very value is part of the situation, and the extents that are; None without any.
 
     Raises:
-        BundleError: the file says of the kernel what no guard can hold.
+        BundleError: the file asks for extents or values that no guard can hold.
     """
     flags, extents, grid = kernel.held()
     names = kernel.head.signature.names
@@ -90,9 +90,9 @@ def guard_of(kernel: OpenKernel) -> tuple[tuple[str, ...], HeldExtents | None]:
 
 
 class OneVariant:
-    """A variant that is in no bundle, for the question whether a call may use it.
+    """Whether calls may use a variant that is in no bundle.
 
-    The native module reads variants of bundles alone, so this is a bundle of the one, in memory, without code.
+    The native module reads variants of bundles alone, so the variant is put into a bundle in memory, without code.
     """
 
     def __init__(self, variant: Variant) -> None:
@@ -105,9 +105,9 @@ class OneVariant:
         self._names = variant.signature.names
 
     def decision(self, call: Call, constant: Constant = lambda value: cast("Value", value)) -> Decision:
-        """Whether everything that the variant assumes holds for a call; the reason names the first thing that does not.
+        """Whether everything that the variant assumes holds for a call; the reason names the first fault.
 
-        ``constant`` turns a constexpr object into a value. A call that gives no grid is not asked for its grid.
+        ``constant`` turns a constexpr object into a value. The grid is compared only if the call gives one.
         """
         missing = next((name for name in self._names if all(one.name != name for one in call.arguments)), None)
         if missing is not None:
