@@ -26,7 +26,7 @@ _KNOWS_TRITON = ("sources/triton/adapter/", "backends/cpu/triton_plugin/")
 _ASKED_AT_A_LAUNCH = "sources/triton/allocation.py"
 
 # Who imports the native module, which is below all layers; the others ask one of them.
-_NATIVE = frozenset({"bundle/manifest.py", "bundle/reader.py", "launch/native.py"})
+_NATIVE = frozenset({"artifacts/runs_on.py", "bundle/manifest.py", "bundle/reader.py", "launch/native.py"})
 
 # What threads wait for: locks and the like. ``forks`` makes those that a child made by fork finds usable.
 _LOCKS = frozenset(

@@ -295,9 +295,8 @@ static void add_dynamic(struct silo_wording *why, const struct silo_dynamic_layo
 /* What is wrong with the layout of an argument that is passed, for code that assumes `wanted`. */
 static int dynamic_problem(const struct silo_seen *seen, const struct silo_named_extents *wanted,
                            struct silo_wording *why) {
-    const bool known =
-        seen->has_layout || (seen->shape != NULL && seen->strides != NULL && seen->rank >= 0 &&
-                             seen->rank <= SILO_DYNAMIC_AXES);
+    const bool known = seen->has_layout || (seen->shape != NULL && seen->strides != NULL &&
+                                            seen->rank >= 0 && seen->rank <= SILO_DYNAMIC_AXES);
     struct silo_dynamic_layout call;
     if (known) {
         call = silo_dynamic_of_word(

@@ -169,7 +169,8 @@ static int rank(const struct silo_situation *at, struct ranking *ranking, silo_e
     return 0;
 }
 
-/* Up to `most` variants that are accepted, best first, into `numbers`: how many, -1 with `error`. */
+/* Up to `most` variants that are accepted, best first, into `numbers`: how many, -1 with `error`.
+ */
 static int64_t accepted(const struct silo_situation *at, uint32_t most, uint32_t *numbers,
                         silo_error *error) {
     struct ranking ranking = {0};
@@ -209,22 +210,22 @@ int silo_choice_rank(struct silo_reader *reader, uint32_t kernel, const struct s
     struct silo_situation at;
     if (situation_of(reader, kernel, call, place, &at, error) != 0)
         return -1;
-    *numbers = malloc(((size_t)at.kernel->variant_count + 1) * sizeof **numbers);
-    if (*numbers == NULL)
+    uint32_t *made = malloc(((size_t)at.kernel->variant_count + 1) * sizeof *made);
+    if (made == NULL)
         return silo_fail_memory(error);
-    const int64_t found = accepted(&at, most, *numbers, error);
+    const int64_t found = accepted(&at, most, made, error);
     if (found < 0) {
-        free(*numbers);
+        free(made);
         return -1;
     }
+    *numbers = made;
     *count = (uint32_t)found;
     return 0;
 }
 
 int silo_choice_decide(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
                        const struct silo_seen_call *call, const struct silo_place *place,
-                       struct silo_wording *label, struct silo_wording *reason,
-                       silo_error *error) {
+                       struct silo_wording *label, struct silo_wording *reason, silo_error *error) {
     struct silo_situation at;
     if (situation_of(reader, kernel, call, place, &at, error) != 0)
         return -1;

@@ -28,8 +28,7 @@ int silo_choice_rank(struct silo_reader *reader, uint32_t kernel, const struct s
  * with `error` filled where the file cannot be read. */
 int silo_choice_decide(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
                        const struct silo_seen_call *call, const struct silo_place *place,
-                       struct silo_wording *label, struct silo_wording *reason,
-                       silo_error *error);
+                       struct silo_wording *label, struct silo_wording *reason, silo_error *error);
 
 /* The call, the device, and a line a variant: chosen, accepted or rejected, and why. `*text` is
  * freed with free(). -1 with `error` filled. */

@@ -1,5 +1,5 @@
 /* Whether one variant serves a call: its target, what it assumes of the arguments, its derived
- * constants and its grid (BundledKernel._decide). */
+ * constants and its grid. */
 #ifndef SILO_DECIDE_H
 #define SILO_DECIDE_H
 

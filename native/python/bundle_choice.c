@@ -4,6 +4,7 @@
 #include "bundle_object.h"
 #include "choice.h"
 #include "errors.h"
+#include "held.h"
 #include "runs_on.h"
 
 #include <stdlib.h>
@@ -14,6 +15,10 @@ const char silo_py_rank_variants_doc[] =
 const char silo_py_decide_variants_doc[] =
     "decide_variants(bundle, kernel, call, device) -> tuple\n\n"
     "Of each variant, whether it serves a call, the variant in one line, and the reason.";
+const char silo_py_held_doc[] = "held(bundle, kernel) -> (bytes, bytes, bool)\n\n"
+                                "What the guard of a kernel holds: the flags of each parameter "
+                                "(parameter.h), what is held of its "
+                                "extents (extents.h), and whether the grid of each call is held.";
 const char silo_py_runs_on_doc[] =
     "runs_on(built, device, blob_kind) -> (bool, str)\n\n"
     "Whether a device's target runs code that was built for another, and the rule that decides.";
@@ -135,7 +140,8 @@ static int tuple_value(struct request *request, PyObject *tuple, struct silo_val
 
 static int object_value(struct request *request, PyObject *object, struct silo_value *value) {
     const int element = is_of(object, "silo.core.dtypes", "DType");
-    const int function = element == 0 ? is_of(object, "silo.core.values", "FunctionValue") : element;
+    const int function =
+        element == 0 ? is_of(object, "silo.core.values", "FunctionValue") : element;
     if (element < 0 || function < 0)
         return -1;
     if (element > 0) {
@@ -408,8 +414,8 @@ static int ask_rank(struct silo_reader *reader, void *about, silo_error *error) 
     const struct silo_kernel_info *info = silo_reader_kernel(reader, request->kernel, error);
     if (info == NULL || check_arguments(info, request, error) != 0)
         return -1;
-    return silo_choice_rank(reader, request->kernel, &request->call, &request->place,
-                            request->most, &rank->numbers, &rank->count, error);
+    return silo_choice_rank(reader, request->kernel, &request->call, &request->place, request->most,
+                            &rank->numbers, &rank->count, error);
 }
 
 PyObject *silo_py_rank_variants(PyObject *module, PyObject *args) {
@@ -465,9 +471,8 @@ static int ask_decisions(struct silo_reader *reader, void *given, silo_error *er
         return silo_fail_memory(error);
     for (uint32_t i = 0; i < about->count; i++) {
         struct decision *one = &about->decisions[i];
-        const int found =
-            silo_choice_decide(reader, request->kernel, i, &request->call, &request->place,
-                               &one->label, &one->reason, error);
+        const int found = silo_choice_decide(reader, request->kernel, i, &request->call,
+                                             &request->place, &one->label, &one->reason, error);
         if (found < 0)
             return -1;
         one->accepted = found == SILO_OK;
@@ -492,9 +497,9 @@ PyObject *silo_py_decide_variants(PyObject *module, PyObject *args) {
     for (uint32_t i = 0; result != NULL && i < about.count; i++) {
         const struct decision *one = &about.decisions[i];
         PyObject *label = text_from(&one->label), *reason = label ? text_from(&one->reason) : NULL;
-        PyObject *made = reason ? Py_BuildValue("(OOO)", one->accepted ? Py_True : Py_False, label,
-                                                reason)
-                                : NULL;
+        PyObject *made =
+            reason ? Py_BuildValue("(OOO)", one->accepted ? Py_True : Py_False, label, reason)
+                   : NULL;
         Py_XDECREF(label);
         Py_XDECREF(reason);
         if (made == NULL || PyTuple_SetItem(result, (Py_ssize_t)i, made) != 0)
@@ -503,6 +508,47 @@ PyObject *silo_py_decide_variants(PyObject *module, PyObject *args) {
     decisions_end(&about);
     request_end(&request);
     return result;
+}
+
+struct about_held {
+    uint32_t kernel, count;
+    bool grid;
+    uint8_t flags[SILO_MAX_PARAMETERS], extents[SILO_MAX_PARAMETERS];
+};
+
+static int ask_held(struct silo_reader *reader, void *given, silo_error *error) {
+    struct about_held *about = given;
+    struct silo_parameter parameters[SILO_MAX_PARAMETERS];
+    struct silo_held_parts held = {.parameters = parameters, .extents = about->extents};
+    const struct silo_kernel_info *info = silo_reader_kernel(reader, about->kernel, error);
+    if (info == NULL || silo_held_of(info, &held, error) != 0)
+        return -1;
+    about->count = info->signature->count;
+    about->grid = held.grid;
+    for (uint32_t i = 0; i < about->count; i++)
+        about->flags[i] = (uint8_t)parameters[i].flags;
+    return 0;
+}
+
+PyObject *silo_py_held(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *object;
+    unsigned int kernel;
+    if (!PyArg_ParseTuple(args, "OI", &object, &kernel))
+        return NULL;
+    struct silo_py_bundle *bundle = silo_py_bundle_of(object);
+    if (bundle == NULL)
+        return NULL;
+    if (kernel >= silo_reader_kernel_count(bundle->reader)) {
+        PyErr_Format(PyExc_IndexError, "there is no kernel %u", kernel);
+        return NULL;
+    }
+    struct about_held about = {.kernel = kernel};
+    if (silo_py_bundle_ask(bundle, ask_held, &about) != 0)
+        return NULL;
+    return Py_BuildValue("(y#y#O)", (const char *)about.flags, (Py_ssize_t)about.count,
+                         (const char *)about.extents, (Py_ssize_t)about.count,
+                         about.grid ? Py_True : Py_False);
 }
 
 PyObject *silo_py_runs_on(PyObject *module, PyObject *args) {

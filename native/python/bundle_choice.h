@@ -1,5 +1,5 @@
-/* The choice among the variants of a bundle's kernel, for calls from Python: native/core/choice.h
- * with Python's objects. A call and a device are tuples:
+/* The guard of a bundle's kernel and the choice among its variants, for calls from Python:
+ * native/core/held.h and choice.h with Python's objects. A call and a device are tuples:
  *
  *   call    (arguments, options, grid or None, text for a call that gives no grid and needs one)
  *   argument (kind, DLPack type code, bits, flags, block or None, extents, value): kinds and flags
@@ -14,10 +14,12 @@
 
 extern const char silo_py_rank_variants_doc[];
 extern const char silo_py_decide_variants_doc[];
+extern const char silo_py_held_doc[];
 extern const char silo_py_runs_on_doc[];
 
 PyObject *silo_py_rank_variants(PyObject *module, PyObject *args);
 PyObject *silo_py_decide_variants(PyObject *module, PyObject *args);
+PyObject *silo_py_held(PyObject *module, PyObject *args);
 PyObject *silo_py_runs_on(PyObject *module, PyObject *args);
 
 #endif

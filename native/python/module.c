@@ -358,6 +358,7 @@ static PyMethodDef methods[] = {
      "(address, code, bits, readonly, (device type, index), sizes, strides) of an array."},
     {"rank_variants", silo_py_rank_variants, METH_VARARGS, silo_py_rank_variants_doc},
     {"decide_variants", silo_py_decide_variants, METH_VARARGS, silo_py_decide_variants_doc},
+    {"held", silo_py_held, METH_VARARGS, silo_py_held_doc},
     {"runs_on", silo_py_runs_on, METH_VARARGS, silo_py_runs_on_doc},
     {"set_codec", silo_py_set_codec, METH_O, silo_py_set_codec_doc},
     {"evaluate", silo_py_evaluate, METH_VARARGS, silo_py_evaluate_doc},

@@ -47,8 +47,6 @@ def _blocks(raw: bytes) -> list[tuple[int, int, bytes]]:
             plain += bytes([value]) * length
             continue
         end_plain()
-        found.extend(
-            (_REPEATED, min(_BLOCK, length - at), bytes([value])) for at in range(0, length, _BLOCK)
-        )
+        found.extend((_REPEATED, min(_BLOCK, length - at), bytes([value])) for at in range(0, length, _BLOCK))
     end_plain()
     return found or [(_RAW, 0, b"")]

@@ -1,9 +1,9 @@
-"""Golden verdicts: what the reader made of 20,000 mutants, and what the choice made of 20,000 calls.
+"""Golden verdicts: of the reader on 20,000 mutants of bundles, and of the choice on 20,000 calls.
 
-A file of them is JSON lines under xz: a head, then a verdict a line, in order. The head has a hash for each block of
-``BLOCK`` cases, of the cases themselves: what makes the mutants and the calls is part of the tests, and a change of it
-(or of Python's ``random``) is told apart from a change of a verdict. ``python -m tests.fuzz.golden`` compares all of
-them; with ``--write`` it writes the files anew, which is right only where an error's text was meant to change.
+A file is JSON lines under xz: a head, then a verdict a line, in order. The head has a hash for each block of ``BLOCK``
+cases, of the cases themselves, so that a changed generator of mutants or calls (or another Python with another
+``random``) is told apart from a changed verdict. ``python -m tests.fuzz.golden`` compares all of them; with ``--write``
+it writes the files anew, which is right only if an error's text was meant to change.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CASES = 20_000
 
 @dataclass(frozen=True)
 class Case:
-    """One case: its number, its bytes (for the block's hash), words for people, and what gives today's verdict."""
+    """One case: its number, its bytes (for the block's hash), words for people, and a function of today's verdict."""
 
     number: int
     content: bytes
@@ -48,11 +48,11 @@ class Golden:
     verdicts: tuple[Any, ...]
 
     def difference(self, cases: Sequence[Case]) -> str:
-        """What differs in one block: the case that it is, the verdict that is kept and today's. "" for nothing."""
+        """The first case of a block with another verdict, with the kept verdict and today's; "" without one."""
         first = cases[0].number
         if _hash(cases) != self.head["blocks"][first // BLOCK]:
             return (
-                f"cases {first} to {cases[-1].number} are not those that were recorded: what makes them has changed, "
+                f"cases {first} to {cases[-1].number} are not those that were recorded: their generator has changed, "
                 f"or Python's random (recorded with {self.head['python']}, this is {_python()})"
             )
         for case in cases:
@@ -95,7 +95,7 @@ def blocks_of_this_run(count: int = CASES // BLOCK) -> list[int]:
 
 
 def compare(name: str, make: Makers, firsts: Iterable[int]) -> list[str]:
-    """What differs in these blocks."""
+    """The differences in these blocks, each as text."""
     golden = read(name)
     found = (golden.difference(list(make(first, first + BLOCK))) for first in firsts)
     return [one for one in found if one]
@@ -117,7 +117,6 @@ def _write(name: str, make: Makers) -> None:
 
 def main(words: list[str]) -> int:
     """Compare or write; 1 where a verdict differs."""
-    from .golden_calls import calls
     from .golden_calls import calls
     from .golden_mutants import reader_mutants
 

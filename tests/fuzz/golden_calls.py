@@ -2,7 +2,7 @@
 
 ``golden/bundles/choice-N.silo`` are made-up bundles, ``golden/heads.json`` says what calls give for each parameter of
 their kernels. A verdict names the variant that serves a call, or the class of an error, and has a hash of everything:
-the programs of the grid, the error's text, and the reasons, a line a variant. One verdict in forty has all that in words.
+the programs of the grid, the error's text, and the reasons, a line a variant. One verdict in forty has all in words.
 """
 
 from __future__ import annotations

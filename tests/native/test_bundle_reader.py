@@ -61,7 +61,7 @@ def test_bundles_that_an_earlier_version_wrote_are_read(path):
 
 
 def test_consent_is_given_to_the_digest_of_the_page(good):
-    """Over values of every kind: what the lister hashes of the file's own text, C writes of the rows that it checked."""
+    """Over values of every kind: the lister hashes the file's own text, the reader the rows that it has checked."""
     for data in (good, *corpus()):
         assert check(data) is None
         assert host_digests(data) == listing(data).digests

@@ -11,7 +11,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRules, BundleVariant, VariantGroup
+from silo.bundle.contents import (
+    Basis,
+    BundleContents,
+    BundleKernel,
+    BundleRules,
+    BundleVariant,
+    VariantCode,
+    VariantGroup,
+)
 from silo.core import nodes
 from silo.core.config import Config
 from silo.core.dispatch import DispatchRules
@@ -177,6 +185,15 @@ class Manifest:
             hidden_memory=row.get("hidden_memory", ""),
         )
         return BundleVariant(artifact, self.row("reasons", row["reason"]), Basis(row["basis"]))
+
+    def code(self, kernel: int) -> tuple[VariantCode, ...]:
+        """Variants by target and kind of blob, in order of first occurrence."""
+        found: dict[tuple[int, str], list[int]] = {}
+        for target, kind, _, _, numbers in self._open.groups(kernel):
+            found.setdefault((target, kind), []).extend(numbers)
+        return tuple(
+            VariantCode(self.row("targets", target), kind, tuple(numbers)) for (target, kind), numbers in found.items()
+        )
 
     def groups(self, kernel: int) -> tuple[VariantGroup, ...]:
         """Variants by what decides whether a call may use them, besides their configs; in order of first occurrence."""

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from silo.artifacts.artifact import BlobRef
-from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant, VariantGroup, decode_document
+from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant, VariantCode, VariantGroup, decode_document
 from silo.bundle.format import (
     CASES_KIND,
     DOCUMENTS_SHARE,
@@ -32,7 +32,7 @@ from silo.errors import BundleError, BundleFormatError, native_missing
 from silo.settings import allowance, how_to_raise, settings
 
 try:
-    from silo._native import OpenBundle, decide_variants, rank_variants, set_codec
+    from silo._native import OpenBundle, decide_variants, held, rank_variants, set_codec
 except ImportError as error:
     raise native_missing(error) from error
 
@@ -86,6 +86,15 @@ class OpenKernel:
     def option_names(self) -> frozenset[str]:
         """The names of the options that configs of the bundle have, this kernel's among them."""
         return self._open.names("configs", "options")
+
+    @cached_property
+    def code(self) -> tuple[VariantCode, ...]:
+        """Its variants by target and kind of blob, without what they assume."""
+        return self._manifest.code(self._number)
+
+    def held(self) -> tuple[bytes, bytes, bool]:
+        """What the guard of its calls holds: flags of parameters, extents, whether the grid; ``silo.launch.choice``."""
+        return held(self._open, self._number)
 
     def rank(self, call: RawChoiceCall, place: RawPlace, most: int) -> tuple[int, ...]:
         """The numbers of the variants that serve a call, best first; ``silo.launch.choice`` makes the values."""

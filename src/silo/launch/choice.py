@@ -7,28 +7,32 @@ device become the tuples that it is asked with.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import Value
 from silo.launch.arguments import Argument, Call, ValueKind
+from silo.launch.runtime import EXACT
 
 if TYPE_CHECKING:
+    from silo.bundle.contents import VariantCode
     from silo.bundle.reader import OpenKernel
+    from silo.core.extents import HeldExtents
     from silo.core.protocols import Device
-    from silo.core.target import Target
     from silo.core.variant import Variant
     from silo.launch.native import RawChoiceArgument, RawChoiceCall, RawPlace
 
-__all__ = ["OneVariant", "decide", "place_of", "rank"]
+__all__ = ["MOST_VARIANTS", "OneVariant", "decide", "guard_of", "place_of", "rank"]
 
 Constant: TypeAlias = "Callable[[object], Value]"
 
-_ALL = 0xFFFFFFFF
+MOST_VARIANTS: Final = 0xFFFFFFFF
+# native/core/extents.h: enum silo_extent, but for arrays that the head says are contiguous.
+_EXTENT_KINDS = {1: "shape", 2: "layout", 3: "dynamic"}
 _SCALARS = (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
 
 
-def rank(kernel: OpenKernel, call: Call, place: RawPlace, most: int = _ALL) -> tuple[int, ...]:
+def rank(kernel: OpenKernel, call: Call, place: RawPlace, most: int = MOST_VARIANTS) -> tuple[int, ...]:
     """The numbers of the variants of a kernel that serve a call, best first.
 
     Those with the config that the dispatch rules name come first, then those that assume most of the call.
@@ -58,33 +62,52 @@ def decide(kernel: OpenKernel, call: Call, place: RawPlace) -> list[tuple[str, D
     ]
 
 
-def place_of(device: Device, code: Iterable[tuple[Target, str]]) -> RawPlace:
-    """A device as the choice sees it, with its decision on each target and kind of blob that code is here for."""
-    decided = ((target, kind, device.runs(target, kind)) for target, kind in dict.fromkeys(code))
-    rules = tuple((str(target), kind, bool(decision), decision.reason) for target, kind, decision in decided)
+def place_of(device: Device, code: Iterable[VariantCode]) -> RawPlace:
+    """A device as the choice sees it, with its decision on each target and kind of blob that there is code for."""
+    decided = ((one, device.runs(one.target, one.blob_kind)) for one in code)
+    rules = tuple((str(one.target), one.blob_kind, bool(decision), decision.reason) for one, decision in decided)
     return str(device.target), device.facts(), rules
 
 
-class OneVariant:
-    """A variant that is in no bundle, for the question whether a call may use it.
+def guard_of(kernel: OpenKernel) -> tuple[tuple[str, ...], HeldExtents | None]:
+    """The parts of a call of a bundle's kernel on which some variant or some expression depends: the guard holds them.
 
-    The native module reads variants of bundles alone, so this is a bundle of the one, in memory, without code.
+    Returns:
+        The scalars whose very value is part of the situation, and the extents that are; None without any.
+
+    Raises:
+        BundleError: the file asks for extents or values that no guard can hold.
+    """
+    flags, extents, grid = kernel.held()
+    names = kernel.head.signature.names
+    exact = tuple(name for name, one in zip(names, flags, strict=True) if one & EXACT)
+    if not grid and not any(one in _EXTENT_KINDS for one in extents):
+        return exact, None
+    from silo.core.extents import ExtentKind, HeldExtents  # noqa: PLC0415  # few kernels have any
+
+    kinds = {name: _EXTENT_KINDS[one] for name, one in zip(names, extents, strict=True) if one in _EXTENT_KINDS}
+    return exact, HeldExtents(tuple((name, ExtentKind(kind)) for name, kind in kinds.items()), grid)
+
+
+class OneVariant:
+    """Whether calls may use a variant that is in no bundle.
+
+    The native module reads variants of bundles alone, so the variant is put into a bundle in memory, without code.
     """
 
     def __init__(self, variant: Variant) -> None:
-        from silo.bundle.one_variant import encode_variant  # noqa: PLC0415  # checked launchers alone ask
+        from silo.bundle import one_variant as bundle  # noqa: PLC0415  # checked launchers alone ask
         from silo.bundle.reader import Bundle  # noqa: PLC0415  # as above
 
-        self._kernel = Bundle.from_bytes(encode_variant(variant), variant.kernel).open_kernel(variant.kernel)
+        self._kernel = Bundle.from_bytes(bundle.encode_variant(variant), variant.kernel).open_kernel(bundle.KERNEL)
+        self._place: RawPlace = (str(bundle.TARGET), {}, ())
         self._grid = variant.specialization.grid
         self._names = variant.signature.names
-        target = str(variant.target)
-        self._place: RawPlace = (target, {}, ((target, "ptx", True, ""),))
 
     def decision(self, call: Call, constant: Constant = lambda value: cast("Value", value)) -> Decision:
-        """Whether everything that the variant assumes holds for a call; the reason names the first thing that does not.
+        """Whether everything that the variant assumes holds for a call; the reason names the first fault.
 
-        ``constant`` turns a constexpr object into a value. A call that gives no grid is not asked for its grid.
+        ``constant`` turns a constexpr object into a value. The grid is compared only if the call gives one.
         """
         missing = next((name for name in self._names if all(one.name != name for one in call.arguments)), None)
         if missing is not None:

@@ -13,34 +13,31 @@ from silo.bundle.contents import calls_of, host_cases, host_code, variant_calls
 from silo.bundle.reader import Bundle, open_bundle
 from silo.core.device import HOST_MEMORY
 from silo.core.plugins import is_host_code, is_option, shipped_options
-from silo.core.signature import NoDefault, ParameterKind, Signature
+from silo.core.signature import NoDefault, Signature
 from silo.core.values import JSON, Value
 from silo.errors import BundleError, NoVariantError
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
-from silo.launch.choice import decide, place_of, rank
+from silo.launch.choice import MOST_VARIANTS, decide, guard_of, place_of, rank
 from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_launcher
 
 if TYPE_CHECKING:
     from silo.api.code.compiled_calls import CompiledKernel
-    from silo.api.declared.derived_constexprs import Derived
     from silo.bundle.contents import BundleKernel, BundleVariant
     from silo.bundle.reader import OpenKernel
     from silo.core.consent import Consent, HostCases, HostCode
+    from silo.core.decisions import Decision
     from silo.core.extents import HeldExtents
     from silo.core.launch_info import LaunchInfo
     from silo.core.nodes import Node
     from silo.core.protocols import Device, LoadedKernel
     from silo.core.recipes import CaseRecipe
-    from silo.launch.native import RawPlace
     from silo.store.trusted_keys import SignedFile
 
 __all__ = ["BundledKernel", "Kernels", "load"]
 
 # The file that brings code, as it was read, with its signature: asked for where nothing else vouches for the code.
 Signed: TypeAlias = "Callable[[], SignedFile]"
-
-_SCALARS = (ParameterKind.INTEGER, ParameterKind.BOOL, ParameterKind.FLOAT)
 
 
 class Kernels:
@@ -179,10 +176,10 @@ class BundledKernel:
             self._head.signature,
             on_miss=on_miss,
             key=self._head.key,
-            exact=tuple(sorted(self._assumed_exactly | (self._derived.reads if self._derived else frozenset[str]()))),
+            exact=self._guard[0],
             config_names=(*self._head.config_names, *(name for name, _ in self._head.derived)),
             options=self._options,
-            extents=self._guarded[0],
+            extents=self._guard[1],
             contiguous=self._head.contiguous,
         )
 
@@ -196,36 +193,13 @@ class BundledKernel:
     @property
     def holds_grid(self) -> bool:
         """Whether its code was made for one grid."""
-        held = self._guarded[0]
+        held = self._guard[1]
         return held is not None and held.grid
 
     @cached_property
-    def _guarded(self) -> tuple[HeldExtents | None, frozenset[str]]:
-        """The extents of which its code was made for some, and what else decides a grid that is one of them."""
-        special = {one.specialization for one in self._kernel.groups if one.specialization.made_for_some}
-        if not special:
-            return None, frozenset()
-        from silo.core.extents import guard_for_grid, held_by  # noqa: PLC0415  # few kernels have any
-
-        held = held_by((one.extents, one.grid) for one in special)
-        return guard_for_grid(held, self._head.grid, self._head.signature)
-
-    @cached_property
-    def _derived(self) -> Derived | None:
-        if not self._head.derived:
-            return None
-        from silo.api.declared.derived_constexprs import Derived  # noqa: PLC0415  # few kernels have some
-
-        return Derived(self._head.derived)
-
-    @property
-    def _assumed_exactly(self) -> frozenset[str]:
-        """Scalars of which a variant assumes the very value: its code was compiled elsewhere, for that value."""
-        found = set(self._guarded[1])
-        for group in self._kernel.groups:
-            if names := {name for name, _ in group.specialization.constants}:
-                found |= {one.name for one in group.signature.parameters if one.kind in _SCALARS and one.name in names}
-        return frozenset(found)
+    def _guard(self) -> tuple[tuple[str, ...], HeldExtents | None]:
+        """The scalars of which calls with other values are other situations, and the extents."""
+        return guard_of(self._kernel)
 
     def warmup(self, *args: object, **kwargs: object) -> CompiledKernel:
         """Load what a call with such arguments needs, without launching; see :meth:`silo.Kernel.compiled`."""
@@ -257,9 +231,9 @@ class BundledKernel:
 
     def explain_on(self, call: Call, device: Device) -> str:
         """As :meth:`explain`, on a device that need not be the one of the call's arrays."""
-        best = self._best(call, device)
+        best = next(iter(self.rank_numbers(call, device, 1)), None)
         lines = [describe_call(call), f"device: {device.target} ({device.model})"]
-        for number, (label, decision) in enumerate(decide(self._kernel, call, self._place(device))):
+        for number, (label, decision) in enumerate(self._decisions(call, device)):
             word = "chosen" if number == best else "accepted" if decision else "rejected"
             lines.append(f"{word}: {label}: {decision.reason}")
         return "\n".join(lines)
@@ -272,7 +246,15 @@ class BundledKernel:
 
     def rank(self, call: Call, device: Device) -> list[BundleVariant]:
         """The variants that a call may use on a device, best first."""
-        return list(self._ranked(call, device))
+        return [self._kernel[number] for number in self.rank_numbers(call, device)]
+
+    def rank_numbers(self, call: Call, device: Device, most: int = MOST_VARIANTS) -> tuple[int, ...]:
+        """The numbers of those variants, of up to ``most`` of them."""
+        return rank(self._kernel, call, place_of(device, self._kernel.code), most)
+
+    def variant(self, number: int) -> BundleVariant:
+        """One variant, in the order of the file."""
+        return self._kernel[number]
 
     def scalars(self, call: Call) -> dict[str, Value]:
         """Values of the call's scalar arguments by name, with defaults for what was left out."""
@@ -280,13 +262,10 @@ class BundledKernel:
 
     def choose(self, call: Call, device: Device) -> BundleVariant:
         """The variant that serves a call on a device. NoVariantError lists all with the reasons against them."""
-        chosen = self._best(call, device)
+        chosen = next(iter(self.rank_numbers(call, device, 1)), None)
         if chosen is None:
-            reasons = [
-                f"{label}: {decision.reason}"
-                for label, decision in decide(self._kernel, call, self._place(device))
-                if not decision
-            ]
+            decisions = self._decisions(call, device)
+            reasons = [f"{label}: {decision.reason}" for label, decision in decisions if not decision]
             raise NoVariantError(
                 f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons
             )
@@ -324,7 +303,7 @@ class BundledKernel:
         """
         here = [
             number
-            for group in self._kernel.groups
+            for group in self._kernel.code
             if is_host_code(group.blob_kind) and runs_here(device, group.target, group.blob_kind)
             for number in group.numbers
         ]
@@ -333,7 +312,7 @@ class BundledKernel:
         from silo.api.machine.session import session  # noqa: PLC0415  # as above
 
         native = sorted(
-            number for group in self._kernel.groups if is_host_code(group.blob_kind) for number in group.numbers
+            number for group in self._kernel.code if is_host_code(group.blob_kind) for number in group.numbers
         )
         codes = {number: host_code(self._kernel[number], self._calls) for number in native}
         wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(here)]
@@ -360,7 +339,7 @@ class BundledKernel:
 
     def _serves(self, device: Device) -> bool:
         """Whether some code of the kernel runs on a device."""
-        return any(runs_here(device, group.target, group.blob_kind) for group in self._kernel.groups)
+        return any(runs_here(device, group.target, group.blob_kind) for group in self._kernel.code)
 
     def _on_miss(self, call: Call, device: Device | None = None) -> Binding:
         if device is None:
@@ -381,16 +360,9 @@ class BundledKernel:
             tag=chosen,
         )
 
-    def _ranked(self, call: Call, device: Device) -> Iterator[BundleVariant]:
-        """The variants that a call may use, best first."""
-        return (self._kernel[number] for number in rank(self._kernel, call, self._place(device)))
-
-    def _best(self, call: Call, device: Device) -> int | None:
-        """The number of the variant that serves a call; None where none does."""
-        return next(iter(rank(self._kernel, call, self._place(device), 1)), None)
-
-    def _place(self, device: Device) -> RawPlace:
-        return place_of(device, ((group.target, group.blob_kind) for group in self._kernel.groups))
+    def _decisions(self, call: Call, device: Device) -> list[tuple[str, Decision]]:
+        """Each variant in one line, and the decision on it."""
+        return decide(self._kernel, call, place_of(device, self._kernel.code))
 
     def _load(self, one: BundleVariant, device: Device) -> LoadedKernel:
         """The loaded code of a variant, once for each blob and way to launch it."""
