@@ -74,12 +74,12 @@ def environment_read(place: str, tree: ast.AST) -> Iterator[str]:
 
 
 def native_imported(place: str, tree: ast.AST) -> Iterator[str]:
-    """The native module is imported for opening bundles and for launching, and nowhere else."""
+    """The native module is imported for opening bundles, for launching and for the rule of targets, nowhere else."""
     if place in _NATIVE:
         return
     for line, name in modules_named(tree):
         if name == "silo._native" or name.startswith("silo._native."):
-            yield f"{place}:{line}: the native module is imported by {', '.join(sorted(_NATIVE))} alone: ask one of them"
+            yield f"{place}:{line}: only {', '.join(sorted(_NATIVE))} import the native module: ask one of them"
 
 
 def internals_known(place: str, tree: ast.AST) -> Iterator[str]:

@@ -6,8 +6,6 @@ import lzma
 import random
 from pathlib import Path
 
-import pytest
-
 from core_choice import Maker, library
 from silo.artifacts.runs_on import runs_on
 from silo.backends.cpu.levels import gather_facts, highest_level

@@ -168,9 +168,7 @@ def test_the_most_specialised_comes_first(bundled):
     assert kernel.rank_numbers(call, HERE) == (2, 3, 1, 0)
     assert kernel.rank_numbers(call, HERE, 2) == (2, 3)
     lines = kernel.explain_on(call, HERE).split("\n")[2:]
-    assert lines[2].startswith(
-        "chosen: k for cpu:x86-64-v3, BLOCK=64, num_warps=4 (x: *float32, out: *float32"
-    )
+    assert lines[2].startswith("chosen: k for cpu:x86-64-v3, BLOCK=64, num_warps=4 (x: *float32, out: *float32")
     assert lines[2].endswith(": assumes n divisible16, out aligned16, x aligned16")
     assert lines[1].startswith("accepted: ")
     assert lines[1].endswith(": assumes nothing of the arguments")
