@@ -79,7 +79,7 @@ def native_imported(place: str, tree: ast.AST) -> Iterator[str]:
         return
     for line, name in modules_named(tree):
         if name == "silo._native" or name.startswith("silo._native."):
-            yield f"{place}:{line}: only {', '.join(sorted(_NATIVE))} import the native module: ask one of them"
+            yield f"{place}:{line}: the native module is imported by {', '.join(sorted(_NATIVE))} alone"
 
 
 def internals_known(place: str, tree: ast.AST) -> Iterator[str]:
