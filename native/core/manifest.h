@@ -342,8 +342,8 @@ const struct silo_kernel_info *silo_reader_kernel(struct silo_reader *reader, ui
 const struct silo_variant *silo_reader_variant(struct silo_reader *reader, uint32_t kernel,
                                                uint32_t number, silo_error *error);
 
-/* Whether variant `number` of a kernel has this config, found without decoding the variant
- * (OpenKernel.with_config). */
+/* Whether variant `number` of a kernel has this config, found without decoding the
+ * variant. */
 bool silo_reader_has_config(struct silo_reader *reader, uint32_t kernel, uint32_t number,
                             const struct silo_config *config);
 

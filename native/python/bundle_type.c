@@ -40,9 +40,6 @@ static PyMethodDef methods[] = {
      "host_digest(kernel, number) -> str\n\nWhat consent to a variant's native code is given to."},
     {"row", silo_py_bundle_row, METH_VARARGS,
      "row(table, number)\n\nA row of a table, by the table's name, checked."},
-    {"with_config", silo_py_bundle_with_config, METH_VARARGS,
-     "with_config(kernel, config) -> frozenset[int]\n\nThe variants whose config this is, as JSON; "
-     "none is checked for it."},
     {"names", silo_py_bundle_names, METH_VARARGS,
      "names(table, member) -> frozenset[str]\n\nThe names in a member of a table's rows, "
      "unchecked."},

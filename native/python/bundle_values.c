@@ -303,40 +303,6 @@ PyObject *silo_py_bundle_exact(PyObject *self, PyObject *args) {
     return parsed ? PyLong_FromLongLong(number) : NULL;
 }
 
-/* The variants, of which none is checked for it, whose config is this one. */
-static int add_with_config(PyObject *self, int64_t kernel, const struct silo_json *config,
-                           PyObject *set) {
-    const struct silo_table *configs = &manifest_of(self)->tables[SILO_TABLE_CONFIGS];
-    const struct silo_json *variants = variants_of(self, kernel);
-    for (uint32_t i = 0; i < count_of(self, kernel); i++) {
-        const struct silo_json *index = silo_json_member(&variants->items[i], "config");
-        if (index == NULL || index->type != SILO_JSON_INT || index->integer < 0 ||
-            index->integer >= configs->count ||
-            !silo_json_equal(&configs->rows[index->integer], config))
-            continue;
-        PyObject *number = PyLong_FromLong((long)i);
-        const int result = number != NULL ? PySet_Add(set, number) : -1;
-        Py_XDECREF(number);
-        if (result != 0)
-            return -1;
-    }
-    return 0;
-}
-
-PyObject *silo_py_bundle_with_config(PyObject *self, PyObject *args) {
-    PyObject *given;
-    struct given_json config = {0};
-    Py_buffer text;
-    if (!PyArg_ParseTuple(args, "Oy*", &given, &text))
-        return NULL;
-    const int64_t kernel = kernel_of(self, given);
-    PyObject *set = kernel >= 0 && parse_given(&config, &text) == 0 ? PySet_New(NULL) : NULL;
-    if (set != NULL && add_with_config(self, kernel, config.value, set) != 0)
-        Py_CLEAR(set);
-    forget_given(&config, &text);
-    return frozen(set);
-}
-
 /* ---- tables ---- */
 
 struct about_row {

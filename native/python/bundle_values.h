@@ -17,7 +17,6 @@ PyObject *silo_py_bundle_sources(PyObject *self, PyObject *kernel);
 PyObject *silo_py_bundle_exact(PyObject *self, PyObject *args);
 PyObject *silo_py_bundle_host_digest(PyObject *self, PyObject *args);
 PyObject *silo_py_bundle_row(PyObject *self, PyObject *args);
-PyObject *silo_py_bundle_with_config(PyObject *self, PyObject *args);
 PyObject *silo_py_bundle_names(PyObject *self, PyObject *args);
 
 #endif

@@ -25,8 +25,7 @@ from silo.bundle.format import (
     pack_header,
 )
 from silo.bundle.manifest import BlobEntry, Manifest
-from silo.core.config import Config
-from silo.core.values import JSON, canonical_json
+from silo.core.values import JSON
 from silo.core.variant import Variant
 from silo.errors import BundleError, BundleFormatError, native_missing
 from silo.settings import allowance, how_to_raise, settings
@@ -103,10 +102,6 @@ class OpenKernel:
     def decide(self, call: RawChoiceCall, place: RawPlace) -> tuple[tuple[bool, str, str], ...]:
         """Of each variant, whether it serves a call, the variant in one line, and the reason."""
         return decide_variants(self._open, self._number, call, place)
-
-    def with_config(self, group: VariantGroup, config: Config) -> frozenset[int]:
-        """Which variants of a group have this config."""
-        return self._open.with_config(self._number, canonical_json(config.to_json())).intersection(group.numbers)
 
 
 class Bundle:

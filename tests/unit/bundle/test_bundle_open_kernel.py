@@ -71,14 +71,18 @@ def test_every_variant_is_the_same_and_in_one_group(path):
         assert replace(whole, variants=()) == replace(opened.head, variants=())
         assert sorted(number for group in opened.groups for number in group.numbers) == list(range(96))
         assert len(opened.groups) == 8
+        assert sorted(number for one in opened.code for number in one.numbers) == list(range(96))
+        for one in opened.code:
+            artifacts = [opened[number].artifact for number in one.numbers]
+            assert {(artifact.variant.target, artifact.blob.kind) for artifact in artifacts} == {
+                (one.target, one.blob_kind)
+            }
         for group in opened.groups:
             for number in group.numbers:
                 artifact = opened[number].artifact
                 variant = artifact.variant
                 assert (group.target, group.blob_kind) == (variant.target, artifact.blob.kind)
                 assert (group.signature, group.specialization) == (variant.signature, variant.specialization)
-                same = {n for n in group.numbers if opened[n].artifact.variant.config == variant.config}
-                assert opened.with_config(group, variant.config) == same
 
 
 def test_opening_reads_no_variant(path, monkeypatch):
