@@ -316,6 +316,6 @@ def native_missing(error: ImportError) -> DeviceError:
     """
     return DeviceError(
         f"Silo's native module cannot be loaded: {error}. It reads bundles and launches kernels, so nothing runs "
-        "without it. In a checkout build it with `python setup.py build_ext --inplace` (needs a C compiler and the headers "
-        "of Python); elsewhere reinstall: `pip install --force-reinstall kernel-silo`."
+        "without it. In a checkout build it with `python setup.py build_ext --inplace` (needs a C compiler and "
+        "Python's headers); elsewhere reinstall: `pip install --force-reinstall kernel-silo`."
     )
