@@ -211,7 +211,7 @@ assert stub.last("saxpy").grid == (4, 1, 1)
 
 
 # Small modules of what launches learnt since: attachments, a control group's quota, tensors that torch traces.
-SINCE = {"silo.bundle.tables", "silo.cpu_quota", "silo.plain_files", "silo.store.locks", "silo.variables"}
+SINCE = {"silo.cpu_quota", "silo.plain_files", "silo.store.locks", "silo.variables"}
 
 
 @pytest.mark.parametrize(("bundle", "device"), [("cpu.silo", "cpu"), ("gpu.silo", "cuda")])
