@@ -2,12 +2,12 @@
 
 #include "json_text.h"
 
-/* The members of what is wanted. */
+/* The members of the wanted object. */
 struct wanted {
     const struct silo_json *source, *target, *types, *facts, *constants, *options;
 };
 
-/* What a row says in a member; NULL where there is none, as in what is no object. */
+/* The value of a row's member; NULL: the row has none, or is not an object. */
 static const struct silo_json *member(const struct silo_json *row, const char *name) {
     return row != NULL && row->type == SILO_JSON_OBJECT ? silo_json_member(row, name) : NULL;
 }
@@ -117,7 +117,7 @@ static bool serves(const struct silo_manifest *manifest, const struct silo_json 
            are_constants(pairs, values, wanted->constants);
 }
 
-/* Whether what is wanted has the form that the header describes. */
+/* Whether the wanted object has the form that the header describes. */
 static bool is_wanted(const struct wanted *all) {
     bool is = all->source != NULL && all->target != NULL && all->facts != NULL &&
               all->options != NULL && is_object(all->constants) && all->types != NULL &&

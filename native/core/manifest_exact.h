@@ -16,8 +16,8 @@
  *     options    as a config has them
  *
  * A writer may put a constexpr into the config or into the specialization: here both are one.
- * Effects and defaults of parameters do not count. A variant that was made for certain extents or a
- * certain grid is never meant, nor is one whose rows are damaged. */
+ * Effects and defaults of parameters do not count. Variants that were made for certain extents or a
+ * certain grid, and variants with damaged rows, are not found. */
 int64_t silo_variants_exact(const struct silo_manifest *manifest, uint32_t kernel,
                             const struct silo_json *wanted);
 

@@ -1,4 +1,4 @@
-/* The blobs of an open bundle. Methods of OpenBundle (bundle_type.c says what each gives). */
+/* The blobs of an open bundle. Methods of OpenBundle (bundle_type.c describes them). */
 #ifndef SILO_BUNDLE_BLOBS_H
 #define SILO_BUNDLE_BLOBS_H
 

@@ -29,8 +29,9 @@ struct silo_py_bundle {
 extern PyTypeObject *silo_py_bundle_type; /* bundle_type.c */
 
 /* The bundle that an object is (borrowed); NULL with a TypeError. Its `reader` may be read without
- * the GIL as long as the caller holds the object: who decodes (silo_reader_kernel, _variant,
- * silo_choose, ...) lets go of the GIL, for another thread may hold the reader's lock. */
+ * the GIL as long as the caller holds the object. Callers that decode (silo_reader_kernel,
+ * _variant, silo_choose, ...) let go of the GIL, because another thread may hold the reader's lock.
+ */
 struct silo_py_bundle *silo_py_bundle_of(PyObject *object);
 
 /* After a function of the reader refused the file, with the GIL: whether plug-ins are installed
@@ -45,7 +46,7 @@ typedef int silo_question(struct silo_reader *reader, void *about, silo_error *e
 /* Ask, and again where plug-ins know more names. -1 with an exception set. */
 int silo_py_bundle_ask(struct silo_py_bundle *bundle, silo_question *question, void *about);
 
-/* Who reads `data` says so; -1 with a ValueError where the bundle is closed. */
+/* Before and after `data` is read; -1 with a ValueError where the bundle is closed. */
 int silo_py_bundle_use(struct silo_py_bundle *bundle);
 void silo_py_bundle_leave(struct silo_py_bundle *bundle);
 

@@ -1,5 +1,5 @@
-/* What the manifest of an open bundle says, as values: kernels, variants, rows of tables. Methods
- * of OpenBundle (bundle_type.c says what each gives). */
+/* Kernels, variants and table rows of an open bundle as values. Methods of OpenBundle
+ * (bundle_type.c describes them). */
 #ifndef SILO_BUNDLE_VALUES_H
 #define SILO_BUNDLE_VALUES_H
 

@@ -214,7 +214,7 @@ def test_a_child_made_by_fork_while_others_read_can_read(path):
                     right = everything(bundle) == expected and len(bundle.read(0)) == bundle.blob(0)[2]
                     bundle.close()
                     os._exit(0 if right else 1)
-                except BaseException:  # noqa: BLE001  # the child is not to run pytest
+                except BaseException:  # noqa: BLE001  # pytest runs in the parent alone
                     os._exit(2)
             assert os.waitpid(child, 0)[1] == 0
     finally:
@@ -267,11 +267,11 @@ def test_wrong_arguments(path):
     data = path.read_bytes()
     for arguments in ((), (data,), (data, "k.silo", MEMORY, None), (1, b"k", MEMORY, None), (data, b"k", MEMORY, 7)):
         with pytest.raises(TypeError):
-            OpenBundle(*arguments)
+            OpenBundle(*arguments)  # pyright: ignore[reportCallIssue]
     with pytest.raises(TypeError):
-        OpenBundle(data, b"k.silo", MEMORY, words=None)
+        OpenBundle(data, b"k.silo", MEMORY, words=None)  # pyright: ignore[reportCallIssue]
     bundle = opened(path)
-    for wrong in (lambda: bundle.kernel("0"), lambda: bundle.find_kernel(0), lambda: bundle.check(0, 1)):
+    for wrong in (lambda: bundle.kernel("0"), lambda: bundle.find_kernel(0), lambda: bundle.check(*[0, 1])):
         with pytest.raises(TypeError):
             wrong()
     for text in (b"", b"{", b'{"a":1.5}', b"\xff"):

@@ -1,4 +1,4 @@
-"""What the manifest of an open bundle says, as values of ``core``.
+"""The manifest of an open bundle as values of ``core``.
 
 The native module checks each kernel, variant and table row when it is asked for, and gives it as JSON has it; here it
 becomes a value. Rows of tables are shared by the variants that refer to them.
@@ -99,12 +99,12 @@ class Manifest:
 
     @cached_property
     def producer(self) -> tuple[tuple[str, str], ...]:
-        """Names and versions of what wrote the file, sorted."""
+        """Names and versions of the programs that wrote the file, sorted."""
         return self._texts("producer")
 
     @cached_property
     def toolchain(self) -> tuple[tuple[str, str], ...]:
-        """Names and versions of what compiled the kernels, sorted."""
+        """Names and versions of the compilers, sorted."""
         return self._texts("toolchain")
 
     @cached_property
@@ -114,7 +114,7 @@ class Manifest:
 
     @cached_property
     def attachments(self) -> Mapping[str, BlobRef]:
-        """What travels with the kernels, by name."""
+        """The files that travel with the kernels, by name."""
         rows = cast("list[tuple[str, int]]", self._open.member("attachments") or [])
         return {name: self._blob(number) for name, number in rows}
 

@@ -188,7 +188,7 @@ class Bundle:
 
     def verify(self, entry: BlobEntry) -> None:
         """Check the bytes of one row of :attr:`blobs`, a piece at a time; ``BundleFormatError`` as :meth:`read`."""
-        from silo.bundle.codec import CodecError, digest_of  # noqa: PLC0415  # what a launch does not ask
+        from silo.bundle.codec import CodecError, digest_of  # noqa: PLC0415  # launches do not need it
 
         try:
             digest = digest_of(entry.codec, self.stored(entry), entry.raw_bytes)
@@ -241,7 +241,7 @@ class Bundle:
 
     def checker(self, name: str, kind: str) -> Checker:
         """Checks of the cases or trials of a kernel."""
-        from silo.bundle.checks import Checker  # noqa: PLC0415  # what a launch does not ask
+        from silo.bundle.checks import Checker  # noqa: PLC0415  # launches do not need it
 
         ref = self._document_ref(name, kind)
         return Checker(f"{self.name}: {name}", self._entry(ref.sha256).offset if ref else 0)
