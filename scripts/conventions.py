@@ -25,6 +25,9 @@ _KNOWS_TRITON = ("sources/triton/adapter/", "backends/cpu/triton_plugin/")
 # A launch asks it alone whether the program gave Triton an allocator; the adapter would be too much to import there.
 _ASKED_AT_A_LAUNCH = "sources/triton/allocation.py"
 
+# Who imports the native module, which is below all layers; the others ask one of them.
+_NATIVE = frozenset({"artifacts/runs_on.py", "bundle/manifest.py", "bundle/reader.py", "launch/native.py"})
+
 # What threads wait for: locks and the like. ``forks`` makes those that a child made by fork finds usable.
 _LOCKS = frozenset(
     {"Barrier", "BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore", "allocate_lock"}
@@ -71,12 +74,12 @@ def environment_read(place: str, tree: ast.AST) -> Iterator[str]:
 
 
 def native_imported(place: str, tree: ast.AST) -> Iterator[str]:
-    """Only ``launch/`` imports the native module."""
-    if place.startswith("launch/"):
+    """The native module is imported for opening bundles, for launching and for the rule of targets, nowhere else."""
+    if place in _NATIVE:
         return
     for line, name in modules_named(tree):
         if name == "silo._native" or name.startswith("silo._native."):
-            yield f"{place}:{line}: the native module is imported in launch/ alone: take it from silo.launch.native"
+            yield f"{place}:{line}: the native module is imported by {', '.join(sorted(_NATIVE))} alone"
 
 
 def internals_known(place: str, tree: ast.AST) -> Iterator[str]:

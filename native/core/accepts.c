@@ -295,12 +295,14 @@ static void add_dynamic(struct silo_wording *why, const struct silo_dynamic_layo
 /* What is wrong with the layout of an argument that is passed, for code that assumes `wanted`. */
 static int dynamic_problem(const struct silo_seen *seen, const struct silo_named_extents *wanted,
                            struct silo_wording *why) {
-    const bool known = seen->shape != NULL && seen->strides != NULL && seen->rank >= 0 &&
-                       seen->rank <= SILO_DYNAMIC_AXES;
+    const bool known = seen->has_layout || (seen->shape != NULL && seen->strides != NULL &&
+                                            seen->rank >= 0 && seen->rank <= SILO_DYNAMIC_AXES);
     struct silo_dynamic_layout call;
     if (known) {
         call = silo_dynamic_of_word(
-            silo_dynamic_word(seen->rank, seen->shape, seen->strides, seen->element & 0xff));
+            seen->has_layout
+                ? seen->layout
+                : silo_dynamic_word(seen->rank, seen->shape, seen->strides, seen->element & 0xff));
         if (silo_dynamic_holds(wanted->dynamic, &call))
             return SILO_OK;
     }

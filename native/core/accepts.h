@@ -1,4 +1,4 @@
-/* Whether everything a variant assumes of the arguments holds for a call (silo.launch.dispatch). */
+/* Whether everything a variant assumes of the arguments holds for a call. */
 #ifndef SILO_ACCEPTS_H
 #define SILO_ACCEPTS_H
 

@@ -20,7 +20,7 @@ static int map(int file, const char *path, void **data, size_t *bytes, silo_erro
     if (fstat(file, &state) != 0)
         return refuse(error, path, strerror(errno));
     if (!S_ISREG(state.st_mode))
-        return refuse(error, path, "not a regular file");
+        return refuse(error, path, "it is not a plain file");
     *data = NULL;
     *bytes = (size_t)state.st_size;
     if (*bytes == 0)

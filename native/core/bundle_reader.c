@@ -3,6 +3,7 @@
 #include "bundle_codec.h"
 #include "fork_lock.h"
 #include "host_digest.h"
+#include "manifest_blobs.h"
 #include "manifest_kernels.h"
 #include "manifest_open.h"
 #include "manifest_variants.h"
@@ -52,13 +53,13 @@ static int copy_names(struct silo_arena *arena, const char *const *names,
     return 0;
 }
 
-static int copy_known(struct silo_manifest *manifest, const struct silo_reader_source *source) {
+static int copy_known(struct silo_manifest *manifest, const struct silo_known_names *names) {
     struct silo_known_names *known = &manifest->known;
     struct silo_arena *arena = &manifest->arena;
-    return copy_names(arena, source->blob_kinds, &known->blob_kinds) |
-           copy_names(arena, source->launch_options, &known->launch_options) |
-           copy_names(arena, source->checked_kinds, &known->checked_kinds) |
-           copy_names(arena, source->target_kinds, &known->target_kinds);
+    return copy_names(arena, names->blob_kinds, &known->blob_kinds) |
+           copy_names(arena, names->launch_options, &known->launch_options) |
+           copy_names(arena, names->checked_kinds, &known->checked_kinds) |
+           copy_names(arena, names->target_kinds, &known->target_kinds);
 }
 
 static int refuse_manifest(const struct silo_reader *reader, int code, const char *problem,
@@ -67,9 +68,10 @@ static int refuse_manifest(const struct silo_reader *reader, int code, const cha
                         reader->name, problem);
 }
 
-/* The manifest's frame, in `text`, decompressed in its place. */
-static int expand_manifest(struct silo_reader *reader, size_t *bytes, silo_error *error) {
-    const uint8_t *stored = (const uint8_t *)reader->text;
+/* The manifest's frame, in `*text`, decompressed in its place. */
+static int expand_manifest(const struct silo_reader *reader, char **text, size_t *bytes,
+                           silo_error *error) {
+    const uint8_t *stored = (const uint8_t *)*text;
     char problem[SILO_CODEC_PROBLEM];
     uint64_t raw_bytes, most = reader->manifest.allowed / SILO_TEXT_SHARE;
     if (most > SILO_MAX_MANIFEST_BYTES)
@@ -77,7 +79,9 @@ static int expand_manifest(struct silo_reader *reader, size_t *bytes, silo_error
     if (silo_codec_stated(stored, *bytes, &raw_bytes, problem) != 0)
         return refuse_manifest(reader, SILO_ERROR_DAMAGED, problem, error);
     if (raw_bytes > most) {
-        snprintf(problem, sizeof problem, "the zstd frame holds %llu bytes where %llu are allowed",
+        snprintf(problem, sizeof problem,
+                 "the zstd frame holds %llu bytes where %llu are allowed (file_memory, "
+                 "SILO_FILE_BYTES)",
                  (unsigned long long)raw_bytes, (unsigned long long)most);
         return refuse_manifest(reader, SILO_ERROR_TOO_LARGE, problem, error);
     }
@@ -85,29 +89,36 @@ static int expand_manifest(struct silo_reader *reader, size_t *bytes, silo_error
     if (raw == NULL)
         return silo_fail_memory(error);
     const int code = silo_codec_expand(stored, *bytes, (uint8_t *)raw, (size_t)raw_bytes, problem);
-    free(reader->text);
-    reader->text = raw;
+    free(*text);
+    *text = raw;
     *bytes = (size_t)raw_bytes;
     return code == 0 ? 0 : refuse_manifest(reader, code, problem, error);
 }
 
-static int open_manifest(struct silo_reader *reader, silo_error *error) {
+/* The verified text; `*text` is freed by the caller, also where this fails. */
+static int read_manifest(const struct silo_reader *reader, char **text, size_t *bytes,
+                         silo_error *error) {
     const struct silo_header *header = &reader->manifest.header;
-    size_t bytes = (size_t)header->manifest_bytes;
     uint8_t digest[SILO_SHA256_BYTES];
-    reader->text = malloc(bytes + 1);
-    if (reader->text == NULL)
+    *bytes = (size_t)header->manifest_bytes;
+    *text = malloc(*bytes + 1);
+    if (*text == NULL)
         return silo_fail_memory(error);
     /* Copied first and hashed then: the file's pages could change in between. */
-    memcpy(reader->text, reader->data + header->manifest_offset, bytes);
-    silo_sha256(reader->text, bytes, digest);
+    memcpy(*text, reader->data + header->manifest_offset, *bytes);
+    silo_sha256(*text, *bytes, digest);
     if (memcmp(digest, header->manifest_sha256, sizeof digest) != 0)
         return refuse_manifest(reader, SILO_ERROR_DAMAGED,
                                "the manifest is damaged: its sha256 is not the one in the header",
                                error);
-    silo_sha256_hex(digest, reader->identity);
-    if (header->zstd_manifest && expand_manifest(reader, &bytes, error) != 0)
+    return header->zstd_manifest ? expand_manifest(reader, text, bytes, error) : 0;
+}
+
+static int open_manifest(struct silo_reader *reader, silo_error *error) {
+    size_t bytes;
+    if (read_manifest(reader, &reader->text, &bytes, error) != 0)
         return -1;
+    silo_sha256_hex(reader->manifest.header.manifest_sha256, reader->identity);
     return silo_manifest_open(&reader->manifest, reader->text, bytes, error);
 }
 
@@ -128,7 +139,7 @@ struct silo_reader *silo_reader_open(const struct silo_reader_source *source, si
     reader->name = copy_text(&manifest->arena, source->name != NULL ? source->name : "bundle");
     manifest->file = reader->name;
     manifest->allowed = memory > UINT64_MAX - source->bytes ? UINT64_MAX : memory + source->bytes;
-    if (reader->name == NULL || copy_known(manifest, source) != 0) {
+    if (reader->name == NULL || copy_known(manifest, &source->known) != 0) {
         silo_fail_memory(error);
     } else if (silo_header_read(source->data, source->bytes, reader->name, &manifest->header,
                                 error) == 0 &&
@@ -148,6 +159,22 @@ void silo_reader_close(struct silo_reader *reader) {
     free(reader);
 }
 
+int silo_reader_learn(struct silo_reader *reader, const struct silo_known_names *names,
+                      silo_error *error) {
+    silo_fork_lock_take(&reader->decoding);
+    const int result = copy_known(&reader->manifest, names);
+    silo_fork_lock_give(&reader->decoding);
+    return result == 0 ? 0 : silo_fail_memory(error);
+}
+
+char *silo_reader_text(const struct silo_reader *reader, size_t *bytes, silo_error *error) {
+    char *text = NULL;
+    if (read_manifest(reader, &text, bytes, error) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
 /* ---- what was checked on opening ---- */
 
 const char *silo_reader_identity(const struct silo_reader *reader) {
@@ -158,12 +185,21 @@ const char *silo_reader_name(const struct silo_reader *reader) {
     return reader->name;
 }
 
+const struct silo_manifest *silo_reader_manifest(const struct silo_reader *reader) {
+    return &reader->manifest;
+}
+
 uint32_t silo_reader_blob_count(const struct silo_reader *reader) {
     return reader->manifest.blob_count;
 }
 
 const struct silo_blob *silo_reader_blob(const struct silo_reader *reader, uint32_t index) {
     return &reader->manifest.blobs[index];
+}
+
+int64_t silo_reader_blob_index(const struct silo_reader *reader, const char *sha256, size_t length,
+                               const struct silo_string *kind) {
+    return silo_blobs_find(&reader->manifest, sha256, length, kind);
 }
 
 uint32_t silo_reader_kernel_count(const struct silo_reader *reader) {
@@ -179,6 +215,28 @@ int64_t silo_reader_kernel_index(const struct silo_reader *reader, const char *n
 }
 
 /* ---- what is decoded when it is asked for ---- */
+
+const struct silo_kernel_info *silo_reader_head(struct silo_reader *reader, uint32_t index,
+                                                silo_error *error) {
+    struct silo_manifest *manifest = &reader->manifest;
+    const struct silo_decoding decoding = silo_decoding_of(manifest, error);
+    silo_fork_lock_take(&reader->decoding);
+    const struct silo_kernel_info *info = silo_kernel_head(manifest, &decoding, index);
+    silo_fork_lock_give(&reader->decoding);
+    return info;
+}
+
+const void *silo_reader_row(struct silo_reader *reader, int table, uint32_t number,
+                            silo_error *error) {
+    struct silo_manifest *manifest = &reader->manifest;
+    const struct silo_decoding decoding = silo_decoding_of(manifest, error);
+    const struct silo_json index = {.type = SILO_JSON_INT, .integer = number};
+    silo_fork_lock_take(&reader->decoding);
+    const void *row = silo_table_row(&decoding, manifest->tables, table,
+                                     SILO_FIELD_MEMBER(NULL, "tables"), &index);
+    silo_fork_lock_give(&reader->decoding);
+    return row;
+}
 
 const struct silo_kernel_info *silo_reader_kernel(struct silo_reader *reader, uint32_t index,
                                                   silo_error *error) {
@@ -213,16 +271,29 @@ bool silo_reader_has_config(struct silo_reader *reader, uint32_t kernel, uint32_
     return has;
 }
 
+static int check_kernel(struct silo_manifest *manifest, const struct silo_decoding *decoding,
+                        uint32_t index) {
+    return silo_kernel_head(manifest, decoding, index) != NULL
+               ? silo_variants_check(manifest, decoding, index)
+               : -1;
+}
+
+int silo_reader_check_kernel(struct silo_reader *reader, uint32_t index, silo_error *error) {
+    struct silo_manifest *manifest = &reader->manifest;
+    const struct silo_decoding decoding = silo_decoding_of(manifest, error);
+    silo_fork_lock_take(&reader->decoding);
+    const int result = check_kernel(manifest, &decoding, index);
+    silo_fork_lock_give(&reader->decoding);
+    return result;
+}
+
 int silo_reader_check(struct silo_reader *reader, silo_error *error) {
     struct silo_manifest *manifest = &reader->manifest;
     const struct silo_decoding decoding = silo_decoding_of(manifest, error);
     silo_fork_lock_take(&reader->decoding);
     int result = silo_tables_check(&decoding, manifest->tables);
-    for (uint32_t i = 0; i < manifest->kernel_count && result == 0; i++) {
-        if (silo_kernel_head(manifest, &decoding, i) == NULL ||
-            silo_variants_check(manifest, &decoding, i) != 0)
-            result = -1;
-    }
+    for (uint32_t i = 0; i < manifest->kernel_count && result == 0; i++)
+        result = check_kernel(manifest, &decoding, i);
     silo_fork_lock_give(&reader->decoding);
     return result;
 }
@@ -232,63 +303,80 @@ int silo_reader_host_digest(struct silo_reader *reader, uint32_t kernel, uint32_
     const struct silo_variant *decoded = silo_reader_variant(reader, kernel, variant, error);
     if (decoded == NULL)
         return -1;
-    /* Reads what no longer changes. */
-    return silo_host_digest(&reader->manifest, kernel, variant, decoded, digest) == 0
-               ? 0
-               : silo_fail_memory(error);
+    silo_fork_lock_take(&reader->decoding); /* the known names may grow */
+    const int result = silo_host_digest(&reader->manifest, kernel, variant, decoded, digest);
+    silo_fork_lock_give(&reader->decoding);
+    return result == 0 ? 0 : silo_fail_memory(error);
 }
 
 /* ---- blobs ---- */
 
-static const uint8_t *refuse_blob(const struct silo_reader *reader, const struct silo_blob *blob,
-                                  int code, const char *problem, silo_error *error) {
+static int refuse_blob(const struct silo_reader *reader, const struct silo_blob *blob, int code,
+                       const char *problem, silo_error *error) {
     char field[128];
     snprintf(field, sizeof field, "blob %.64s %.16s", blob->kind.data, blob->sha256);
-    silo_fail_at(error, code, field, blob->offset, "%s: %s", reader->name, problem);
-    return NULL;
+    return silo_fail_at(error, code, field, blob->offset, "%s: %s", reader->name, problem);
+}
+
+/* Whether bytes are those of a blob. */
+static int check_bytes(const struct silo_reader *reader, const struct silo_blob *row,
+                       const uint8_t *raw, silo_error *error) {
+    uint8_t digest[SILO_SHA256_BYTES];
+    char hex[SILO_SHA256_HEX];
+    silo_sha256(raw, (size_t)row->raw_bytes, digest);
+    silo_sha256_hex(digest, hex);
+    return memcmp(hex, row->sha256, sizeof hex) == 0
+               ? 0
+               : refuse_blob(reader, row, SILO_ERROR_DAMAGED, "damaged: its sha256 differs", error);
+}
+
+int silo_reader_allows(const struct silo_reader *reader, uint32_t blob, silo_error *error) {
+    const struct silo_blob *row = &reader->manifest.blobs[blob];
+    char problem[SILO_CODEC_PROBLEM];
+    if (row->raw_bytes <= reader->manifest.allowed)
+        return 0;
+    snprintf(problem, sizeof problem,
+             "%llu MiB in one piece; at most %llu MiB are allowed (file_memory, SILO_FILE_BYTES)",
+             (unsigned long long)(row->raw_bytes >> MIB_SHIFT),
+             (unsigned long long)(reader->manifest.allowed >> MIB_SHIFT));
+    return refuse_blob(reader, row, SILO_ERROR_TOO_LARGE, problem, error);
+}
+
+int silo_reader_copy(const struct silo_reader *reader, uint32_t blob, uint8_t *to,
+                     silo_error *error) {
+    const struct silo_blob *row = &reader->manifest.blobs[blob];
+    const uint8_t *stored = reader->data + row->offset;
+    char problem[SILO_CODEC_PROBLEM];
+    int code = 0;
+    /* What is hashed is what the caller gets, also where others write the file meanwhile. */
+    if (row->compressed)
+        code = silo_codec_expand(stored, (size_t)row->stored_bytes, to, (size_t)row->raw_bytes,
+                                 problem);
+    else
+        memcpy(to, stored, (size_t)row->raw_bytes);
+    return code == 0 ? check_bytes(reader, row, to, error)
+                     : refuse_blob(reader, row, code, problem, error);
 }
 
 const uint8_t *silo_reader_bytes(struct silo_reader *reader, uint32_t blob, void **owned,
                                  silo_error *error) {
     const struct silo_blob *row = &reader->manifest.blobs[blob];
-    const uint8_t *stored = reader->data + row->offset, *raw = stored;
-    char problem[SILO_CODEC_PROBLEM], hex[SILO_SHA256_HEX];
-    uint8_t digest[SILO_SHA256_BYTES];
     *owned = NULL;
-    if (row->raw_bytes > reader->manifest.allowed) {
-        snprintf(problem, sizeof problem,
-                 "%llu MiB in one piece; at most %llu MiB are allowed (file_memory, "
-                 "SILO_FILE_BYTES)",
-                 (unsigned long long)(row->raw_bytes >> MIB_SHIFT),
-                 (unsigned long long)(reader->manifest.allowed >> MIB_SHIFT));
-        return refuse_blob(reader, row, SILO_ERROR_TOO_LARGE, problem, error);
+    if (silo_reader_allows(reader, blob, error) != 0)
+        return NULL;
+    if (!row->compressed && !reader->may_change) {
+        const uint8_t *raw = reader->data + row->offset;
+        return check_bytes(reader, row, raw, error) == 0 ? raw : NULL;
     }
-    if (row->compressed || reader->may_change) {
-        uint8_t *made = malloc((size_t)row->raw_bytes + 1);
-        int code = 0;
-        if (made == NULL) {
-            silo_fail_memory(error);
-            return NULL;
-        }
-        /* What is hashed is what the caller gets, also where others write the file meanwhile. */
-        if (row->compressed)
-            code = silo_codec_expand(stored, (size_t)row->stored_bytes, made,
-                                     (size_t)row->raw_bytes, problem);
-        else
-            memcpy(made, stored, (size_t)row->raw_bytes);
-        if (code != 0) {
-            free(made);
-            return refuse_blob(reader, row, code, problem, error);
-        }
-        *owned = made;
-        raw = made;
+    uint8_t *made = malloc((size_t)row->raw_bytes + 1);
+    if (made == NULL) {
+        silo_fail_memory(error);
+        return NULL;
     }
-    silo_sha256(raw, (size_t)row->raw_bytes, digest);
-    silo_sha256_hex(digest, hex);
-    if (memcmp(hex, row->sha256, sizeof hex) != 0) {
-        free(*owned);
-        *owned = NULL;
-        return refuse_blob(reader, row, SILO_ERROR_DAMAGED, "damaged: its sha256 differs", error);
+    if (silo_reader_copy(reader, blob, made, error) != 0) {
+        free(made);
+        return NULL;
     }
-    return raw;
+    *owned = made;
+    return made;
 }

@@ -3,7 +3,6 @@
 #include "choice_report.h"
 #include "decide.h"
 #include "dispatch_rules.h"
-#include "runs_on.h"
 #include "value_text.h"
 
 #include <stdlib.h>
@@ -161,8 +160,7 @@ static int rank(const struct silo_situation *at, struct ranking *ranking, silo_e
         return silo_fail_memory(error);
     for (uint32_t i = 0; i < kernel->group_count; i++) {
         const struct silo_group *group = &kernel->groups[i];
-        if (silo_runs_on(group->target->text.data, at->place->target, group->blob_kind.data, NULL,
-                         0) &&
+        if (silo_place_runs(at->place, group->target, group->blob_kind, NULL, 0) &&
             silo_may_accept(kernel->signature, at->call, group->signature, group->specialization) &&
             rank_group(at, group, ranking, error) != 0)
             return -1;
@@ -171,22 +169,22 @@ static int rank(const struct silo_situation *at, struct ranking *ranking, silo_e
     return 0;
 }
 
-/* 1 and `*number`, 0: no variant is accepted; -1 with `error`. */
-static int best(const struct silo_situation *at, uint32_t *number, silo_error *error) {
+/* Up to `most` variants that are accepted, best first, into `numbers`: how many, -1 with `error`.
+ */
+static int64_t accepted(const struct silo_situation *at, uint32_t most, uint32_t *numbers,
+                        silo_error *error) {
     struct ranking ranking = {0};
-    int result = rank(at, &ranking, error);
-    for (uint32_t i = 0; result == 0 && i < ranking.count; i++) {
+    int64_t count = rank(at, &ranking, error);
+    for (uint32_t i = 0; count >= 0 && count < most && i < ranking.count; i++) {
         const struct silo_variant *variant =
             silo_reader_variant(at->reader, at->number, ranking.candidates[i].number, error);
-        if (variant == NULL) {
-            result = -1;
-        } else if (silo_decide(at, variant, NULL) == SILO_OK) {
-            *number = ranking.candidates[i].number;
-            result = 1;
-        }
+        if (variant == NULL)
+            count = -1;
+        else if (silo_decide(at, variant, NULL) == SILO_OK)
+            numbers[count++] = ranking.candidates[i].number;
     }
     free(ranking.candidates);
-    return result;
+    return count;
 }
 
 static int situation_of(struct silo_reader *reader, uint32_t number,
@@ -202,8 +200,41 @@ int silo_choose(struct silo_reader *reader, uint32_t kernel, const struct silo_s
     struct silo_situation at;
     if (situation_of(reader, kernel, call, place, &at, error) != 0)
         return -1;
-    const int found = best(&at, number, error);
+    const int64_t found = accepted(&at, 1, number, error);
     return found > 0 ? 0 : found < 0 ? -1 : silo_report_none(&at, error);
+}
+
+int silo_choice_rank(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
+                     const struct silo_place *place, uint32_t most, uint32_t **numbers,
+                     uint32_t *count, silo_error *error) {
+    struct silo_situation at;
+    if (situation_of(reader, kernel, call, place, &at, error) != 0)
+        return -1;
+    uint32_t *made = malloc(((size_t)at.kernel->variant_count + 1) * sizeof *made);
+    if (made == NULL)
+        return silo_fail_memory(error);
+    const int64_t found = accepted(&at, most, made, error);
+    if (found < 0) {
+        free(made);
+        return -1;
+    }
+    *numbers = made;
+    *count = (uint32_t)found;
+    return 0;
+}
+
+int silo_choice_decide(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
+                       const struct silo_seen_call *call, const struct silo_place *place,
+                       struct silo_wording *label, struct silo_wording *reason, silo_error *error) {
+    struct silo_situation at;
+    if (situation_of(reader, kernel, call, place, &at, error) != 0)
+        return -1;
+    const struct silo_variant *one = silo_reader_variant(reader, kernel, variant, error);
+    if (one == NULL)
+        return -1;
+    silo_report_label(label, one);
+    const int found = silo_decide(&at, one, reason);
+    return label->failed || reason->failed ? silo_fail_memory(error) : found;
 }
 
 int silo_choice_explain(struct silo_reader *reader, uint32_t kernel,
@@ -213,6 +244,6 @@ int silo_choice_explain(struct silo_reader *reader, uint32_t kernel,
     uint32_t number = 0;
     if (situation_of(reader, kernel, call, place, &at, error) != 0)
         return -1;
-    const int found = best(&at, &number, error);
+    const int64_t found = accepted(&at, 1, &number, error);
     return found < 0 ? -1 : silo_report_all(&at, found ? (int64_t)number : -1, text, error);
 }

@@ -1,10 +1,10 @@
-/* The choice among the variants of a kernel for one call, with the reason against each (the C form
- * of silo.launch.dispatch and of the choice in silo.api.kernels.bundle). Decides as Python does,
- * with the same words. */
+/* The choice among the variants of a kernel for one call, with the reason against each: the one
+ * that calls from C and calls from Python (native/python/bundle_choice.c) go by. */
 #ifndef SILO_CHOICE_H
 #define SILO_CHOICE_H
 
 #include "seen.h"
+#include "wording.h"
 
 /* The variant that serves a call on a device: 0 and `*number`. Variants are decoded best first and
  * only until one is accepted.
@@ -16,6 +16,19 @@
  * SILO_ERROR_DAMAGED and the like, where a row of the file that the choice reads is wrong. */
 int silo_choose(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
                 const struct silo_place *place, uint32_t *number, silo_error *error);
+
+/* As silo_choose, all variants that serve the call, best first, but no more than `most` of them.
+ * `*numbers` is freed with free(); -1 with `error` filled only where the file cannot be read or
+ * memory is out: a call that none serves has `*count` 0. */
+int silo_choice_rank(struct silo_reader *reader, uint32_t kernel, const struct silo_seen_call *call,
+                     const struct silo_place *place, uint32_t most, uint32_t **numbers,
+                     uint32_t *count, silo_error *error);
+
+/* The decision on one variant: silo_decide's code, with the variant in one line and the reason. -1
+ * with `error` filled where the file cannot be read. */
+int silo_choice_decide(struct silo_reader *reader, uint32_t kernel, uint32_t variant,
+                       const struct silo_seen_call *call, const struct silo_place *place,
+                       struct silo_wording *label, struct silo_wording *reason, silo_error *error);
 
 /* The call, the device, and a line a variant: chosen, accepted or rejected, and why. `*text` is
  * freed with free(). -1 with `error` filled. */

@@ -5,8 +5,7 @@
 
 #include <stdlib.h>
 
-/* A variant in one line: kernel, target, config, types. */
-static void add_label(struct silo_wording *text, const struct silo_variant *variant) {
+void silo_report_label(struct silo_wording *text, const struct silo_variant *variant) {
     const char *comma = "";
     silo_wording_add_string(text, variant->kernel);
     silo_wording_add(text, " for ");
@@ -231,7 +230,7 @@ int silo_report_none(const struct silo_situation *at, silo_error *error) {
         const struct obstacle one = obstacle_of(at, variant);
         add_verdict(&verdict, &one, variant);
         silo_wording_add(&lines, i ? "\n" : "");
-        add_label(&lines, variant);
+        silo_report_label(&lines, variant);
         silo_wording_add(&lines, ": ");
         silo_decide(at, variant, &lines);
     }
@@ -260,7 +259,7 @@ int silo_report_all(const struct silo_situation *at, int64_t chosen, char **text
                          i == chosen ? "chosen"
                          : accepted  ? "accepted"
                                      : "rejected");
-        add_label(&lines, variant);
+        silo_report_label(&lines, variant);
         silo_wording_add(&lines, ": %s", silo_wording_read(&why));
         silo_wording_clear(&why);
     }

@@ -4,6 +4,9 @@
 
 #include "decide.h"
 
+/* A variant in one line: kernel, target, config, types. */
+void silo_report_label(struct silo_wording *text, const struct silo_variant *variant);
+
 /* No variant serves the call: fills `error` as silo_choose says; -1. */
 int silo_report_none(const struct silo_situation *at, silo_error *error);
 

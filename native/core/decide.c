@@ -5,6 +5,7 @@
 #include "runs_on.h"
 #include "value_text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 const struct silo_value *silo_scalar_named(const struct silo_situation *at,
@@ -193,7 +194,9 @@ static int grid_problem(const struct silo_situation *at, const struct silo_varia
         memcpy(grid, at->call->grid, sizeof grid);
     } else if (at->kernel->grid_axes == 0) {
         silo_wording_add_string(why, at->kernel->name);
-        silo_wording_add(why, " has no declared grid, and the call gives none");
+        silo_wording_add(why, " has no declared grid%s",
+                         at->call->without_grid ? at->call->without_grid
+                                                : ", and the call gives none");
         return SILO_ERROR_GRID;
     }
     for (uint32_t i = 0; at->call->grid == NULL && i < at->kernel->grid_axes; i++) {
@@ -211,12 +214,26 @@ static int grid_problem(const struct silo_situation *at, const struct silo_varia
     return SILO_ERROR_NO_VARIANT;
 }
 
+bool silo_place_runs(const struct silo_place *place, const struct silo_target *target,
+                     struct silo_string blob_kind, char *reason, size_t room) {
+    for (uint32_t i = 0; i < place->rule_count; i++) {
+        const struct silo_run_rule *rule = &place->rules[i];
+        if (strcmp(rule->target, target->text.data) != 0 ||
+            strcmp(rule->blob_kind, blob_kind.data) != 0)
+            continue;
+        if (reason != NULL)
+            snprintf(reason, room, "%s", rule->reason);
+        return rule->runs;
+    }
+    return silo_runs_on(target->text.data, place->target, blob_kind.data, reason, room);
+}
+
 int silo_decide(const struct silo_situation *at, const struct silo_variant *variant,
                 struct silo_wording *why) {
-    char reason[256];
+    char reason[1024];
     const struct silo_blob *blob = silo_reader_blob(at->reader, variant->blob);
-    if (!silo_runs_on(variant->target->text.data, at->place->target, blob->kind.data,
-                      why ? reason : NULL, sizeof reason)) {
+    if (!silo_place_runs(at->place, variant->target, blob->kind, why ? reason : NULL,
+                         sizeof reason)) {
         if (why != NULL)
             silo_wording_add(why, "%s", reason);
         return SILO_ERROR_WRONG_DEVICE;

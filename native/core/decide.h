@@ -1,5 +1,5 @@
 /* Whether one variant serves a call: its target, what it assumes of the arguments, its derived
- * constants and its grid (BundledKernel._decide). */
+ * constants and its grid. */
 #ifndef SILO_DECIDE_H
 #define SILO_DECIDE_H
 
@@ -17,6 +17,11 @@ struct silo_situation {
 /* The value of a scalar argument or constant, the default of one that was left out; NULL: none. */
 const struct silo_value *silo_scalar_named(const struct silo_situation *at,
                                            struct silo_string name);
+
+/* Whether the place runs code of a kind for a target, by a rule of its own or by silo_runs_on.
+ * Writes the rule that decided into `reason`, cut to `room` bytes; it may be NULL. */
+bool silo_place_runs(const struct silo_place *place, const struct silo_target *target,
+                     struct silo_string blob_kind, char *reason, size_t room);
 
 /* SILO_OK, or a code as silo_accepts gives it: SILO_ERROR_WRONG_DEVICE for another target,
  * SILO_ERROR_EXPRESSION for a derived constant without a value. `why` gets the reason either way;

@@ -4,10 +4,11 @@
 
 #include "base.h"
 
-/* Lists of plug-ins' names, each ended by NULL, or NULL. */
+/* Lists of names of plug-ins other than Silo's own, each ended by NULL, or NULL. */
 struct silo_known_names {
-    const char *const *blob_kinds, *const *checked_kinds, *const *launch_options,
-                                                              *const *target_kinds;
+    const char *const *blob_kinds, *const *launch_options;
+    const char *const *checked_kinds; /* of `blob_kinds` the kinds of text that a check compiles */
+    const char *const *target_kinds;
 };
 
 /* A kind of blobs that a compiler makes or a loader loads. */

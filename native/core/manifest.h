@@ -9,6 +9,7 @@
 #include "base.h"
 #include "dynamic_layout.h"
 #include "error.h"
+#include "known_names.h"
 #include "parameter.h"
 #include "struct_form.h"
 
@@ -29,6 +30,7 @@ enum silo_value_type {
     SILO_IS_ELEMENT,  /* an element type: `element` */
     SILO_IS_FUNCTION, /* `text` is its name, `fingerprint` what it is */
     SILO_IS_TUPLE,    /* `items`, `count` of them */
+    SILO_IS_FOREIGN,  /* an object of a caller's that no file can hold; `text` is shown for it */
 };
 
 struct silo_value {
@@ -289,12 +291,7 @@ struct silo_reader_source {
     const char *name;     /* for messages; copied */
     uint64_t file_memory; /* bytes that reading may take beyond the file's own; 0: 64 MiB */
     bool may_change;      /* the bytes are a file's pages, which others may write meanwhile */
-    /* Names of blob kinds and launch options of compilers other than Silo's own, that the caller
-     * knows: Python has plug-ins. Each list ends with NULL and is copied; may be NULL. */
-    const char *const *blob_kinds;
-    const char *const *launch_options;
-    const char *const *checked_kinds; /* of `blob_kinds` the kinds of text that a check compiles */
-    const char *const *target_kinds;  /* of devices other than Silo's own */
+    struct silo_known_names known; /* names of plug-ins, that the caller knows; copied */
 };
 
 /* Check the header, the manifest's hash, its text, the version, the blob table and the names of the
@@ -302,15 +299,41 @@ struct silo_reader_source {
 struct silo_reader *silo_reader_open(const struct silo_reader_source *source, silo_error *error);
 void silo_reader_close(struct silo_reader *reader);
 
+/* From now on these are the known names of plug-ins: who refused a name is asked again. -1 with
+ * `error` filled. */
+int silo_reader_learn(struct silo_reader *reader, const struct silo_known_names *names,
+                      silo_error *error);
+
+/* The verified text of the manifest, `*bytes` long, which the caller frees; NULL with `error`
+ * filled. */
+char *silo_reader_text(const struct silo_reader *reader, size_t *bytes, silo_error *error);
+
+/* What was parsed (manifest_state.h), of which the JSON never changes. */
+struct silo_manifest;
+const struct silo_manifest *silo_reader_manifest(const struct silo_reader *reader);
+
 const char *silo_reader_identity(const struct silo_reader *reader); /* hex */
 const char *silo_reader_name(const struct silo_reader *reader);
 uint32_t silo_reader_blob_count(const struct silo_reader *reader);
 const struct silo_blob *silo_reader_blob(const struct silo_reader *reader, uint32_t index);
+
+/* The first blob with these bytes, by their sha256 in hex, and of a kind where `kind` is not NULL;
+ * -1: none. */
+int64_t silo_reader_blob_index(const struct silo_reader *reader, const char *sha256, size_t length,
+                               const struct silo_string *kind);
+
 uint32_t silo_reader_kernel_count(const struct silo_reader *reader);
 struct silo_string silo_reader_kernel_name(const struct silo_reader *reader, uint32_t index);
 
 /* The kernel of a name; -1: none. */
 int64_t silo_reader_kernel_index(const struct silo_reader *reader, const char *name);
+
+/* Check and give a kernel but its groups, or a row of a table (enum silo_table_kind), which there
+ * is; decoded when first asked for and kept. From any thread. NULL with `error` filled. */
+const struct silo_kernel_info *silo_reader_head(struct silo_reader *reader, uint32_t index,
+                                                silo_error *error);
+const void *silo_reader_row(struct silo_reader *reader, int table, uint32_t number,
+                            silo_error *error);
 
 /* Check and give a kernel, and one of its variants; decoded when first asked for and kept. From any
  * thread. NULL with `error` filled. */
@@ -319,14 +342,25 @@ const struct silo_kernel_info *silo_reader_kernel(struct silo_reader *reader, ui
 const struct silo_variant *silo_reader_variant(struct silo_reader *reader, uint32_t kernel,
                                                uint32_t number, silo_error *error);
 
-/* Whether variant `number` of a kernel has this config, found without decoding the variant
- * (OpenKernel.with_config). */
+/* Whether variant `number` of a kernel has this config, found without decoding the
+ * variant. */
 bool silo_reader_has_config(struct silo_reader *reader, uint32_t kernel, uint32_t number,
                             const struct silo_config *config);
 
 /* Everything, every table row and every variant of every kernel included, as Bundle.contents()
  * does. -1 with `error` filled. */
 int silo_reader_check(struct silo_reader *reader, silo_error *error);
+
+/* One kernel with all its variants. -1 with `error` filled. */
+int silo_reader_check_kernel(struct silo_reader *reader, uint32_t index, silo_error *error);
+
+/* Whether a blob may be read in one piece; -1 with `error` filled. */
+int silo_reader_allows(const struct silo_reader *reader, uint32_t blob, silo_error *error);
+
+/* Write the verified bytes of a blob that is allowed to memory of its size. -1 with `error` filled,
+ * and then the memory holds anything. */
+int silo_reader_copy(const struct silo_reader *reader, uint32_t blob, uint8_t *to,
+                     silo_error *error);
 
 /* The verified bytes of a blob: a pointer into the source where it is stored raw and cannot change
  * (`*owned` NULL), else memory of the caller's, to be freed through `*owned`. Hashed each time.

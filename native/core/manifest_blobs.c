@@ -98,6 +98,44 @@ int silo_blobs_open(struct silo_manifest *manifest, const struct silo_decoding *
     return 0;
 }
 
+/* Where the blobs of the kind of blob `first` end. */
+static uint32_t kind_end(const struct silo_manifest *manifest, uint32_t first) {
+    uint32_t low = first, high = manifest->blob_count; /* `low` is of the kind */
+    while (high - low > 1) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (manifest->blob_kinds[middle] == first)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low + 1;
+}
+
+int64_t silo_blobs_find(const struct silo_manifest *manifest, const char *sha256, size_t length,
+                        const struct silo_string *kind) {
+    if (length != SILO_SHA256_HEX - 1)
+        return -1;
+    /* Sorted by kind, and then by sha256. */
+    for (uint32_t first = 0; first < manifest->blob_count;) {
+        const uint32_t end = kind_end(manifest, first);
+        const bool wanted =
+            kind == NULL || silo_text_order(&manifest->blobs[first].kind, kind) == 0;
+        uint32_t low = first, high = wanted ? end : first;
+        while (low < high) {
+            const uint32_t middle = low + (high - low) / 2;
+            const int order = memcmp(sha256, manifest->blobs[middle].sha256, length);
+            if (order == 0)
+                return middle;
+            if (order < 0)
+                high = middle;
+            else
+                low = middle + 1;
+        }
+        first = end;
+    }
+    return -1;
+}
+
 int64_t silo_blob_number(const struct silo_manifest *manifest, const struct silo_decoding *decoding,
                          const struct silo_field *field, const struct silo_json *index) {
     int64_t number;

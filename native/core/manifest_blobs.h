@@ -8,6 +8,10 @@
 int silo_blobs_open(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                     const struct silo_json *node);
 
+/* The first blob with this sha256, in hex, and of a kind where `kind` is not NULL; -1: none. */
+int64_t silo_blobs_find(const struct silo_manifest *manifest, const char *sha256, size_t length,
+                        const struct silo_string *kind);
+
 /* The number of the blob that `index` names at `field`; -1 with the error filled. */
 int64_t silo_blob_number(const struct silo_manifest *manifest, const struct silo_decoding *decoding,
                          const struct silo_field *field, const struct silo_json *index);

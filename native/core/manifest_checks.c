@@ -89,25 +89,71 @@ static int wrong_type(const struct silo_decoding *decoding, const struct silo_fi
 
 /* ---- readers ---- */
 
+static bool is_among(const char *const *names, size_t count, const struct silo_json *name) {
+    for (size_t i = 0; i < count && names[i] != NULL; i++) {
+        if (silo_json_is(name, names[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Says which members should not be there, and which are not. */
+static int refuse_members(const struct silo_decoding *decoding, const struct silo_field *field,
+                          const struct silo_json *node, const char *const *names, size_t count,
+                          const char *const *optional) {
+    struct silo_json_text unknown = {0}, missing = {0};
+    for (uint32_t i = 0; i < node->count; i++) {
+        const struct silo_json *name = &node->items[2 * i];
+        if (is_among(names, count, name) ||
+            (optional != NULL && is_among(optional, SIZE_MAX, name)))
+            continue;
+        silo_json_put_word(&unknown, unknown.bytes != 0 ? ", '" : "'");
+        silo_json_put_bytes(&unknown, name->text, name->count);
+        silo_json_put_word(&unknown, "'");
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (silo_json_member(node, names[i]) != NULL)
+            continue;
+        silo_json_put_word(&missing, missing.bytes != 0 ? ", '" : "'");
+        silo_json_put_word(&missing, names[i]);
+        silo_json_put_word(&missing, "'");
+    }
+    const int most = 300; /* bytes of each that an error shows */
+    const int wrong = unknown.bytes < (size_t)most ? (int)unknown.bytes : most;
+    const int absent = missing.bytes < (size_t)most ? (int)missing.bytes : most;
+    if (unknown.failed || missing.failed)
+        silo_fail_memory(decoding->error);
+    else if (wrong == 0)
+        silo_refuse(decoding, field, "members [%.*s] are missing", absent, missing.data);
+    else if (absent == 0)
+        silo_refuse(decoding, field, "unknown members [%.*s]", wrong, unknown.data);
+    else
+        silo_refuse(decoding, field, "unknown members [%.*s], members [%.*s] are missing", wrong,
+                    unknown.data, absent, missing.data);
+    silo_json_text_free(&unknown);
+    silo_json_text_free(&missing);
+    return -1;
+}
+
 int silo_need_members(const struct silo_decoding *decoding, const struct silo_field *field,
                       const struct silo_json *node, const char *const *names, size_t count,
                       const char *const *optional, const struct silo_json **found) {
     if (node->type != SILO_JSON_OBJECT)
         return wrong_type(decoding, field, node, "an object");
+    const char *const *const more = optional;
     size_t used = 0, i = 0;
     for (; i < count; i++) {
         found[i] = silo_json_member(node, names[i]);
-        if (found[i] == NULL)
-            return silo_refuse(decoding, field, "the member %s is missing", names[i]);
-        used++;
+        used += found[i] != NULL;
     }
+    const bool all = used == count;
     for (; optional != NULL && *optional != NULL; optional++, i++) {
         found[i] = silo_json_member(node, *optional);
         used += found[i] != NULL;
     }
-    if (used != node->count) /* no name occurs twice */
-        return silo_refuse(decoding, field, "unknown members");
-    return 0;
+    /* No name occurs twice. */
+    return all && used == node->count ? 0
+                                      : refuse_members(decoding, field, node, names, count, more);
 }
 
 int silo_need_items(const struct silo_decoding *decoding, const struct silo_field *field,

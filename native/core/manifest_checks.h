@@ -1,5 +1,5 @@
 /* Typed access to the JSON of a manifest: what is not as it must be becomes an error with field and
- * offset (silo.bundle.checks). */
+ * offset. */
 #ifndef SILO_MANIFEST_CHECKS_H
 #define SILO_MANIFEST_CHECKS_H
 

@@ -147,5 +147,6 @@ int silo_manifest_open(struct silo_manifest *manifest, char *text, size_t bytes,
          check_attachments(manifest, decoding, found[ATTACHMENTS]) != 0) ||
         silo_tables_open(decoding, found[TABLES], manifest->tables) != 0)
         return -1;
+    manifest->top = top;
     return silo_kernels_open(manifest, decoding, found[KERNELS]);
 }

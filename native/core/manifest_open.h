@@ -1,4 +1,4 @@
-/* The text of a manifest, opened: what every reader relies on is checked (silo.bundle.manifest). */
+/* The text of a manifest, opened: what every reader relies on is checked. */
 #ifndef SILO_MANIFEST_OPEN_H
 #define SILO_MANIFEST_OPEN_H
 

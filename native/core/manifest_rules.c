@@ -316,10 +316,13 @@ int silo_decode_rules(struct silo_manifest *manifest, const struct silo_decoding
         const struct silo_json *signatures = manifest->tables[SILO_TABLE_SIGNATURES].rows;
         length += silo_table_length(&manifest->tables[SILO_TABLE_SIGNATURES],
                                     (uint32_t)(identities[i].signature - signatures));
-        if (length > manifest->allowed / SILO_EXPANDED_SHARE)
+        const uint64_t most = manifest->allowed / SILO_EXPANDED_SHARE;
+        if (length > most)
             result = silo_refuse_large(
-                decoding, where, "the signatures of the rules up to here are %llu characters long",
-                (unsigned long long)length);
+                decoding, where,
+                "the signatures of the rules up to here are %llu characters long; at most %llu are "
+                "allowed (file_memory, SILO_FILE_BYTES)",
+                (unsigned long long)length, (unsigned long long)most);
     }
     if (result == 0)
         result = check_identities(decoding, field, identities, node->count);

@@ -17,6 +17,14 @@ static const size_t SIZES[SILO_TABLES] = {
     sizeof(struct silo_signature),      sizeof(struct silo_source_row),
     sizeof(struct silo_specialization), sizeof(struct silo_target)};
 
+int silo_table_named(const char *name) {
+    for (int i = 0; i < SILO_TABLES; i++) {
+        if (strcmp(NAMES[i], name) == 0)
+            return i;
+    }
+    return -1;
+}
+
 int silo_tables_open(const struct silo_decoding *decoding, const struct silo_json *node,
                      struct silo_table tables[SILO_TABLES]) {
     const struct silo_field *field = SILO_FIELD_MEMBER(NULL, "tables");

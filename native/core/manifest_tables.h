@@ -29,6 +29,9 @@ struct silo_table {
     uint64_t *hashes;    /* of each row, silo_json_hash; 0: not made yet */
 };
 
+/* The table of a name, enum silo_table_kind; -1: there is none. */
+int silo_table_named(const char *name);
+
 /* The member `tables`. */
 int silo_tables_open(const struct silo_decoding *decoding, const struct silo_json *node,
                      struct silo_table tables[SILO_TABLES]);

@@ -78,6 +78,20 @@ static bool has_extents(const struct silo_specialization *specialization,
     return false;
 }
 
+/* The first name of extents that is no parameter's, of which there is one. */
+static const struct silo_string *first_unknown(const struct silo_specialization *specialization,
+                                               const struct silo_signature *signature) {
+    for (uint32_t i = 0; i < specialization->extent_count; i++) {
+        const struct silo_string *name = &specialization->extents[i].name;
+        bool known = false;
+        for (uint32_t j = 0; j < signature->count && !known; j++)
+            known = silo_text_order(&signature->parameters[j].name, name) == 0;
+        if (!known)
+            return name;
+    }
+    return &specialization->extents[0].name;
+}
+
 /* A row of specializations. Its extents are parameters' extents: a launcher is made to hold them.
  */
 static const struct silo_specialization *specialization_of(struct silo_manifest *manifest,
@@ -93,7 +107,8 @@ static const struct silo_specialization *specialization_of(struct silo_manifest 
     for (uint32_t i = 0; i < signature->count; i++)
         known += has_extents(found, &signature->parameters[i].name);
     if (known != found->extent_count) {
-        silo_refuse(decoding, field, "it has extents of what is no parameter");
+        silo_refuse(decoding, field, "it has extents of %s, and no such parameter",
+                    first_unknown(found, signature)->data);
         return NULL;
     }
     return found;
@@ -202,7 +217,8 @@ static int expand(struct silo_manifest *manifest, const struct silo_decoding *de
     if (*length > most)
         return silo_refuse_large(decoding, field,
                                  "the table rows of the variants up to here are %llu characters "
-                                 "long when written out for each; at most %llu are allowed",
+                                 "long when written out for each; at most %llu are allowed "
+                                 "(file_memory, SILO_FILE_BYTES)",
                                  (unsigned long long)*length, (unsigned long long)most);
     return 0;
 }

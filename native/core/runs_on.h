@@ -1,4 +1,5 @@
-/* Whether a device runs code that was built for a target (silo.artifacts.runs_on). */
+/* Whether a device runs code that was built for a target. silo.artifacts.runs_on has the sources of
+ * the rules. */
 #ifndef SILO_RUNS_ON_H
 #define SILO_RUNS_ON_H
 

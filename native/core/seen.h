@@ -15,6 +15,8 @@ struct silo_seen {
     const int64_t *shape;     /* NULL: not known, or not an array */
     const int64_t *strides;   /* in elements; NULL: not known */
     const int64_t *block;     /* of a descriptor */
+    bool has_layout;          /* `layout` is known, and then `shape` need not be */
+    uint64_t layout;          /* as silo_dynamic_word gives it */
     struct silo_value number; /* of an integer, float, bool or constant: its value */
 };
 
@@ -29,6 +31,8 @@ struct silo_seen_call {
     uint32_t option_count;
     const struct silo_seen_option *options;
     const int64_t *grid; /* three dimensions; NULL: the call gives none */
+    /* Said of a call that gives no grid and needs one; NULL: ", and the call gives none". */
+    const char *without_grid;
 };
 
 /* A number that the device states of itself: "sm_count". */
@@ -37,12 +41,21 @@ struct silo_device_fact {
     int64_t value;
 };
 
+/* Whether a device runs code of one kind for one target, by a rule of its own. */
+struct silo_run_rule {
+    const char *target, *blob_kind;
+    bool runs;
+    const char *reason;
+};
+
 /* Where a call runs. */
 struct silo_place {
     const char *target; /* the device's own, with its arch: "cuda:sm_90a" */
     const char *model;  /* for people; may be NULL */
     uint32_t fact_count;
     const struct silo_device_fact *facts;
+    uint32_t rule_count; /* what no rule is about follows silo_runs_on */
+    const struct silo_run_rule *rules;
 };
 
 #endif

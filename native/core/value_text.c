@@ -1,5 +1,7 @@
 #include "value_text.h"
 
+#include "printable.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,18 +80,37 @@ static void add_float(struct silo_wording *text, double value) {
     }
 }
 
+/* The bytes of the character that begins here, and its number; a stray byte is one of its own. */
+static uint32_t character_at(const unsigned char *at, uint32_t left, uint32_t *code) {
+    const uint32_t bytes = *at >= 0xf0 ? 4 : *at >= 0xe0 ? 3 : *at >= 0xc0 ? 2 : 1;
+    *code = bytes > 1 ? *at & (0x7fU >> bytes) : *at;
+    if (bytes > left)
+        return 1;
+    for (uint32_t i = 1; i < bytes; i++)
+        *code = *code << 6 | (at[i] & 0x3fU);
+    return bytes;
+}
+
+/* A text as Python writes it: characters that cannot be shown as their numbers. */
 static void add_quoted(struct silo_wording *text, struct silo_string string) {
     const bool single = memchr(string.data, '\'', string.length) != NULL;
     const char quote = single && memchr(string.data, '"', string.length) == NULL ? '"' : '\'';
     silo_wording_add(text, "%c", quote);
-    for (uint32_t i = 0; i < string.length; i++) {
-        const char byte = string.data[i];
-        if (byte == '\\' || byte == quote)
-            silo_wording_add(text, "\\%c", byte);
-        else if (byte == '\n' || byte == '\r' || byte == '\t')
-            silo_wording_add(text, byte == '\n' ? "\\n" : byte == '\r' ? "\\r" : "\\t");
+    for (uint32_t i = 0, bytes; i < string.length; i += bytes) {
+        uint32_t code;
+        bytes = character_at((const unsigned char *)&string.data[i], string.length - i, &code);
+        if (code == '\\' || code == (uint32_t)quote)
+            silo_wording_add(text, "\\%c", (char)code);
+        else if (code == '\n' || code == '\r' || code == '\t')
+            silo_wording_add(text, code == '\n' ? "\\n" : code == '\r' ? "\\r" : "\\t");
+        else if (silo_printable(&string.data[i], bytes))
+            silo_wording_add_string(text, (struct silo_string){&string.data[i], bytes});
         else
-            silo_wording_add_string(text, (struct silo_string){&string.data[i], 1});
+            silo_wording_add(text,
+                             code < 0x100     ? "\\x%02x"
+                             : code < 0x10000 ? "\\u%04x"
+                                              : "\\U%08x",
+                             code);
     }
     silo_wording_add(text, "%c", quote);
 }
@@ -131,6 +152,9 @@ void silo_value_repr(struct silo_wording *text, const struct silo_value *value) 
             silo_value_repr(text, &value->items[i]);
         }
         silo_wording_add(text, value->count == 1 ? ",)" : ")");
+        break;
+    case SILO_IS_FOREIGN:
+        silo_wording_add_string(text, value->text);
         break;
     }
 }
@@ -191,6 +215,8 @@ bool silo_value_same(const struct silo_value *left, const struct silo_value *rig
                 return false;
         }
         return true;
+    case SILO_IS_FOREIGN:
+        break;
     }
     return false;
 }

@@ -6,7 +6,8 @@
 #include "binding.h"
 #include "bound.h"
 #include "buffer.h"
-#include "bundle_check.h"
+#include "bundle_choice.h"
+#include "bundle_type.h"
 #include "capsule.h"
 #include "code.h"
 #include "codec.h"
@@ -364,8 +365,10 @@ static PyMethodDef methods[] = {
     {"adapter", py_adapter, METH_O, "How arguments of a type are read."},
     {"read", py_read, METH_O,
      "(address, code, bits, readonly, (device type, index), sizes, strides) of an array."},
-    {"bundle_check", silo_py_bundle_check, METH_VARARGS, silo_py_bundle_check_doc},
-    {"bundle_digests", silo_py_bundle_digests, METH_VARARGS, silo_py_bundle_digests_doc},
+    {"rank_variants", silo_py_rank_variants, METH_VARARGS, silo_py_rank_variants_doc},
+    {"decide_variants", silo_py_decide_variants, METH_VARARGS, silo_py_decide_variants_doc},
+    {"held", silo_py_held, METH_VARARGS, silo_py_held_doc},
+    {"runs_on", silo_py_runs_on, METH_VARARGS, silo_py_runs_on_doc},
     {"set_codec", silo_py_set_codec, METH_O, silo_py_set_codec_doc},
     {"evaluate", silo_py_evaluate, METH_VARARGS, silo_py_evaluate_doc},
     {"tabulate", silo_py_tabulate, METH_VARARGS, silo_py_tabulate_doc},
@@ -463,7 +466,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         silo_triton_class_init() != 0 || silo_triton_bound_init(module) != 0 ||
         silo_triton_run_init(module) != 0 || silo_triton_kernel_init(module) != 0 ||
         silo_triton_tuned_init() != 0 || silo_triton_decision_init() != 0 ||
-        silo_operator_call_init(module) != 0 || silo_xla_init(module) != 0 ||
+        silo_operator_call_init(module) != 0 || silo_py_bundle_init(module) != 0 ||
+        silo_xla_init(module) != 0 ||
         PyModule_AddIntConstant(module, "MAX_PARAMETERS", SILO_MAX_PARAMETERS) != 0 ||
         PyModule_AddIntConstant(module, "MAX_OPTIONS", SILO_MAX_OPTIONS) != 0) {
         Py_DECREF(module);

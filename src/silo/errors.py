@@ -84,6 +84,7 @@ __all__ = [
     "TuneError",
     "UnsupportedError",
     "error_named",
+    "native_missing",
 ]
 
 
@@ -305,3 +306,16 @@ def error_named(name: str) -> type[SiloError] | None:
     """
     found = globals().get(name)
     return found if isinstance(found, type) and issubclass(found, SiloError) else None
+
+
+def native_missing(error: ImportError) -> DeviceError:
+    """The error to raise where the native module cannot be imported.
+
+    >>> str(native_missing(ImportError("no such file")))[:61]
+    "Silo's native module cannot be loaded: no such file. It reads"
+    """
+    return DeviceError(
+        f"Silo's native module cannot be loaded: {error}. It reads bundles and launches kernels, so nothing runs "
+        "without it. In a checkout build it with `python setup.py build_ext --inplace` (needs a C compiler and "
+        "Python's headers); elsewhere reinstall: `pip install --force-reinstall kernel-silo`."
+    )

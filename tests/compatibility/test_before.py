@@ -212,7 +212,7 @@ assert stub.last("saxpy").grid == (4, 1, 1)
 
 # Small modules of what launches learnt since: attachments, a control group's quota, tensors that torch traces; and the
 # log of records, whose code was part of another module.
-SINCE = {"silo.bundle.tables", "silo.cpu_quota", "silo.plain_files", "silo.store.locks", "silo.variables"}
+SINCE = {"silo.cpu_quota", "silo.plain_files", "silo.store.locks", "silo.variables"}
 SINCE |= {"silo.store.append_log"}
 
 

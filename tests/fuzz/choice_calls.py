@@ -33,9 +33,9 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Given:
-    """One argument."""
+    """One argument. Golden calls are known by their text."""
 
     kind: str
     value: Any = None
@@ -45,6 +45,13 @@ class Given:
     strides: tuple[int, ...] = ()
     block: tuple[int, ...] = ()
     readonly: bool = False
+
+    def __repr__(self) -> str:
+        if self.dtype is None:
+            return repr(self.value.name if isinstance(self.value, DType) else self.value)
+        block = f" block {self.block}" if self.block else ""
+        written = f"{self.dtype.name}{list(self.shape)} strides {list(self.strides)}{block} at {self.address}"
+        return f"<{self.kind} {written}{' readonly' * self.readonly}>"
 
 
 @dataclass
@@ -93,6 +100,9 @@ class Array:
         self._managed = _Versioned(1, 0, None, None, int(given.readonly), tensor)
         self._numbers = numbers
         self._device = device
+
+    def __repr__(self) -> str:
+        return "<an array>"
 
     def __dlpack__(self, **_: object) -> object:
         return new_capsule(ctypes.addressof(self._managed), b"dltensor_versioned", None)

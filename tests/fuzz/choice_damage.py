@@ -12,7 +12,8 @@ from bundle_samples import sealed
 from core_choice import Checker
 from fuzz.choice_bundles import PLACES, Head, write
 from fuzz.choice_calls import random_case
-from fuzz.choices import Comparison, Place, Tally
+from fuzz.choice_place import Place
+from fuzz.choices import Comparison, Tally
 from silo.api.kernels.bundle import load
 from silo.bundle.reader import Bundle
 from silo.core.target import Target

@@ -1,14 +1,17 @@
-"""Python and C choose the same variant and the same grid: ``python -m tests.fuzz.choices CALLS [BUNDLE]...``.
+"""``python -m tests.fuzz.choices CALLS [BUNDLE]...``: calls from Python, calls from C and a search choose the same.
 
-Random calls of every kernel of made-up bundles (:mod:`fuzz.choice_bundles`), and of the bundles that are given, on
-each of a CPU, two CUDA GPUs and a ROCm GPU, of which none need be here. Both have to choose the same number, fold the
-same programs for the grid and refuse the same calls; of some calls the reasons are compared, word by word.
+Random calls of every kernel of made-up bundles (:mod:`fuzz.choice_bundles`), and of the bundles that are given, on each
+of a CPU, two CUDA GPUs and a ROCm GPU, of which none need be here. The choice is the same code for a call that Python's
+guard read and for one of C's tagged arguments: both have to come to the same number and the same programs for the grid,
+refuse the same calls and, of some calls, give the same reasons, word by word. For others a brute-force chooser
+(:mod:`fuzz.chooser`) ranks all variants too. With ``--sanitized`` the native module is built under gcc's sanitizers.
 """
 
 from __future__ import annotations
 
 import argparse
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,36 +24,22 @@ from typing import Any
 if __name__ == "__main__":  # as a test has them
     sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "samples")]
 
-from core_choice import Checker
+from core_choice import Asked, Checker
 from fuzz.choice_bundles import PLACES, Head, heads, write
 from fuzz.choice_calls import DEVICES, Case, python_object, random_case
+from fuzz.choice_place import Place
+from fuzz.chooser import guard_of, ranked
+from fuzz.sanitizers import NoSanitizersError, tree
 from silo.api.kernels.bundle import BundledKernel, load
-from silo.artifacts.runs_on import runs_on
-from silo.core.decisions import Decision
 from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BundleError, ExpressionError, NoVariantError
 from silo.launch.binding import grid_programs
-from silo.launch.dispatch import label
 from silo.launch.runtime import inspect_call
+from silo.settings import child_environment
 
 _EXPLAINED = 25  # every so many calls of one outcome
-_MODEL = "a made-up device"
-
-
-@dataclass
-class Place:
-    """A device that is known and not here: as much of ``silo.core.protocols.Device`` as the choice asks."""
-
-    target: Target
-    index: int = 0
-    model: str = _MODEL
-
-    def facts(self) -> Mapping[str, int]:
-        return {"sm_count": 108, "num_sms": 100, "reserved_sms": 8, "warp_size": 32, "memory_bytes": 1 << 36}
-
-    def runs(self, target: Target, blob_kind: str = "") -> Decision:
-        return runs_on(target, self.target, blob_kind)
+_SEARCHED = 3  # every so many
 
 
 @dataclass
@@ -60,6 +49,7 @@ class Tally:
     outcomes: Counter[str] = field(default_factory=Counter[str])
     codes: Counter[int] = field(default_factory=Counter[int])
     explained: int = 0
+    searched: int = 0
     differences: list[str] = field(default_factory=list[str])
 
     @property
@@ -121,53 +111,61 @@ class Comparison:
                 tally.differences.append(f"{where}: Python refuses it ({expected}), C chose {found}\n{case}")
         elif code or found != expected:
             tally.differences.append(f"{where}: Python {expected}, C {found} (code {code})\n{case}")
-        if call is not None and tally.outcomes[outcome] % _EXPLAINED == 0 and "grid" not in str(expected):
-            mine = self._checker.explain(asked)
-            tally.explained += mine is not None
-            try:
-                lines = python_reasons(kernel, call, device)
-            except BundleError as error:
-                lines = [str(error)]
-            if mine is not None and mine != lines:
-                first = next(pair for pair in zip(lines, mine, strict=False) if pair[0] != pair[1])
-                tally.differences.append(f"{where}: Python says {first[0]!r}, C says {first[1]!r}\n{case}")
+        if call is None:
+            return
+        if outcome in ("chosen", "NoVariantError") and tally.outcomes[outcome] % _SEARCHED == 0:
+            self._search(kernel, call, device, tally, f"{where}\n{case}")
+        if tally.outcomes[outcome] % _EXPLAINED == 0 and "grid" not in str(expected):
+            self._explain(kernel, call, device, asked, tally, f"{where}\n{case}")
+
+    def _search(self, kernel: BundledKernel, call: Any, device: Place, tally: Tally, where: str) -> None:
+        """The linear search over all variants finds the same ones, in the same order."""
+        try:
+            contents = kernel.contents
+        except BundleError:
+            return  # some of it is read only by tools
+        tally.searched += 1
+        found, wanted = list(kernel.rank_numbers(call, device)), ranked(contents, call, device)
+        if found != wanted:
+            tally.differences.append(f"{where}: the choice gives {found}, the search {wanted}")
+
+    def _explain(self, kernel: BundledKernel, call: Any, device: Place, asked: Asked, tally: Tally, where: str) -> None:
+        """A call from Python and one from C are explained in the same words."""
+        mine = self._checker.explain(asked)
+        tally.explained += mine is not None
+        try:
+            lines = kernel.explain_on(call, device).split("\n")[2:]
+        except BundleError as error:
+            lines = [str(error)]
+        if mine is not None and mine != lines:
+            first = next(pair for pair in zip(lines, mine, strict=False) if pair[0] != pair[1])
+            tally.differences.append(f"{where}: Python says {first[0]!r}, C says {first[1]!r}")
 
 
 def python_choice(kernel: BundledKernel, call: Any, device: Any) -> tuple[int, tuple[bytes, ...]]:
     """The number of the variant and the programs of its grid, as a launch has them."""
-    chosen = next(kernel._candidates(call, device), None)  # as `choose` does, which says why not, and takes its time
-    if chosen is None:
+    number = next(iter(kernel.rank_numbers(call, device, 1)), None)  # as `choose`, which also says why not
+    if number is None:
         raise NoVariantError("no variant")
-    number = next(i for i, one in kernel._kernel._read.items() if one is chosen)
     if call.grid is not None or kernel.grid is None:
         return number, ()
-    variant = chosen.artifact.variant
+    variant = kernel.variant(number).artifact.variant
     slots = {name: index for index, name in enumerate(variant.signature.names)}
     known = {**variant.specialization.constant_values, **variant.config.as_dict()}
     return number, grid_programs(kernel.name, kernel.grid, slots, known, device.facts())
-
-
-def python_reasons(kernel: BundledKernel, call: Any, device: Any) -> list[str]:
-    """A line a variant, as ``explain`` has them."""
-    best = next(kernel._candidates(call, device), None)
-    return [
-        f"{'chosen' if one is best else 'accepted' if decision else 'rejected'}: "
-        f"{label(one.artifact.variant)}: {decision.reason}"
-        for one, decision in kernel._decisions(call, device)
-    ]
 
 
 def python_held(kernel: BundledKernel) -> tuple[list[int], list[int], bool]:
     """The flags of each parameter, what is held of its extents, and whether the grid is."""
     from silo.launch import runtime
 
-    held = kernel._guarded[0]
-    derived = kernel._derived
+    exact, held = kernel._guard
+    assert (set(exact), held) == guard_of(kernel._head, kernel._kernel.groups), kernel.name
     plan = runtime._plan(
         kernel.name,
         kernel.signature,
         key=kernel._head.key,
-        exact=tuple(kernel._assumed_exactly | (derived.reads if derived else frozenset())),
+        exact=exact,
         config_names=(*kernel._head.config_names, *(name for name, _ in kernel._head.derived)),
     )
     names = kernel.signature.names
@@ -196,8 +194,11 @@ def main(words: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--made", type=int, default=8, help="made-up bundles, among which the calls are shared")
     parser.add_argument("--made-calls", type=int, help="of each kernel of those, on each device; CALLS")
+    parser.add_argument("--sanitized", action="store_true", help="with the native module under gcc's sanitizers")
     parser.add_argument("--damaged", type=int, default=0, help="instead, so many bundles that say odd things")
     options = parser.parse_args(words)
+    if options.sanitized:
+        return _sanitized(parser, words)
     if options.damaged:
         return _damaged(options)
     started, tally, known = time.monotonic(), Tally(), known_heads(heads())
@@ -215,6 +216,7 @@ def main(words: list[str]) -> int:
             print(
                 f"[{time.monotonic() - started:.0f} s] {path.name}: {tally.calls} calls, {dict(tally.outcomes)}, "
                 f"codes of C {dict(sorted(tally.codes.items()))}, {tally.explained} explained, "
+                f"{tally.searched} searched, "
                 f"{len(tally.differences)} differences",
                 flush=True,
             )
@@ -223,6 +225,18 @@ def main(words: list[str]) -> int:
             if tally.differences:
                 break
     return 1 if tally.differences else 0
+
+
+def _sanitized(parser: argparse.ArgumentParser, words: list[str]) -> int:
+    """The same in a process over a sanitized build."""
+    with tempfile.TemporaryDirectory(prefix="silo-choices-") as folder:
+        try:
+            environment = tree(Path(folder) / "tree")
+        except NoSanitizersError as error:
+            parser.error(str(error))
+        command = [sys.executable, "-m", "tests.fuzz.choices", *(word for word in words if word != "--sanitized")]
+        root = Path(__file__).parents[2]
+        return subprocess.run(command, cwd=root, env={**child_environment(), **environment}, check=False).returncode
 
 
 def _damaged(options: argparse.Namespace) -> int:

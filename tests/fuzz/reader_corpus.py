@@ -1,4 +1,7 @@
-"""Good bundles that the readers' mutants are made of: small, and with everything that the format has."""
+"""Good bundles that the reader's mutants are made of: small, and with everything that the format has.
+
+Those of the golden data are committed files, which no change of the writer changes; those of the fuzzer are made anew.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ from tempfile import TemporaryDirectory
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleRules, BundleVariant
-from silo.bundle.reader import Bundle
 from silo.bundle.writer import write_bundle
 from silo.core import expressions
 from silo.core.config import Config
@@ -26,7 +28,9 @@ from silo.core.target import Target
 from silo.core.values import FunctionValue, Value
 from silo.core.variant import Variant
 
-__all__ = ["corpus", "digests"]
+__all__ = ["corpus", "golden_corpus"]
+
+_GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "bundles"
 
 _VALUES: dict[str, Value] = {
     "none": None,
@@ -204,7 +208,7 @@ def _full(random: Random, names: tuple[str, ...]) -> tuple[BundleContents, dict[
 
 
 def corpus() -> list[bytes]:
-    """The files, the same each time; small, as each mutant is read whole, twice."""
+    """The files, the same each time; small, as each mutant is read whole."""
     from tests.samples.bundle_samples import sample
 
     found: list[bytes] = []
@@ -222,11 +226,6 @@ def corpus() -> list[bytes]:
     return found
 
 
-def digests(bundle: Bundle) -> dict[str, tuple[str, ...]]:
-    """What consent to every variant of a bundle would be given to."""
-    from silo.bundle.contents import calls_of, host_code
-
-    return {
-        kernel.name: tuple(host_code(one, calls_of(kernel)).digest for one in kernel.variants)
-        for kernel in bundle.contents().kernels
-    }
+def golden_corpus() -> list[bytes]:
+    """The committed files; :func:`corpus` made them when they were committed."""
+    return [path.read_bytes() for path in sorted(_GOLDEN.glob("reader-*.silo"))]

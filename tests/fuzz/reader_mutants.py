@@ -12,16 +12,16 @@ from typing import Any
 
 import zstandard
 
-from silo.bundle.checks import HIDDEN
-from silo.bundle.format import HEADER_BYTES, aligned
-from silo.bundle.reader import Bundle
-from silo.core.values import footprint
+from tests.samples.hidden_characters import HIDDEN
 
+from .bundle_lister import manifest_text
+from .frames import frame
 from .reader_limits import LIMITS
 
-__all__ = ["DEFAULT_MEMORY", "Mutant", "mutant"]
+__all__ = ["DEFAULT_MEMORY", "Mutant", "is_shown", "mutant"]
 
 DEFAULT_MEMORY = 64 << 20
+HEADER_BYTES = 64
 
 _NUMBERS = (
     *(0, 1, -1, 2, 3, 5, 7, 8, 15, 16, 17, 31, 32, 63, 64, 65, 127, 128, 255, 256, 1023, 1024, 1025, 4096, 4097, 65536),
@@ -75,6 +75,11 @@ _PLAIN: tuple[Any, ...] = (
 )
 
 
+# About the bytes of memory that parsing JSON takes: of a text that is not ASCII, and besides for each of these marks.
+_WIDE = 8
+_COSTS = ((b"[", 104), (b"{", 192), (b",", 36), (b":", 48), (b'"', 28))
+
+
 @cache
 def _parts_of(data: bytes) -> tuple[bytes, bytes]:
     """What of a good file lies before its manifest, and the manifest's text."""
@@ -108,7 +113,7 @@ class Mutant:
         text = json.dumps(self.manifest, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
         manifest = self.text if self.text is not None else text.encode("utf-8", "surrogatepass")
         compress = self.random.random() < 0.1
-        stored = zstandard.ZstdCompressor(level=1).compress(manifest) if compress else manifest
+        stored = frame(manifest) if compress else manifest
         sizes = struct.pack("<IQQ", int(compress), len(self.before), len(stored))
         head = b"SILOBNDL" + struct.pack("<HH", 1, self.minor) + sizes + hashlib.sha256(stored).digest()
         return head + self.before[HEADER_BYTES:] + stored
@@ -246,32 +251,37 @@ def _blobs(mutant: Mutant) -> None:
         stored = mutant.before[row[4] : row[4] + row[5]]
         raw = zstandard.decompress(stored) if row[3] == "zstd" else stored
         how = random.randrange(10)
+        if how < 5 and random.random() < 0.8:  # then a frame of it is shorter than it is
+            raw = b"".join(bytes([random.randrange(256)]) * random.randrange(1, 90) for _ in range(5))
+            row[0], stored = hashlib.sha256(raw).hexdigest(), frame(raw)
         if how == 0:
-            stored = zstandard.ZstdCompressor(level=1, write_checksum=True).compress(raw)
+            stored = frame(raw, checksum=True)
         elif how == 1:
-            stored = zstandard.ZstdCompressor(level=1, write_content_size=False).compress(raw)
+            stored = frame(raw, states_size=False)
         elif how == 2:
-            stored = zstandard.compress(raw) + random.choice(
-                (b"\0", zstandard.compress(b""), b"PK\x2a\x4d\x18\0\0\0\0")
-            )
+            stored = frame(raw) + random.choice((b"\0", frame(b""), b"PK\x2a\x4d\x18\0\0\0\0"))
         elif how == 3 and stored:
             at = random.randrange(len(stored))
             stored = stored[:at] + bytes([random.randrange(256)]) + stored[at + 1 :]
         elif how == 4:
-            stored = zstandard.compress(raw[: len(raw) // 2]) + zstandard.compress(raw[len(raw) // 2 :])
+            stored = frame(raw[: len(raw) // 2]) + frame(raw[len(raw) // 2 :])
         elif how == 5:
             raw = bytes(random.choice((300, 20_000, 70_000)))
-            row[0], stored = hashlib.sha256(raw).hexdigest(), zstandard.compress(raw)
+            row[0], stored = hashlib.sha256(raw).hexdigest(), frame(raw)
         elif how == 6:
             stored = stored[: random.randrange(len(stored) + 1)]
         if how < 7:
             row[2:] = [len(raw), "raw" if stored == raw else "zstd", place, len(stored)]
         row[4] = place
-        pieces += [stored, bytes(aligned(place + len(stored)) - place - len(stored))]
-        place = aligned(place + len(stored))
+        pieces += [stored, bytes(_aligned(place + len(stored)) - place - len(stored))]
+        place = _aligned(place + len(stored))
     if random.random() < 0.8:
         rows.sort(key=lambda row: (row[1], row[0]))  # which leaves one alone, where there is one
     mutant.before = b"".join(pieces)
+
+
+def _aligned(place: int) -> int:
+    return -(-place // HEADER_BYTES) * HEADER_BYTES
 
 
 def _file(data: bytes, random: Random) -> bytes:
@@ -311,9 +321,20 @@ def mutant(good: bytes, random: Random) -> tuple[bytes, int, str]:
 def _near_budget(data: bytes, random: Random) -> int:
     """Memory that is about what the manifest takes, or what its rows do."""
     try:
-        text = Bundle.from_bytes(data).manifest_text
+        text = manifest_text(data)
     except Exception:  # noqa: BLE001  # then any memory does
         return len(data) + 1
-    return random.choice((2 * footprint(text), 54 * len(text) * 2, 4 * len(text), 8 * random.randrange(6000))) + (
+    return random.choice((2 * _footprint(text), 54 * len(text) * 2, 4 * len(text), 8 * random.randrange(6000))) + (
         random.randrange(-9, 10)
     )
+
+
+def _footprint(text: bytes) -> int:
+    """About the bytes of memory that reading a manifest takes."""
+    wide = 2 if text.isascii() else _WIDE
+    return wide * len(text) + sum(cost * text.count(mark) for mark, cost in _COSTS)
+
+
+def is_shown(text: str) -> bool:
+    """Whether a terminal is shown the text alone: it has no control, no character that reorders or hides others."""
+    return not any(low <= ord(one) <= high for one in text for low, high in HIDDEN)

@@ -1,4 +1,4 @@
-"""Python and C choose the same variants. ``python -m tests.fuzz.choices 10000`` is the long version."""
+"""Calls from Python, calls from C and a search choose the same; ``python -m tests.fuzz.choices`` does at length."""
 
 import hashlib
 
@@ -8,7 +8,8 @@ from core_choice import Checker
 from fuzz.choice_bundles import PLACES, heads, write
 from fuzz.choice_calls import DEVICES, Case, Given
 from fuzz.choice_damage import compare_damaged
-from fuzz.choices import Comparison, Place, Tally, known_heads
+from fuzz.choice_place import Place
+from fuzz.choices import Comparison, Tally, known_heads
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant
 from silo.bundle.writer import write_bundle
@@ -44,6 +45,7 @@ def test_python_and_c_choose_the_same_variant_and_grid(made, name):
     assert not tally.differences, tally.differences[0]
     assert tally.calls == 200 * len(PLACES)
     assert tally.outcomes["chosen"] > 100
+    assert tally.searched > 50
 
 
 def test_bundles_that_say_odd_things_are_refused_or_chosen_from_alike(tmp_path):

@@ -49,9 +49,9 @@ def refused(code, pattern, function, *arguments, **keywords):
 
 def test_files_that_are_none(tmp_path, made):
     refused(FILE, "nowhere.silo: No such file", Bundle, tmp_path / "nowhere.silo")
-    refused(FILE, "not a regular file", Bundle, tmp_path)
+    refused(FILE, "it is not a plain file", Bundle, tmp_path)
     os.mkfifo(tmp_path / "pipe")
-    refused(FILE, "not a regular file", Bundle, tmp_path / "pipe")
+    refused(FILE, "it is not a plain file", Bundle, tmp_path / "pipe")
     foreign = tmp_path / "foreign"
     foreign.write_bytes(b"\x7fELF" + bytes(100))
     refused(FOREIGN, "foreign", Bundle, foreign)

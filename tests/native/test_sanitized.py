@@ -68,7 +68,8 @@ def run_tests(sanitized, *arguments):
 
 
 # C code that reads a caller's arguments and files is checked in each run, the rest in scripts/test --all.
-READ_FOREIGN = ("arguments", "guard", "launcher", "library_code", "buffer", "hostile_arguments", "bundle_reader")
+READ_FOREIGN = ("arguments", "guard", "launcher", "library_code", "buffer", "hostile_arguments")
+READ_FOREIGN += ("bundle_object", "bundle_reader")
 THE_REST = ("grid", "xla_call", "cpu_pool", "extents")
 
 

@@ -44,8 +44,8 @@ def read_one_by_one(data: bytes) -> None:
         kernel = bundle.open_kernel(name)
         for group in kernel.groups:
             for number in group.numbers:
-                config = kernel[number].artifact.variant.config
-                assert number in kernel.with_config(group, config)
+                assert kernel[number].artifact.variant.specialization == group.specialization
+        assert sorted(number for one in kernel.code for number in one.numbers) == list(range(len(kernel)))
 
 
 def outcome(data: bytes):

@@ -28,7 +28,7 @@ from silo.core.values import canonical_json, digest, has_look_alike, identity_of
 from silo.core.variant import Variant
 from silo.integrations.jax.form import Scalar
 from silo.launch.arguments import Argument, Call, ValueKind
-from silo.launch.dispatch import accepts
+from silo.launch.choice import OneVariant
 
 LOOK_ALIKES = [1, True, 1.0, 0, False, 0.0, -0.0, 2, 2.0, float("nan"), float("inf"), None, "1", (1,), (True,), (1.0,)]
 LOOK_ALIKES += [((0.0,), 1), ((-0.0,), True), (float("nan"),), 2**53, 2**53 + 1, float(2**53), 1 << 70]
@@ -111,7 +111,7 @@ def test_the_order_of_calls_never_matters_to_what_the_front_end_gives(values, in
 @example(float("nan"), float("nan"))
 def test_a_variant_accepts_the_constexpr_that_it_was_compiled_for_and_no_other(compiled, called):
     call = Call("k", (Argument("V", ValueKind.CONSTANT, value=called),), {}, (1, 0))
-    assert bool(accepts(variant(compiled), call)) is (written(compiled) == written(called))
+    assert bool(OneVariant(variant(compiled)).decision(call)) is (written(compiled) == written(called))
 
 
 @given(constexprs, constexprs)

@@ -109,6 +109,8 @@ class Place(ctypes.Structure):
         ("model", ctypes.c_char_p),
         ("fact_count", ctypes.c_uint32),
         ("facts", ctypes.POINTER(Fact)),
+        ("rule_count", ctypes.c_uint32),
+        ("rules", ctypes.c_void_p),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import threading
 from collections.abc import Iterator
 
@@ -9,7 +10,7 @@ import zstandard
 
 from silo.bundle.format import MAX_RATIO, aligned
 
-__all__ = ["LEVEL", "ZSTD_VERSION", "CodecError", "believed", "compress", "decompress", "pieces", "stated_size"]
+__all__ = ["LEVEL", "ZSTD_VERSION", "CodecError", "believed", "compress", "decompress", "digest_of"]
 
 LEVEL = 19
 ZSTD_VERSION = ".".join(str(part) for part in zstandard.ZSTD_VERSION)
@@ -39,12 +40,8 @@ def believed(raw_bytes: int, stored_bytes: int) -> bool:
     return stored_bytes < raw_bytes <= MAX_RATIO * aligned(stored_bytes)
 
 
-def decompress(codec: str, stored: bytes | memoryview, raw_bytes: int) -> bytes:
-    """The ``raw_bytes`` bytes behind a stored form; never more memory than that. Raises :class:`CodecError`."""
-    if codec == "raw":
-        if len(stored) != raw_bytes:
-            raise CodecError(f"{len(stored)} raw bytes where {raw_bytes} are stated")
-        return bytes(stored)
+def decompress(stored: bytes, raw_bytes: int) -> bytes:
+    """The ``raw_bytes`` bytes of a zstd frame; never more memory than that. Raises :class:`CodecError`."""
     try:
         # The frame's own claim decides how much zstd allocates, so it is compared before anything is decompressed.
         stated = zstandard.frame_content_size(stored)
@@ -58,8 +55,15 @@ def decompress(codec: str, stored: bytes | memoryview, raw_bytes: int) -> bytes:
     return data
 
 
-def pieces(codec: str, stored: memoryview, raw_bytes: int) -> Iterator[bytes]:
-    """What :func:`decompress` gives, a piece at a time. Raises :class:`CodecError`, perhaps after the last piece."""
+def digest_of(codec: str, stored: memoryview, raw_bytes: int) -> str:
+    """The sha256 of the bytes behind a stored form, in hex, made a piece at a time. Raises :class:`CodecError`."""
+    digest = hashlib.sha256()
+    for piece in _pieces(codec, stored, raw_bytes):
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def _pieces(codec: str, stored: memoryview, raw_bytes: int) -> Iterator[bytes]:
     if codec == "raw":
         yield from (bytes(stored[at : at + _PIECE]) for at in range(0, raw_bytes, _PIECE))
         return
@@ -92,19 +96,6 @@ def _frame_length(frame: memoryview, *, checksum: bool) -> int:
         last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
         at += 3 + (1 if kind == 1 else size)  # a block of one byte repeated holds that byte
     return at + 4 * checksum
-
-
-def stated_size(frame: bytes | memoryview, limit: int) -> int:
-    """The content size that a zstd frame states; :class:`CodecError` where it is more than ``limit`` or missing."""
-    try:
-        size = zstandard.frame_content_size(frame)
-    except zstandard.ZstdError as error:
-        raise CodecError(f"not a zstd frame: {error}") from None
-    if size < 0:
-        raise CodecError("the zstd frame does not state its content size")
-    if size > limit:
-        raise CodecError(f"the zstd frame holds {size} bytes where {limit} are allowed")
-    return size
 
 
 def _decompressor() -> zstandard.ZstdDecompressor:

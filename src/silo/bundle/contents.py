@@ -30,6 +30,7 @@ __all__ = [
     "BundleVariant",
     "Coverage",
     "RulesKey",
+    "VariantCode",
     "VariantGroup",
     "calls_of",
     "decode_document",
@@ -77,6 +78,15 @@ class VariantGroup:
     blob_kind: str
     signature: Signature
     specialization: Specialization
+    numbers: tuple[int, ...]
+
+
+@frozen
+class VariantCode:
+    """Variants of a kernel for one target and of one kind of blob; ``numbers`` as in :class:`VariantGroup`."""
+
+    target: Target
+    blob_kind: str
     numbers: tuple[int, ...]
 
 

@@ -1,41 +1,43 @@
-"""Opening a bundle: mapped, its manifest verified at once, each blob when it is asked for. Nothing is executed."""
+"""Opening a bundle: mapped, its manifest verified at once, each blob when it is asked for. Nothing is executed.
+
+The native module reads; a program in C reads bundles with the same code.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
-import mmap
 import os
-import stat
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from silo.artifacts.artifact import BlobRef
-from silo.bundle.checks import Checker
-from silo.bundle.codec import CodecError, decompress, pieces, stated_size
-from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant, VariantGroup, decode_document
+from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant, VariantCode, VariantGroup, decode_document
 from silo.bundle.format import (
     CASES_KIND,
     DOCUMENTS_SHARE,
-    HEADER_BYTES,
     ITEM_BYTES,
-    MAX_MANIFEST_BYTES,
     TEXT_SHARE,
     TRIALS_KIND,
     Header,
     pack_header,
-    parse_header,
 )
 from silo.bundle.manifest import BlobEntry, Manifest
-from silo.core.config import Config
-from silo.core.signature import Signature
 from silo.core.values import JSON
 from silo.core.variant import Variant
-from silo.errors import BundleError, BundleFormatError
-from silo.settings import allowance, how_to_raise
+from silo.errors import BundleError, BundleFormatError, native_missing
+from silo.settings import allowance, how_to_raise, settings
+
+try:
+    from silo._native import OpenBundle, decide_variants, held, rank_variants, set_codec
+except ImportError as error:
+    raise native_missing(error) from error
+
+if TYPE_CHECKING:
+    from silo._native import RawChoiceCall, RawPlace
+    from silo.bundle.checks import Checker
 
 __all__ = ["Bundle", "OpenKernel", "open_bundle"]
 
@@ -43,72 +45,63 @@ __all__ = ["Bundle", "OpenKernel", "open_bundle"]
 class OpenKernel:
     """A kernel as launches see it. Its variants are checked when a call may use them, its head when it is asked for."""
 
-    def __init__(self, manifest: Manifest, name: str, row: Mapping[str, JSON], rows: list[JSON], field: str) -> None:
+    def __init__(self, opened: OpenBundle, manifest: Manifest, number: int) -> None:
+        self._open = opened
         self._manifest = manifest
-        self._name = name
-        self._row = row
-        self._rows = rows
-        self._field = field
+        self._number = number
+        self._count = opened.count(number)
         self._read: dict[int, BundleVariant] = {}
-        self._length = 0
 
     @cached_property
     def head(self) -> BundleKernel:
         """All but its variants."""
-        return self._manifest.head_of(self._name, self._row, self._field)
+        return self._manifest.head(self._number)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._count
 
     def __getitem__(self, number: int) -> BundleVariant:
         found = self._read.get(number)
         if found is None:
-            found = self._take(number, self.head.signature)
+            found = self._read[number] = self._manifest.variant(self._number, number)
         return found
 
     def exact(self, wanted: Variant) -> BundleVariant | None:
         """The first variant that was compiled for just this, found without reading any other."""
-        from silo.bundle.exact import names_in  # noqa: PLC0415  # what a recording serves
-
-        if names_in(self._manifest.signature_row(self._row["signature"])) != list(wanted.signature.names):
-            return None  # variants have the parameters of their kernel
-        number = self._manifest.exact(self._rows, wanted)
-        if number is None:
-            return None
-        found = self._read.get(number)
-        return self._take(number, wanted.signature) if found is None else found
-
-    def _take(self, number: int, parameters: Signature) -> BundleVariant:
-        field = f"{self._field}.variants[{number}]"
-        found = self._manifest.parse_variant(self._rows[number], field, parameters)
-        self._read[number] = found
-        self._length = self._manifest.expanded(self._length, self._rows[number], field)
-        return found
+        number = self._manifest.exact(self._number, wanted)
+        return None if number is None else self[number]
 
     @cached_property
     def groups(self) -> tuple[VariantGroup, ...]:
         """Its variants, grouped."""
-        return self._manifest.group_variants(self._rows, f"{self._field}.variants")
+        return self._manifest.groups(self._number)
 
     @property
     def sources(self) -> frozenset[str]:
         """The fingerprints of the sources that its variants were compiled from, found without reading any."""
-        return self._manifest.fingerprints(self._rows)
+        return self._open.sources(self._number)
 
     @property
     def option_names(self) -> frozenset[str]:
         """The names of the options that configs of the bundle have, this kernel's among them."""
-        return self._manifest.option_names
+        return self._open.names("configs", "options")
 
-    def with_config(self, group: VariantGroup, config: Config) -> frozenset[int]:
-        """Which variants of a group have this config."""
-        wanted = self._manifest.config_numbers(config)
-        rows = ((number, self._rows[number]) for number in group.numbers)
-        return frozenset(
-            number
-            for number, row in rows
-            if isinstance(row, dict) and isinstance(index := row["config"], int) and index in wanted
-        )
+    @cached_property
+    def code(self) -> tuple[VariantCode, ...]:
+        """Its variants by target and kind of blob, without what they assume."""
+        return self._manifest.code(self._number)
+
+    def held(self) -> tuple[bytes, bytes, bool]:
+        """What the guard of its calls holds: flags of parameters, extents, whether the grid; ``silo.launch.choice``."""
+        return held(self._open, self._number)
+
+    def rank(self, call: RawChoiceCall, place: RawPlace, most: int) -> tuple[int, ...]:
+        """The numbers of the variants that serve a call, best first; ``silo.launch.choice`` makes the values."""
+        return rank_variants(self._open, self._number, call, place, most)
+
+    def decide(self, call: RawChoiceCall, place: RawPlace) -> tuple[tuple[bool, str, str], ...]:
+        """Of each variant, whether it serves a call, the variant in one line, and the reason."""
+        return decide_variants(self._open, self._number, call, place)
 
 
 class Bundle:
@@ -117,19 +110,23 @@ class Bundle:
     ``header`` and ``manifest`` are verified; kernels are parsed and blobs verified when they are asked for.
     """
 
-    def __init__(self, view: memoryview, mapping: mmap.mmap | None, name: str) -> None:
+    def __init__(self, opened: OpenBundle, name: str) -> None:
         self.name = name
-        self._view = view
-        self._mapping = mapping
-        self._allowed = allowance(len(view))
-        self.header: Header = parse_header(bytes(view[:HEADER_BYTES]), len(view), name)
-        self.manifest_text = self._read_manifest()
-        self.manifest = Manifest(self.manifest_text, self.header, file=name, allowed=self._allowed)
+        self._open = opened
+        self._view = memoryview(opened)
+        self._allowed = allowance(opened.size)
+        self.header = Header(*opened.header)
+        self.manifest = Manifest(opened)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str = "bundle") -> Bundle:
         """A bundle that lies in memory; ``name`` is used in messages."""
-        return cls(memoryview(data), None, name)
+        return cls(OpenBundle(data, os.fsencode(name), _file_memory(), _words), name)
+
+    @cached_property
+    def manifest_text(self) -> bytes:
+        """The text of the manifest, decompressed and verified."""
+        return self._open.text()
 
     @property
     def identity(self) -> str:
@@ -147,7 +144,7 @@ class Bundle:
     @property
     def size_bytes(self) -> int:
         """The size of the whole file."""
-        return len(self._view)
+        return self._open.size
 
     @property
     def kernel_names(self) -> tuple[str, ...]:
@@ -175,8 +172,7 @@ class Bundle:
 
     def open_kernel(self, name: str) -> OpenKernel:
         """One kernel, each variant of which is read when it is asked for; ``BundleError`` lists the names there are."""
-        row, rows, field = self.manifest.rows_of(self._known(name))
-        return OpenKernel(self.manifest, name, row, rows, field)
+        return OpenKernel(self._open, self.manifest, self.manifest.number_of(self._known(name)))
 
     def contents(self) -> BundleContents:
         """Everything but the bytes of the blobs, checked."""
@@ -184,31 +180,21 @@ class Bundle:
 
     def blob(self, sha256: str) -> bytes:
         """The bytes of a blob, decompressed within their stated size and verified before anyone sees them."""
-        return self.read(self._entry(sha256))
+        return self._open.read(self._blob_number(sha256))
 
     def read(self, entry: BlobEntry) -> bytes:
         """The verified bytes of one row of :attr:`blobs`."""
-        if entry.raw_bytes > self._allowed:
-            raise self._damaged(entry, f"{entry.raw_bytes >> 20} MiB in one piece; {how_to_raise(self._allowed)}")
-        # Copied first and hashed then: the file's pages could change in between.
-        stored = bytes(self.stored(entry))
-        try:
-            data = decompress(entry.codec, stored, entry.raw_bytes)
-        except CodecError as error:
-            raise self._damaged(entry, str(error)) from None
-        if hashlib.sha256(data).hexdigest() != entry.sha256:
-            raise self._damaged(entry, "damaged: its sha256 differs")
-        return data
+        return self._open.read(self._open.find_blob(entry.sha256, entry.kind))
 
     def verify(self, entry: BlobEntry) -> None:
         """Check the bytes of one row of :attr:`blobs`, a piece at a time; ``BundleFormatError`` as :meth:`read`."""
-        digest = hashlib.sha256()
+        from silo.bundle.codec import CodecError, digest_of  # noqa: PLC0415  # launches do not need it
+
         try:
-            for piece in pieces(entry.codec, self.stored(entry), entry.raw_bytes):
-                digest.update(piece)
+            digest = digest_of(entry.codec, self.stored(entry), entry.raw_bytes)
         except CodecError as error:
             raise self._damaged(entry, str(error)) from None
-        if digest.hexdigest() != entry.sha256:
+        if digest != entry.sha256:
             raise self._damaged(entry, "damaged: its sha256 differs")
 
     def _damaged(self, entry: BlobEntry, message: str) -> BundleFormatError:
@@ -255,6 +241,8 @@ class Bundle:
 
     def checker(self, name: str, kind: str) -> Checker:
         """Checks of the cases or trials of a kernel."""
+        from silo.bundle.checks import Checker  # noqa: PLC0415  # launches do not need it
+
         ref = self._document_ref(name, kind)
         return Checker(f"{self.name}: {name}", self._entry(ref.sha256).offset if ref else 0)
 
@@ -264,10 +252,9 @@ class Bundle:
 
     def close(self) -> None:
         """Let go of the file. Views handed out by :meth:`stored` keep it mapped."""
-        with contextlib.suppress(BufferError):
+        with contextlib.suppress(BufferError):  # of somebody who looks at the whole file through it
             self._view.release()
-            if self._mapping is not None:
-                self._mapping.close()
+        self._open.close()
 
     def __enter__(self) -> Self:
         return self
@@ -286,27 +273,14 @@ class Bundle:
             raise BundleError(f"{self.name} holds no kernel {name!r}; it holds: {names}")
         return name
 
-    def _entry(self, sha256: str) -> BlobEntry:
-        entry = self.manifest.blob_entry(sha256)
-        if entry is None:
+    def _blob_number(self, sha256: str) -> int:
+        number = self._open.find_blob(sha256)
+        if number < 0:
             raise BundleError(f"{self.name} holds no blob {sha256!r}")
-        return entry
+        return number
 
-    def _read_manifest(self) -> bytes:
-        header, offset = self.header, self.header.manifest_offset
-        stored = bytes(self._view[offset : offset + header.manifest_bytes])
-        if hashlib.sha256(stored).digest() != header.manifest_sha256:
-            raise BundleFormatError(
-                f"{self.name}: the manifest is damaged: its sha256 is not the one in the header",
-                field="manifest",
-                offset=offset,
-            )
-        if not header.zstd_manifest:
-            return stored
-        try:
-            return decompress("zstd", stored, stated_size(stored, min(MAX_MANIFEST_BYTES, self._allowed // TEXT_SHARE)))
-        except CodecError as error:
-            raise BundleFormatError(f"{self.name}: {error}", field="manifest", offset=offset) from None
+    def _entry(self, sha256: str) -> BlobEntry:
+        return BlobEntry(*self._open.blob(self._blob_number(sha256)))
 
 
 def open_bundle(path: str | os.PathLike[str]) -> Bundle:
@@ -316,23 +290,26 @@ def open_bundle(path: str | os.PathLike[str]) -> Bundle:
     ``BundleVersionError`` for one written by a newer Silo, ``BundleError`` when it cannot be opened.
     """
     name = os.fspath(path).rpartition("/")[2]
-    try:
-        # As silo.plain_files opens files, which a launch does not import: a pipe is refused below, not waited for.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-    except OSError as error:
-        raise BundleError(f"cannot open the bundle {os.fspath(path)}: {error.strerror}") from None
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise BundleError(f"cannot open the bundle {os.fspath(path)}: it is not a plain file")
-        if status.st_size < HEADER_BYTES:
-            # Gives the error for what is there; a mapping of nothing is an error of its own.
-            return Bundle(memoryview(os.pread(descriptor, HEADER_BYTES, 0)), None, name)
-        mapping = mmap.mmap(descriptor, status.st_size, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise BundleError(f"cannot read the bundle {os.fspath(path)}: {error.strerror}") from None
-    finally:
-        os.close(descriptor)
-    # Blobs are read one at a time, far apart: reading ahead would fetch pages that nobody asked for.
-    mapping.madvise(mmap.MADV_RANDOM)
-    return Bundle(memoryview(mapping), mapping, name)
+    return Bundle(OpenBundle.map(path, os.fsencode(name), _file_memory(), _words), name)
+
+
+def _file_memory() -> int:
+    """Bytes of memory that reading a file may take beyond its own size; 0 would be the native module's default."""
+    return max(1, settings().file_bytes)
+
+
+def _words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The names that plug-ins add, which the native module asks for where a file has one that is not Silo's own."""
+    from silo.core.plugins import installed_words  # noqa: PLC0415  # most files have none
+
+    return installed_words()
+
+
+def _decompress(frame: bytes, raw_bytes: int) -> bytes:
+    """What a frame of a bundle holds, where there is no libzstd."""
+    from silo.bundle.codec import decompress  # noqa: PLC0415  # mostly there is one
+
+    return decompress(frame, raw_bytes)
+
+
+set_codec(_decompress)

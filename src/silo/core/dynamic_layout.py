@@ -101,6 +101,21 @@ class DynamicLayout:
         axes = tuple(axis(word >> (5 + 4 * number) & 15) for number in range(word & 7))
         return cls(axes, 64 if word & 8 else 32, 64 if word & 16 else 32)
 
+    @property
+    def word(self) -> int:
+        """A guard's word that says this layout: the inverse of :meth:`of_word`.
+
+        >>> layout = DynamicLayout.of((30, 64), (64, 1), bits=16)
+        >>> DynamicLayout.of_word(layout.word) == layout
+        True
+        """
+        divisor = max((most for axis in self.axes for most in (axis.divisor, axis.stride_divisor)), default=1)
+        word = len(self.axes) | (self.size_bits == 64) << 3 | (self.offset_bits == 64) << 4
+        for number, axis in enumerate(self.axes):
+            stride = (None, 1, 0).index(axis.stride)
+            word |= ((axis.divisor > 1) | stride << 1 | (axis.stride_divisor > 1) << 3) << (5 + 4 * number)
+        return word | divisor.bit_length() - 1 << 25
+
     def __str__(self) -> str:
         sizes = (_multiple("n", axis.divisor) for axis in self.axes)
         steps = (_multiple("s", axis.stride_divisor) if axis.stride is None else str(axis.stride) for axis in self.axes)

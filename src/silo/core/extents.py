@@ -22,7 +22,6 @@ __all__ = [
     "extents_to_json",
     "grid_from_json",
     "guard_for_grid",
-    "held_by",
     "kind_of",
     "shape_text",
 ]
@@ -166,15 +165,6 @@ def extents_from_json(data: JSON) -> tuple[tuple[str, ArrayExtents], ...]:
     if not pairs or names != sorted(set(names)):
         raise malformed("the extents of arrays, sorted by name", data)
     return tuple((name, array_extents_from_json(item)) for name, item in pairs)
-
-
-def held_by(codes: Iterable[tuple[Sequence[tuple[str, ArrayExtents]], tuple[int, int, int] | None]]) -> HeldExtents:
-    """What a guard holds before codes that were made for these extents and these grids."""
-    held = HeldExtents()
-    for extents, grid in codes:
-        layouts = {name: kind_of(one) for name, one in extents}
-        held = HeldExtents(held.arguments, held.grid or grid is not None).with_arguments(layouts)
-    return held
 
 
 def guard_for_grid(

@@ -24,6 +24,7 @@ __all__ = [
     "declarations",
     "declared_options",
     "installed_places",
+    "installed_words",
     "is_blob_kind",
     "is_checked_text",
     "is_host_code",
@@ -202,6 +203,23 @@ def _own_option(name: str) -> Option | None:
     if declared is None or isinstance(declared, Rejected):
         return None
     return next((option for option in declared.options if option.name == name), None)
+
+
+def installed_words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The words that others' plug-ins add to those a bundle may use, besides the table of what Silo ships.
+
+    Kinds of blobs, launch options, of the kinds of blobs those of text that a check compiles, and kinds of targets.
+    """
+    kinds = {kind.name for declared in declarations() for kind in declared.blobs} | set(installed_places(LOADERS))
+    others = tuple(sorted(kinds - set(BLOB_KINDS)))
+    options = {option.name for option in declared_options()} - set(OPTIONS)
+    targets = set(installed_places("silo.devices")) - set(SHIPPED["silo.devices"])
+    return (
+        others,
+        tuple(sorted(name for name in options if is_launch_option(name))),
+        tuple(kind for kind in others if is_checked_text(kind)),
+        tuple(sorted(targets)),
+    )
 
 
 # -- Loaders -----------------------------------------------------------------------------------------------------------

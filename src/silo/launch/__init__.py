@@ -1,1 +1,1 @@
-"""Running: binding, dispatch, buffers; the only user of the native module."""
+"""Running: binding, dispatch, buffers. What launches asks the native module through ``native`` alone."""

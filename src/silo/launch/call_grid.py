@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from silo.core.extents import shape_text
 from silo.core.nodes import Bindings, Node, evaluate
 from silo.core.values import Value
-from silo.core.variant import Variant
-from silo.errors import ArgumentError, ExpressionError
+from silo.errors import ArgumentError
 from silo.launch.arguments import Call, ValueKind
 
-__all__ = ["call_grid", "grid_problem"]
+__all__ = ["call_grid"]
 
 _SCALARS = (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
 
@@ -43,18 +41,3 @@ def call_grid(
     )
     first, second, third = (*(evaluate(axis, bindings) for axis in declared), 1, 1)[:3]
     return first, second, third
-
-
-def grid_problem(variant: Variant, call: Call, declared: Sequence[Node] | None, facts: Mapping[str, int]) -> str | None:
-    """Why a call's grid is not the one that a variant was built for; None where it is, or where any does."""
-    wanted = variant.specialization.grid
-    if wanted is None:
-        return None
-    config = {**variant.config.as_dict(), **variant.specialization.constant_values}
-    try:
-        given = call_grid(call, declared, config, facts)
-    except (ArgumentError, ExpressionError) as error:
-        return str(error)
-    if given == wanted:
-        return None
-    return f"the grid is {shape_text(given)}, and this variant was built for {shape_text(wanted)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from silo.errors import DeviceError
+from silo.errors import DeviceError, native_missing
 from silo.settings import settings
 
 try:
@@ -50,7 +50,6 @@ try:
         new_generation,
         read,
         set_array_reader,
-        set_codec,
         set_driver_opener,
         set_hooks,
         set_scratch_allocator,
@@ -73,11 +72,7 @@ try:
     )
     from silo._native import __file__ as _file
 except ImportError as error:
-    raise DeviceError(
-        f"Silo's native module cannot be loaded: {error}. It launches kernels, so nothing runs without it. "
-        "In a checkout build it with `python setup.py build_ext --inplace` (needs a C compiler and Python's headers); "
-        "elsewhere reinstall: `pip install --force-reinstall kernel-silo`."
-    ) from error
+    raise native_missing(error) from error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -100,9 +95,12 @@ __all__ = [
     "OperatorCall",
     "PinnedMemory",
     "RawCall",
+    "RawChoiceArgument",
+    "RawChoiceCall",
     "RawExtents",
     "RawFacts",
     "RawParameter",
+    "RawPlace",
     "TritonKernel",
     "TritonSituation",
     "adapt_descriptor",
@@ -165,6 +163,17 @@ RawFacts: TypeAlias = tuple[tuple[int, int, int, int, int, RawExtents], ...]
 RawCall: TypeAlias = tuple[RawFacts, tuple[object, ...], dict[str, object], tuple[int, int], object]
 """Facts, arguments (:data:`ABSENT` for what is left to the config), options, (device type, index)."""
 
+RawChoiceArgument: TypeAlias = tuple[int, int, int, int, tuple[int, ...] | None, RawExtents, object]
+"""(kind, DLPack code, bits, flags, a descriptor's block, extents, value) of an argument; ``bundle_choice.h``."""
+
+RawChoiceCall: TypeAlias = (
+    "tuple[tuple[RawChoiceArgument, ...], Mapping[str, object], tuple[int, int, int] | None, str]"
+)
+"""Arguments, options, grid, and the end of the sentence that a call has no grid, as the choice takes a call."""
+
+RawPlace: TypeAlias = "tuple[str, Mapping[str, int], tuple[tuple[str, str, bool, str], ...]]"
+"""Target, facts, and (target, kind of blob, whether it runs, why) of code that the device decided on."""
+
 RawParameter: TypeAlias = tuple[str, int, int, int, int, tuple[object, ...]]
 """Name, kind, DLPack code, bits, flags, and a tuple of the default or of nothing; ``native/python/plan.h``."""
 
@@ -211,12 +220,4 @@ def _note(kind: str, error: DeviceError) -> None:
         logging.getLogger("silo").debug("no %s: %s", kind, error)
 
 
-def _decompress(frame: bytes, raw_bytes: int) -> bytes:
-    """What a frame of a bundle holds, for the C reader where there is no libzstd."""
-    from silo.bundle.codec import decompress  # noqa: PLC0415  # mostly there is one
-
-    return decompress("zstd", frame, raw_bytes)
-
-
 set_driver_opener(open_drivers)
-set_codec(_decompress)

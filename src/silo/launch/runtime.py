@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from silo.core.extents import HeldExtents
 
 __all__ = [
+    "EXACT",
     "Binding",
     "Launcher",
     "OnMiss",
@@ -44,7 +45,8 @@ _KINDS = {
     ParameterKind.CONSTEXPR: 5,
     ParameterKind.DESCRIPTOR: 6,
 }
-_SPECIALIZE, _ALIGN, _KEY, _OPTIONAL, _WRITES, _EXACT, _OPEN_KEY, _COUNTED = 1, 2, 4, 8, 16, 32, 64, 128
+EXACT = 32
+_SPECIALIZE, _ALIGN, _KEY, _OPTIONAL, _WRITES, _OPEN_KEY, _COUNTED = 1, 2, 4, 8, 16, 64, 128
 
 
 def _allocate(size: int, alignment: int, kind: str, index: int, stream: int) -> tuple[object, int]:
@@ -274,7 +276,7 @@ def _parameter(
     if one.kind not in _KINDS:
         raise SourceError(f"{kernel}: parameter {one.name} is a {one.kind.value}, which Silo does not launch yet")
     flags = _SPECIALIZE * one.specialize | _ALIGN * one.align | _KEY * (one.name in key)
-    flags |= _OPTIONAL * (one.name in config_names) | _EXACT * (one.name in exact) | _COUNTED * (one.name in counted)
+    flags |= _OPTIONAL * (one.name in config_names) | EXACT * (one.name in exact) | _COUNTED * (one.name in counted)
     if one.name in open_key and one.name not in (*key, *exact):
         flags |= _KEY | _OPEN_KEY
     # An untyped signature says BOTH for want of knowledge; only a typed one is taken at its word before a compile.

@@ -7,9 +7,9 @@ import pytest
 
 import bundle_samples
 from bundle_samples import sample, sealed
+from fuzz.chooser import ranked
 from silo.api.kernels.bundle import BundledKernel
 from silo.artifacts.runs_on import runs_on
-from silo.bundle.exact import WrittenVariant
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
@@ -17,11 +17,9 @@ from silo.core.dtypes import dtype
 from silo.core.signature import Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
-from silo.core.variant import Variant
 from silo.errors import BundleError, BundleFormatError
 from silo.frozen import replace
 from silo.launch.arguments import Argument, Call, ValueKind
-from silo.launch.dispatch import accepts, may_accept, specificity
 
 TARGETS = ("cpu:x86-64-v3", "cuda:sm_90", "cuda:sm_80", "cuda:sm_100")
 
@@ -31,6 +29,16 @@ def path(tmp_path_factory):
     made = sample(2, 96, blob_bytes=80, targets=TARGETS)
     path = tmp_path_factory.mktemp("bundle") / "k.silo"
     write_bundle(path, made.contents, made.read_blob)
+    return path
+
+
+@pytest.fixture(scope="module")
+def underived(tmp_path_factory):
+    """The same without derived constexprs, which hardly any call suits."""
+    made = sample(2, 96, blob_bytes=80, targets=TARGETS)
+    path = tmp_path_factory.mktemp("bundle") / "underived.silo"
+    kernels = tuple(replace(one, derived=()) for one in made.contents.kernels)
+    write_bundle(path, replace(made.contents, kernels=kernels), made.read_blob)
     return path
 
 
@@ -55,26 +63,6 @@ def call(n, *, element="float32", aligned=True, **constants):
     )
 
 
-def expected(kernel, one, here):
-    """The choice by its definition: decide on every variant, then sort."""
-    values = {"n": one["n"].number}
-
-    def preference(number):
-        variant = kernel.variants[number].artifact.variant
-        for rules in kernel.rules:
-            if (rules.target, rules.signature) == (variant.target, variant.signature.without_effects()):
-                return rules.rules.lookup([values["n"]]).config == variant.config, specificity(variant), -number
-        return False, specificity(variant), -number
-
-    usable = [
-        number
-        for number, variant in enumerate(kernel.variants)
-        if runs_on(variant.artifact.variant.target, here.target, variant.artifact.blob.kind)
-        and accepts(variant.artifact.variant, one)
-    ]
-    return [kernel.variants[number] for number in sorted(usable, key=preference, reverse=True)]
-
-
 def test_every_variant_is_the_same_and_in_one_group(path):
     with open_bundle(path) as bundle:
         whole, opened = bundle.kernel("kernel_0"), bundle.open_kernel("kernel_0")
@@ -83,19 +71,23 @@ def test_every_variant_is_the_same_and_in_one_group(path):
         assert replace(whole, variants=()) == replace(opened.head, variants=())
         assert sorted(number for group in opened.groups for number in group.numbers) == list(range(96))
         assert len(opened.groups) == 8
+        assert sorted(number for one in opened.code for number in one.numbers) == list(range(96))
+        for one in opened.code:
+            artifacts = [opened[number].artifact for number in one.numbers]
+            assert {(artifact.variant.target, artifact.blob.kind) for artifact in artifacts} == {
+                (one.target, one.blob_kind)
+            }
         for group in opened.groups:
             for number in group.numbers:
                 artifact = opened[number].artifact
                 variant = artifact.variant
                 assert (group.target, group.blob_kind) == (variant.target, artifact.blob.kind)
                 assert (group.signature, group.specialization) == (variant.signature, variant.specialization)
-                same = {n for n in group.numbers if opened[n].artifact.variant.config == variant.config}
-                assert opened.with_config(group, variant.config) == same
 
 
 def test_opening_reads_no_variant(path, monkeypatch):
     with open_bundle(path) as bundle:
-        monkeypatch.setattr(type(bundle.manifest), "parse_variant", lambda *_: pytest.fail("it was read"))
+        monkeypatch.setattr(type(bundle.manifest), "variant", lambda *_: pytest.fail("it was read"))
         assert bundle.open_kernel("kernel_0").groups
 
 
@@ -112,22 +104,16 @@ def test_opening_reads_no_variant(path, monkeypatch):
         call(64, element="float16"),
     ],
 )
-def test_the_choice_is_that_of_deciding_on_every_variant(path, target, one):
-    with open_bundle(path) as bundle:
+def test_the_choice_is_that_of_deciding_on_every_variant(underived, target, one):
+    usual = not one.options and one["n"].number in (1024, 33, 48) and target != "cuda:sm_100"
+    with open_bundle(underived) as bundle:
         kernel = BundledKernel(bundle, bundle.open_kernel("kernel_0"), "k.silo", trust=False)
         here = device(target)
-        whole = replace(bundle.kernel("kernel_0"), derived=())
-        kernel._head = replace(kernel._head, derived=())  # derived constexprs are decided on elsewhere
-        assert kernel.rank(one, here) == expected(whole, one, here)
-
-
-def test_what_may_be_accepted_is_all_that_is(path):
-    with open_bundle(path) as bundle:
-        kernel = bundle.open_kernel("kernel_0")
-        for one in (call(1024), call(33), call(16, aligned=False), call(5, element="int32")):
-            for group in kernel.groups:
-                taken = [number for number in group.numbers if accepts(kernel[number].artifact.variant, one)]
-                assert bool(may_accept(group.signature, group.specialization, one)) == bool(taken)
+        whole = bundle.kernel("kernel_0")
+        numbers = ranked(whole, one, here)
+        assert numbers or not usual
+        assert kernel.rank_numbers(one, here) == tuple(numbers)
+        assert kernel.rank(one, here) == [whole.variants[number] for number in numbers]
 
 
 def test_one_wrong_variant_is_named_when_it_is_read(path):
@@ -186,7 +172,7 @@ def test_each_variant_is_found_by_its_text_and_nothing_else_is_read(path, monkey
             untold = replace(wanted, signature=wanted.signature.without_effects())  # nobody has compiled it yet
             assert fresh.exact(untold) == one
             assert len(fresh._read) == number + 1
-        monkeypatch.setattr(type(bundle.manifest), "parse_variant", lambda *_: pytest.fail("it was read"))
+        monkeypatch.setattr(type(bundle.manifest), "variant", lambda *_: pytest.fail("it was read"))
         opened = bundle.open_kernel("kernel_0")
         for other in (
             replace(wanted, source="0" * 64),
@@ -218,12 +204,45 @@ def test_constants_of_the_config_and_of_the_call_are_one(path):
         assert (
             opened.exact(replace(called, specialization=written.specialization.with_constants({"BLOCK": 1.0}))) is None
         )
-        assert WrittenVariant(replace(called, specialization=Specialization((), (("BLOCK", 1),)))).is_in(
-            {"facts": [], "constants": [["BLOCK", 1]]}, {"options": dict(written.config.options), "values": {}}
-        )
-        assert not WrittenVariant(replace(called, specialization=Specialization((), (("BLOCK", 1),)))).is_in(
-            {"facts": [], "constants": [["BLOCK", True]]}, {"options": dict(written.config.options), "values": {}}
-        )
+
+
+def with_rows(path, specialization, config):
+    """Variant 5 of the first kernel with these rows."""
+    data = path.read_bytes()
+    manifest = json.loads(Bundle.from_bytes(data).manifest_text)
+    variant, tables = manifest["kernels"][0]["variants"][5], manifest["tables"]
+    for name, table, row in (("specialization", "specializations", specialization), ("config", "configs", config)):
+        variant[name] = len(tables[table])
+        tables[table].append(row)
+    text = json.dumps(manifest, sort_keys=True, separators=(",", ":")).encode()
+    return Bundle.from_bytes(sealed(data, text, compress=True), "k.silo").open_kernel("kernel_0")
+
+
+def block(path, value):
+    """What variant 5 is but for its rows, with no constant but the block; None: with none."""
+    with open_bundle(path) as bundle:
+        written = bundle.open_kernel("kernel_0")[5].artifact.variant
+    constants = () if value is None else (("BLOCK", value),)
+    return replace(written, config=Config(), specialization=Specialization((), constants))
+
+
+@pytest.mark.parametrize(
+    ("constants", "values", "wanted"),
+    [
+        ([["BLOCK", 1]], {}, 1),
+        ([], {"BLOCK": 1}, 1),
+        ([["BLOCK", 1]], {"BLOCK": 2}, 1),  # the last one counts
+        ([["BLOCK", 2], ["BLOCK", 1]], {}, 1),
+        ([["BLOCK", True]], {}, True),
+        ([], {}, None),
+    ],
+)
+def test_rows_that_say_the_same_are_found(path, constants, values, wanted):
+    opened = with_rows(path, {"facts": [], "constants": constants}, {"options": {}, "values": values})
+    assert opened._manifest.exact(0, block(path, wanted)) == 5
+    for other in (1, True, 2, None):
+        if other is not wanted:
+            assert opened._manifest.exact(0, block(path, other)) is None
 
 
 @pytest.mark.parametrize(
@@ -233,16 +252,16 @@ def test_constants_of_the_config_and_of_the_call_are_one(path):
         ({"facts": [], "constants": {}}, {"options": {}, "values": {}}),
         ({"facts": [], "constants": [["BLOCK"]]}, {"options": {}, "values": {}}),
         ({"facts": [], "constants": [[1, 2]]}, {"options": {}, "values": {}}),
+        ({"facts": [], "constants": [["BLO\0CK", 1]]}, {"options": {}, "values": {}}),
         ({"facts": [], "constants": [], "grid": [1, 1, 1]}, {"options": {}, "values": {}}),
         ({"facts": [], "constants": []}, {"options": [], "values": {}}),
+        ({"facts": [], "constants": []}, {"options": {}, "values": {"\0": 1}}),
         ({"facts": [], "constants": []}, None),
         ({"facts": [["x", "aligned16"]], "constants": []}, {"options": {}, "values": {}}),
     ],
 )
-def test_rows_of_another_form_hold_no_variant(specialization, config):
-    wanted = Variant("k", "0" * 64, Signature(()), Specialization(), Config(), Target.parse("cuda:sm_90"))
-    assert WrittenVariant(wanted).is_in({"facts": [], "constants": []}, {"options": {}, "values": {}})
-    assert not WrittenVariant(wanted).is_in(specialization, config)
+def test_rows_of_another_form_hold_no_variant(path, specialization, config):
+    assert with_rows(path, specialization, config).exact(block(path, None)) is None
 
 
 def test_a_kernel_with_other_parameters_than_its_variant_is_not_used(path):

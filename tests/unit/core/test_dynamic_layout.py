@@ -1,7 +1,7 @@
 import pytest
 
 from silo.core.dynamic_layout import DynamicAxis, DynamicLayout
-from silo.core.extents import ExtentKind, Extents, HeldExtents, held_by
+from silo.core.extents import ExtentKind, Extents, HeldExtents, kind_of
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, StructLeaf
 from silo.core.specialization import Specialization
 from silo.core.values import canonical_json, parse_json
@@ -81,10 +81,10 @@ def test_a_specialization_and_a_guard_have_dynamic_layouts():
     assert Specialization.from_json(made.to_json()) == made
     assert made.assumptions[0] == "x layout (n, n), strides (s, 1), 32-bit extents, 32-bit offsets"
     assert made.made_for_some
-    held = held_by([(made.extents, None)])
+    held = HeldExtents().with_arguments({name: kind_of(one) for name, one in made.extents})
     assert held == HeldExtents.of({"x": "dynamic", "y": "shape"})
     # Only both together say all of an array that some code holds so and other code so.
-    assert held_by([(made.extents, None), ((("x", Extents((4,))),), None)]).kind_of("x") is ExtentKind.LAYOUT
+    assert held.with_arguments({"x": ExtentKind.SHAPE}).kind_of("x") is ExtentKind.LAYOUT
 
 
 def test_a_struct_lies_as_in_c():

@@ -2,7 +2,7 @@ import pytest
 
 from silo.core.config import Config
 from silo.core.dtypes import dtype
-from silo.core.extents import ExtentKind, Extents, HeldExtents, guard_for_grid, held_by
+from silo.core.extents import ExtentKind, Extents, HeldExtents, guard_for_grid
 from silo.core.nodes import Argument, ConfigValue, Const, Extent, OpKind, Stride, make
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
@@ -64,10 +64,11 @@ def test_two_extents_of_one_argument_are_refused():
 
 
 def test_a_guard_holds_what_any_of_its_codes_was_made_for():
-    codes = [((("x", Extents((4,))),), None), ((("x", Extents((4,), (1,))), ("y", Extents(()))), (1, 1, 1))]
-    for order in (codes, codes[::-1]):
-        assert held_by(order) == HeldExtents((("x", LAYOUT), ("y", SHAPE)), grid=True)
-    assert not held_by([])
+    codes = [{"x": SHAPE}, {"x": LAYOUT, "y": SHAPE}]
+    for first, second in (codes, codes[::-1]):
+        held = HeldExtents(grid=True).with_arguments(first).with_arguments(second)
+        assert held == HeldExtents((("x", LAYOUT), ("y", SHAPE)), grid=True)
+    assert not HeldExtents()
 
 
 def test_a_declared_grid_is_held_by_all_that_it_reads():

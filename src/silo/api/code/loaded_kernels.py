@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.core.decisions import Decision, Rejected
+from silo.core.decisions import Decision
 from silo.core.plugins import loader_of, option_names
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.values import JSON, Value
@@ -16,7 +16,7 @@ from silo.errors import ArgumentError, BlobLostError, DeviceError
 from silo.frozen import field, frozen
 from silo.launch import native
 from silo.launch.arguments import describe_call
-from silo.launch.dispatch import accepts
+from silo.launch.choice import OneVariant
 from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_bound_launcher, make_launcher
 from silo.settings import settings
 
@@ -182,7 +182,8 @@ class CheckedLauncher:
         self._bound = bound
         self._guarded = guarded
         self._signature = signature
-        self._variant = variant
+        self._variant = OneVariant(variant)
+        self._has_grid = variant.specialization.grid is not None
         self._constant = constant
 
     def __call__(self, *args: object, **kwargs: object) -> None:
@@ -192,7 +193,7 @@ class CheckedLauncher:
 
     def __getitem__(self, grid: object) -> Callable[..., None]:
         def launch(*args: object, **kwargs: object) -> None:
-            of_grid = {} if self._variant.specialization.grid is None else {"grid": grid}
+            of_grid = {"grid": grid} if self._has_grid else {}
             self._check(args, {**kwargs, **of_grid})
             self._bound[grid](*args, **kwargs)
 
@@ -200,12 +201,7 @@ class CheckedLauncher:
 
     def _check(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         call = inspect_call(self._guarded, self._signature, *args, **kwargs)
-        decision = accepts(self._variant, call, constant=self._constant)
-        if decision and call.grid is not None and self._variant.specialization.grid is not None:
-            from silo.launch.call_grid import grid_problem  # noqa: PLC0415  # few kernels have such code
-
-            if (problem := grid_problem(self._variant, call, None, {})) is not None:
-                decision = Rejected(problem)
+        decision = self._variant.decision(call, self._constant)
         if not decision:
             raise ArgumentError(
                 f"{describe_call(call)}: what was promised to bind() does not hold: {decision.reason}. "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -11,24 +11,22 @@ from silo.api.code.loaded_kernels import CheckedLauncher, VouchedCode, bound_lau
 from silo.api.machine.device_plugins import device_for, require_memory
 from silo.bundle.contents import calls_of, host_cases, host_code, variant_calls
 from silo.bundle.reader import Bundle, open_bundle
-from silo.core.decisions import Decision, Rejected
 from silo.core.device import HOST_MEMORY
 from silo.core.plugins import is_host_code, is_option, shipped_options
-from silo.core.signature import NoDefault, ParameterKind, Signature
-from silo.core.values import JSON, Value, identity_of
-from silo.errors import BundleError, ExpressionError, NoVariantError
+from silo.core.signature import NoDefault, Signature
+from silo.core.values import JSON, Value
+from silo.errors import BundleError, NoVariantError
 from silo.launch.arguments import Call, ValueKind, describe_call
 from silo.launch.binding import bind
-from silo.launch.dispatch import accepts, label, may_accept, specificity
+from silo.launch.choice import MOST_VARIANTS, decide, guard_of, place_of, rank
 from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_launcher
 
 if TYPE_CHECKING:
     from silo.api.code.compiled_calls import CompiledKernel
-    from silo.api.declared.derived_constexprs import Derived
-    from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
+    from silo.bundle.contents import BundleKernel, BundleVariant
     from silo.bundle.reader import OpenKernel
-    from silo.core.config import Config
     from silo.core.consent import Consent, HostCases, HostCode
+    from silo.core.decisions import Decision
     from silo.core.extents import HeldExtents
     from silo.core.launch_info import LaunchInfo
     from silo.core.nodes import Node
@@ -40,8 +38,6 @@ __all__ = ["BundledKernel", "Kernels", "load"]
 
 # The file that brings code, as it was read, with its signature: asked for where nothing else vouches for the code.
 Signed: TypeAlias = "Callable[[], SignedFile]"
-
-_SCALARS = (ParameterKind.INTEGER, ParameterKind.BOOL, ParameterKind.FLOAT)
 
 
 class Kernels:
@@ -180,10 +176,10 @@ class BundledKernel:
             self._head.signature,
             on_miss=on_miss,
             key=self._head.key,
-            exact=tuple(sorted(self._assumed_exactly | (self._derived.reads if self._derived else frozenset[str]()))),
+            exact=self._guard[0],
             config_names=(*self._head.config_names, *(name for name, _ in self._head.derived)),
             options=self._options,
-            extents=self._guarded[0],
+            extents=self._guard[1],
             contiguous=self._head.contiguous,
         )
 
@@ -197,36 +193,13 @@ class BundledKernel:
     @property
     def holds_grid(self) -> bool:
         """Whether its code was made for one grid."""
-        held = self._guarded[0]
+        held = self._guard[1]
         return held is not None and held.grid
 
     @cached_property
-    def _guarded(self) -> tuple[HeldExtents | None, frozenset[str]]:
-        """The extents of which its code was made for some, and what else decides a grid that is one of them."""
-        special = {one.specialization for one in self._kernel.groups if one.specialization.made_for_some}
-        if not special:
-            return None, frozenset()
-        from silo.core.extents import guard_for_grid, held_by  # noqa: PLC0415  # few kernels have any
-
-        held = held_by((one.extents, one.grid) for one in special)
-        return guard_for_grid(held, self._head.grid, self._head.signature)
-
-    @cached_property
-    def _derived(self) -> Derived | None:
-        if not self._head.derived:
-            return None
-        from silo.api.declared.derived_constexprs import Derived  # noqa: PLC0415  # few kernels have some
-
-        return Derived(self._head.derived)
-
-    @property
-    def _assumed_exactly(self) -> frozenset[str]:
-        """Scalars of which a variant assumes the very value: its code was compiled elsewhere, for that value."""
-        found = set(self._guarded[1])
-        for group in self._kernel.groups:
-            if names := {name for name, _ in group.specialization.constants}:
-                found |= {one.name for one in group.signature.parameters if one.kind in _SCALARS and one.name in names}
-        return frozenset(found)
+    def _guard(self) -> tuple[tuple[str, ...], HeldExtents | None]:
+        """The scalars of which calls with other values are other situations, and the extents."""
+        return guard_of(self._kernel)
 
     def warmup(self, *args: object, **kwargs: object) -> CompiledKernel:
         """Load what a call with such arguments needs, without launching; see :meth:`silo.Kernel.compiled`."""
@@ -254,12 +227,15 @@ class BundledKernel:
     def explain(self, *args: object, **kwargs: object) -> str:
         """Which variant a call with such arguments gets, why, and why not the others."""
         call = inspect_call(self.launcher, self._head.signature, *args, **kwargs)
-        device = device_for(self.name, call.device, self._serves)
-        best = next(self._candidates(call, device), None)
+        return self.explain_on(call, device_for(self.name, call.device, self._serves))
+
+    def explain_on(self, call: Call, device: Device) -> str:
+        """As :meth:`explain`, on a device that need not be the one of the call's arrays."""
+        best = next(iter(self.rank_numbers(call, device, 1)), None)
         lines = [describe_call(call), f"device: {device.target} ({device.model})"]
-        for variant, decision in self._decisions(call, device):
-            word = "chosen" if variant is best else "accepted" if decision else "rejected"
-            lines.append(f"{word}: {label(variant.artifact.variant)}: {decision.reason}")
+        for number, (label, decision) in enumerate(self._decisions(call, device)):
+            word = "chosen" if number == best else "accepted" if decision else "rejected"
+            lines.append(f"{word}: {label}: {decision.reason}")
         return "\n".join(lines)
 
     def recipes(self) -> list[CaseRecipe]:
@@ -270,7 +246,15 @@ class BundledKernel:
 
     def rank(self, call: Call, device: Device) -> list[BundleVariant]:
         """The variants that a call may use on a device, best first."""
-        return list(self._candidates(call, device))
+        return [self._kernel[number] for number in self.rank_numbers(call, device)]
+
+    def rank_numbers(self, call: Call, device: Device, most: int = MOST_VARIANTS) -> tuple[int, ...]:
+        """The numbers of those variants, of up to ``most`` of them."""
+        return rank(self._kernel, call, place_of(device, self._kernel.code), most)
+
+    def variant(self, number: int) -> BundleVariant:
+        """One variant, in the order of the file."""
+        return self._kernel[number]
 
     def scalars(self, call: Call) -> dict[str, Value]:
         """Values of the call's scalar arguments by name, with defaults for what was left out."""
@@ -278,17 +262,14 @@ class BundledKernel:
 
     def choose(self, call: Call, device: Device) -> BundleVariant:
         """The variant that serves a call on a device. NoVariantError lists all with the reasons against them."""
-        chosen = next(self._candidates(call, device), None)
+        chosen = next(iter(self.rank_numbers(call, device, 1)), None)
         if chosen is None:
-            reasons = [
-                f"{label(variant.artifact.variant)}: {decision.reason}"
-                for variant, decision in self._decisions(call, device)
-                if isinstance(decision, Rejected)
-            ]
+            decisions = self._decisions(call, device)
+            reasons = [f"{label}: {decision.reason}" for label, decision in decisions if not decision]
             raise NoVariantError(
                 f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons
             )
-        return chosen
+        return self._kernel[chosen]
 
     def consent(self, one: BundleVariant) -> Consent | None:
         """Consent to load a variant's native code as the bundle has it called; None for code that needs none.
@@ -322,7 +303,7 @@ class BundledKernel:
         """
         here = [
             number
-            for group in self._kernel.groups
+            for group in self._kernel.code
             if is_host_code(group.blob_kind) and runs_here(device, group.target, group.blob_kind)
             for number in group.numbers
         ]
@@ -331,7 +312,7 @@ class BundledKernel:
         from silo.api.machine.session import session  # noqa: PLC0415  # as above
 
         native = sorted(
-            number for group in self._kernel.groups if is_host_code(group.blob_kind) for number in group.numbers
+            number for group in self._kernel.code if is_host_code(group.blob_kind) for number in group.numbers
         )
         codes = {number: host_code(self._kernel[number], self._calls) for number in native}
         wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(here)]
@@ -358,7 +339,7 @@ class BundledKernel:
 
     def _serves(self, device: Device) -> bool:
         """Whether some code of the kernel runs on a device."""
-        return any(runs_here(device, group.target, group.blob_kind) for group in self._kernel.groups)
+        return any(runs_here(device, group.target, group.blob_kind) for group in self._kernel.code)
 
     def _on_miss(self, call: Call, device: Device | None = None) -> Binding:
         if device is None:
@@ -379,83 +360,9 @@ class BundledKernel:
             tag=chosen,
         )
 
-    def _candidates(self, call: Call, device: Device) -> Iterator[BundleVariant]:
-        """The variants a call may use, best first, each read and decided on when it is asked for.
-
-        Those with the config that the dispatch rules name come first, then those that assume most.
-        """
-        values = _scalars(call, self._head.signature)
-        facts = device.facts()
-        ranked: list[tuple[bool, tuple[int, int], int]] = []
-        for group in self._kernel.groups:
-            if runs_here(device, group.target, group.blob_kind) and may_accept(
-                group.signature, group.specialization, call
-            ):
-                config = self._ruled(group, values)
-                preferred = frozenset[int]() if config is None else self._kernel.with_config(group, config)
-                rank = specificity(self._kernel[group.numbers[0]].artifact.variant)
-                ranked += ((number in preferred, rank, -number) for number in group.numbers)
-        for _, _, number in sorted(ranked, reverse=True):
-            one = self._kernel[-number]
-            if self._decide(one, call, device, values, facts):
-                yield one
-
-    def _decisions(self, call: Call, device: Device) -> list[tuple[BundleVariant, Decision]]:
-        """The decision on every variant, for people."""
-        values, facts = _scalars(call, self._head.signature), device.facts()
-        variants = (self._kernel[number] for number in range(len(self._kernel)))
-        return [(one, self._decide(one, call, device, values, facts)) for one in variants]
-
-    def _decide(
-        self, one: BundleVariant, call: Call, device: Device, values: Mapping[str, Value], facts: Mapping[str, int]
-    ) -> Decision:
-        artifact = one.artifact
-        decision = runs_here(device, artifact.variant.target, artifact.blob.kind)
-        if decision:
-            decision = accepts(artifact.variant, call)
-        if decision and (refusal := self._derived_hold(one, values, facts)) is not None:
-            return refusal  # it is false, so `or` would pass it over
-        if decision and artifact.variant.specialization.grid is not None:
-            from silo.launch.call_grid import grid_problem  # noqa: PLC0415  # few kernels have such code
-
-            if (problem := grid_problem(artifact.variant, call, self._head.grid, facts)) is not None:
-                return Rejected(problem)
-        return decision
-
-    def _derived_hold(
-        self, one: BundleVariant, values: Mapping[str, Value], facts: Mapping[str, int]
-    ) -> Rejected | None:
-        if self._derived is None:
-            return None
-        from silo.api.declared.derived_constexprs import FORBIDDEN, derive  # noqa: PLC0415  # few kernels have some
-
-        variant = one.artifact.variant
-        constants = {**variant.config.as_dict(), **variant.specialization.constant_values}
-        try:
-            needed = derive(self._derived, values, variant.config.as_dict(), facts)
-        except ExpressionError as error:
-            return Rejected(str(error))
-        for name, value in needed.items():
-            if value == FORBIDDEN:
-                config = variant.config
-                return Rejected(f"its author's pruner did not allow {config} in any case with these values of the key")
-            if name in constants and identity_of(constants[name]) != identity_of(value):
-                return Rejected(f"it was compiled for {name}={constants[name]}, and the call needs {name}={value}")
-        return None
-
-    def _ruled(self, group: VariantGroup, values: Mapping[str, Value]) -> Config | None:
-        """The config that the dispatch rules name for a call; None where there are none for such variants."""
-        wanted = (group.target, group.signature.without_effects(), group.specialization.extents)
-        for rules in self._head.rules:
-            if rules.key == wanted:
-                missing = [name for name in rules.rules.key if name not in values]
-                if missing:
-                    raise BundleError(
-                        f"{self.bundle.name}: {self.name} is chosen by {', '.join(map(repr, missing))}, and no number "
-                        "of that name is passed; the file says of its kernel what is not so"
-                    )
-                return rules.rules.lookup([values[name] for name in rules.rules.key]).config
-        return None
+    def _decisions(self, call: Call, device: Device) -> list[tuple[str, Decision]]:
+        """Each variant in one line, and the decision on it."""
+        return decide(self._kernel, call, place_of(device, self._kernel.code))
 
     def _load(self, one: BundleVariant, device: Device) -> LoadedKernel:
         """The loaded code of a variant, once for each blob and way to launch it."""

@@ -21,8 +21,8 @@ from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, CompileError, SourceError, UnsupportedError
 from silo.launch.arguments import Argument, Call, ValueKind, describe_call, read_call
+from silo.launch.choice import OneVariant
 from silo.launch.descriptors import block_shape_of, is_descriptor, map_problem
-from silo.launch.dispatch import accepts
 from silo.sources.triton.adapter import descriptor_type, lower_for_gpu
 from silo.sources.triton.effects import effects_of
 from silo.sources.triton.gpu_layout import argument_slots, complete_layout, tensor_maps
@@ -391,7 +391,7 @@ def call_with(kind=ValueKind.DESCRIPTOR, element="float16", block=(64, 32), *, r
     ],
 )
 def test_which_code_takes_which_descriptor(variant, call, reason):
-    decision = accepts(variant, call)
+    decision = OneVariant(variant).decision(call)
     assert bool(decision) == (reason is None)
     assert reason is None or re.search(reason, decision.reason)
 
@@ -404,8 +404,8 @@ def test_code_that_assumes_less_than_2_gib():
     def call(*, range32):
         return Call("k", (Argument("p", ValueKind.POINTER, None, dtype("float16"), range32=range32),), {}, (10, 0))
 
-    assert accepts(variant, call(range32=True))
-    assert "less than 2 GiB" in accepts(variant, call(range32=False)).reason
+    assert OneVariant(variant).decision(call(range32=True))
+    assert "less than 2 GiB" in OneVariant(variant).decision(call(range32=False)).reason
     assert call(range32=True).facts()["p"].range32
 
 

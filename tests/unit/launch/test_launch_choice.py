@@ -1,16 +1,25 @@
+import enum
+import hashlib
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from fuzz.choice_place import Place
+from silo.api.kernels.bundle import load
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant
+from silo.bundle.writer import write_bundle
 from silo.core.config import Config
+from silo.core.decisions import Accepted, Rejected
 from silo.core.dtypes import dtype
+from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import NoVariantError
-from silo.launch.dispatch import accepts, choose, specificity
+from silo.launch.choice import OneVariant
 from silo.launch.runtime import inspect_call, make_launcher
 
 UNTYPED = Signature(
@@ -33,6 +42,10 @@ def never(call):
 def call_of(*arguments, **keywords):
     launch = make_launcher("k", UNTYPED, on_miss=never, config_names=("BLOCK",))
     return inspect_call(launch, UNTYPED, *arguments, **keywords)
+
+
+def accepts(one, call):
+    return OneVariant(one).decision(call)
 
 
 def storage(shift=0, count=64, element=np.float32):
@@ -126,44 +139,109 @@ def test_a_variant_of_another_signature():
     assert accepts(other, call_of(storage(), storage(), 3)).reason.startswith("it has a parameter z")
 
 
-def test_the_most_specialised_comes_first():
+@pytest.fixture
+def bundled(tmp_path):
+    """Makes a kernel of a bundle that has just these variants."""
+
+    def make(*variants):
+        data = b"code"
+        ref = BlobRef(hashlib.sha256(data).hexdigest(), "so", len(data))
+        packed = [
+            BundleVariant(Artifact(one, LaunchInfo("k", ()), ref, (), "made up 1", ref.sha256), "made up")
+            for one in variants
+        ]
+        kernel = BundleKernel("k", UNTYPED, config_names=("BLOCK",), variants=tuple(packed))
+        write_bundle(tmp_path / "k.silo", BundleContents((kernel,)), lambda _: data)
+        return load(tmp_path / "k.silo")["k"]
+
+    return make
+
+
+HERE = Place.of("cpu:x86-64-v4")
+
+
+def test_the_most_specialised_comes_first(bundled):
     divisible = variant([*ALIGNED, ("n", Fact.DIVISIBLE_16)])
     wide = variant(n="int64")
-    candidates = [wide, GENERIC, divisible, variant(ALIGNED)]
-    choice = choose(call_of(storage(), storage(), 32), candidates, variant_of=lambda one: one)
-    assert choice.accepted == (divisible, variant(ALIGNED), GENERIC, wide)
-    assert [one for one, _ in choice.decisions] == candidates
-    assert choice.decisions[2][1].reason == "assumes n divisible16, out aligned16, x aligned16"
-    assert choice.decisions[1][1].reason == "assumes nothing of the arguments"
-    choice = choose(call_of(storage(4), storage(), 32), candidates, variant_of=lambda one: one)
-    assert choice.accepted == (GENERIC, wide)
-    assert specificity(divisible) > specificity(GENERIC)
+    kernel = bundled(wide, GENERIC, divisible, variant(ALIGNED))
+    call = call_of(storage(), storage(), 32)
+    assert kernel.rank_numbers(call, HERE) == (2, 3, 1, 0)
+    assert kernel.rank_numbers(call, HERE, 2) == (2, 3)
+    lines = kernel.explain_on(call, HERE).split("\n")[2:]
+    assert lines[2].startswith("chosen: k for cpu:x86-64-v3, BLOCK=64, num_warps=4 (x: *float32, out: *float32")
+    assert lines[2].endswith(": assumes n divisible16, out aligned16, x aligned16")
+    assert lines[1].startswith("accepted: ")
+    assert lines[1].endswith(": assumes nothing of the arguments")
+    assert kernel.rank_numbers(call_of(storage(4), storage(), 32), HERE) == (1, 0)
 
 
-def test_equal_ones_keep_their_order():
-    configs = [variant(config=Config.of(BLOCK=64, num_warps=w)) for w in (8, 1, 4)]
-    assert choose(call_of(storage(), storage(), 32), configs, variant_of=lambda one: one).accepted == tuple(configs)
+def test_equal_ones_keep_their_order(bundled):
+    kernel = bundled(*(variant(config=Config.of(BLOCK=64, num_warps=warps)) for warps in (8, 1, 4)))
+    assert kernel.rank_numbers(call_of(storage(), storage(), 32), HERE) == (0, 1, 2)
 
 
-def test_no_variant_lists_each_with_its_reason():
+def test_no_variant_lists_each_with_its_reason(bundled):
+    kernel = bundled(GENERIC, variant(element="float16"))
     with pytest.raises(NoVariantError) as caught:
-        choose(call_of(storage(), storage(), 2**40), [GENERIC, variant(element="float16")], variant_of=lambda one: one)
+        kernel.choose(call_of(storage(), storage(), 2**40), HERE)
     text = str(caught.value)
-    assert "k(x=float32[64] on cpu, aligned16; " in text
+    assert text.startswith("k.silo: no variant fits k(x=float32[64] on cpu, aligned16; ")
     assert "n=1099511627776, int64, divisible16" in text
     assert "n needs int64, and it takes int32" in text
     assert "x is an array of float32, and it takes float16" in text
     assert len(caught.value.rejections) == 2
     assert "cpu:x86-64-v3" in caught.value.rejections[0]
-    with pytest.raises(NoVariantError, match="no variant at all"):
-        choose(call_of(storage(), storage(), 3), [], variant_of=lambda one: one)
+
+
+def test_a_device_has_a_rule_of_its_own(bundled):
+    """Stands for devices of plug-ins, and for Metal's versions."""
+
+    class Newer(Place):
+        def runs(self, target, blob_kind=""):
+            return Accepted("newer") if target.kind == "cpu" else Rejected(f"no {blob_kind} for {target}")
+
+    kernel, call = bundled(GENERIC), call_of(storage(), storage(), 32)
+    assert kernel.rank_numbers(call, Newer.of("metal:4.0")) == (0,)
+    with pytest.raises(NoVariantError, match="built for cpu, the device is metal"):
+        kernel.choose(call, Place.of("metal:4.0"))
+
+    class Refuses(Place):
+        def runs(self, target, blob_kind=""):
+            return Rejected(f"no {blob_kind} for {target}")
+
+    with pytest.raises(NoVariantError, match="no so for cpu:x86-64-v3"):
+        kernel.choose(call, Refuses.of("cpu:x86-64-v4"))
+
+
+class Mode(enum.IntEnum):
+    WIDE = 64
+
+
+@pytest.mark.parametrize(
+    ("value", "fits", "shown"),
+    [
+        (np.int64(64), True, ""),
+        (Mode.WIDE, True, ""),
+        (np.int64(32), False, "BLOCK is 32, and"),
+        (1 << 70, False, f"BLOCK is {1 << 70}, and"),
+        (64.0, False, "BLOCK is 64.0, and"),
+        ([64], False, "BLOCK is [64], and"),
+        ((64, ("a", None)), False, "BLOCK is (64, ('a', None)), and"),
+        ("\u00e4\x1b\u202e\U000e0001'\n", False, 'BLOCK is "\u00e4\\x1b\\u202e\\U000e0001\'\\n", and'),
+        ("\udc80", False, "BLOCK is '\\udc80', and"),
+    ],
+)
+def test_constexprs_of_any_class_are_compared_and_shown(value, fits, shown):
+    decision = accepts(GENERIC, call_of(storage(), storage(), 3, BLOCK=value))
+    assert bool(decision) is fits
+    assert decision.reason.startswith(shown)
 
 
 def test_constants_are_compared_after_encoding():
     typed = variant(constants=[("MODE", dtype("float32"))])
     call = call_of(storage(), storage(), 3, MODE=np.float32)
-    assert not accepts(typed, call)
-    assert accepts(typed, call, constant=lambda value: dtype("float32") if value is np.float32 else value)
+    assert not OneVariant(typed).decision(call)
+    assert OneVariant(typed).decision(call, lambda value: dtype("float32") if value is np.float32 else value)
 
 
 def test_a_bool_where_an_integer_is_declared_is_a_number():

@@ -1,0 +1,562 @@
+#include "bundle_choice.h"
+
+#include "arena.h"
+#include "bundle_object.h"
+#include "choice.h"
+#include "errors.h"
+#include "held.h"
+#include "runs_on.h"
+
+#include <stdlib.h>
+
+const char silo_py_rank_variants_doc[] =
+    "rank_variants(bundle, kernel, call, device, most) -> tuple\n\n"
+    "The numbers of the variants that serve a call, best first, no more than `most`.";
+const char silo_py_decide_variants_doc[] =
+    "decide_variants(bundle, kernel, call, device) -> tuple\n\n"
+    "Of each variant, whether it serves a call, the variant in one line, and the reason.";
+const char silo_py_held_doc[] = "held(bundle, kernel) -> (bytes, bytes, bool)\n\n"
+                                "What the guard of a kernel holds: the flags of each parameter "
+                                "(parameter.h), what is held of its "
+                                "extents (extents.h), and whether the grid of each call is held.";
+const char silo_py_runs_on_doc[] =
+    "runs_on(built, device, blob_kind) -> (bool, str)\n\n"
+    "Whether a device's target runs code that was built for another, and the rule that decides.";
+
+/* A call of one kernel on one device, taken from Python's objects, whose texts are borrowed. */
+struct request {
+    struct silo_arena arena;
+    PyObject *kept; /* owned list: what texts are borrowed of */
+    uint32_t kernel, most, argument_count;
+    struct silo_seen_call call;
+    struct silo_place place;
+};
+
+static void request_end(struct request *request) {
+    silo_arena_free(&request->arena);
+    Py_CLEAR(request->kept);
+}
+
+static void *array_of(struct request *request, Py_ssize_t count, size_t size) {
+    void *made = silo_arena_array(&request->arena, (size_t)count + 1, size);
+    if (made == NULL)
+        PyErr_NoMemory();
+    return made;
+}
+
+/* Keep an object until the end (stolen); -1 with an exception set, also for NULL. */
+static int keep(struct request *request, PyObject *object) {
+    const int result = object != NULL ? PyList_Append(request->kept, object) : -1;
+    Py_XDECREF(object);
+    return result;
+}
+
+/* The items of a sequence as a tuple that is kept; NULL with an exception set. */
+static PyObject *items_of(struct request *request, PyObject *sequence) {
+    PyObject *tuple = PySequence_Tuple(sequence);
+    return keep(request, tuple) == 0 ? tuple : NULL;
+}
+
+/* ---- values ---- */
+
+static int text_of(struct request *request, PyObject *object, struct silo_string *text) {
+    Py_ssize_t length;
+    const char *data = PyUnicode_AsUTF8AndSize(object, &length);
+    if (data == NULL && PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) {
+        char *bytes = NULL;
+        PyErr_Clear(); /* a lone surrogate, which no text of a file has */
+        PyObject *encoded = PyUnicode_AsEncodedString(object, "utf-8", "surrogatepass");
+        if (keep(request, encoded) != 0 || PyBytes_AsStringAndSize(encoded, &bytes, &length) != 0)
+            return -1;
+        data = bytes;
+    }
+    if (data == NULL || keep(request, Py_NewRef(object)) != 0)
+        return -1;
+    *text = (struct silo_string){data, (uint32_t)length};
+    return 0;
+}
+
+static const char *name_of(struct request *request, PyObject *object) {
+    struct silo_string text;
+    return text_of(request, object, &text) == 0 ? text.data : NULL;
+}
+
+/* The classes of silo.core that are values; -1 with an exception set. */
+static int is_of(PyObject *object, const char *module_name, const char *class_name) {
+    PyObject *module = PyImport_ImportModule(module_name);
+    PyObject *type = module ? PyObject_GetAttrString(module, class_name) : NULL;
+    const int result = type ? PyObject_IsInstance(object, type) : -1;
+    Py_XDECREF(type);
+    Py_XDECREF(module);
+    return result;
+}
+
+static int attribute_number(PyObject *object, const char *name, long *number) {
+    PyObject *found = PyObject_GetAttrString(object, name);
+    *number = found ? PyLong_AsLong(found) : -1;
+    Py_XDECREF(found);
+    return *number == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+static int attribute_text(struct request *request, PyObject *object, const char *name,
+                          struct silo_string *text) {
+    PyObject *found = PyObject_GetAttrString(object, name);
+    const int result = found ? text_of(request, found, text) : -1;
+    Py_XDECREF(found);
+    return result;
+}
+
+static int integer_value(struct request *request, PyObject *number, struct silo_value *value) {
+    int overflow;
+    value->type = SILO_IS_INT;
+    value->integer = PyLong_AsLongLongAndOverflow(number, &overflow);
+    if (overflow == 0)
+        return value->integer == -1 && PyErr_Occurred() ? -1 : 0;
+    PyObject *plain = PyNumber_Index(number);
+    PyObject *digits = plain ? PyObject_Str(plain) : NULL;
+    Py_XDECREF(plain);
+    value->type = SILO_IS_BIG_INT;
+    const int result = digits ? text_of(request, digits, &value->text) : -1;
+    Py_XDECREF(digits);
+    return result;
+}
+
+static int value_of(struct request *request, PyObject *object, struct silo_value *value);
+
+static int tuple_value(struct request *request, PyObject *tuple, struct silo_value *value) {
+    const Py_ssize_t count = PyTuple_Size(tuple);
+    struct silo_value *items = array_of(request, count, sizeof *items);
+    if (items == NULL || Py_EnterRecursiveCall(" in a constexpr") != 0)
+        return -1;
+    int result = 0;
+    for (Py_ssize_t i = 0; i < count && result == 0; i++)
+        result = value_of(request, PyTuple_GetItem(tuple, i), &items[i]);
+    Py_LeaveRecursiveCall();
+    value->type = SILO_IS_TUPLE;
+    value->count = (uint32_t)count;
+    value->items = items;
+    return result;
+}
+
+static int object_value(struct request *request, PyObject *object, struct silo_value *value) {
+    const int element = is_of(object, "silo.core.dtypes", "DType");
+    const int function =
+        element == 0 ? is_of(object, "silo.core.values", "FunctionValue") : element;
+    if (element < 0 || function < 0)
+        return -1;
+    if (element > 0) {
+        long code, bits;
+        if (attribute_number(object, "code", &code) != 0 ||
+            attribute_number(object, "bits", &bits) != 0)
+            return -1;
+        value->type = SILO_IS_ELEMENT;
+        value->element = (uint16_t)(code << 8 | bits);
+        return 0;
+    }
+    if (function > 0) {
+        value->type = SILO_IS_FUNCTION;
+        return attribute_text(request, object, "name", &value->text) != 0
+                   ? -1
+                   : attribute_text(request, object, "fingerprint", &value->fingerprint);
+    }
+    if (PyIndex_Check(object)) { /* an integer of a library */
+        PyObject *number = PyNumber_Index(object);
+        if (number != NULL) {
+            const int result = integer_value(request, number, value);
+            Py_DECREF(number);
+            return result;
+        }
+        silo_forget_error();
+    }
+    PyObject *shown = PyObject_Repr(object);
+    value->type = SILO_IS_FOREIGN;
+    const int result = shown ? text_of(request, shown, &value->text) : -1;
+    Py_XDECREF(shown);
+    return result;
+}
+
+static int value_of(struct request *request, PyObject *object, struct silo_value *value) {
+    *value = (struct silo_value){.type = SILO_IS_NONE};
+    if (object == Py_None)
+        return 0;
+    if (PyBool_Check(object)) {
+        value->type = SILO_IS_BOOL;
+        value->integer = object == Py_True;
+        return 0;
+    }
+    if (PyLong_Check(object))
+        return integer_value(request, object, value);
+    if (PyFloat_Check(object)) {
+        value->type = SILO_IS_FLOAT;
+        value->real = PyFloat_AsDouble(object);
+        return value->real == -1.0 && PyErr_Occurred() ? -1 : 0;
+    }
+    if (PyUnicode_Check(object)) {
+        value->type = SILO_IS_TEXT;
+        return text_of(request, object, &value->text);
+    }
+    if (PyTuple_Check(object))
+        return tuple_value(request, object, value);
+    return object_value(request, object, value);
+}
+
+/* ---- the call ---- */
+
+/* The integers of a sequence; NULL with an exception set. */
+static const int64_t *numbers_of(struct request *request, PyObject *sequence, Py_ssize_t *count) {
+    PyObject *items = items_of(request, sequence);
+    if (items == NULL)
+        return NULL;
+    *count = PyTuple_Size(items);
+    int64_t *numbers = array_of(request, *count, sizeof *numbers);
+    for (Py_ssize_t i = 0; numbers != NULL && i < *count; i++) {
+        numbers[i] = PyLong_AsLongLong(PyTuple_GetItem(items, i));
+        if (numbers[i] == -1 && PyErr_Occurred())
+            return NULL;
+    }
+    return numbers;
+}
+
+/* Extents as the guard has them: None, (shape, strides or None), or the word of a layout. */
+static int read_extents(struct request *request, PyObject *extents, struct silo_seen *seen) {
+    Py_ssize_t rank = 0, steps = 0;
+    PyObject *shape, *strides;
+    if (extents == Py_None)
+        return 0;
+    if (PyLong_Check(extents)) {
+        seen->has_layout = true;
+        seen->layout = PyLong_AsUnsignedLongLong(extents);
+        return PyErr_Occurred() ? -1 : 0;
+    }
+    if (!PyArg_ParseTuple(extents, "OO;extents are a shape and strides", &shape, &strides) ||
+        (seen->shape = numbers_of(request, shape, &rank)) == NULL)
+        return -1;
+    seen->rank = (int32_t)rank;
+    if (strides == Py_None)
+        return 0;
+    seen->strides = numbers_of(request, strides, &steps);
+    if (seen->strides != NULL && steps == rank)
+        return 0;
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "a shape and strides of two lengths");
+    return -1;
+}
+
+/* (kind, code, bits, flags, block, extents, value) of one argument. */
+static int read_argument(struct request *request, PyObject *row, struct silo_seen *seen) {
+    int kind, code, bits, flags;
+    Py_ssize_t rank = 0;
+    PyObject *block, *extents, *value;
+    if (!PyTuple_Check(row)) {
+        PyErr_SetString(PyExc_TypeError, "an argument is a tuple");
+        return -1;
+    }
+    if (!PyArg_ParseTuple(row, "iiiiOOO", &kind, &code, &bits, &flags, &block, &extents, &value))
+        return -1;
+    seen->kind = (uint8_t)kind;
+    seen->flags = (uint8_t)flags;
+    seen->element = (uint16_t)(code << 8 | bits);
+    if (read_extents(request, extents, seen) != 0)
+        return -1;
+    if (block != Py_None) {
+        if ((seen->block = numbers_of(request, block, &rank)) == NULL)
+            return -1;
+        if (seen->shape != NULL && seen->rank != rank) {
+            PyErr_SetString(PyExc_ValueError, "a block and a shape of two lengths");
+            return -1;
+        }
+        seen->rank = (int32_t)rank;
+    }
+    return value_of(request, value, &seen->number);
+}
+
+static int read_options(struct request *request, PyObject *given) {
+    PyObject *items = PyMapping_Items(given);
+    if (keep(request, items) != 0)
+        return -1;
+    const Py_ssize_t count = PyList_Size(items);
+    struct silo_seen_option *options = array_of(request, count, sizeof *options);
+    if (options == NULL)
+        return -1;
+    request->call.options = options;
+    request->call.option_count = (uint32_t)count;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *pair = PyList_GetItem(items, i);
+        if ((options[i].name = name_of(request, PyTuple_GetItem(pair, 0))) == NULL ||
+            value_of(request, PyTuple_GetItem(pair, 1), &options[i].value) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* (arguments, options, grid, what is said of a call that gives no grid and needs one). */
+static int read_call(struct request *request, PyObject *given) {
+    PyObject *rows, *options, *grid, *without;
+    Py_ssize_t axes = 0;
+    if (!PyArg_ParseTuple(given, "O!OOO", &PyTuple_Type, &rows, &options, &grid, &without) ||
+        (request->call.without_grid = name_of(request, without)) == NULL ||
+        read_options(request, options) != 0)
+        return -1;
+    if (grid != Py_None) {
+        if ((request->call.grid = numbers_of(request, grid, &axes)) == NULL)
+            return -1;
+        if (axes != 3) {
+            PyErr_SetString(PyExc_ValueError, "a grid has three dimensions");
+            return -1;
+        }
+    }
+    const Py_ssize_t count = PyTuple_Size(rows);
+    struct silo_seen *seen = array_of(request, count, sizeof *seen);
+    request->call.arguments = seen;
+    request->argument_count = (uint32_t)count;
+    for (Py_ssize_t i = 0; seen != NULL && i < count; i++) {
+        if (read_argument(request, PyTuple_GetItem(rows, i), &seen[i]) != 0)
+            return -1;
+    }
+    return seen != NULL ? 0 : -1;
+}
+
+/* ---- the device ---- */
+
+static int read_facts(struct request *request, PyObject *given) {
+    PyObject *items = PyMapping_Items(given);
+    if (keep(request, items) != 0)
+        return -1;
+    const Py_ssize_t count = PyList_Size(items);
+    struct silo_device_fact *facts = array_of(request, count, sizeof *facts);
+    if (facts == NULL)
+        return -1;
+    request->place.facts = facts;
+    request->place.fact_count = (uint32_t)count;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *pair = PyList_GetItem(items, i);
+        facts[i].value = PyLong_AsLongLong(PyTuple_GetItem(pair, 1));
+        if ((facts[i].value == -1 && PyErr_Occurred()) ||
+            (facts[i].name = name_of(request, PyTuple_GetItem(pair, 0))) == NULL)
+            return -1;
+    }
+    return 0;
+}
+
+/* (target, blob kind, whether the device runs it, why) of each rule. */
+static int read_rules(struct request *request, PyObject *given) {
+    const Py_ssize_t count = PyTuple_Size(given);
+    struct silo_run_rule *rules = array_of(request, count, sizeof *rules);
+    if (rules == NULL)
+        return -1;
+    request->place.rules = rules;
+    request->place.rule_count = (uint32_t)count;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *target, *kind, *reason;
+        int runs;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(given, i), "OOpO", &target, &kind, &runs, &reason) ||
+            (rules[i].target = name_of(request, target)) == NULL ||
+            (rules[i].blob_kind = name_of(request, kind)) == NULL ||
+            (rules[i].reason = name_of(request, reason)) == NULL)
+            return -1;
+        rules[i].runs = runs != 0;
+    }
+    return 0;
+}
+
+/* (target, facts, rules). */
+static int read_place(struct request *request, PyObject *given) {
+    PyObject *target, *facts, *rules;
+    if (!PyArg_ParseTuple(given, "OOO!", &target, &facts, &PyTuple_Type, &rules) ||
+        (request->place.target = name_of(request, target)) == NULL)
+        return -1;
+    return read_facts(request, facts) != 0 ? -1 : read_rules(request, rules);
+}
+
+/* ---- questions ---- */
+
+/* The bundle of (bundle, kernel, call, place, ...), with the request filled; NULL with an exception
+ * set, and then there is nothing to end. */
+static struct silo_py_bundle *request_begin(struct request *request, PyObject *args,
+                                            const char *format) {
+    PyObject *object, *call, *place;
+    unsigned int kernel, most = UINT32_MAX;
+    *request = (struct request){.kept = PyList_New(0)};
+    struct silo_py_bundle *bundle = NULL;
+    if (request->kept != NULL &&
+        PyArg_ParseTuple(args, format, &object, &kernel, &PyTuple_Type, &call, &PyTuple_Type,
+                         &place, &most) &&
+        (bundle = silo_py_bundle_of(object)) != NULL) {
+        request->kernel = kernel;
+        request->most = most;
+        if (kernel >= silo_reader_kernel_count(bundle->reader))
+            PyErr_Format(PyExc_IndexError, "there is no kernel %u", kernel);
+        else if (read_call(request, call) == 0 && read_place(request, place) == 0)
+            return bundle;
+    }
+    request_end(request);
+    return NULL;
+}
+
+struct about_rank {
+    const struct request *request;
+    uint32_t *numbers; /* owned */
+    uint32_t count;
+};
+
+/* The choice counts on an argument for each parameter of the kernel. */
+static int check_arguments(const struct silo_kernel_info *info, const struct request *request,
+                           silo_error *error) {
+    if (info->signature->count == request->argument_count)
+        return 0;
+    return silo_fail(error, SILO_ERROR_USAGE, "%s has %u parameters, and %u arguments are given",
+                     info->name.data, info->signature->count, request->argument_count);
+}
+
+static int ask_rank(struct silo_reader *reader, void *about, silo_error *error) {
+    struct about_rank *rank = about;
+    const struct request *request = rank->request;
+    const struct silo_kernel_info *info = silo_reader_kernel(reader, request->kernel, error);
+    if (info == NULL || check_arguments(info, request, error) != 0)
+        return -1;
+    return silo_choice_rank(reader, request->kernel, &request->call, &request->place, request->most,
+                            &rank->numbers, &rank->count, error);
+}
+
+PyObject *silo_py_rank_variants(PyObject *module, PyObject *args) {
+    (void)module;
+    struct request request;
+    struct silo_py_bundle *bundle = request_begin(&request, args, "OIO!O!I");
+    if (bundle == NULL)
+        return NULL;
+    struct about_rank about = {.request = &request};
+    PyObject *result = NULL;
+    if (silo_py_bundle_ask(bundle, ask_rank, &about) == 0)
+        result = PyTuple_New((Py_ssize_t)about.count);
+    for (uint32_t i = 0; result != NULL && i < about.count; i++) {
+        PyObject *number = PyLong_FromUnsignedLong(about.numbers[i]);
+        if (number == NULL || PyTuple_SetItem(result, (Py_ssize_t)i, number) != 0)
+            Py_CLEAR(result);
+    }
+    free(about.numbers);
+    request_end(&request);
+    return result;
+}
+
+struct decision {
+    bool accepted;
+    struct silo_wording label, reason; /* owned */
+};
+
+struct about_decisions {
+    const struct request *request;
+    struct decision *decisions; /* owned */
+    uint32_t count;
+};
+
+static void decisions_end(struct about_decisions *about) {
+    for (uint32_t i = 0; about->decisions != NULL && i < about->count; i++) {
+        silo_wording_clear(&about->decisions[i].label);
+        silo_wording_clear(&about->decisions[i].reason);
+    }
+    free(about->decisions);
+    about->decisions = NULL;
+}
+
+static int ask_decisions(struct silo_reader *reader, void *given, silo_error *error) {
+    struct about_decisions *about = given;
+    const struct request *request = about->request;
+    const struct silo_kernel_info *info = silo_reader_kernel(reader, request->kernel, error);
+    if (info == NULL || check_arguments(info, request, error) != 0)
+        return -1;
+    decisions_end(about); /* of a time before, when plug-ins were not asked yet */
+    about->count = info->variant_count;
+    about->decisions = calloc((size_t)about->count + 1, sizeof *about->decisions);
+    if (about->decisions == NULL)
+        return silo_fail_memory(error);
+    for (uint32_t i = 0; i < about->count; i++) {
+        struct decision *one = &about->decisions[i];
+        const int found = silo_choice_decide(reader, request->kernel, i, &request->call,
+                                             &request->place, &one->label, &one->reason, error);
+        if (found < 0)
+            return -1;
+        one->accepted = found == SILO_OK;
+    }
+    return 0;
+}
+
+static PyObject *text_from(const struct silo_wording *text) {
+    return PyUnicode_DecodeUTF8(silo_wording_read(text), (Py_ssize_t)text->length, "surrogatepass");
+}
+
+PyObject *silo_py_decide_variants(PyObject *module, PyObject *args) {
+    (void)module;
+    struct request request;
+    struct silo_py_bundle *bundle = request_begin(&request, args, "OIO!O!");
+    if (bundle == NULL)
+        return NULL;
+    struct about_decisions about = {.request = &request};
+    PyObject *result = NULL;
+    if (silo_py_bundle_ask(bundle, ask_decisions, &about) == 0)
+        result = PyTuple_New((Py_ssize_t)about.count);
+    for (uint32_t i = 0; result != NULL && i < about.count; i++) {
+        const struct decision *one = &about.decisions[i];
+        PyObject *label = text_from(&one->label), *reason = label ? text_from(&one->reason) : NULL;
+        PyObject *made =
+            reason ? Py_BuildValue("(OOO)", one->accepted ? Py_True : Py_False, label, reason)
+                   : NULL;
+        Py_XDECREF(label);
+        Py_XDECREF(reason);
+        if (made == NULL || PyTuple_SetItem(result, (Py_ssize_t)i, made) != 0)
+            Py_CLEAR(result);
+    }
+    decisions_end(&about);
+    request_end(&request);
+    return result;
+}
+
+struct about_held {
+    uint32_t kernel, count;
+    bool grid;
+    uint8_t flags[SILO_MAX_PARAMETERS], extents[SILO_MAX_PARAMETERS];
+};
+
+static int ask_held(struct silo_reader *reader, void *given, silo_error *error) {
+    struct about_held *about = given;
+    struct silo_parameter parameters[SILO_MAX_PARAMETERS];
+    struct silo_held_parts held = {.parameters = parameters, .extents = about->extents};
+    const struct silo_kernel_info *info = silo_reader_kernel(reader, about->kernel, error);
+    if (info == NULL || silo_held_of(info, &held, error) != 0)
+        return -1;
+    about->count = info->signature->count;
+    about->grid = held.grid;
+    for (uint32_t i = 0; i < about->count; i++)
+        about->flags[i] = (uint8_t)parameters[i].flags;
+    return 0;
+}
+
+PyObject *silo_py_held(PyObject *module, PyObject *args) {
+    (void)module;
+    PyObject *object;
+    unsigned int kernel;
+    if (!PyArg_ParseTuple(args, "OI", &object, &kernel))
+        return NULL;
+    struct silo_py_bundle *bundle = silo_py_bundle_of(object);
+    if (bundle == NULL)
+        return NULL;
+    if (kernel >= silo_reader_kernel_count(bundle->reader)) {
+        PyErr_Format(PyExc_IndexError, "there is no kernel %u", kernel);
+        return NULL;
+    }
+    struct about_held about = {.kernel = kernel};
+    if (silo_py_bundle_ask(bundle, ask_held, &about) != 0)
+        return NULL;
+    return Py_BuildValue("(y#y#O)", (const char *)about.flags, (Py_ssize_t)about.count,
+                         (const char *)about.extents, (Py_ssize_t)about.count,
+                         about.grid ? Py_True : Py_False);
+}
+
+PyObject *silo_py_runs_on(PyObject *module, PyObject *args) {
+    (void)module;
+    const char *built, *device, *kind;
+    char reason[1024] = "";
+    if (!PyArg_ParseTuple(args, "sss", &built, &device, &kind))
+        return NULL;
+    const bool runs = silo_runs_on(built, device, kind, reason, sizeof reason);
+    return Py_BuildValue("(Os)", runs ? Py_True : Py_False, reason);
+}

@@ -1,0 +1,388 @@
+#include "bundle_values.h"
+
+#include "bundle_object.h"
+#include "errors.h"
+#include "json_text.h"
+#include "json_values.h"
+#include "manifest_exact.h"
+#include "manifest_kernels.h"
+
+#include <stdlib.h>
+
+static const struct silo_manifest *manifest_of(PyObject *self) {
+    return silo_reader_manifest(((struct silo_py_bundle *)self)->reader);
+}
+
+static int ask(PyObject *self, silo_question *question, void *about) {
+    return silo_py_bundle_ask((struct silo_py_bundle *)self, question, about);
+}
+
+/* A number that is given, below `count`; -1 with an exception set. */
+static int64_t number_below(PyObject *given, uint64_t count, const char *what) {
+    const long long number = PyLong_AsLongLong(given);
+    if (number == -1 && PyErr_Occurred())
+        return -1;
+    if (number >= 0 && (uint64_t)number < count)
+        return number;
+    PyErr_Format(PyExc_IndexError, "there is no %s %lld", what, number);
+    return -1;
+}
+
+static int64_t kernel_of(PyObject *self, PyObject *given) {
+    return number_below(given, manifest_of(self)->kernel_count, "kernel");
+}
+
+/* ---- sets ---- */
+
+static int add_text(PyObject *set, const char *data, size_t bytes) {
+    PyObject *text = silo_py_text(data, bytes);
+    const int result = text != NULL ? PySet_Add(set, text) : -1;
+    Py_XDECREF(text);
+    return result;
+}
+
+/* The frozen form of a set, which is given up; NULL as it was. */
+static PyObject *frozen(PyObject *set) {
+    PyObject *made = set != NULL ? PyFrozenSet_New(set) : NULL;
+    Py_XDECREF(set);
+    return made;
+}
+
+/* ---- the manifest ---- */
+
+PyObject *silo_py_bundle_member(PyObject *self, PyObject *name) {
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL);
+    if (text == NULL)
+        return NULL;
+    const struct silo_json *found = silo_json_member(manifest_of(self)->top, text);
+    return found != NULL ? silo_py_json(found) : Py_NewRef(Py_None);
+}
+
+PyObject *silo_py_bundle_kernels(PyObject *self, PyObject *unused) {
+    (void)unused;
+    const struct silo_manifest *manifest = manifest_of(self);
+    PyObject *names = PyTuple_New(manifest->kernel_count);
+    for (uint32_t i = 0; names != NULL && i < manifest->kernel_count; i++) {
+        const struct silo_string *name = &manifest->kernels[i].name;
+        PyObject *text = silo_py_text(name->data, name->length);
+        if (text == NULL || PyTuple_SetItem(names, i, text) != 0)
+            Py_CLEAR(names);
+    }
+    return names;
+}
+
+PyObject *silo_py_bundle_find_kernel(PyObject *self, PyObject *name) {
+    Py_ssize_t length;
+    const char *text = silo_py_find_text(name, &length);
+    if (text == NULL)
+        return PyErr_Occurred() ? NULL : PyLong_FromLong(-1);
+    return PyLong_FromLongLong(silo_kernels_find(manifest_of(self), text, (size_t)length));
+}
+
+/* ---- kernels ---- */
+
+struct about_kernel {
+    uint32_t kernel;
+    const struct silo_kernel_info *info;
+};
+
+static int ask_head(struct silo_reader *reader, void *about, silo_error *error) {
+    struct about_kernel *kernel = about;
+    kernel->info = silo_reader_head(reader, kernel->kernel, error);
+    return kernel->info != NULL ? 0 : -1;
+}
+
+static int ask_groups(struct silo_reader *reader, void *about, silo_error *error) {
+    struct about_kernel *kernel = about;
+    kernel->info = silo_reader_kernel(reader, kernel->kernel, error);
+    return kernel->info != NULL ? 0 : -1;
+}
+
+static int ask_check_kernel(struct silo_reader *reader, void *about, silo_error *error) {
+    return silo_reader_check_kernel(reader, *(uint32_t *)about, error);
+}
+
+static int ask_check(struct silo_reader *reader, void *about, silo_error *error) {
+    (void)about;
+    return silo_reader_check(reader, error);
+}
+
+static const struct silo_json *variants_of(PyObject *self, int64_t kernel) {
+    return manifest_of(self)->kernels[kernel].members[SILO_KERNEL_VARIANTS];
+}
+
+static uint32_t count_of(PyObject *self, int64_t kernel) {
+    const struct silo_json *variants = variants_of(self, kernel);
+    return variants->type == SILO_JSON_LIST ? variants->count : 0;
+}
+
+PyObject *silo_py_bundle_count(PyObject *self, PyObject *given) {
+    const int64_t kernel = kernel_of(self, given);
+    struct about_kernel about = {.kernel = (uint32_t)kernel};
+    if (kernel < 0)
+        return NULL;
+    const struct silo_json *variants = variants_of(self, kernel);
+    /* The kernel's check says what is wrong. */
+    if ((variants->type != SILO_JSON_LIST || variants->count > SILO_MAX_VARIANTS) &&
+        ask(self, ask_head, &about) != 0)
+        return NULL;
+    return PyLong_FromLong((long)count_of(self, kernel));
+}
+
+PyObject *silo_py_bundle_kernel(PyObject *self, PyObject *given) {
+    static const char *const names[SILO_KERNEL_MEMBERS] = {[SILO_KERNEL_CASES] = "cases",
+                                                           [SILO_KERNEL_CONFIG_NAMES] =
+                                                               "config_names",
+                                                           [SILO_KERNEL_DERIVED] = "derived",
+                                                           [SILO_KERNEL_GRID] = "grid",
+                                                           [SILO_KERNEL_KEY] = "key",
+                                                           [SILO_KERNEL_NAME] = "name",
+                                                           [SILO_KERNEL_RULES] = "rules",
+                                                           [SILO_KERNEL_SIGNATURE] = "signature",
+                                                           [SILO_KERNEL_TRIALS] = "trials",
+                                                           [SILO_KERNEL_KIND] = "kind",
+                                                           [SILO_KERNEL_CONTIGUOUS] = "contiguous"};
+    const int64_t kernel = kernel_of(self, given);
+    struct about_kernel about = {.kernel = (uint32_t)kernel};
+    if (kernel < 0 || ask(self, ask_head, &about) != 0)
+        return NULL;
+    const struct silo_json *const *members = manifest_of(self)->kernels[kernel].members;
+    PyObject *made = PyDict_New();
+    for (int i = 0; made != NULL && i < SILO_KERNEL_MEMBERS; i++) {
+        if (names[i] == NULL || members[i] == NULL)
+            continue;
+        PyObject *value = silo_py_json(members[i]);
+        if (value == NULL || PyDict_SetItemString(made, names[i], value) != 0)
+            Py_CLEAR(made);
+        Py_XDECREF(value);
+    }
+    return made;
+}
+
+PyObject *silo_py_bundle_check_all(PyObject *self, PyObject *args) {
+    PyObject *given = NULL;
+    if (!PyArg_ParseTuple(args, "|O", &given))
+        return NULL;
+    const int64_t kernel = given != NULL ? kernel_of(self, given) : 0;
+    uint32_t number = (uint32_t)kernel;
+    if (kernel < 0 || ask(self, given != NULL ? ask_check_kernel : ask_check, &number) != 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *numbers_of(const struct silo_group *group) {
+    PyObject *numbers = PyTuple_New(group->count);
+    for (uint32_t i = 0; numbers != NULL && i < group->count; i++) {
+        PyObject *number = PyLong_FromLong((long)group->numbers[i]);
+        if (number == NULL || PyTuple_SetItem(numbers, i, number) != 0)
+            Py_CLEAR(numbers);
+    }
+    return numbers;
+}
+
+/* The indices of a group are those of its first variant. */
+static PyObject *group_value(const struct silo_group *group, const struct silo_json *variants) {
+    const struct silo_json *first = &variants->items[group->numbers[0]];
+    PyObject *kind = silo_py_text(group->blob_kind.data, group->blob_kind.length);
+    PyObject *numbers = kind != NULL ? numbers_of(group) : NULL;
+    PyObject *made =
+        numbers != NULL
+            ? Py_BuildValue("(LOLLO)", (long long)silo_json_member(first, "target")->integer, kind,
+                            (long long)silo_json_member(first, "signature")->integer,
+                            (long long)silo_json_member(first, "specialization")->integer, numbers)
+            : NULL;
+    Py_XDECREF(numbers);
+    Py_XDECREF(kind);
+    return made;
+}
+
+PyObject *silo_py_bundle_groups(PyObject *self, PyObject *given) {
+    const int64_t kernel = kernel_of(self, given);
+    struct about_kernel about = {.kernel = (uint32_t)kernel};
+    if (kernel < 0 || ask(self, ask_groups, &about) != 0)
+        return NULL;
+    PyObject *groups = PyTuple_New(about.info->group_count);
+    for (uint32_t i = 0; groups != NULL && i < about.info->group_count; i++) {
+        PyObject *group = group_value(&about.info->groups[i], variants_of(self, kernel));
+        if (group == NULL || PyTuple_SetItem(groups, i, group) != 0)
+            Py_CLEAR(groups);
+    }
+    return groups;
+}
+
+/* ---- variants ---- */
+
+struct about_variant {
+    uint32_t kernel, number;
+    char digest[65];
+};
+
+static int ask_variant(struct silo_reader *reader, void *about, silo_error *error) {
+    const struct about_variant *variant = about;
+    return silo_reader_variant(reader, variant->kernel, variant->number, error) != NULL ? 0 : -1;
+}
+
+static int ask_host_digest(struct silo_reader *reader, void *about, silo_error *error) {
+    struct about_variant *variant = about;
+    return silo_reader_host_digest(reader, variant->kernel, variant->number, variant->digest,
+                                   error);
+}
+
+/* A kernel and the number of one of its variants; -1 with an exception set. The head of the kernel
+ * need not be right, and is checked with the variant. */
+static int variant_of(PyObject *self, PyObject *args, struct about_variant *about) {
+    PyObject *first, *second;
+    if (!PyArg_ParseTuple(args, "OO", &first, &second))
+        return -1;
+    const int64_t kernel = kernel_of(self, first);
+    const int64_t number =
+        kernel >= 0 ? number_below(second, count_of(self, kernel), "variant") : -1;
+    about->kernel = (uint32_t)kernel;
+    about->number = (uint32_t)number;
+    return number >= 0 ? 0 : -1;
+}
+
+PyObject *silo_py_bundle_variant(PyObject *self, PyObject *args) {
+    struct about_variant about;
+    if (variant_of(self, args, &about) != 0 || ask(self, ask_variant, &about) != 0)
+        return NULL;
+    return silo_py_json(&variants_of(self, about.kernel)->items[about.number]);
+}
+
+PyObject *silo_py_bundle_host_digest(PyObject *self, PyObject *args) {
+    struct about_variant about;
+    if (variant_of(self, args, &about) != 0 || ask(self, ask_host_digest, &about) != 0)
+        return NULL;
+    return PyUnicode_FromString(about.digest);
+}
+
+/* JSON that Python gives, parsed. */
+struct given_json {
+    struct silo_arena arena;
+    char *text; /* owned */
+    const struct silo_json *value;
+};
+
+static int parse_given(struct given_json *given, const Py_buffer *text) {
+    const char *problem = NULL;
+    size_t offset;
+    given->text = malloc((size_t)text->len + 1);
+    if (given->text != NULL) {
+        memcpy(given->text, text->buf, (size_t)text->len);
+        given->value =
+            silo_json_parse(given->text, (size_t)text->len, &given->arena, &problem, &offset);
+    }
+    if (given->value == NULL && problem != NULL)
+        PyErr_SetString(PyExc_ValueError, problem);
+    else if (given->value == NULL)
+        PyErr_NoMemory();
+    return given->value != NULL ? 0 : -1;
+}
+
+static void forget_given(struct given_json *given, Py_buffer *text) {
+    silo_arena_free(&given->arena);
+    free(given->text);
+    PyBuffer_Release(text);
+}
+
+PyObject *silo_py_bundle_exact(PyObject *self, PyObject *args) {
+    PyObject *of;
+    struct given_json wanted = {0};
+    Py_buffer text;
+    int64_t number = -1;
+    if (!PyArg_ParseTuple(args, "Oy*", &of, &text))
+        return NULL;
+    const int64_t kernel = kernel_of(self, of);
+    const bool parsed = kernel >= 0 && parse_given(&wanted, &text) == 0;
+    if (parsed) {
+        Py_BEGIN_ALLOW_THREADS number =
+            silo_variants_exact(manifest_of(self), (uint32_t)kernel, wanted.value);
+        Py_END_ALLOW_THREADS
+    }
+    forget_given(&wanted, &text);
+    return parsed ? PyLong_FromLongLong(number) : NULL;
+}
+
+/* ---- tables ---- */
+
+struct about_row {
+    int table;
+    uint32_t number;
+    const void *row;
+};
+
+static int ask_row(struct silo_reader *reader, void *about, silo_error *error) {
+    struct about_row *row = about;
+    row->row = silo_reader_row(reader, row->table, row->number, error);
+    return row->row != NULL ? 0 : -1;
+}
+
+/* The number of the table of a name; -1 with an exception set. */
+static int table_named(const char *name) {
+    const int table = silo_table_named(name);
+    if (table < 0)
+        PyErr_Format(PyExc_KeyError, "there is no table %s", name);
+    return table;
+}
+
+PyObject *silo_py_bundle_row(PyObject *self, PyObject *args) {
+    const char *name;
+    PyObject *given;
+    if (!PyArg_ParseTuple(args, "sO", &name, &given))
+        return NULL;
+    struct about_row about = {.table = table_named(name)};
+    if (about.table < 0)
+        return NULL;
+    const struct silo_table *table = &manifest_of(self)->tables[about.table];
+    const int64_t number = number_below(given, table->count, "row");
+    about.number = (uint32_t)number;
+    if (number < 0 || ask(self, ask_row, &about) != 0)
+        return NULL;
+    return silo_py_json(&table->rows[number]);
+}
+
+PyObject *silo_py_bundle_names(PyObject *self, PyObject *args) {
+    const char *name, *member;
+    if (!PyArg_ParseTuple(args, "ss", &name, &member))
+        return NULL;
+    const int kind = table_named(name);
+    if (kind < 0)
+        return NULL;
+    const struct silo_table *table = &manifest_of(self)->tables[kind];
+    PyObject *set = PySet_New(NULL);
+    for (uint32_t i = 0; set != NULL && i < table->count; i++) {
+        const struct silo_json *names = silo_json_member(&table->rows[i], member);
+        if (names == NULL || names->type != SILO_JSON_OBJECT)
+            continue;
+        for (uint32_t j = 0; set != NULL && j < names->count; j++) {
+            if (add_text(set, names->items[2 * j].text, names->items[2 * j].count) != 0)
+                Py_CLEAR(set);
+        }
+    }
+    return frozen(set);
+}
+
+PyObject *silo_py_bundle_sources(PyObject *self, PyObject *given) {
+    const int64_t kernel = kernel_of(self, given);
+    if (kernel < 0)
+        return NULL;
+    const struct silo_table *table = &manifest_of(self)->tables[SILO_TABLE_SOURCES];
+    const struct silo_json *variants = variants_of(self, kernel);
+    struct about_row about = {.table = SILO_TABLE_SOURCES, .number = UINT32_MAX};
+    PyObject *set = PySet_New(NULL);
+    for (uint32_t i = 0; set != NULL && i < count_of(self, kernel); i++) {
+        const struct silo_json *index = silo_json_member(&variants->items[i], "source");
+        if (index == NULL || index->type != SILO_JSON_INT || index->integer < 0 ||
+            index->integer >= table->count || index->integer == about.number)
+            continue; /* not checked for it, or just added */
+        about.number = (uint32_t)index->integer;
+        if (ask(self, ask_row, &about) != 0) {
+            Py_CLEAR(set);
+            continue;
+        }
+        const struct silo_source_row *row = about.row;
+        if (add_text(set, row->fingerprint.data, row->fingerprint.length) != 0)
+            Py_CLEAR(set);
+    }
+    return frozen(set);
+}
