@@ -298,15 +298,25 @@ def test_extents_that_cannot_be_are_refused_with_their_field(world, held, extent
     assert caught.value.offset > 0
 
 
-@pytest.mark.parametrize("grid", [[4, 1], [4, 1, 1, 1], [-1, 1, 1], [1 << 63, 1, 1], 4, [True, 1, 1]])
-def test_a_grid_that_cannot_be_is_refused(world, held, grid):
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ([4, 1], "a grid"),
+        ([4, 1, 1, 1], "a grid"),
+        ([-1, 1, 1], "the number is out of range"),
+        ([1 << 63, 1, 1], "the number is out of range"),
+        (4, "a grid"),
+        ([True, 1, 1], "a bool where an integer is needed"),
+    ],
+)
+def test_a_grid_that_cannot_be_is_refused(world, held, grid, message):
     held(grid=True)
     path, _ = built(world)
 
     def change(manifest):
         manifest["tables"]["specializations"][0]["grid"] = grid
 
-    with pytest.raises(BundleFormatError, match="a grid") as caught:
+    with pytest.raises(BundleFormatError, match=message) as caught:
         called(silo.load(lied(path, change))["scale"], 1024)
     assert caught.value.field.startswith("tables.specializations[0]")
 
