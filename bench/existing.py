@@ -104,7 +104,7 @@ def wrapped_tuners() -> Generator[None]:
 @contextlib.contextmanager
 def watched_tuners() -> Generator[None]:
     """Tuners that are asked by a recording: what ``silo exec --record`` and ``--bundle`` put before them."""
-    from silo.sources.triton.adapter import watch_autotuners
+    from silo.kinds.triton.front.adapter import watch_autotuners
 
     class Nothing:
         def known(self, tuner: Any, key: Any, configs: Any) -> Any:
@@ -114,7 +114,7 @@ def watched_tuners() -> Generator[None]:
             del tuner, key
             return config
 
-    from silo.integrations.triton_programs.switch import beneath_tuners
+    from silo.kinds.triton.programs.triton_patching import beneath_tuners
 
     undo = beneath_tuners(lambda: watch_autotuners(Nothing()))
     try:

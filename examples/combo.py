@@ -8,10 +8,10 @@ import triton
 import triton.language as tl
 
 import silo
+from silo import heuristics
 from silo.core import grids
 from silo.core.grids import Part
-from silo.tune import heuristics
-from silo.tune.heuristics import KernelFacts
+from silo.heuristics import KernelFacts
 
 SCALE = heuristics.space("pointwise", {"x": "n"}, facts=KernelFacts(loads=1, stores=1))
 SUM = heuristics.space("reduction", {"x": "rows", "r": "columns"}, facts=KernelFacts(loads=1, reductions=1))

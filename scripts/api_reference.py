@@ -14,7 +14,7 @@ from pathlib import Path
 import docstring_parser
 
 import silo
-from silo.tune import heuristics
+from silo import heuristics
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "api.md"
 
@@ -136,7 +136,7 @@ def page() -> str:
         parts.append(f"## {subject}\n")
         parts += [entry("silo.", name, getattr(silo, name)) for name in names]
     parts.append("Every error is listed with what to do about it in [errors](errors.md).\n")
-    parts.append("## Heuristics\n\nIn `silo.tune.heuristics`; [heuristics](heuristics.md) says how they choose.\n")
+    parts.append("## Heuristics\n\nIn `silo.heuristics`; [heuristics](heuristics.md) says how they choose.\n")
     parts += [entry("heuristics.", name, getattr(heuristics, name)) for name in heuristics.__all__]
     return "\n".join(parts)
 

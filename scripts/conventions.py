@@ -21,9 +21,9 @@ _ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb", "putenv", 
 _INTERNALS = re.compile(r"triton(\.\w+)+")
 # Triton's language, of which kernels are made.
 _LANGUAGE = frozenset({"triton", "triton.language"})
-_KNOWS_TRITON = ("sources/triton/adapter/", "backends/cpu/triton_plugin/")
+_KNOWS_TRITON = ("kinds/triton/front/adapter/", "kinds/triton/programs/backend/")
 # A launch asks it alone whether the program gave Triton an allocator; the adapter would be too much to import there.
-_ASKED_AT_A_LAUNCH = "sources/triton/allocation.py"
+_ASKED_AT_A_LAUNCH = "kinds/triton/front/allocation.py"
 
 # Who imports the native module, which is below all layers; the others ask one of them.
 _NATIVE = frozenset({"artifacts/runs_on.py", "bundle/manifest.py", "bundle/reader.py", "launch/native.py"})
@@ -37,10 +37,10 @@ _LOCK_MODULES = frozenset({"_thread", "multiprocessing", "queue", "threading"})
 # Modules that make others, and why no child is left waiting for one of them.
 _RENEWED = {
     "forks.py": "it renews them",
-    "api/agents/serving.py": "an agent's process forks nothing",
-    "compile/serving.py": "a worker's process forks nothing",
-    "store/remote/crew.py": "its owner makes a new crew in a child",
-    "store/remote/link.py": "those that it keeps are made anew in a child, the others live within one call",
+    "tuning/agents/agent_serving.py": "an agent's process forks nothing",
+    "compile/worker_serving.py": "a worker's process forks nothing",
+    "store/remote/thread_pool.py": "its owner makes a new crew in a child",
+    "store/remote/client.py": "those that it keeps are made anew in a child, the others live within one call",
 }
 
 
@@ -86,14 +86,14 @@ def internals_known(place: str, tree: ast.AST) -> Iterator[str]:
     """Only the adapter knows Triton's internals, and the plug-in has the form that Triton asks of its backends."""
     if place.startswith(_KNOWS_TRITON) or place == _ASKED_AT_A_LAUNCH:
         return
-    kernels = place.startswith("sources/triton/") and place.endswith("_kernels.py")
+    kernels = place.startswith("kinds/triton/front/") and place.endswith("_kernels.py")
     for line, name in modules_named(tree):
         if name.partition(".")[0] == "triton" and not (kernels and name in _LANGUAGE):
-            yield f"{place}:{line}: {name} is imported outside of sources/triton/adapter"
+            yield f"{place}:{line}: {name} is imported outside of kinds/triton/front/adapter"
     for node in ast.walk(tree):
         # The name of a module, as in sys.modules["triton.runtime"].
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and _INTERNALS.fullmatch(node.value):
-            yield f"{place}:{node.lineno}: {node.value} is known outside of sources/triton/adapter"
+            yield f"{place}:{node.lineno}: {node.value} is known outside of kinds/triton/front/adapter"
 
 
 def locks_made(place: str, tree: ast.AST) -> Iterator[str]:

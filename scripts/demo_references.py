@@ -18,7 +18,7 @@ def main() -> None:
     from machine_load import LoadMeter
 
     import silo
-    from silo.launch.cases import materialize
+    from silo.launch.case_arrays import materialize
     from silo.settings import settings
 
     try:

@@ -12,10 +12,10 @@ from pathlib import Path
 from machine_load import LoadMeter
 from rich.console import Console
 
-from silo.api.commands.description import describe_bundle
-from silo.api.commands.run import run_cases
 from silo.cli.console import table
-from silo.tune.progress import format_bytes, format_time
+from silo.commands.bundle_description import describe_bundle
+from silo.commands.run_cases import run_cases
+from silo.tuner.progress import format_bytes, format_time
 
 
 def main() -> int:

@@ -12,11 +12,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from silo.backends.cpu import runtime
-from silo.backends.cpu.build import build, compile_flags
-from silo.backends.cpu.levels import LEVELS, host_target
 from silo.compile.c_compiler import find_compiler
-from silo.sources.triton.operations.nvidia.libdevice import FUNCTIONS
+from silo.drivers.cpu.levels import LEVELS, host_target
+from silo.kinds.triton.cpu import runtime
+from silo.kinds.triton.cpu.object_build import build, compile_flags
+from silo.kinds.triton.front.operations.nvidia.libdevice import FUNCTIONS
 
 ALL = [
     "exp",

@@ -30,7 +30,7 @@ WARPS = (1, 2, 4, 8)
 def build(folder: Path) -> None:
     """Write the bundles; needs Triton and the device (or its stub)."""
     from bench.cold_start import silo_kernels as cold_silo_kernels
-    from silo.api.commands.build import build_bundle
+    from silo.commands.build_bundle import build_bundle
 
     ten = folder / "ten.silo"
     build_bundle([Path(cold_silo_kernels.__file__)], ten, targets=["cuda"], tune="off")

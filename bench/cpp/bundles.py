@@ -23,7 +23,7 @@ ADD = "add"  # out = x + y, of the examples
 def build(folder: Path, gpu: str | None = None) -> None:
     """Write the bundles; needs Triton and a C compiler."""
     from bench.launch import silo_kernels
-    from silo.api.commands.build import build_bundle
+    from silo.commands.build_bundle import build_bundle
 
     nops = Path(silo_kernels.__file__)
     build_bundle([nops], folder / "nop.silo", targets=["cpu"], tune="off")

@@ -38,9 +38,9 @@ BARS = tuple(Bar(f"TVM-FFI, {arrays}", "over the launch", 400, "ns") for arrays 
 
 def build(folder: Path) -> tuple[Path, Path, Path]:
     """The library, its operators of torch, and the program's own part."""
-    from silo.api.commands.build import build_bundle
-    from silo.api.commands.export import ExportOptions, export_cpp
-    from silo.export.build import built_libraries
+    from silo.commands.build_bundle import build_bundle
+    from silo.commands.export_bundle import ExportOptions, export_cpp
+    from silo.export.library_build import built_libraries
 
     bundle, made = folder / "add.silo", folder / "export"
     build_bundle([ROOT / "examples" / "kernels.py"], bundle, targets=["cpu"], kernels=["add"], tune="off")

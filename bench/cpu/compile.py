@@ -23,12 +23,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 from bench.cpu.table import ROWS, chosen  # after the path
 from bench.cpu.work import Call
 from bench.machine import describe, save
-from silo.api.kernels.kernel import Kernel, kernel_of
-from silo.backends.cpu.build import forget_shared
-from silo.backends.cpu.compiler import CpuCompiler
 from silo.core.protocols import CompileJob
 from silo.core.variant import Variant
 from silo.errors import SiloError
+from silo.kernels.kernel import Kernel, kernel_of
+from silo.kinds.triton.cpu.cpu_compiler import CpuCompiler
+from silo.kinds.triton.cpu.object_build import forget_shared
 from silo.launch.cpu_objects import load
 from silo.launch.runtime import inspect_call
 

@@ -20,7 +20,7 @@ ARCH = "sm_90a"
 
 def with_silo(bundle: Path) -> dict[str, Any]:
     """All configs for one size, packed in a bundle; how many were compiled and how many the store had."""
-    from silo.api.commands.build import build_bundle
+    from silo.commands.build_bundle import build_bundle
 
     summary = build_bundle(
         [Path(__file__).with_name("gemms.py")], bundle, targets=[f"cuda:{ARCH}"], tune="off", configs="all"

@@ -144,7 +144,7 @@ class Run:
         self.now("", "building the bundle")
         path = self.folder / "launch.silo"
         from bench.launch import silo_kernels as launch_silo_kernels
-        from silo.api.commands.build import build_bundle
+        from silo.commands.build_bundle import build_bundle
 
         self.kernels = launch_silo_kernels
         if not path.exists():

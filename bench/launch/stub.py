@@ -47,7 +47,8 @@ def _torch_as_gpu(folder: Path) -> None:
     """From now on Silo takes torch's tensors for GPU tensors."""
     import torch
 
-    from silo.launch import frameworks, native
+    from silo.launch import framework_connection as frameworks
+    from silo.launch import native
 
     home = Path(torch.__file__).parent / "lib"
     output = folder / "torch_as_gpu.so"

@@ -61,9 +61,9 @@ def compile_seconds(rounds: int) -> list[float]:
     out, found = np.zeros(4 * 32, np.float32), []
     with tempfile.TemporaryDirectory() as home, override(home=home):
         kernels.waiting("sums", 32)(out, 1)  # makes the header, and starts the worker
-        from silo.backends.metal.clang import find_clang
-        from silo.backends.metal.compile_job import compile_job
-        from silo.backends.metal.compiler import EmulatorCompiler
+        from silo.kinds.metal.clang import find_clang
+        from silo.kinds.metal.compile_job import compile_job
+        from silo.kinds.metal.metal_compiler import EmulatorCompiler
 
         job = _job()
         for _ in range(rounds):
@@ -76,11 +76,11 @@ def compile_seconds(rounds: int) -> list[float]:
 
 def _job() -> Any:
     """The job of the kernel with sums of simdgroups."""
-    from silo.api.machine.device_plugins import resolve_target
-    from silo.backends.metal.compiler import EmulatorCompiler
     from silo.core.config import Config
     from silo.core.specialization import Specialization
     from silo.core.variant import Variant
+    from silo.kinds.metal.metal_compiler import EmulatorCompiler
+    from silo.machine.device_plugins import resolve_target
 
     source = kernels.waiting("sums", 256).kernel.source
     variant = Variant("sums", source.fingerprint, source.signature, Specialization(), Config(), resolve_target("cpu"))

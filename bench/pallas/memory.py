@@ -10,13 +10,6 @@ from itertools import islice
 from typing import Any
 
 from bench.pallas.memory_kernels import Launch, launches
-from silo.backends.pallas.blocks import blocked_launch
-from silo.backends.pallas.body_memory import body_memory
-from silo.backends.pallas.chips import CHIPS, Chip
-from silo.backends.pallas.export import export_program
-from silo.backends.pallas.libtpu import accept
-from silo.backends.pallas.memory_estimate import estimate
-from silo.backends.pallas.program import make_program
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.decisions import Rejected
@@ -26,8 +19,15 @@ from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import CompileError, ResourceError
 from silo.frozen import replace
-from silo.sources.pallas.definition import pallas
-from silo.sources.pallas.source import PallasSource
+from silo.kinds.pallas.body_memory import body_memory
+from silo.kinds.pallas.chips import CHIPS, Chip
+from silo.kinds.pallas.front.pallas_definition import pallas
+from silo.kinds.pallas.front.pallas_source import PallasSource
+from silo.kinds.pallas.libtpu import accept
+from silo.kinds.pallas.memory_estimate import estimate
+from silo.kinds.pallas.pallas_blocks import blocked_launch
+from silo.kinds.pallas.pallas_export import export_program
+from silo.kinds.pallas.pallas_program import make_program
 
 __all__ = ["SHARE", "UNSAFE", "Verdict", "counted", "verdict", "verdicts"]
 

@@ -21,8 +21,8 @@ from typing import Any
 from bench.machine import describe, save
 from bench.search import report
 from silo.core.config_set import ConfigSet
-from silo.tune.replay import RecordedSpace, replay_search
-from silo.tune.search.registry import DEFAULT_SEARCHER, check_searcher, make_searcher
+from silo.tuner.replay import RecordedSpace, replay_search
+from silo.tuner.search.searchers import DEFAULT_SEARCHER, check_searcher, make_searcher
 
 RIVALS = Path(__file__).parents[1] / "results" / "search-rivals.json"
 

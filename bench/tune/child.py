@@ -71,9 +71,9 @@ def first_call(role: str, device: str, size: int) -> dict[str, object]:
 
 def compare(device: str, size: int) -> dict[str, object]:
     """Medians in nanoseconds of every config and of torch, taken in turns."""
-    from silo.api.machine.device_plugins import device_named
-    from silo.tune.measure import Contender, MeasurePolicy, interleave
-    from silo.tune.statistics import median
+    from silo.machine.device_plugins import device_named
+    from silo.tuner.measure import Contender, MeasurePolicy, interleave
+    from silo.tuner.statistics import median
 
     left, right, out = inputs(device, size)
     found = device_named(device)

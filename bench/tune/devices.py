@@ -20,24 +20,24 @@ import numpy as np
 
 import silo
 from bench.tune import kernels
-from silo.api.agents.fleet import Fleet
-from silo.api.agents.pipes import PipeSource
-from silo.api.agents.remote_evaluator import fleet_lanes
-from silo.api.code.compilation import Compilation
-from silo.api.code.loaded_kernels import stored_code
-from silo.api.kernels.kernel import kernel_of
-from silo.api.machine.device_plugins import devices_named
-from silo.api.machine.session import session
-from silo.api.trials.evaluators import CompiledArtifacts, evaluators
-from silo.api.tuning.case_tuning import case_benches, case_studies, made_study, sent_case
+from silo.building.compilation import Compilation
+from silo.building.loaded_kernels import stored_code
 from silo.core.cases import Make
 from silo.core.config_set import ConfigSet
 from silo.core.protocols import Device
 from silo.errors import SiloError
+from silo.kernels.kernel import kernel_of
+from silo.machine.device_plugins import devices_named
+from silo.machine.process_session import session
+from silo.measuring.evaluators import CompiledArtifacts, evaluators
 from silo.store.store import MemoryStore
-from silo.tune.lanes import Lanes
-from silo.tune.session import tune
-from silo.tune.terms import Scope, Search
+from silo.tuner.lanes import Lanes
+from silo.tuner.session import tune
+from silo.tuner.session_options import Scope, Search
+from silo.tuning.agents.fleet import Fleet
+from silo.tuning.agents.pipes import PipeSource
+from silo.tuning.agents.remote_evaluator import fleet_lanes
+from silo.tuning.case_tuning import case_benches, case_studies, made_study, sent_case
 
 
 def prepared(kernel, device: Device):

@@ -157,9 +157,9 @@ def compared(winners: Sequence[str], rounds: int = 9) -> dict[str, Any]:
     import numpy as np
 
     from bench.tune.noise_space import SHAPE, K, conv
-    from silo.api.machine.device_plugins import device_named
-    from silo.tune.measure import Contender, MeasurePolicy, interleave
-    from silo.tune.statistics import median
+    from silo.machine.device_plugins import device_named
+    from silo.tuner.measure import Contender, MeasurePolicy, interleave
+    from silo.tuner.statistics import median
 
     chance = np.random.default_rng(1)
     x = chance.standard_normal((SHAPE[0] + K - 1, SHAPE[1] + K - 1), dtype=np.float32)

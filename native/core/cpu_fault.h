@@ -1,6 +1,6 @@
 /* What a launch on the CPU lends its kernel: room to say what went wrong, and where it may be
  * reached while it runs. Both are also declared in silo.launch.cpu_objects, and in the emitted C
- * (src/silo/backends/cpu/runtime/fault.h, emit/c.py, runtime/wait.h, lower/plain_adds.py). */
+ * (src/silo/kinds/triton/cpu/runtime/fault.h, emit/c.py, runtime/wait.h, lower/plain_adds.py). */
 #ifndef SILO_CPU_FAULT_H
 #define SILO_CPU_FAULT_H
 

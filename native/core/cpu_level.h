@@ -1,4 +1,4 @@
-/* The portable level of this CPU, as silo.backends.cpu.levels finds it. */
+/* The portable level of this CPU, as silo.drivers.cpu.levels finds it. */
 #ifndef SILO_CPU_LEVEL_H
 #define SILO_CPU_LEVEL_H
 

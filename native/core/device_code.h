@@ -1,6 +1,6 @@
 /* What a file of device code says of the parameters of its kernels, where the driver does not say
  * it: a cubin's .nv.info sections, the metadata note of an AMD code object. As
- * silo.artifacts.inspect reads them; bounded, whatever the bytes are. */
+ * silo.artifacts.binary_inspection reads them; bounded, whatever the bytes are. */
 #ifndef SILO_DEVICE_CODE_H
 #define SILO_DEVICE_CODE_H
 

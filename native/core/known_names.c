@@ -1,9 +1,9 @@
 #include "known_names.h"
 
-/* Compile options that launch info has, of Silo's own compilers: silo.shipped.LAUNCH_OPTIONS. */
+/* Compile options that launch info has, of Silo's own compilers: silo.builtin_plugins.LAUNCH_OPTIONS. */
 static const char *const LAUNCH_OPTIONS[] = {"cpu_chunk", "cpu_threads", "cpu_work", NULL};
 
-/* Every option of Silo's own compilers: silo.shipped.OPTIONS. */
+/* Every option of Silo's own compilers: silo.builtin_plugins.OPTIONS. */
 static const char *const EVERY_OPTION[] = {
     "num_warps",          "num_stages",           "num_ctas",        "maxnreg",
     "waves_per_eu",       "matrix_instr_nonkdim", "kpack",           "launch_cooperative_grid",
@@ -12,7 +12,7 @@ static const char *const EVERY_OPTION[] = {
     "cpu_launch_atomics", "cpu_threads",          "cpu_work",        NULL};
 
 /* Kinds of blobs of Silo's own compilers, and the kinds of text that a check compiles:
- * silo.shipped.BLOB_KINDS. A test compares both. */
+ * silo.builtin_plugins.BLOB_KINDS. A test compares both. */
 static const char *const BLOB_KINDS[] = {"c",   "cubin", "cuteobj", "hsaco", "jaxexp", "metaljob",
                                          "msl", "ptx",   "so",      "ttir",  NULL};
 static const char *const CHECKED_KINDS[] = {"metaljob", "ttir", NULL};

@@ -9,11 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from silo.api.kernels.agreement import Decisions, decisions, same_decisions
-    from silo.api.kernels.bundle import Kernels, load
-    from silo.api.kernels.check import check
-    from silo.api.kernels.kernel import Kernel, KernelFunction, kernel
-    from silo.api.machine.device_info import DeviceInfo, device, devices
     from silo.core.cases import Case
     from silo.core.config import Config
     from silo.core.descriptors import TensorDescriptor
@@ -22,17 +17,22 @@ if TYPE_CHECKING:
     from silo.core.trace import cdiv, maximum, minimum, next_pow2, select
     from silo.errors import SiloError
     from silo.integrations.jax.call import jax_call
-    from silo.integrations.metal.emulation import emulated_metal
     from silo.integrations.torch.operator import torch_op
-    from silo.integrations.triton_programs.switch import Acceleration, accelerate
+    from silo.kernels.agreement import Decisions, decisions, same_decisions
+    from silo.kernels.bundle_kernels import Kernels, load
+    from silo.kernels.check_kernels import check
+    from silo.kernels.kernel import Kernel, KernelFunction, kernel
+    from silo.kinds.binary.binary_definition import Binary, binary
+    from silo.kinds.cute.front.cute_definition import cute
+    from silo.kinds.metal.front.metal_definition import metal
+    from silo.kinds.metal.programs.emulation import emulated_metal
+    from silo.kinds.pallas.front.argument_spec import ArgSpec, Scratch
+    from silo.kinds.pallas.front.pallas_definition import pallas
+    from silo.kinds.triton.programs.triton_patching import Acceleration, accelerate
     from silo.launch.buffers import Buffer
     from silo.launch.hooks import LaunchEvent, launch_hook, nvtx_ranges, on_launch, torch_annotations
     from silo.launch.scratch import set_allocator
-    from silo.sources.binary.definition import Binary, binary
-    from silo.sources.cute.definition import cute
-    from silo.sources.metal.definition import metal
-    from silo.sources.pallas.argument_spec import ArgSpec, Scratch
-    from silo.sources.pallas.definition import pallas
+    from silo.machine.device_info import DeviceInfo, device, devices
     from silo.version import __version__
 
 __all__ = [
@@ -83,40 +83,40 @@ __all__ = [
 
 _HOMES = {
     "__version__": "silo.version",
-    "Acceleration": "silo.integrations.triton_programs.switch",
-    "ArgSpec": "silo.sources.pallas.argument_spec",
-    "Binary": "silo.sources.binary.definition",
+    "Acceleration": "silo.kinds.triton.programs.triton_patching",
+    "ArgSpec": "silo.kinds.pallas.front.argument_spec",
+    "Binary": "silo.kinds.binary.binary_definition",
     "Buffer": "silo.launch.buffers",
     "Case": "silo.core.cases",
     "Config": "silo.core.config",
-    "Decisions": "silo.api.kernels.agreement",
-    "DeviceInfo": "silo.api.machine.device_info",
-    "Kernel": "silo.api.kernels.kernel",
-    "KernelFunction": "silo.api.kernels.kernel",
-    "Kernels": "silo.api.kernels.bundle",
+    "Decisions": "silo.kernels.agreement",
+    "DeviceInfo": "silo.machine.device_info",
+    "Kernel": "silo.kernels.kernel",
+    "KernelFunction": "silo.kernels.kernel",
+    "Kernels": "silo.kernels.bundle_kernels",
     "LaunchEvent": "silo.launch.hooks",
-    "Scratch": "silo.sources.pallas.argument_spec",
+    "Scratch": "silo.kinds.pallas.front.argument_spec",
     "SiloError": "silo.errors",
     "Space": "silo.core.space",
     "Target": "silo.core.target",
     "TensorDescriptor": "silo.core.descriptors",
-    "accelerate": "silo.integrations.triton_programs.switch",
+    "accelerate": "silo.kinds.triton.programs.triton_patching",
     "cdiv": "silo.core.trace",
-    "check": "silo.api.kernels.check",
-    "decisions": "silo.api.kernels.agreement",
-    "device": "silo.api.machine.device_info",
-    "devices": "silo.api.machine.device_info",
-    "emulated_metal": "silo.integrations.metal.emulation",
+    "check": "silo.kernels.check_kernels",
+    "decisions": "silo.kernels.agreement",
+    "device": "silo.machine.device_info",
+    "devices": "silo.machine.device_info",
+    "emulated_metal": "silo.kinds.metal.programs.emulation",
     "jax_call": "silo.integrations.jax.call",
-    "kernel": "silo.api.kernels.kernel",
+    "kernel": "silo.kernels.kernel",
     "launch_hook": "silo.launch.hooks",
-    "load": "silo.api.kernels.bundle",
+    "load": "silo.kernels.bundle_kernels",
     "maximum": "silo.core.trace",
     "minimum": "silo.core.trace",
     "next_pow2": "silo.core.trace",
     "nvtx_ranges": "silo.launch.hooks",
     "on_launch": "silo.launch.hooks",
-    "same_decisions": "silo.api.kernels.agreement",
+    "same_decisions": "silo.kernels.agreement",
     "select": "silo.core.trace",
     "set_allocator": "silo.launch.scratch",
     "torch_annotations": "silo.launch.hooks",
@@ -131,7 +131,7 @@ def __getattr__(name: str) -> object:
     """
     home = _HOMES.get(name)
     if name in ("kernel", "torch_op"):  # kernels are on the way, which torch may trace
-        import_module("silo.integrations.torch.arrival").watch()
+        import_module("silo.integrations.torch.import_hook").watch()
     value = _maker(name) if home is None else getattr(import_module(home), name)
     globals()[name] = value
     return value
@@ -140,7 +140,7 @@ def __getattr__(name: str) -> object:
 def _maker(name: str) -> object:
     if name.startswith("_") or not import_module("silo.sources.kinds").defines(name):
         raise AttributeError(f"module 'silo' has no attribute {name!r}")
-    return import_module("silo.api.kernels.kernel").maker(name)
+    return import_module("silo.kernels.kernel").maker(name)
 
 
 def __dir__() -> list[str]:

@@ -96,7 +96,7 @@ class SiloError(Exception):
 
     def __str__(self) -> str:
         """The message."""
-        from silo.printable import printable  # noqa: PLC0415  # a launch that works needs none of it
+        from silo.sanitized_text import printable  # noqa: PLC0415  # a launch that works needs none of it
 
         return printable(super().__str__())
 

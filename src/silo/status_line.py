@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from silo.forks import Mutex, in_child
-from silo.printable import one_line, printable
+from silo.sanitized_text import one_line, printable
 
 if TYPE_CHECKING:
     from logging import Handler

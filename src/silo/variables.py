@@ -227,7 +227,7 @@ VARIABLES: Final = (
         "SILO_TRITON_CACHE",
         "path",
         "none",
-        "The bundle behind Triton's remote cache, where that is `silo.integrations.triton_cache:Backend`.",
+        "The bundle behind Triton's remote cache, where that is `silo.kinds.triton.programs.triton_cache:Backend`.",
     ),
     Variable(
         "SILO_LOG",

@@ -12,8 +12,8 @@ def plugin(monkeypatch, tmp_path):
     triton = pytest.importorskip("triton", reason="Triton is not installed")
     from triton.runtime.driver import driver
 
-    from silo.backends.cpu.triton_plugin.compiler import CpuBackend
-    from silo.backends.cpu.triton_plugin.driver import CpuDriver
+    from silo.kinds.triton.programs.backend.compiler import CpuBackend
+    from silo.kinds.triton.programs.backend.driver import CpuDriver
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setitem(triton.backends.backends, "silo", triton.backends.Backend(CpuBackend, CpuDriver))

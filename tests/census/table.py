@@ -16,8 +16,8 @@ from census_kinds import launched_kernels, load_kinds  # noqa: E402
 from triton.backends import Backend, backends  # noqa: E402
 from triton.runtime.driver import driver  # noqa: E402
 
-from silo.backends.cpu.triton_plugin.compiler import CpuBackend  # noqa: E402
-from silo.backends.cpu.triton_plugin.driver import CpuDriver  # noqa: E402
+from silo.kinds.triton.programs.backend.compiler import CpuBackend  # noqa: E402
+from silo.kinds.triton.programs.backend.driver import CpuDriver  # noqa: E402
 
 
 def outcome(kind):

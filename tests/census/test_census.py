@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from census_kinds import KINDS, LIBRARIES, launched_kernels, load_kinds, named_operations
 from census_missing import MISSING
 
-from silo.sources.triton.operations.table import OPERATIONS
+from silo.kinds.triton.front.operations.operation_table import OPERATIONS
 
 _, ABSENT = load_kinds()
 

@@ -10,7 +10,7 @@ import pytest
 
 import warm_python
 from emulator_jobs import require_clang
-from silo.backends.cpu.page import updated
+from silo.kinds.triton.cpu.operations_page import updated
 from triton_entry import SILO, entry_folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -83,7 +83,7 @@ def test_silo_commands_run(page, tmp_path, tmp_path_factory):
 
 def test_the_operations_table_is_current():
     page = (ROOT / "docs" / "cpu.md").read_text(encoding="utf-8")
-    assert updated(page) == page, "run python -m silo.backends.cpu.page"
+    assert updated(page) == page, "run python -m silo.kinds.triton.cpu.operations_page"
 
 
 def test_links_between_pages_lead_somewhere():

@@ -14,11 +14,11 @@ import pytest
 
 import agent_program
 from repetitions import repetitions
-from silo.api.agents.connection import AgentLostError, exchange
-from silo.api.agents.pipes import PipeConnection
-from silo.api.agents.serving import START
 from silo.compile.wire import encode
 from silo.errors import DeviceError
+from silo.tuning.agents.agent_serving import START
+from silo.tuning.agents.connection import AgentLostError, exchange
+from silo.tuning.agents.pipes import PipeConnection
 
 LIES = repetitions("SILO_TEST_LIES", 50, 100)
 

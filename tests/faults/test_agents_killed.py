@@ -10,7 +10,7 @@ import pytest
 import fleets
 import kills
 from repetitions import repetitions
-from silo.api.agents import fleet as fleet_module
+from silo.tuning.agents import fleet as fleet_module
 
 KILLS = repetitions("SILO_TEST_KILLS", 3, 6)
 

@@ -102,8 +102,8 @@ def test_a_cluster_that_is_not_there_is_named_in_time(tmp_path):
 
 
 def test_what_ray_prints_of_lost_actors_is_not_among_the_results(monkeypatch, capsys):
-    from silo.api.agents import ray_agents
     from silo.cli import tune
+    from silo.tuning.agents import ray_agents
 
     @contextmanager
     def made_up(*_, **__):

@@ -14,7 +14,7 @@ from silo.bundle.update import KernelUpdate, update_bundle
 from silo.bundle.verify import verify_bundle
 from silo.bundle.writer import write_bundle
 from silo.errors import BundleError
-from silo.store.files import TEMPORARY_PREFIX
+from silo.store.atomic_files import TEMPORARY_PREFIX
 
 
 def full_disk(left: int):
@@ -39,7 +39,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch, left, how):
     write_bundle(path, made.contents, made.read_blob)
     before = path.read_bytes()
     assert len(before) > 3000
-    monkeypatch.setattr("silo.store.files.os.write", full_disk(left))
+    monkeypatch.setattr("silo.store.atomic_files.os.write", full_disk(left))
     actions = {
         "write": lambda: write_bundle(path, made.contents, made.read_blob),
         "update": lambda: update_bundle(path, {"kernel_0": KernelUpdate(trials=({"new": 1},))}),
@@ -60,7 +60,7 @@ def test_a_late_failure_leaves_the_old_file(tmp_path, monkeypatch, call):
     def fail(*_):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(f"silo.store.files.os.{call}", fail)
+    monkeypatch.setattr(f"silo.store.atomic_files.os.{call}", fail)
     with pytest.raises(BundleError, match="Input/output"):
         write_bundle(path, made.contents, made.read_blob)
     assert path.read_bytes() == before

@@ -15,12 +15,12 @@ from fuzz.bundle_worker import FORMS
 from fuzz.bundles import make_good, run
 from fuzz.guarded import Guarded
 from fuzz.lies import Liar
-from silo.api.commands.inspect import code_of
-from silo.api.kernels.bundle import load
 from silo.bundle.reader import open_bundle
 from silo.bundle.writer import write_bundle
+from silo.commands.show_code import code_of
 from silo.errors import BundleError, BundleFormatError, NoVariantError, SourceError
 from silo.frozen import replace
+from silo.kernels.bundle_kernels import load
 from silo.settings import override
 
 _SEEDS = 150

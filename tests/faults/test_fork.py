@@ -40,7 +40,7 @@ def test_a_child_made_by_fork_works(what, tmp_path):
 # A signal forks while the C compiler runs, which takes a second here; then the child leaves in three ways.
 COMPILING = """
 import os, signal, sys
-from silo.backends.cpu.build import build
+from silo.kinds.triton.cpu.object_build import build
 from silo.compile.c_compiler import CCompiler
 from silo.errors import CompileError
 

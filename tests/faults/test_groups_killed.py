@@ -10,7 +10,7 @@ import pytest
 
 from fake_backend.measure import fake_study
 from silo.store.store import Store
-from silo.tune.ledger import read_trials
+from silo.tuner.ledger import read_trials
 
 pytestmark = pytest.mark.usefixtures("samples_in_processes")
 
@@ -21,7 +21,7 @@ from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.core.grouped_space import GroupedSpace
 from silo.store.store import Store
-from silo.tune.session import tune
+from silo.tuner.session import tune
 
 groups = tuple(tuple(Config.of({f"XBLOCK_{i}": 1 << p}) for p in range(6)) for i in range(4))
 space = GroupedSpace(Config.of({f"XBLOCK_{i}": 1 for i in range(4)}), groups)

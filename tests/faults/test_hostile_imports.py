@@ -17,14 +17,14 @@ import pytest
 import fleets
 from bundle_samples import sample
 from repetitions import repetitions
-from silo.api.tuning.foreign_results import import_results
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
 from silo.errors import SiloError
 from silo.frozen import replace
 from silo.settings import override
-from silo.tune.trial import Status
+from silo.tuner.trial import Status
+from silo.tuning.foreign_results import import_results
 
 COUNT = repetitions("SILO_TEST_IMPORTS", 150, 300)
 

@@ -18,9 +18,9 @@ from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
 from silo.errors import SiloError
 from silo.store.remote import copying
-from silo.store.remote.lines import fold_of, line_of
-from silo.store.remote.link import Link
-from silo.store.remote.place import Place
+from silo.store.remote.address import Place
+from silo.store.remote.client import Link
+from silo.store.remote.record_log import fold_of, line_of
 from silo.store.store import Store
 from web_double import web_double
 

@@ -20,18 +20,18 @@ import pytest
 
 from bundle_samples import sample
 from scale_file import write_scale
-from silo.api.machine.output_folder import write_texts
-from silo.api.trials.lock_files import update_lock
 from silo.bundle.update import locked_bundle
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
 from silo.core.target import Target
 from silo.errors import BundleError, LockError, SiloError, StoreError
-from silo.export.folder import write_folder
-from silo.integrations.triton_records.folding import fold, open_folded
-from silo.integrations.triton_records.journal import journal_of
-from silo.integrations.triton_records.recorded import Winner
-from silo.integrations.triton_records.recording import Recording
+from silo.export.export_folder import write_folder
+from silo.kinds.triton.programs.records.archive import Recording
+from silo.kinds.triton.programs.records.archive_entries import Winner
+from silo.kinds.triton.programs.records.journal import journal_of
+from silo.kinds.triton.programs.records.journal_folding import fold, open_folded
+from silo.machine.output_folder import write_texts
+from silo.measuring.lock_files import update_lock
 from silo.settings import override
 from silo.store.privacy import NotPrivateError, output_place
 

@@ -16,15 +16,15 @@ pytest.importorskip("triton", reason="the bundle is built from a Triton kernel")
 
 import silo
 from made_keys import OTHER, minisign, without_cryptography
-from silo.api.commands.build import build_bundle
-from silo.api.commands.run import run_cases
-from silo.api.commands.trust import trust_key, trusted_keys, untrust, untrust_key
-from silo.api.commands.tune import tune_path
-from silo.api.shipping.signing import make_keys, verify_bundle_signature
 from silo.bundle.reader import open_bundle
 from silo.bundle.signing import signature_of
+from silo.commands.build_bundle import build_bundle
+from silo.commands.run_cases import run_cases
+from silo.commands.trust_code import trust_key, trusted_keys, untrust, untrust_key
+from silo.commands.tune_cases import tune_path
 from silo.errors import BundleFormatError, SignatureError, StoreError, TrustError
 from silo.settings import child_environment, override
+from silo.shipping.sign_bundle import make_keys, verify_bundle_signature
 from silo.store.key_files import read_secret_key
 from twice_kernel import twice
 
@@ -390,7 +390,7 @@ def test_inspect_shows_the_signature_and_notes_nothing(here, monkeypatch):
     assert "signature: there is no signature beside it" in command(here, "inspect", "one.silo").stdout
     shutil.copy(here / "two.silo.minisig", here / "one.silo.minisig")
     without_cryptography(monkeypatch)
-    from silo.api.commands.description import describe_bundle
+    from silo.commands.bundle_description import describe_bundle
 
     told = describe_bundle(here / "two.silo").signature
     assert (told.signed, told.id) == (False, number)

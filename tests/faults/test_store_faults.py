@@ -67,7 +67,7 @@ def test_a_full_disk_loses_nothing_kept_and_goes_on_in_memory(tmp_path, monkeypa
     store = Store(tmp_path)
     fill(store)
     before = snapshot(tmp_path)
-    monkeypatch.setattr("silo.store.files.os.write", Quota(left))
+    monkeypatch.setattr("silo.store.atomic_files.os.write", Quota(left))
     with caplog.at_level(logging.WARNING, "silo.store"):
         store.records.append("k", {"new": "x" * 100})
         store.artifacts.put_compiled("2" * 64, compiled(b"y" * 100))

@@ -16,17 +16,15 @@ import pytest
 
 import silo
 from bundle_samples import put
-from silo.api.commands.build import build_bundle
-from silo.api.commands.export import ExportOptions, export_cpp
-from silo.api.commands.run import run_cases
-from silo.api.commands.trust import trust_bundle, trusted_code, untrust
-from silo.api.commands.tune import tune_path
-from silo.api.kernels.collection import collect_kernels
-from silo.api.machine.session import session
 from silo.bundle.contents import encode_documents
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.writer import write_bundle
 from silo.cli.main import app
+from silo.commands.build_bundle import build_bundle
+from silo.commands.export_bundle import ExportOptions, export_cpp
+from silo.commands.run_cases import run_cases
+from silo.commands.trust_code import trust_bundle, trusted_code, untrust
+from silo.commands.tune_cases import tune_path
 from silo.core.dtypes import dtype
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.nodes import Const
@@ -34,6 +32,8 @@ from silo.core.signature import Effect, Parameter, ParameterKind
 from silo.core.specialization import Fact, Specialization
 from silo.errors import BundleError, BundleFormatError, DeviceError, SiloError, TrustError
 from silo.frozen import replace
+from silo.kernels.collection import collect_kernels
+from silo.machine.process_session import session
 from silo.settings import child_environment, override
 from twice_kernel import twice
 

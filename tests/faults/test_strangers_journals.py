@@ -16,10 +16,10 @@ import pytest
 from silo.core.config import Config
 from silo.core.target import Target
 from silo.errors import BundleError
-from silo.integrations.triton_records.folding import fold, open_folded
-from silo.integrations.triton_records.journal import MARK, Journal, JournalPlace, journal_of
-from silo.integrations.triton_records.recorded import Winner
-from silo.integrations.triton_records.recording import Recording
+from silo.kinds.triton.programs.records.archive import Recording
+from silo.kinds.triton.programs.records.archive_entries import Winner
+from silo.kinds.triton.programs.records.journal import MARK, Journal, JournalPlace, journal_of
+from silo.kinds.triton.programs.records.journal_folding import fold, open_folded
 from silo.settings import override
 
 HEAD = struct.Struct("<IQ32s")
@@ -107,7 +107,7 @@ def test_serving_writes_nothing_beside_the_bundle_and_gives_what_its_own_journal
     assert set(before) == {"K.silo", "K.silo.journal"}
     tmp_path.chmod(0o500)
     try:
-        from silo.integrations.triton_records.recording import read_winners
+        from silo.kinds.triton.programs.records.archive import read_winners
 
         with open_folded(path) as bundle:
             assert {one.key for one in read_winners(bundle)} == {(1,), (2,)}
@@ -210,10 +210,10 @@ def test_folding_a_journal_holds_one_record_in_memory(tmp_path):
     program = """
 import hashlib, os, resource, sys
 from pathlib import Path
-from silo.integrations.triton_records.folding import fold
-from silo.integrations.triton_records.journal import Journal, journal_of
-from silo.integrations.triton_records.recorded import CacheFile, file_ref
-from silo.integrations.triton_records.recording import Recording
+from silo.kinds.triton.programs.records.journal_folding import fold
+from silo.kinds.triton.programs.records.journal import Journal, journal_of
+from silo.kinds.triton.programs.records.archive_entries import CacheFile, file_ref
+from silo.kinds.triton.programs.records.archive import Recording
 path = Path(sys.argv[1])
 recording = Recording(path)
 for number in range(64):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from silo.api.commands.run import run_cases
-from silo.api.commands.tune import tune_path
+from silo.commands.run_cases import run_cases
+from silo.commands.tune_cases import tune_path
 from silo.settings import override
 from silo.store.store import Store
 from twice_kernel import twice

@@ -17,10 +17,10 @@ import tune_worker
 from fake_backend.measure import FakeEvaluator
 from repetitions import repetitions
 from silo.store.store import MemoryStore, Store
-from silo.tune.catalog import studies_of
-from silo.tune.ledger import Ledger
-from silo.tune.trial import Stage
-from silo.tune.winner import choose_winner
+from silo.tuner.catalog import studies_of
+from silo.tuner.ledger import Ledger
+from silo.tuner.trial import Stage
+from silo.tuner.winner import choose_winner
 from tuning_samples import tune
 
 ROOT = Path(__file__).parents[2]

@@ -10,14 +10,14 @@ import tune_worker
 
 from fake_backend.measure import FakeEvaluator
 from silo.store.store import Store
-from silo.tune.ledger import read_trials
+from silo.tuner.ledger import read_trials
 from tuning_samples import tune
 
 PROGRAM = """
 import sys
 from pathlib import Path
 import tune_worker
-from silo.tune.outcome import TuneInterrupted
+from silo.tuner.outcome import TuneInterrupted
 try:
     tune_worker.work(Path(sys.argv[1]), "vast-720", 0.01, 1)
 except TuneInterrupted as interrupt:

@@ -15,12 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
-from silo.api.trials.lock_files import read_lock, update_lock
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
+from silo.measuring.lock_files import read_lock, update_lock
 from silo.store.store import MemoryStore, Store
-from silo.tune.session import tune
-from silo.tune.terms import Search, Watch
+from silo.tuner.session import tune
+from silo.tuner.session_options import Search, Watch
 
 SPACE = [Config.of(BLOCK=block, num_warps=warps) for block in range(16, 16 * 1001, 16) for warps in (2, 4, 8)]
 WIDE = SPACE[:120]

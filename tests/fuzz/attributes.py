@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from silo.backends.cpu.checking.code import emit_checked
-from silo.backends.cpu.emit.kernel import EmittedKernel, emit_c
-from silo.backends.cpu.options import CpuOptions
 from silo.errors import SiloError
-from silo.sources.triton.ttir import parse_ttir
-from silo.sources.triton.verifier import verify
+from silo.kinds.triton.cpu.checking.checked_code import emit_checked
+from silo.kinds.triton.cpu.code_options import CpuOptions
+from silo.kinds.triton.cpu.emit.kernel_text import EmittedKernel, emit_c
+from silo.kinds.triton.front.ttir import parse_ttir
+from silo.kinds.triton.front.verifier import verify
 
 from .c_tokens import strange
 from .hostile import MARKER, Hostile

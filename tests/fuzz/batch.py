@@ -7,19 +7,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from silo.backends.cpu import runtime
-from silo.backends.cpu.build import build, compile_flags
-from silo.backends.cpu.emit.kernel import PRELUDE, emit_c
-from silo.backends.cpu.levels import host_target, level_of
-from silo.backends.cpu.options import CpuOptions
 from silo.compile.c_compiler import find_compiler
 from silo.core.consent import HostCode
 from silo.core.launch_info import LaunchInfo
+from silo.drivers.cpu.levels import host_target, level_of
 from silo.errors import CompileError
+from silo.kinds.triton.cpu import runtime
+from silo.kinds.triton.cpu.code_options import CpuOptions
+from silo.kinds.triton.cpu.emit.kernel_text import PRELUDE, emit_c
+from silo.kinds.triton.cpu.object_build import build, compile_flags
+from silo.kinds.triton.front.ssa import Module
 from silo.launch.cpu_objects import KernelObject, open_object
 from silo.settings import settings
-from silo.sources.triton.ssa import Module
-from silo.store.trust import consent_to_compiled
+from silo.store.trust_ledger import consent_to_compiled
 
 from .lowered import Lowered
 

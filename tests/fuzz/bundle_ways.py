@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import silo.backends.cpu.device
 import silo.checking.kernel
+import silo.drivers.cpu.cpu_device
 from silo.cli.main import app
 from silo.errors import SiloError
-from silo.printable import printable
+from silo.sanitized_text import printable
 from silo.settings import override
 
 __all__ = ["WAYS", "FailedError", "Place", "Way"]
@@ -76,7 +76,7 @@ class Place:
         self._out = folder / "a" / "b" / "c" / "d" / "out"
         self._used = 0
         self._mapped = 0
-        for module in (silo.backends.cpu.device, silo.checking.kernel):
+        for module in (silo.drivers.cpu.cpu_device, silo.checking.kernel):
             setattr(module, _MAPS, self._counted(getattr(module, _MAPS)))
 
     def _counted(self, maps: Callable[..., Any]) -> Callable[..., Any]:

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from silo.api.declared.ready_cases import prepare_recipe
-from silo.api.kernels.bundle import BundledKernel, load
-from silo.api.kernels.check import check
-from silo.api.machine.device_plugins import device_named
-from silo.api.tuning.case_tuning import materializer
+from silo.building.ready_cases import prepare_recipe
 from silo.bundle.documents import case_recipes, measured_trials
 from silo.errors import SiloError
+from silo.kernels.bundle_kernels import BundledKernel, load
+from silo.kernels.check_kernels import check
+from silo.machine.device_plugins import device_named
+from silo.tuning.case_tuning import materializer
 
 from .bundle_ways import WAYS, Place
 from .guarded import Guarded

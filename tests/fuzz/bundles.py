@@ -29,8 +29,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from silo.api.commands.build import build_bundle
-from silo.api.commands.tune import tune_path
+from silo.commands.build_bundle import build_bundle
+from silo.commands.tune_cases import tune_path
 from silo.settings import child_environment, override
 
 from .bundle_ways import WAYS

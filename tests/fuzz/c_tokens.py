@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 
-from silo.backends.cpu.emit.apart import REST
-from silo.backends.cpu.emit.kernel import PRELUDE, EmittedKernel
-from silo.backends.cpu.lower.messages import c_string
+from silo.kinds.triton.cpu.emit.kernel_text import PRELUDE, EmittedKernel
+from silo.kinds.triton.cpu.emit.shared_text import REST
+from silo.kinds.triton.cpu.lower.messages import c_string
 
 __all__ = ["strange"]
 

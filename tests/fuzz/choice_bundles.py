@@ -7,8 +7,6 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from silo.api.kernels.collection import collect_kernels
-from silo.api.tuning.case_tuning import make_of
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.contents import Basis, BundleContents, BundleKernel, BundleRules, BundleVariant
 from silo.bundle.writer import write_bundle
@@ -26,6 +24,8 @@ from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.frozen import replace
+from silo.kernels.collection import collect_kernels
+from silo.tuning.case_tuning import make_of
 
 EXAMPLES = tuple(Path(__file__).parents[2] / "examples" / name for name in ("kernels.py", "combo.py", "binary.py"))
 PLACES = ("cpu:x86-64-v4", "cuda:sm_80", "cuda:sm_90a", "hip:gfx942")

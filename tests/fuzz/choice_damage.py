@@ -14,11 +14,11 @@ from fuzz.choice_bundles import PLACES, Head, write
 from fuzz.choice_calls import random_case
 from fuzz.choice_place import Place
 from fuzz.choices import Comparison, Tally
-from silo.api.kernels.bundle import load
 from silo.bundle.reader import Bundle
 from silo.core.target import Target
 from silo.core.values import canonical_json
 from silo.errors import BundleError, SiloError
+from silo.kernels.bundle_kernels import load
 
 _ODD: tuple[Any, ...] = (
     *(None, True, False, 0, 1, -1, 16, 1 << 31, 1 << 62, (1 << 63) - 1, -(1 << 63)),

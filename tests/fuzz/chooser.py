@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from silo.api.declared.derived_constexprs import FORBIDDEN, Derived, derive
+from silo.building.derived_constexprs import FORBIDDEN, Derived, derive
 from silo.bundle.contents import BundleKernel, BundleVariant, VariantGroup
 from silo.core.dtypes import DTypeKind
 from silo.core.dynamic_layout import DynamicLayout

@@ -1,6 +1,7 @@
 """The mathematical functions of the code under test as a library of their own, for the interpreter to call.
 
-tests/unit/backends/cpu/test_cpu_math.py measures how far off they are. Here the interpreter uses the same functions, so
+tests/unit/kinds/triton/cpu/test_cpu_math.py measures how far off they are. Here the interpreter uses the same
+functions, so
 that everything else can be compared bit by bit.
 """
 
@@ -11,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from silo.backends.cpu import ops, runtime
-from silo.backends.cpu.build import build, compile_flags
-from silo.backends.cpu.levels import host_target, level_of
 from silo.compile.c_compiler import find_compiler
-from silo.sources.triton.ssa import Operation, Type, Value
+from silo.drivers.cpu.levels import host_target, level_of
+from silo.kinds.triton.cpu import ops, runtime
+from silo.kinds.triton.cpu.object_build import build, compile_flags
+from silo.kinds.triton.front.ssa import Operation, Type, Value
 
 __all__ = ["FUNCTIONS", "Functions", "build_functions"]
 

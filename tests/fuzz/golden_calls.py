@@ -19,10 +19,10 @@ from typing import Any
 from fuzz.choice_bundles import PLACES, Head, heads, write
 from fuzz.choice_calls import DEVICES, Case, python_object, random_case
 from fuzz.choice_place import Place
-from silo.api.kernels.bundle import BundledKernel, Kernels, load
 from silo.core.values import value_from_json, value_to_json
 from silo.core.variant import Variant
 from silo.errors import NoVariantError, SiloError
+from silo.kernels.bundle_kernels import BundledKernel, Kernels, load
 from silo.launch.binding import grid_programs
 from silo.launch.runtime import inspect_call
 

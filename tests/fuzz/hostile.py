@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-import silo.backends.cpu
-import silo.sources.triton
-from silo.sources.triton.operations.table import OPERATIONS
+import silo.kinds.triton.cpu
+import silo.kinds.triton.front
+from silo.kinds.triton.front.operations.operation_table import OPERATIONS
 
 __all__ = ["MARKER", "Hostile"]
 
@@ -149,7 +149,7 @@ def _known_names() -> tuple[str, ...]:
     }
     for record in OPERATIONS.values():
         names.update(record.attributes.allowed if record.attributes else ())
-    for package in (silo.backends.cpu, silo.sources.triton):
+    for package in (silo.kinds.triton.cpu, silo.kinds.triton.front):
         for path in Path(package.__path__[0]).rglob("*.py"):
             names.update(_READ.findall(path.read_text()))
     return tuple(sorted(names))

@@ -10,16 +10,16 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from silo.backends.cpu.jobs import job_layout
-from silo.backends.cpu.levels import host_target
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.launch_info import LayoutSlot
-from silo.sources.triton.adapter import lower_to_ttir
-from silo.sources.triton.source import TritonSource
-from silo.sources.triton.ssa import Module
-from silo.sources.triton.ttir import parse_ttir
-from silo.sources.triton.verifier import verify
+from silo.drivers.cpu.levels import host_target
+from silo.kinds.triton.cpu.cpu_jobs import job_layout
+from silo.kinds.triton.front.adapter import lower_to_ttir
+from silo.kinds.triton.front.ssa import Module
+from silo.kinds.triton.front.triton_source import TritonSource
+from silo.kinds.triton.front.ttir import parse_ttir
+from silo.kinds.triton.front.verifier import verify
 
 from .kinds import KINDS
 from .program import Kernel

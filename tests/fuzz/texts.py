@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from silo.sources.triton.operations.attribute_rules import FAST
-from silo.sources.triton.operations.cpu.c_math import Function
-from silo.sources.triton.operations.table import OPERATIONS
+from silo.kinds.triton.front.operations.attribute_rules import FAST
+from silo.kinds.triton.front.operations.cpu.c_math import Function
+from silo.kinds.triton.front.operations.operation_table import OPERATIONS
 
 __all__ = ["operation_texts", "recorded_texts"]
 

@@ -4,10 +4,10 @@ import pytest
 
 import silo
 from gpu_kernels import add, spin_then_store, torch
-from silo.api.machine.device_plugins import device_named
-from silo.api.tuning.ceilings import known_ceilings, measure_ceilings
 from silo.launch.hooks import launch_hook
 from silo.launch.profile import LaunchProfile
+from silo.machine.device_plugins import device_named
+from silo.tuning.device_limits import known_ceilings, measure_ceilings
 
 pytestmark = pytest.mark.usefixtures("store")
 

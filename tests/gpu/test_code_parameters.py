@@ -3,9 +3,9 @@
 
 import pytest
 
-from silo.api.machine.device_plugins import device_named
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.errors import DeviceError
+from silo.machine.device_plugins import device_named
 
 PTX = b""".version 7.0
 .target sm_70

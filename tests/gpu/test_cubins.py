@@ -14,7 +14,6 @@ import triton  # noqa: E402  # after the skip
 import triton.language as tl  # noqa: E402
 
 from silo.artifacts.runs_on import runs_on  # noqa: E402
-from silo.backends.triton.compiler import TritonCompiler  # noqa: E402
 from silo.compile.pool import WorkerPool  # noqa: E402
 from silo.core.config import Config  # noqa: E402
 from silo.core.dtypes import dtype  # noqa: E402
@@ -23,6 +22,7 @@ from silo.core.specialization import Fact, Specialization  # noqa: E402
 from silo.core.target import Target  # noqa: E402
 from silo.core.variant import Variant  # noqa: E402
 from silo.errors import CompileError  # noqa: E402
+from silo.kinds.triton.gpu.gpu_compiler import TritonCompiler  # noqa: E402
 
 
 @triton.jit
@@ -269,7 +269,7 @@ def test_the_driver_loads_what_runs_on_says(cuda, arch):
 
 def test_an_artifact_from_a_worker_process_runs(cuda):
     job = job_for(add, ADD, cuda.target, Config.of(BLOCK=256))
-    with WorkerPool(workers=1, plugins={"triton": "silo.backends.triton.declaration:TRITON"}) as pool:
+    with WorkerPool(workers=1, plugins={"triton": "silo.kinds.triton.gpu.gpu_declaration:TRITON"}) as pool:
         compiled = pool.submit(job).result()
     assert compiled == TritonCompiler().compile(job)
     check_add(cuda, cuda.load(compiled.blob.data, compiled.launch), 5000, 256)

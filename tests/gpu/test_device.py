@@ -9,16 +9,16 @@ import pytest
 
 import silo
 from gpu_kernels import add, torch
-from silo.api.machine import array_copies
-from silo.api.machine.device_plugins import device_named
 from silo.core.device import Measuring, place_of
 from silo.core.recipes import ArrayRecipe
 from silo.errors import CaseError
-from silo.launch.array_libraries.table import library_named, library_of
-from silo.launch.cases import materialize
+from silo.launch.array_libraries.library_table import library_named, library_of
+from silo.launch.case_arrays import materialize
+from silo.machine import array_copies
+from silo.machine.device_plugins import device_named
 from silo.settings import override
-from silo.tune.measure import Contender, MeasurePolicy, measure
-from silo.tune.statistics import median
+from silo.tuner.measure import Contender, MeasurePolicy, measure
+from silo.tuner.statistics import median
 
 # jax frees arrays when Python collects them, from threads of its own, which ends a global capture of another test.
 ALONE = "SILO_TEST_ALONE"

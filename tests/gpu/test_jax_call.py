@@ -128,7 +128,7 @@ assert counts.launches < 30, "each run launched every kernel"
 
 def test_kernels_of_bundles(tmp_path):
     """Here, and in an exported program in another process, which has neither the bundle nor Triton."""
-    from silo.api.commands.build import build_bundle
+    from silo.commands.build_bundle import build_bundle
 
     home = tmp_path / "home"
     source = tmp_path / "kernels_of_bundle.py"

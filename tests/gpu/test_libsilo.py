@@ -8,7 +8,7 @@ import pytest
 import silo
 from gpu_kernels import torch
 from libsilo import ABSENT, CUDA, Bundle, LibraryError, Queue, argument, array
-from silo.api.commands.build import build_bundle
+from silo.commands.build_bundle import build_bundle
 from silo.settings import override
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "kernels.py"

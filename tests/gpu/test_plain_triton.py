@@ -41,13 +41,13 @@ def test_a_setting_runs_kernels_on_the_cpu_all_the_same(tmp_path):
     module, here, there = answer(
         tmp_path, PROGRAM + "print(json.dumps([*found, run('cpu'), run('cuda')]))", SILO_TRITON="cpu"
     )
-    assert module == "silo.backends.cpu.triton_plugin.driver"
+    assert module == "silo.kinds.triton.programs.backend.driver"
     assert here == ["cpu", True]
     assert "'x' is in memory of cuda" in there
 
 
 SWITCHED = """
-from silo.backends.cpu.triton_plugin.driver import CpuDriver
+from silo.kinds.triton.programs.backend.driver import CpuDriver
 before = driver.active
 first = run("cuda")
 driver.set_active(CpuDriver())

@@ -6,14 +6,14 @@ import pytest
 
 import silo
 from gpu_kernels import torch
-from silo.api.machine import array_copies
-from silo.api.machine.shared_arguments import ArraySlot
-from silo.api.trials.measuring_worker import _Array as Array
 from silo.core.decisions import Rejected
 from silo.errors import DeviceError
 from silo.launch import native
 from silo.launch.array_libraries import silo_buffers, torch_tensors
 from silo.launch.native import PinnedMemory
+from silo.machine import array_copies
+from silo.machine.shared_arguments import ArraySlot
+from silo.measuring.measuring_worker import _Array as Array
 
 SIZE = 64 << 20
 PINNED = 3  # DLPack's kDLCUDAHost

@@ -12,13 +12,13 @@ import pytest
 
 import silo
 from gpu_kernels import tl, torch, triton
-from silo.api.commands.tune import tune_path
-from silo.api.machine.session import session
+from silo.commands.tune_cases import tune_path
 from silo.core.config import Config
 from silo.launch.runtime import inspect_call
+from silo.machine.process_session import session
 from silo.settings import override
-from silo.tune.aside import known_spills
-from silo.tune.ledger import read_trials
+from silo.tuner.ledger import read_trials
+from silo.tuner.spill_counts import known_spills
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -119,8 +119,8 @@ def test_cases_too():
         out, x = make.empty(n), make.normal(n)
         return silo.Case(args=(out, x, n), expected={"out": lambda: x.host + 1})
 
-    from silo.api.machine.device_plugins import device_named
-    from silo.api.tuning.case_tuning import Limits, case_studies, tune_case
+    from silo.machine.device_plugins import device_named
+    from silo.tuning.case_tuning import Limits, case_studies, tune_case
 
     (study,) = case_studies(made.kernel, device_named("cuda"))
     outcome, _ = tune_case(study, Limits())

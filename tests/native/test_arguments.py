@@ -51,7 +51,7 @@ def test_buffers_of_every_dtype(name):
 
 def test_torch_tensors_by_shim_and_by_dlpack_read_the_same():
     torch = pytest.importorskip("torch")
-    from silo.launch import frameworks
+    from silo.launch import framework_connection as frameworks
 
     names = ["bool", "int8", "int16", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "float64"]
     names += ["float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "uint16", "uint32", "uint64"]
@@ -72,7 +72,7 @@ def test_torch_tensors_by_shim_and_by_dlpack_read_the_same():
 
 def test_the_shim_is_switched_off_by_the_setting():
     pytest.importorskip("torch")
-    from silo.launch import frameworks
+    from silo.launch import framework_connection as frameworks
     from silo.settings import override
 
     with override(torch_shim=False):
@@ -81,7 +81,7 @@ def test_the_shim_is_switched_off_by_the_setting():
 
 @pytest.mark.parametrize("shim", [True, False])
 def test_torch_views_whose_memory_holds_other_values_are_refused(shim):
-    from silo.launch import frameworks
+    from silo.launch import framework_connection as frameworks
 
     torch = pytest.importorskip("torch")
 

@@ -12,7 +12,7 @@ from silo.errors import ArgumentError, CaseError
 from silo.launch import native
 from silo.launch.array_libraries.filling import fill
 from silo.launch.buffers import Buffer
-from silo.launch.cases import materialize
+from silo.launch.case_arrays import materialize
 
 FLOATS = ["float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2"]
 

@@ -21,11 +21,11 @@ from fuzz.whole_file import refusal as check
 from hidden_characters import HIDDEN
 from native_builds import ADDRESS, THREAD, archive
 from sanitized_program import build_sanitized, run_sanitized
+from silo.builtin_plugins import BLOB_KINDS, LAUNCH_OPTIONS, OPTIONS
 from silo.bundle.format import CASES_KIND, DOCUMENT_KINDS, FILE_KIND, TRIALS_KIND
 from silo.bundle.reader import Bundle
 from silo.bundle.writer import write_bundle
 from silo.core.target import TARGET_KINDS
-from silo.shipped import BLOB_KINDS, LAUNCH_OPTIONS, OPTIONS
 
 BEFORE = sorted((Path(__file__).parents[1] / "data" / "before").glob("*.silo"))
 NOTHING = ((), (), (), ())

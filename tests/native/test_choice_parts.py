@@ -8,10 +8,10 @@ from pathlib import Path
 
 from core_choice import Maker, library
 from silo.artifacts.runs_on import runs_on
-from silo.backends.cpu.levels import gather_facts, highest_level
 from silo.core.dispatch import bucket_of, distance
 from silo.core.dtypes import dtype
 from silo.core.target import CPU_LEVELS, Target
+from silo.drivers.cpu.levels import gather_facts, highest_level
 
 VERDICTS = Path(__file__).parents[1] / "data" / "golden" / "runs_on.txt.xz"
 NUMBERS = (70, 75, 80, 86, 89, 90, 100, 103, 110, 120, 121, 130)

@@ -18,7 +18,7 @@ from fuzz.lowered import arguments_of, lower
 from fuzz.profiles import PROFILES, generate
 from fuzz.sanitized import program, read_results
 from sanitized_program import build_sanitized
-from silo.backends.cpu.levels import host_target, level_of
+from silo.drivers.cpu.levels import host_target, level_of
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore:tl.cat")]
 

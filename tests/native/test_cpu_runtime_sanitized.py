@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sanitized_program import build_sanitized, run_sanitized
-from silo.backends.cpu import runtime
-from silo.backends.cpu.levels import LEVELS
-from silo.backends.cpu.runtime.pieces import PIECES
+from silo.drivers.cpu.levels import LEVELS
+from silo.kinds.triton.cpu import runtime
+from silo.kinds.triton.cpu.runtime.pieces import PIECES
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 

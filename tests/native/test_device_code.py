@@ -11,7 +11,7 @@ from samples import core_native
 from samples.binary_samples import add_by_triton
 from samples.made_binaries import make_cubin, make_elf, make_hsaco, pack, svalue
 from sanitized_program import build_sanitized
-from silo.artifacts.inspect import inspect_binary
+from silo.artifacts.binary_inspection import inspect_binary
 from silo.errors import CompileError
 
 HERE = Path(__file__).parent

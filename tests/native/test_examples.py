@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="libsilo is buil
 def bundle(tmp_path_factory):
     """The examples' ``add``, ``matmul`` and ``softmax`` for this CPU."""
     pytest.importorskip("triton", reason="the examples' kernels are Triton's")
-    from silo.api.commands.build import build_bundle
+    from silo.commands.build_bundle import build_bundle
 
     folder = tmp_path_factory.mktemp("bundle")
     path = folder / "kernels.silo"

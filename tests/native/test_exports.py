@@ -11,7 +11,7 @@ import pytest
 
 import warm_python
 from core_native import compiler
-from silo.api.commands.export import ExportOptions, export_cpp
+from silo.commands.export_bundle import ExportOptions, export_cpp
 
 ROOT = Path(__file__).resolve().parents[2]
 WARNINGS = "-Wall -Wextra -Wconversion -Werror"

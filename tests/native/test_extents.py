@@ -9,10 +9,11 @@ import pytest
 import launch_kernels as kernels
 from silo.core.extents import HeldExtents
 from silo.core.nodes import Const
-from silo.core.programs import encode
+from silo.core.postfix_programs import encode
 from silo.core.signature import Parameter, ParameterKind
 from silo.errors import ArgumentError, SourceError
-from silo.launch import frameworks, native
+from silo.launch import framework_connection as frameworks
+from silo.launch import native
 from silo.launch.arguments import ValueKind
 from silo.launch.buffers import Buffer
 from silo.launch.runtime import inspect_call, make_launcher

@@ -22,7 +22,7 @@ import pytest
 
 from framework_bundle import write_affine
 from made_bundles import write_made
-from silo.api.commands.export import ExportOptions, export_cpp
+from silo.commands.export_bundle import ExportOptions, export_cpp
 
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 KERNELS = ("add", "bare", "fails", "kinds", "shaped")

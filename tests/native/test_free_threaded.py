@@ -35,8 +35,8 @@ from silo._native import __file__ as native
 from silo.core.config import Config
 from silo.core.notices import Notices
 from silo.core.target import Target
-from silo.integrations.triton_records.recorded import Winner
-from silo.integrations.triton_records.recording import Recording
+from silo.kinds.triton.programs.records.archive_entries import Winner
+from silo.kinds.triton.programs.records.archive import Recording
 from silo.store.locks import lock_of_place
 from silo.store.records import DiskRecords
 

@@ -8,7 +8,8 @@ from hostile_arrays import Capsule, exchanged
 from silo.core.dispatch import bucket_of
 from silo.core.signature import Parameter, ParameterKind
 from silo.errors import ArgumentError
-from silo.launch import frameworks, native
+from silo.launch import framework_connection as frameworks
+from silo.launch import native
 
 CONSTEXPR = ParameterKind.CONSTEXPR
 

@@ -7,10 +7,10 @@ import pytest
 
 import silo
 from libsilo import ABSENT, Bundle, LibraryError
-from silo.api.commands.build import build_bundle
-from silo.api.declared.ready_cases import prepare_recipe
-from silo.api.tuning.case_tuning import materializer
+from silo.building.ready_cases import prepare_recipe
+from silo.commands.build_bundle import build_bundle
 from silo.settings import override
+from silo.tuning.case_tuning import materializer
 
 pytest.importorskip("triton", reason="the examples are kernels of Triton")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from silo.backends.cpu import runtime
-from silo.backends.cpu.levels import LEVELS, gather_facts, highest_level
+from silo.drivers.cpu.levels import LEVELS, gather_facts, highest_level
+from silo.kinds.triton.cpu import runtime
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.skipif(

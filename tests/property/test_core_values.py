@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from silo.core.case_work import Work
 from silo.core.cases import Case, CaseRecipe, Make, record
 from silo.core.compiled import Compiled
 from silo.core.config import Config
@@ -25,7 +26,6 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.values import FunctionValue, canonical_json, parse_json, value_from_json, value_to_json
 from silo.core.variant import CompileJob, Variant
-from silo.core.work import Work
 from silo.errors import SpaceError
 
 scalars = (

@@ -21,7 +21,7 @@ from fuzz.profiles import PROFILES, generate
 from fuzz.rounded import tolerance
 from fuzz.shrink import shrink
 from repetitions import repetitions
-from silo.backends.cpu.schedule.scratch import Lifetimes
+from silo.kinds.triton.cpu.schedule.scratch_layout import Lifetimes
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore:tl.cat")]
 SEEDS = repetitions("SILO_TEST_SEEDS", 2, 4)  # of each profile
@@ -101,7 +101,9 @@ def test_panels_that_do_not_last_from_program_to_program_are_seen(monkeypatch):
     kernels = [generate(seed, "product") for seed in range(6)]
     assert [verdict.reason for verdict in judge(kernels, None) if verdict.failed] == []
     monkeypatch.setattr(Lifetimes, "loop", _loop_that_forgets_what_is_kept)
-    monkeypatch.setattr("silo.backends.cpu.lower.kernel.check_sharing", lambda *_: None)  # which sees it earlier
+    monkeypatch.setattr(
+        "silo.kinds.triton.cpu.lower.module_lowering.check_sharing", lambda *_: None
+    )  # which sees it earlier
     verdicts = judge(kernels, None)
     assert any(verdict.status == "differs" for verdict in verdicts)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from core_choice import Maker, library
 from fake_backend.compiler import FakeCompiler
-from silo.api.code import compilation
+from silo.building import compilation
 from silo.bundle.contents import BundleKernel, BundleVariant
 from silo.bundle.look_alikes import shared_by_look_alikes
 from silo.core.config import Config

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from fake_backend.measure import fake_study
 from silo.core.config import Config
 from silo.errors import TuneError
-from silo.tune.formats.files import read_results
-from silo.tune.formats.kernel_tuner import write_cache
-from silo.tune.formats.t4 import write_t4
-from silo.tune.formats.triton import write_autotune
-from silo.tune.trial import Status
+from silo.tuner.formats.kernel_tuner import write_cache
+from silo.tuner.formats.result_files import read_results
+from silo.tuner.formats.t4 import write_t4
+from silo.tuner.formats.triton import write_autotune
+from silo.tuner.trial import Status
 
 STUDY = fake_study()
 TRIALS = [

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from silo import heuristics
 from silo.errors import SpaceError
-from silo.tune import heuristics
-from silo.tune.heuristics import AutotuneHint, Effort, KernelFacts, ReductionHint, SubKernel, TargetFacts, TileHint
-from silo.tune.heuristics.facts import DIMENSIONS, SizeHints, block_name
-from silo.tune.heuristics.limits import max_block
+from silo.heuristics import AutotuneHint, Effort, KernelFacts, ReductionHint, SubKernel, TargetFacts, TileHint
+from silo.heuristics.kernel_facts import DIMENSIONS, SizeHints, block_name
+from silo.heuristics.limits import max_block
 
 TARGETS = ["cuda:sm_80", "cuda:sm_90a", "cuda:sm_120", "hip:gfx942", "hip:gfx1100", "xpu:pvc", "cpu:x86-64-v3"]
 KINDS = {

@@ -16,33 +16,33 @@ import pytest
 
 from bundle_samples import sample
 from fake_backend.measure import fake_study
-from silo.api.commands.description import describe_bundle, verify_bundle
-from silo.api.declared.ready_cases import prepare_recipe
-from silo.api.kernels.bundle import load
-from silo.api.trials.lock_files import read_lock
-from silo.api.tuning import foreign_results
-from silo.api.tuning.case_tuning import materializer
-from silo.api.tuning.kept_studies import kept_studies
+from silo.building.ready_cases import prepare_recipe
 from silo.bundle.documents import case_recipes, measured_trials
 from silo.bundle.reader import Bundle
 from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
+from silo.commands.bundle_description import describe_bundle, verify_bundle
+from silo.core.case_work import Work
 from silo.core.config import Config
 from silo.core.nodes import Argument, Const
 from silo.core.recipes import AliasRecipe, ArrayRecipe, CaseRecipe, DescriptorRecipe, ExpectedRecipe, ScalarRecipe
 from silo.core.values import JSON
-from silo.core.work import Work
 from silo.errors import BundleFormatError, SiloError
 from silo.frozen import replace
+from silo.kernels.bundle_kernels import load
+from silo.measuring.lock_files import read_lock
 from silo.settings import override
 from silo.store.records import MemoryRecords
-from silo.tune.formats.kernel_tuner import write_cache
-from silo.tune.formats.t4 import write_t4
-from silo.tune.formats.triton import write_autotune
-from silo.tune.kept import pair_to_document
-from silo.tune.lock import Lock, LockEntry
-from silo.tune.statistics import Estimate
-from silo.tune.trial import Status
+from silo.tuner.formats.kernel_tuner import write_cache
+from silo.tuner.formats.t4 import write_t4
+from silo.tuner.formats.triton import write_autotune
+from silo.tuner.lock import Lock, LockEntry
+from silo.tuner.statistics import Estimate
+from silo.tuner.stored_study import pair_to_document
+from silo.tuner.trial import Status
+from silo.tuning import foreign_results
+from silo.tuning.case_tuning import materializer
+from silo.tuning.stored_studies import kept_studies
 
 STUDY = fake_study()
 TRIALS = [

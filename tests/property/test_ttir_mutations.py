@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from silo.errors import SourceError
-from silo.sources.triton.effects import argument_effects
-from silo.sources.triton.ttir import parse_ttir
-from silo.sources.triton.verifier import verify
+from silo.kinds.triton.front.effects import argument_effects
+from silo.kinds.triton.front.ttir import parse_ttir
+from silo.kinds.triton.front.verifier import verify
 
 TEXTS = [path.read_text() for path in sorted((Path(__file__).parent.parent / "data" / "ttir").glob("*.ttir"))]
 PIECES = [*'()<>{}[]"%:,\n\\@\0é', "", "%0", "^bb0", "->", "= ", "0x", "-1", "loc(", "#loc", "{}", "9" * 20]

@@ -10,10 +10,10 @@ import pytest
 from silo.core.config import Config
 from silo.errors import TuneError
 from silo.store.store import MemoryStore
-from silo.tune.outcome import Budget
-from silo.tune.replay import RecordedSpace, ReplayEvaluator, replay_search
-from silo.tune.statistics import median
-from silo.tune.trial import Status
+from silo.tuner.outcome import Budget
+from silo.tuner.replay import RecordedSpace, ReplayEvaluator, replay_search
+from silo.tuner.statistics import median
+from silo.tuner.trial import Status
 from tuning_samples import make_searcher, tune
 
 SPACES = os.environ.get("SILO_TEST_SPACES")

@@ -10,14 +10,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from silo.api.agents.facts import AgentFacts
-from silo.api.agents.sent_case import SentCase
-from silo.api.agents.serving import START, serve_agent
 from silo.compile.wire import encode
 from silo.core.config import Config
 from silo.core.device import DeviceModel
 from silo.core.target import Target
-from silo.tune.trial import Status
+from silo.tuner.trial import Status
+from silo.tuning.agents.agent_facts import AgentFacts
+from silo.tuning.agents.agent_serving import START, serve_agent
+from silo.tuning.agents.sent_case import SentCase
 from silo.version import __version__
 
 MODEL = DeviceModel("made up", "Landscape One", "v1", 4, 1 << 30)

@@ -10,8 +10,8 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api.calls import first_call
-from silo.api.code import compilation
+from silo.building import compilation
+from silo.calls import first_call
 
 
 @triton.jit

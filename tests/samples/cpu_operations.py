@@ -11,11 +11,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from silo.backends.cpu import ops, runtime
-from silo.backends.cpu.build import build, compile_flags
-from silo.backends.cpu.levels import LEVELS, gather_facts, highest_level
 from silo.compile.c_compiler import find_compiler
-from silo.sources.triton.ssa import Operation, Type, Value
+from silo.drivers.cpu.levels import LEVELS, gather_facts, highest_level
+from silo.kinds.triton.cpu import ops, runtime
+from silo.kinds.triton.cpu.object_build import build, compile_flags
+from silo.kinds.triton.front.ssa import Operation, Type, Value
 
 needs_compiler = [
     pytest.mark.skipif(

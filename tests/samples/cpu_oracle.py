@@ -13,9 +13,9 @@ from fuzz.batch import Part, compile_parts, part_of
 from fuzz.kinds import KINDS, from_float64, to_float64
 from fuzz.lowered import Lowered
 from silo.core.launch_info import AbiType, LayoutSlot
-from silo.sources.triton.ssa import Dense
-from silo.sources.triton.ttir import parse_ttir
-from silo.sources.triton.verifier import verify
+from silo.kinds.triton.front.ssa import Dense
+from silo.kinds.triton.front.ttir import parse_ttir
+from silo.kinds.triton.front.verifier import verify
 
 __all__ = ["SHAPES", "Row", "check", "floats", "integers"]
 

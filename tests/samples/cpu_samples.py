@@ -8,16 +8,16 @@ from functools import cache
 import numpy as np
 import pytest
 
-from silo.backends.cpu.compiler import CpuCompiler
-from silo.backends.cpu.levels import gather_facts, highest_level, host_target
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.config import Config
 from silo.core.variant import Variant
+from silo.drivers.cpu.levels import gather_facts, highest_level, host_target
+from silo.kinds.triton.cpu.cpu_compiler import CpuCompiler
+from silo.kinds.triton.front.adapter import lower_to_ttir
+from silo.kinds.triton.front.ssa import Module
+from silo.kinds.triton.front.triton_source import TritonSource
+from silo.kinds.triton.front.ttir import parse_ttir
 from silo.launch.cpu_objects import load
-from silo.sources.triton.adapter import lower_to_ttir
-from silo.sources.triton.source import TritonSource
-from silo.sources.triton.ssa import Module
-from silo.sources.triton.ttir import parse_ttir
 
 MODES = ("reference", "optimized")
 needs_compiler = pytest.mark.skipif(

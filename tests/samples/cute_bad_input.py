@@ -1,4 +1,4 @@
-"""CuTe kernels that go wrong in the ways of ``tests/unit/backends/cute/test_cute_bad_input.py``; one thread a value."""
+"""CuTe kernels that go wrong in the ways of ``tests/unit/kinds/cute/test_cute_bad_input.py``; one thread a value."""
 # pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportCallIssue=false
 
 import cutlass

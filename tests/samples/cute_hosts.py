@@ -5,14 +5,14 @@ import cutlass
 from cutlass import cute
 from cutlass.cute.runtime import make_fake_compact_tensor, make_fake_stream, make_ptr
 
-from silo.backends.cute.host_link import linker
-from silo.backends.cute.job import CuteJob, host_arguments
-from silo.backends.cute.lowering import trace
-from silo.backends.cute.toolchain import require_dsl, toolkit_version
 from silo.core.dtypes import dtype
 from silo.core.launch_info import AbiType
-from silo.sources.cute.front_end import FRONT_END
-from silo.sources.cute.wrapper import Form, Wrapper, WrapperParameter
+from silo.kinds.cute.cute_job import CuteJob, host_arguments
+from silo.kinds.cute.cute_lowering import trace
+from silo.kinds.cute.cute_toolchain import require_dsl, toolkit_version
+from silo.kinds.cute.front.cute_front_end import FRONT_END
+from silo.kinds.cute.front.wrapper import Form, Wrapper, WrapperParameter
+from silo.kinds.cute.host_link import linker
 
 F32, I32, BOOL = dtype("fp32"), dtype("i32"), dtype("i1")
 LEAVES = ((AbiType.POINTER, ""), (AbiType.I32, "shape.0"))

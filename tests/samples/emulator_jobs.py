@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 
-from silo.backends.cpu.levels import host_target
-from silo.backends.metal.clang import find_clang
-from silo.backends.metal.compile_job import compile_job
-from silo.backends.metal.job import CallArgument, EmulatorJob, Role
-from silo.backends.metal.rewriting import may_wait, rewritten
-from silo.backends.metal.torch_headers import digest_of_headers, includes_headers
 from silo.core.compiled import Compiled
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.signature import ParameterKind
 from silo.core.specialization import Specialization
+from silo.drivers.cpu.levels import host_target
 from silo.errors import CompilerMissingError
+from silo.kinds.binary.binary_parameters import parse_signature
+from silo.kinds.metal.clang import find_clang
+from silo.kinds.metal.compile_job import compile_job
+from silo.kinds.metal.metal_job import CallArgument, EmulatorJob, Role
+from silo.kinds.metal.metal_to_cpp import may_wait, rewritten
+from silo.kinds.metal.torch_headers import digest_of_headers, includes_headers
 from silo.launch.binding import bind
 from silo.launch.native import CpuModule, LoadedKernel
 from silo.launch.runtime import make_launcher
-from silo.sources.binary.parameters import parse_signature
 
 _TYPES = {"u32": "uint", "i32": "int", "fp32": "float", "i64": "long", "fp16": "half"}
 

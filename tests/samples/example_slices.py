@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from silo.api.commands.build import build_bundle
-from silo.api.shipping.slicing import merge_bundles, slice_by_target
 from silo.bundle.verify import verify_bundle
+from silo.commands.build_bundle import build_bundle
 from silo.settings import override
+from silo.shipping.slice_bundle import merge_bundles, slice_by_target
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

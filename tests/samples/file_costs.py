@@ -86,31 +86,31 @@ def _walk(path: Path) -> object:
 
 
 def _describe(path: Path) -> object:
-    from silo.api.commands.description import describe_bundle
+    from silo.commands.bundle_description import describe_bundle
 
     return len(json.dumps(describe_bundle(path).to_json()))
 
 
 def _verify(path: Path) -> object:
-    from silo.api.commands.description import verify_bundle
+    from silo.commands.bundle_description import verify_bundle
 
     return verify_bundle(path)
 
 
 def _import(path: Path) -> object:
-    from silo.api.tuning.foreign_results import import_results
+    from silo.tuning.foreign_results import import_results
 
     return import_results(path, kernel="k")
 
 
 def _space(path: Path) -> object:
-    from silo.tune.replay import RecordedSpace
+    from silo.tuner.replay import RecordedSpace
 
     return len(RecordedSpace.load(path).configs)
 
 
 def _lock(path: Path) -> object:
-    from silo.api.trials.lock_files import read_lock
+    from silo.measuring.lock_files import read_lock
 
     return len(read_lock(path).entries)
 
@@ -128,11 +128,6 @@ WAYS: dict[str, Callable[[Path], object]] = {
 def main() -> None:
     """Read the jobs and do them, each in a fork of this process, in which all is imported."""
     jobs = json.load(sys.stdin)
-    import silo.api.commands.description
-    import silo.api.trials.lock_files
-    import silo.api.tuning.foreign_results
-    import silo.api.tuning.kept_studies
-    import silo.tune.replay  # noqa: F401  # imported before anything is measured
 
     for how, path in jobs:
         child = os.fork()

@@ -7,20 +7,20 @@ import shlex
 import sys
 
 import agent_program
-from silo.api.agents.fleet import Fleet
-from silo.api.agents.pipes import PipeSource
-from silo.api.agents.remote_evaluator import fleet_lanes
-from silo.api.agents.sent_case import SentCase
-from silo.api.code.loaded_kernels import VouchedCode
-from silo.api.trials.evaluators import KnownArtifacts
 from silo.artifacts.artifact import Artifact, BlobRef
+from silo.building.loaded_kernels import VouchedCode
 from silo.core.cases import CaseRecipe
 from silo.core.config import Config
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.variant import Variant
-from silo.tune.trial import Status, Study
+from silo.measuring.evaluators import KnownArtifacts
+from silo.tuner.trial import Status, Study
+from silo.tuning.agents.fleet import Fleet
+from silo.tuning.agents.pipes import PipeSource
+from silo.tuning.agents.remote_evaluator import fleet_lanes
+from silo.tuning.agents.sent_case import SentCase
 
 FACTS = agent_program.FACTS
 STUDY = Study(

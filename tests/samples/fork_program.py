@@ -23,7 +23,7 @@ import triton.language as tl
 import forked
 import silo
 from silo import forks, settings
-from silo.api.machine import session
+from silo.machine import process_session as session
 
 LIMIT_S = 150
 

@@ -15,7 +15,7 @@ from silo.core.dtypes import dtype
 from silo.core.recipes import ArrayRecipe, CaseRecipe, Fill, ScalarRecipe
 from silo.core.signature import Signature
 from silo.frozen import replace
-from silo.tune.trial import Status
+from silo.tuner.trial import Status
 
 # Markup and its malformed end, a new title, a carriage return, C1, DEL, marks of direction, a link, an emoji's name.
 TEXT = "[red]a[/nope]\x1b]0;t\x07\r\x9b31m\x7f\u202e\u2066[link=x:y]:smile:</title><script>"

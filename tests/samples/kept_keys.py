@@ -13,8 +13,8 @@ from silo.core.target import Target
 from silo.core.values import digest
 from silo.core.variant import Variant
 from silo.errors import SiloError
-from silo.sources.triton.source import TritonSource
-from silo.tune.trial import Study
+from silo.kinds.triton.front.triton_source import TritonSource
+from silo.tuner.trial import Study
 from triton_samples import SAMPLES
 
 TARGETS = (TARGET, *map(Target.parse, ("cpu:x86-64-v4", "cuda:sm_90", "hip:gfx942")))

@@ -20,9 +20,9 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api.trials import benches
+from silo.measuring import benches
 from silo.settings import override
-from silo.tune.measure import Timing
+from silo.tuner.measure import Timing
 
 RANKS = 8
 
@@ -121,7 +121,7 @@ def main():
     runs, folder = int(sys.argv[1]), Path(sys.argv[2])
     benches.confines = lambda *_, **__: False
     benches.LocalBench = Noise
-    from silo.api.calls import first_call
+    from silo.calls import first_call
 
     if hasattr(first_call, "LocalBench"):
         first_call.LocalBench = Noise

@@ -10,16 +10,16 @@ from unittest.mock import patch
 
 import numpy as np
 
-from silo.backends.metal.checking import run
-from silo.backends.metal.checking.compiling import compile_checked
-from silo.backends.metal.clang import find_clang
-from silo.backends.metal.job import CallArgument, EmulatorJob, Role
-from silo.backends.metal.rewriting import rewritten
 from silo.checking.kernel import NativeCall, NativeKernel
 from silo.core.check_limits import CheckLimits
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.core.signature import Effect
 from silo.core.target import Target
+from silo.kinds.metal.checking import metal_runs as run
+from silo.kinds.metal.checking.compiling import compile_checked
+from silo.kinds.metal.clang import find_clang
+from silo.kinds.metal.metal_job import CallArgument, EmulatorJob, Role
+from silo.kinds.metal.metal_to_cpp import rewritten
 
 __all__ = ["check_launch", "checked_kernel", "job_of"]
 

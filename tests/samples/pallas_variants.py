@@ -13,8 +13,8 @@ from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.frozen import replace
-from silo.sources.pallas.definition import pallas
-from silo.sources.pallas.source import PallasSource
+from silo.kinds.pallas.front.pallas_definition import pallas
+from silo.kinds.pallas.front.pallas_source import PallasSource
 
 
 def source_of(body: Any, **said: Any) -> PallasSource:

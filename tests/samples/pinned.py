@@ -9,13 +9,13 @@ import dataclasses
 import sys
 
 from silo.artifacts.runs_on import runs_on
-from silo.backends.binary.compiler import BinaryCompiler
-from silo.backends.cpu import device
-from silo.backends.cpu.compiler import CpuCompiler
-from silo.backends.cpu.levels import host_target
-from silo.backends.triton.compiler import TritonCompiler
 from silo.core.device import DeviceModel
 from silo.core.target import Target
+from silo.drivers.cpu import cpu_device as device
+from silo.drivers.cpu.levels import host_target
+from silo.kinds.binary.binary_compiler import BinaryCompiler
+from silo.kinds.triton.cpu.cpu_compiler import CpuCompiler
+from silo.kinds.triton.gpu.gpu_compiler import TritonCompiler
 
 TARGET = Target.parse("cpu:x86-64-v2")
 COMPILERS = {"binary": BinaryCompiler, "cpu": CpuCompiler, "cuda": TritonCompiler, "hip": TritonCompiler}

@@ -3,7 +3,7 @@
 import os
 
 import agent_program
-from silo.api.agents.ray_agents import AgentActor
+from silo.tuning.agents.ray_agents import AgentActor
 
 
 class LandscapeActor(AgentActor):

@@ -10,10 +10,10 @@ from pathlib import Path
 import fleets
 import kills
 from ray_landscape import LandscapeActor
-from silo.api.agents import fleet as agents
-from silo.api.agents.ray_agents import ray_fleet
 from silo.errors import DeviceError
 from silo.store.store import MemoryStore
+from silo.tuning.agents import fleet as agents
+from silo.tuning.agents.ray_agents import ray_fleet
 from tuning_samples import tune
 
 
@@ -89,7 +89,7 @@ def main():
             except DeviceError as error:
                 told = {"error": str(error)}
         case _:
-            from silo.api.commands.tune import tune_path
+            from silo.commands.tune_cases import tune_path
 
             try:
                 with ray_fleet("auto", 2, device=more[1] or None, wait_s=120) as fleet:

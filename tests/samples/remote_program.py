@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from silo.api.code import compilation
-from silo.api.commands.tune import tune_path
-from silo.api.machine.session import session
-from silo.api.machine.user_files import load_module
+from silo.building import compilation
+from silo.commands.tune_cases import tune_path
+from silo.machine.process_session import session
+from silo.machine.user_files import load_module
 
 compiled = []
 submit = compilation.Compilation._submit

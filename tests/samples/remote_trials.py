@@ -16,12 +16,12 @@ from pathlib import Path
 
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
-from silo.store.remote.link import Link
-from silo.store.remote.place import Place
+from silo.store.remote.address import Place
+from silo.store.remote.client import Link
 from silo.store.store import Store
-from silo.tune.catalog import catch_up
-from silo.tune.ledger import Ledger
-from silo.tune.winner import choose_winner
+from silo.tuner.catalog import catch_up
+from silo.tuner.ledger import Ledger
+from silo.tuner.winner import choose_winner
 
 STUDY = fake_study("shared")
 WAIT_S = 200

@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-SILO = {"silo": "silo.backends.cpu.triton_plugin", "cpu": "silo.backends.cpu.triton_plugin.named_cpu"}
+SILO = {"silo": "silo.kinds.triton.programs.backend", "cpu": "silo.kinds.triton.programs.backend.named_cpu"}
 
 
 def entry_folder(folder, entries):

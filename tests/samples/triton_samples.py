@@ -7,7 +7,7 @@ import triton.language as tl
 from silo.core.argument_facts import ArgumentFacts
 from silo.core.dtypes import dtype
 from silo.core.values import FunctionValue
-from silo.sources.triton.fingerprint import function_value
+from silo.kinds.triton.front.triton_fingerprint import function_value
 
 SCALE = tl.constexpr(3)
 A = ArgumentFacts.array

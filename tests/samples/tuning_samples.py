@@ -3,15 +3,15 @@
 from dataclasses import fields
 
 from silo.core.config_set import ConfigSet
-from silo.tune import session
-from silo.tune.search import registry
-from silo.tune.terms import Scope, Search, Watch
+from silo.tuner import session
+from silo.tuner.search import searchers as registry
+from silo.tuner.session_options import Scope, Search, Watch
 
 HEAD = """
 import silo
 import triton
 import triton.language as tl
-from silo.tune import heuristics
+from silo.tuner import heuristics
 """
 # SPACE stands for the arguments of ``silo.kernel`` that say what is tuned.
 ROW_SUMS = """

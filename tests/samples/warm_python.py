@@ -35,7 +35,7 @@ from typing import Any
 
 __all__ = ["PRELOADED", "TORCH", "run", "why_fresh"]
 
-PRELOADED = ("numpy", "pytest", "silo.api.kernels.bundle", "silo.cli.main", "silo.launch.native")
+PRELOADED = ("numpy", "pytest", "silo.kernels.bundle_kernels", "silo.cli.main", "silo.launch.native")
 TORCH = ("torch",)
 """What programs that import torch at their beginning give as ``more``: it takes longer than most of them run."""
 _ROOT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ctypes import POINTER, Structure, byref, c_char_p, c_int32, c_int64, c_size_t, c_void_p, cast
 from typing import Any
 
-from silo.integrations.jax import programs
+from silo.integrations.jax import jax_programs as programs
 from silo.launch import native
 from silo.launch.jax_versions import load_jax
 

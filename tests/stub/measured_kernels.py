@@ -49,5 +49,5 @@ def scale_by(launch):
         time.sleep(1000)
 
 
-if "silo.api.trials.measuring_worker" in sys.orig_argv and os.environ.get("SILO_TEST_STUB"):
+if "silo.measuring.measuring_worker" in sys.orig_argv and os.environ.get("SILO_TEST_STUB"):
     gpu_stub.stub.run("scale_by", scale_by)

@@ -11,9 +11,9 @@ pytest.importorskip("triton", reason="these tests compile Triton kernels")
 from test_tuning import kernel, workers  # noqa: F401  # a fixture
 
 import silo
-from silo.api.agents.fleet import Fleet
-from silo.api.agents.pipes import PipeSource
-from silo.api.tuning.case_tuning import Limits, case_studies, tune_case
+from silo.tuning.agents.fleet import Fleet
+from silo.tuning.agents.pipes import PipeSource
+from silo.tuning.case_tuning import Limits, case_studies, tune_case
 
 AGENT = [sys.executable, "-m", "silo", "agent", "--device"]
 
@@ -37,7 +37,7 @@ def test_agents_with_a_gpu_each_measure_a_case(workers):  # noqa: F811
         assert outcome.winner.config.as_dict()["num_warps"] == 2
         assert all(seat.fruitless == 0 and not seat.given_up for seat in fleet._seats)
     # What a tune on the spot would do is known now.
-    from silo.api.machine.device_plugins import device_named
+    from silo.machine.device_plugins import device_named
 
     (here,) = case_studies(made.kernel, device_named("cuda"))
     again, _ = tune_case(here, Limits())

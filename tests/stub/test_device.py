@@ -10,8 +10,6 @@ import pytest
 
 import gpu_stub
 import silo
-from silo.api.machine import array_copies
-from silo.api.machine.device_plugins import absent_devices, device_for, device_named, devices_of_kind
 from silo.artifacts.runs_on import runs_on
 from silo.core.device import place_of
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
@@ -19,12 +17,14 @@ from silo.core.protocols import Device
 from silo.core.recipes import ArrayRecipe
 from silo.core.target import Target
 from silo.errors import ArgumentError, CaseError, DeviceError, SettingsError
-from silo.launch.array_libraries.table import default_library
-from silo.launch.cases import materialize
+from silo.launch.array_libraries.library_table import default_library
+from silo.launch.case_arrays import materialize
 from silo.launch.gpu_timer import flush_bytes
 from silo.launch.resources import reserve_sms
+from silo.machine import array_copies
+from silo.machine.device_plugins import absent_devices, device_for, device_named, devices_of_kind
 from silo.settings import override
-from silo.tune.measure import Contender, MeasurePolicy, measure
+from silo.tuner.measure import Contender, MeasurePolicy, measure
 
 
 def test_identity_and_facts():
@@ -45,7 +45,7 @@ def test_identity_and_facts():
 
 def test_listing_makes_no_context_and_names_what_is_missing():
     code = """
-        from silo.api.machine.device_plugins import all_devices, device_for
+        from silo.machine.device_plugins import all_devices, device_for
         from gpu_stub import stub
         assert len(all_devices()) >= 5
         assert stub.count("contexts") == 0
@@ -60,7 +60,7 @@ def test_listing_makes_no_context_and_names_what_is_missing():
 def test_a_call_on_the_cpu_opens_no_driver():
     code = """
         import os, pathlib, silo
-        from silo.api.machine.device_plugins import device_for
+        from silo.machine.device_plugins import device_for
         stub = os.environ["SILO_TEST_STUB"]
         assert device_for("k", (0, 0), lambda device: True).target.kind == "cpu"
         silo.device("cpu")
@@ -252,7 +252,7 @@ def test_a_cold_sample_is_one_launch_and_a_warm_one_many(stub):
 
 
 def test_the_setting_names_the_state_of_the_cache():
-    code = "from silo.api.machine.device_plugins import device_named; print(device_named('hip').timing)"
+    code = "from silo.machine.device_plugins import device_named; print(device_named('hip').timing)"
     assert gpu_stub.run(code, SILO_L2="warm").strip() == "hip-events-warm/1"
     assert gpu_stub.run(code).strip() == "hip-events-cold/1"
 
@@ -275,8 +275,8 @@ def test_a_fault_while_timing_is_an_error(stub):
 def test_without_a_driver_there_is_a_reason(tmp_path):
     code = """
         import silo, logging
-        from silo.api.machine.device_plugins import absent_devices, broken_plugins, device_for
-        from silo.api.commands.doctor import examine
+        from silo.machine.device_plugins import absent_devices, broken_plugins, device_for
+        from silo.commands.examine_machine import examine
         reasons = dict(absent_devices())
         assert set(reasons) >= {"cuda", "hip"}, reasons
         assert "SILO_CUDA_LIBRARY" in reasons["cuda"].reason

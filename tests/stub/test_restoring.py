@@ -6,9 +6,9 @@ import logging
 import pytest
 
 import silo
-from silo.api.machine import array_copies
-from silo.api.machine.shared_arguments import ArraySlot
-from silo.api.trials.measuring_worker import _Array as Array
+from silo.machine import array_copies
+from silo.machine.shared_arguments import ArraySlot
+from silo.measuring.measuring_worker import _Array as Array
 
 SIZE = 1 << 20
 DATA = bytes(range(256)) * (SIZE // 256)

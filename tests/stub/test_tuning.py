@@ -15,12 +15,12 @@ import triton.language as tl
 
 import gpu_stub
 import silo
-from silo.api.machine.device_plugins import device_named
-from silo.api.machine.session import session
-from silo.api.tuning.case_tuning import Limits, case_studies, tune_case
 from silo.launch.runtime import inspect_call
+from silo.machine.device_plugins import device_named
+from silo.machine.process_session import session
 from silo.settings import override
-from silo.tune.ledger import read_trials
+from silo.tuner.ledger import read_trials
+from silo.tuning.case_tuning import Limits, case_studies, tune_case
 
 WARPS = (1, 2, 4, 8, 16)
 EXPECTED = {1: "ok", 2: "ok", 4: "wrong", 8: "run", 16: "timeout"}
@@ -40,7 +40,7 @@ def workers(tmp_path, monkeypatch):
     folder.mkdir()
     shutil.copy(Path(__file__).with_name("measured_kernels.py"), folder / "sitecustomize.py")
     monkeypatch.setenv("PYTHONPATH", f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
-    monkeypatch.setattr("silo.api.calls.first_call.RUN_LIMIT_S", 1.5)
+    monkeypatch.setattr("silo.calls.first_call.RUN_LIMIT_S", 1.5)
     with override(home=tmp_path / "store", tune="auto", tune_budget_s=120.0):
         yield
 
@@ -123,8 +123,8 @@ def test_a_tuned_kernel_is_tuned_in_a_second_process_too(workers, tmp_path):
 def test_the_worker_loads_no_framework(workers):
     code = """
         import sys
-        import silo.api.trials.measuring_worker
-        from silo.api.machine.device_plugins import device_named
+        import silo.measuring.measuring_worker
+        from silo.machine.device_plugins import device_named
         device_named("cuda")
         loaded = {"torch", "triton", "numpy", "jax"} & set(sys.modules)
         assert not loaded, loaded

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from silo.artifacts.binary_inspection import BinaryKernel, inspect_binary
 from silo.artifacts.elf import Elf, read_elf
-from silo.artifacts.inspect import BinaryKernel, inspect_binary
 from silo.artifacts.ptx import inspect_ptx
 from silo.core.launch_info import LayoutSlot
 from silo.core.target import Target

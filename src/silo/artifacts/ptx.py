@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 
-from silo.artifacts.inspect import BinaryKernel
+from silo.artifacts.binary_inspection import BinaryKernel
 from silo.errors import CompileError
 
 __all__ = ["inspect_ptx"]

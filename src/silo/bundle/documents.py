@@ -8,7 +8,7 @@ from silo.bundle.format import CASES_KIND, MAX_CASES, MAX_STUDIES, TRIALS_KIND
 from silo.bundle.reader import Bundle
 from silo.core.recipes import CaseRecipe
 from silo.core.values import canonical_json
-from silo.tune.trial import Study, Trial
+from silo.tuner.trial import Study, Trial
 
 __all__ = ["case_recipes", "measured_trials"]
 

@@ -11,8 +11,8 @@ from silo.core.decisions import Decision, Rejected
 from silo.core.minisign import PublicKey, Signature
 from silo.errors import SignatureError
 from silo.plain_files import open_plain
-from silo.printable import one_line
-from silo.store.files import AtomicFile
+from silo.sanitized_text import one_line
+from silo.store.atomic_files import AtomicFile
 from silo.store.privacy import output_place
 from silo.store.signatures import SecretKey, check_signature
 

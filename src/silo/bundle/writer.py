@@ -31,7 +31,7 @@ from silo.core.plugins import is_blob_kind
 from silo.core.values import refuse_large
 from silo.errors import BundleError
 from silo.settings import allowance
-from silo.store.files import AtomicFile, sweep_abandoned
+from silo.store.atomic_files import AtomicFile, sweep_abandoned
 from silo.store.privacy import NotPrivateError, output_place
 
 __all__ = ["ReadBlob", "ReadStored", "Written", "place_of_bundle", "write_bundle"]

@@ -21,8 +21,8 @@ def command(device: Device = None) -> None:
         raise typer.BadParameter(
             "an agent is started by silo tune --agent 'ssh HOST silo agent', which speaks to it; a terminal cannot"
         )
-    from silo.api.agents.agent import Agent  # noqa: PLC0415  # heavy: only when the command runs
-    from silo.api.agents.serving import serve_agent  # noqa: PLC0415
-    from silo.api.machine.device_plugins import default_device, device_named  # noqa: PLC0415
+    from silo.machine.device_plugins import default_device, device_named  # noqa: PLC0415
+    from silo.tuning.agents.agent_serving import serve_agent  # noqa: PLC0415
+    from silo.tuning.agents.device_agent import Agent  # noqa: PLC0415  # heavy: only when the command runs
 
     raise typer.Exit(serve_agent(lambda: Agent(default_device() if device is None else device_named(device))))

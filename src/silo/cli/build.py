@@ -10,14 +10,14 @@ import typer
 
 from silo.cli.console import console, print_json, say, say_lines, table
 from silo.cli.options import Budget, Deterministic, Json, Kernels, Quiet, TuneMode, targets_option
-from silo.cli.progress import BuildProgress
+from silo.cli.progress_bars import BuildProgress
 from silo.cli.sign import SigningKey, read_key
 from silo.settings import override
-from silo.tune.progress import format_bytes
+from silo.tuner.progress import format_bytes
 
 __all__ = ["command"]
 
-# The numbers stand in silo.compile.packing, which is not imported for --help. A test compares them.
+# The numbers stand in silo.compile.packed_configs, which is not imported for --help. A test compares them.
 _CONFIGS = (
     "How many configs of each case to pack. Default: for targets that nothing here measures the whole space, up to 128 "
     "configs of each case and 64 MiB of code of each kernel, so that silo tune K.silo on the device finds the best; "
@@ -66,7 +66,7 @@ def command(
     the configs of the space besides; calls use the heuristic's until silo tune K.silo has measured them there. It is
     written in one piece: an existing file is replaced only by a finished one.
     """
-    from silo.api.commands.build import build_bundle  # noqa: PLC0415  # heavy: only when the command runs
+    from silo.commands.build_bundle import build_bundle  # noqa: PLC0415  # heavy: only when the command runs
 
     signing = None if key is None else read_key(key)  # before anything is compiled
     changes = {"deterministic": True} if deterministic else {}

@@ -11,8 +11,8 @@ import typer
 from silo.cli.console import ExitCode, console, print_json, say, table
 from silo.cli.options import PLACES, Json, Kernels, OfDevice
 from silo.cli.shapes import Command, Group
-from silo.printable import one_line
-from silo.tune.progress import format_bytes
+from silo.sanitized_text import one_line
+from silo.tuner.progress import format_bytes
 
 __all__ = ["app"]
 
@@ -29,7 +29,7 @@ def show(context: typer.Context, *, json: Json = False) -> None:
     """Where the store is and what it holds."""
     if context.invoked_subcommand is not None:
         return
-    from silo.api.commands.cache import store_usage  # noqa: PLC0415
+    from silo.commands.cache_actions import store_usage  # noqa: PLC0415
 
     usage = store_usage()
     if json:
@@ -48,7 +48,7 @@ def prune(
     size: Annotated[int, typer.Option("--size", metavar="MIB", help="Keep at most so many MiB of blobs, the newest.")],
 ) -> None:
     """Remove the oldest blobs until the store is small enough. Trials are kept, and what is younger than an hour."""
-    from silo.api.commands.cache import prune_store  # noqa: PLC0415
+    from silo.commands.cache_actions import prune_store  # noqa: PLC0415
 
     removed = prune_store(size << 20)
     say(f"removed {format_bytes(removed)}")
@@ -57,7 +57,7 @@ def prune(
 @app.command(cls=Command)
 def clear(*, yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
     """Remove everything, trials too: all tuning starts again."""
-    from silo.api.commands.cache import clear_store, store_usage  # noqa: PLC0415
+    from silo.commands.cache_actions import clear_store, store_usage  # noqa: PLC0415
 
     if not yes and not typer.confirm(one_line(f"Remove everything under {store_usage()['root']}, every trial too?")):
         raise typer.Exit(ExitCode.FAILED)
@@ -86,7 +86,7 @@ def import_(
     Trials of bundles and of T4 files that Silo wrote count as measured. What another tuner measured is tried first,
     and measured again.
     """
-    from silo.api.tuning.foreign_results import import_results  # noqa: PLC0415
+    from silo.tuning.foreign_results import import_results  # noqa: PLC0415
 
     rows = [row for path in paths for row in import_results(path, kernel=kernel, form=form)]
     if json:
@@ -108,7 +108,7 @@ def export(
     json: Json = False,
 ) -> None:
     """Write what was measured as T4, as Kernel Tuner's cache files or as Triton's autotune files."""
-    from silo.api.tuning.foreign_results import export_results  # noqa: PLC0415
+    from silo.tuning.foreign_results import export_results  # noqa: PLC0415
 
     rows = export_results(path, output, form, device=device, kernels=kernel or None)
     if json:
@@ -121,7 +121,7 @@ def export(
 @app.command(cls=Command)
 def push(*, json: Json = False) -> None:
     """Send what the store holds to the remote store (SILO_REMOTE): code, and trials."""
-    from silo.api.commands.cache import push_store  # noqa: PLC0415
+    from silo.commands.cache_actions import push_store  # noqa: PLC0415
 
     rows = push_store()
     if json:
@@ -135,7 +135,7 @@ def push(*, json: Json = False) -> None:
 @app.command(cls=Command)
 def pull(*, json: Json = False) -> None:
     """Take what the remote store (SILO_REMOTE) holds into the store: code, and trials."""
-    from silo.api.commands.cache import pull_store  # noqa: PLC0415
+    from silo.commands.cache_actions import pull_store  # noqa: PLC0415
 
     rows = pull_store()
     if json:
@@ -149,7 +149,7 @@ def pull(*, json: Json = False) -> None:
 @app.command(cls=Command)
 def check(*, json: Json = False) -> None:
     """Look at every object of the remote store (SILO_REMOTE). Exit code 1 if one is not what its name says."""
-    from silo.api.commands.cache import check_remote_store  # noqa: PLC0415
+    from silo.commands.cache_actions import check_remote_store  # noqa: PLC0415
 
     rows = check_remote_store()
     if json:
@@ -174,7 +174,7 @@ def to_triton(
 
     The folder is for the place it is written to, and native code of the host is left out.
     """
-    from silo.api.commands.cache import write_frameworks_cache  # noqa: PLC0415
+    from silo.commands.cache_actions import write_frameworks_cache  # noqa: PLC0415
 
     files, size, left_out = write_frameworks_cache("triton", path, folder)
     say(f"{folder}: {files} files, {format_bytes(size)}")
@@ -191,7 +191,7 @@ def to_lock(
 
     What the file decides already stays.
     """
-    from silo.api.commands.cache import lock_frameworks_decisions  # noqa: PLC0415
+    from silo.commands.cache_actions import lock_frameworks_decisions  # noqa: PLC0415
 
     added, stayed = lock_frameworks_decisions("triton", path, lock)
     say(f"{lock}: {added} decisions added, {stayed} were there")

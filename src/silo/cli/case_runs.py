@@ -19,7 +19,7 @@ from typing import Any
 import typer
 
 from silo.cli.console import say_error
-from silo.compile.process import with_own_package
+from silo.compile.worker_process import with_own_package
 from silo.settings import program_environment
 
 __all__ = ["Attempt", "Begun", "rows_of", "run_apart"]

@@ -11,10 +11,10 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from silo.compile.serving import die_with_parent
+from silo.compile.worker_serving import die_with_parent
 
 if TYPE_CHECKING:
-    from silo.api.commands.run import CaseOutcome
+    from silo.commands.run_cases import CaseOutcome
 
 __all__ = ["PipedRows", "main"]
 
@@ -22,7 +22,7 @@ __all__ = ["PipedRows", "main"]
 class PipedRows:
     """Chooses the cases that are run here, and writes what becomes of them to a pipe.
 
-    Implements :class:`silo.api.commands.run.CaseWatch`.
+    Implements :class:`silo.commands.run_cases.CaseWatch`.
     """
 
     def __init__(self, chosen: dict[str, Any]) -> None:

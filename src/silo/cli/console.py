@@ -15,7 +15,7 @@ from enum import IntEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from silo.printable import one_line, printable, printable_json
+from silo.sanitized_text import one_line, printable, printable_json
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -17,7 +17,7 @@ def command(*, json: Json = False) -> None:
 
     Exit code 1 if a needed part is missing.
     """
-    from silo.api.commands.doctor import examine  # noqa: PLC0415
+    from silo.commands.examine_machine import examine  # noqa: PLC0415
 
     findings = examine()
     if json:

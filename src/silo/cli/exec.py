@@ -92,12 +92,12 @@ def command(
         from silo.bundle.reader import open_bundle  # noqa: PLC0415
         from silo.core.plugins import load_place  # noqa: PLC0415
 
-        journal_of = cast("Callable[[Path], Path]", load_place("silo.integrations.triton_records.journal:journal_of"))
+        journal_of = cast("Callable[[Path], Path]", load_place("silo.kinds.triton.programs.records.journal:journal_of"))
         if bundle.exists() or not journal_of(bundle).exists():  # a recording may have its journal alone
             open_bundle(bundle).close()  # what is wrong with it is said before the program runs
         changes |= {"SILO_BUNDLE": str(bundle.absolute()), "SILO_FROZEN": "1" if frozen else "0"}
     if lock is not None:
-        from silo.api.trials.lock_files import read_lock  # noqa: PLC0415
+        from silo.measuring.lock_files import read_lock  # noqa: PLC0415
 
         read_lock(lock)
         changes["SILO_LOCK"] = str(lock.absolute())

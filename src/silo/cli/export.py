@@ -65,7 +65,7 @@ def command(
     """
     if (cpp is None and wheel is None) == (check is None):
         raise typer.BadParameter("say --cpp DIR to write a folder, --wheel NAME for a wheel, or --check DIR alone")
-    from silo.api.commands.export import ExportOptions, check_export, export_cpp, export_wheel  # noqa: PLC0415  # heavy
+    from silo.commands.export_bundle import ExportOptions, check_export, export_cpp, export_wheel  # noqa: PLC0415  # heavy
 
     if check is not None:
         if kernel or target or namespace or no_tests or cpu_source or torch:

@@ -10,7 +10,7 @@ import typer
 
 from silo.cli.console import ExitCode, console, print_json, print_listing, say, table
 from silo.cli.options import Json, Kernels, one_of, target_named
-from silo.tune.progress import format_bytes
+from silo.tuner.progress import format_bytes
 
 __all__ = ["command"]
 
@@ -67,7 +67,7 @@ def command(
     of_code = [name for name, value in (("--target", target), ("--case", case), ("--config", config)) if value]
     if of_code:
         raise typer.BadParameter(f"{', '.join(of_code)} says which code to print; say its form too, such as --code c")
-    from silo.api.commands.description import describe_bundle, verify_bundle  # noqa: PLC0415
+    from silo.commands.bundle_description import describe_bundle, verify_bundle  # noqa: PLC0415
 
     problems = verify_bundle(path) if verify else []
     if problems:
@@ -129,7 +129,7 @@ def _print_code(
     *,
     json: bool,
 ) -> None:
-    from silo.api.commands.inspect import code_of  # noqa: PLC0415  # heavy: only when the command runs
+    from silo.commands.show_code import code_of  # noqa: PLC0415  # heavy: only when the command runs
 
     listings = code_of(path, form, kernels=kernels or None, target=target, case=case, config=config)
     if json:

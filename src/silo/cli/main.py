@@ -9,23 +9,9 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from silo.cli import (
-    agent,
-    build,
-    cache,
-    doctor,
-    export,
-    inspect,
-    registry,
-    report,
-    run,
-    selftest,
-    sign,
-    slices,
-    trust,
-    tune,
-)
+from silo.cli import agent, build, cache, doctor, export, inspect, report, run, selftest, sign, slices, trust, tune
 from silo.cli import exec as exec_
+from silo.cli import registries as registry
 from silo.cli.console import ExitCode, log_to_stderr, say_error, say_lines
 from silo.cli.shapes import EPILOG, Command, Group
 from silo.errors import SiloError

@@ -10,7 +10,7 @@ import typer
 
 from silo.cli.console import console, print_json, table
 from silo.cli.options import PLACES, Json, Kernels, OfDevice, Quiet
-from silo.tune.progress import format_time
+from silo.tuner.progress import format_time
 
 __all__ = ["command"]
 
@@ -38,7 +38,7 @@ def command(
     For FILE these are the trials in the store of its kernels as they are now, for K.silo those that it carries.
     Nothing is measured but what --ceilings asks for.
     """
-    from silo.api.commands.report import write_reports  # noqa: PLC0415  # heavy: only when the command runs
+    from silo.commands.report_pages import write_reports  # noqa: PLC0415  # heavy: only when the command runs
 
     rows = write_reports(path, output, device=device, kernels=kernel or None, ceilings=ceilings)
     if json:

@@ -13,10 +13,10 @@ import typer
 from silo.cli.case_runs import rows_of, run_apart
 from silo.cli.console import ExitCode, console, print_json, table
 from silo.cli.options import PLACES, Device, Json, Kernels, Quiet, TuneMode, one_of
-from silo.tune.progress import format_time
+from silo.tuner.progress import format_time
 
 if TYPE_CHECKING:
-    from silo.api.commands.run import CaseWatch
+    from silo.commands.run_cases import CaseWatch
 
 __all__ = ["command", "watch"]
 
@@ -60,7 +60,7 @@ def command(
         words = _words(path, device, kernel, arrays, tune, trust=trust)
         rows = rows_of(partial(run_apart, words))
     else:
-        from silo.api.commands.run import run_cases  # noqa: PLC0415  # heavy: only when the command runs
+        from silo.commands.run_cases import run_cases  # noqa: PLC0415  # heavy: only when the command runs
 
         outcomes = run_cases(
             path, device=device, kernels=kernel or None, arrays=arrays, trust=trust, tune=tune, check=check, watch=watch

@@ -40,7 +40,7 @@ def keygen_command(
     The files are minisign's. The secret key is encrypted with a password, which is asked for; an empty one encrypts
     nothing. Where standard input is no terminal, its first line is the password.
     """
-    from silo.api.shipping.signing import make_keys  # noqa: PLC0415
+    from silo.shipping.sign_bundle import make_keys  # noqa: PLC0415
 
     made = make_keys(file, lambda: None if no_password else _new_password(file))
     if json:
@@ -61,7 +61,7 @@ def sign_command(
 
     Every byte is checked first. What is signed are the bundle's first 64 bytes, which have the hash of all others.
     """
-    from silo.api.shipping.signing import sign_bundle  # noqa: PLC0415
+    from silo.shipping.sign_bundle import sign_bundle  # noqa: PLC0415
 
     made = sign_bundle(path, read_key(key))
     if json:
@@ -88,7 +88,7 @@ def verify_command(
 
     Nothing of the bundle runs, and nothing is trusted by this.
     """
-    from silo.api.shipping.signing import verify_bundle_signature  # noqa: PLC0415
+    from silo.shipping.sign_bundle import verify_bundle_signature  # noqa: PLC0415
     from silo.store.key_files import read_public_key  # noqa: PLC0415
 
     found = verify_bundle_signature(path, None if key is None else read_public_key(key))

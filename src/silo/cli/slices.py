@@ -11,7 +11,7 @@ import typer
 from silo.cli.console import print_json, say
 from silo.cli.options import Json, targets_option
 from silo.cli.sign import SigningKey, read_key
-from silo.tune.progress import format_bytes
+from silo.tuner.progress import format_bytes
 
 __all__ = ["merge_command", "slice_command"]
 
@@ -35,7 +35,7 @@ def slice_command(
 
     All slices of a bundle give it back with silo merge, byte for byte.
     """
-    from silo.api.shipping.slicing import slice_bundle, slice_by_target  # noqa: PLC0415
+    from silo.shipping.slice_bundle import slice_bundle, slice_by_target  # noqa: PLC0415
 
     signing = None if key is None else read_key(key)
     made = [slice_bundle(path, target, output, key=signing)] if target else slice_by_target(path, output, key=signing)
@@ -60,7 +60,7 @@ def merge_command(
 
     It says whether the outcome is the very bundle that the slices were cut from.
     """
-    from silo.api.shipping.slicing import merge_bundles  # noqa: PLC0415
+    from silo.shipping.slice_bundle import merge_bundles  # noqa: PLC0415
 
     made = merge_bundles(paths, output, key=None if key is None else read_key(key))
     if json:

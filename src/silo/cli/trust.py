@@ -12,7 +12,7 @@ import typer
 from silo.cli.console import console, print_json, say, table
 from silo.cli.options import Json
 from silo.errors import StoreError
-from silo.tune.progress import format_bytes
+from silo.tuner.progress import format_bytes
 
 __all__ = ["command", "untrust_command"]
 
@@ -42,7 +42,7 @@ def command(
 
     Trust in a key is trust in who has its secret half, for all bundles that were and will be signed with it.
     """
-    from silo.api.commands.trust import (  # noqa: PLC0415
+    from silo.commands.trust_code import (  # noqa: PLC0415
         trust_bundle,
         trust_key,
         trust_remote,
@@ -113,7 +113,7 @@ def untrust_command(
     What a key alone vouched for is not loaded any more, whatever was found of its signatures before. Programs that
     have loaded code keep it.
     """
-    from silo.api.commands.trust import untrust, untrust_key  # noqa: PLC0415
+    from silo.commands.trust_code import untrust, untrust_key  # noqa: PLC0415
 
     if not names and not key:
         raise typer.BadParameter("name a bundle or a sha256, or a key with --key")

@@ -13,14 +13,14 @@ import typer
 
 from silo.cli.console import console, print_json, say, say_lines, table
 from silo.cli.options import PLACES, Budget, Deterministic, Device, Json, Kernels, Quiet, one_of
-from silo.cli.progress import TuneProgress, event_lines
+from silo.cli.progress_bars import TuneProgress, event_lines
 from silo.cli.sign import SigningKey, read_key
 from silo.errors import TuneError
 from silo.settings import override
-from silo.tune.progress import format_time
+from silo.tuner.progress import format_time
 
 if TYPE_CHECKING:
-    from silo.api.agents.fleet import Fleet
+    from silo.tuning.agents.fleet import Fleet
 
 __all__ = ["command"]
 
@@ -141,7 +141,7 @@ def command(
         with override(**changes):
             _explain(path, device, kernel, lock, quiet=quiet, json=json)
         return
-    from silo.api.commands.tune import tune_path  # noqa: PLC0415  # heavy: only when the command runs
+    from silo.commands.tune_cases import tune_path  # noqa: PLC0415  # heavy: only when the command runs
 
     if events == "-" and json:
         raise typer.BadParameter("--events - and --json both print on standard output; write the events to a file")
@@ -216,8 +216,8 @@ def _fleet(
         return _fleet_on_ray(ray, gpus, device, wait_s)
     if not commands:
         return nullcontext()
-    from silo.api.agents.fleet import Fleet  # noqa: PLC0415  # heavy, and few tunes have agents
-    from silo.api.agents.pipes import PipeSource  # noqa: PLC0415
+    from silo.tuning.agents.fleet import Fleet  # noqa: PLC0415  # heavy, and few tunes have agents
+    from silo.tuning.agents.pipes import PipeSource  # noqa: PLC0415
 
     return Fleet([PipeSource(command, wait_s) for command in commands])
 
@@ -225,7 +225,7 @@ def _fleet(
 @contextmanager
 def _fleet_on_ray(address: str, gpus: int | None, device: str | None, wait_s: float) -> Generator[Fleet]:
     """Ray prints on standard output that an actor was lost, in the middle of results and events; it is led away."""
-    from silo.api.agents.ray_agents import ray_fleet  # noqa: PLC0415  # heavy, and few tunes have agents
+    from silo.tuning.agents.ray_agents import ray_fleet  # noqa: PLC0415  # heavy, and few tunes have agents
 
     with redirect_stdout(sys.stderr), ray_fleet(address, gpus, device=device, wait_s=wait_s) as fleet:
         yield fleet
@@ -234,7 +234,7 @@ def _fleet_on_ray(address: str, gpus: int | None, device: str | None, wait_s: fl
 def _explain(
     path: Path, device: str | None, kernels: list[str] | None, lock: Path | None, *, quiet: bool, json: bool
 ) -> None:
-    from silo.api.tuning.explanation import explain_tuning  # noqa: PLC0415
+    from silo.tuning.explanation import explain_tuning  # noqa: PLC0415
 
     found = explain_tuning(path, device=device, kernels=kernels or None, lock=lock)
     if json:

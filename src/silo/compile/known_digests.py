@@ -17,7 +17,7 @@ from importlib.util import cache_from_source
 from itertools import islice
 from pathlib import Path
 
-from silo.core.reading import read_bool, read_list, read_mapping, read_object, read_text
+from silo.core.json_reader import read_bool, read_list, read_mapping, read_object, read_text
 from silo.core.values import canonical_json, parse_json
 
 __all__ = ["SHIPPED", "KnownDigest", "decode_table", "encode_table", "known_digest", "remember"]

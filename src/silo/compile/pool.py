@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from silo.compile.process import WorkerDiedError, WorkerHungError, WorkerProcess
 from silo.compile.wire import decode_outcome, encode
+from silo.compile.worker_process import WorkerDiedError, WorkerHungError, WorkerProcess
 from silo.core.compiled import Compiled
 from silo.core.variant import CompileJob
 from silo.errors import CompileCrashError, CompileError, CompileTimeoutError, SiloError

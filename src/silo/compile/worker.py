@@ -15,14 +15,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from silo.compile.executor import failure_of
-from silo.compile.serving import serve
 from silo.compile.toolchain import Toolchain
 from silo.compile.wire import Message, encode, encode_compiled, encode_error
+from silo.compile.worker_serving import serve
 from silo.core.plugins import COMPILERS, installed_places
 from silo.core.protocols import WarmsUp
 from silo.core.variant import CompileJob
 from silo.errors import SiloError
-from silo.garbage import seldom_collected
+from silo.gc_pause import seldom_collected
 
 __all__ = ["main"]
 

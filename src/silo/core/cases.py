@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
+from silo.core.argument_descriptions import describe
 from silo.core.checks import CheckResult, check, compare, default_tolerance
-from silo.core.described import describe
 from silo.core.descriptors import TensorDescriptor
 from silo.core.dtypes import DType
 from silo.core.generator import Fill
 from silo.core.host_arrays import require_numpy
-from silo.core.own_data import OwnData, formula_of, values_of
+from silo.core.literal_data import OwnData, formula_of, values_of
 from silo.core.plugins import is_option
 from silo.core.recipes import (
     AliasRecipe,

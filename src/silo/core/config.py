@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from silo.core.json_reader import read_object, read_values
 from silo.core.plugins import is_option
-from silo.core.reading import read_object, read_values
 from silo.core.values import JSON, Value, canonical_json, identity_of, value_to_json
 from silo.frozen import field, frozen
 

@@ -100,7 +100,7 @@ class Consent:
 
     >>> Consent(HostCode("ab" * 32, "so", LaunchInfo("add", ())), "I say so")
     Traceback (most recent call last):
-    TypeError: consent is given by the trust ledger (silo.store.trust), not made
+    TypeError: consent is given by the trust ledger (silo.store.trust_ledger), not made
     """
 
     __slots__ = ("code", "reason")
@@ -111,7 +111,7 @@ class Consent:
     def __init__(self, code: HostCode, reason: str, *, ledger: object = None) -> None:
         """Refuses everybody but :func:`issue_consent`."""
         if ledger is not _LEDGER:
-            raise TypeError("consent is given by the trust ledger (silo.store.trust), not made")
+            raise TypeError("consent is given by the trust ledger (silo.store.trust_ledger), not made")
         object.__setattr__(self, "code", code)
         object.__setattr__(self, "reason", reason)
 
@@ -126,7 +126,7 @@ class Consent:
 
 
 def issue_consent(code: HostCode, reason: str) -> Consent:
-    """For ``silo.store.trust`` alone, which a test holds to."""
+    """For ``silo.store.trust_ledger`` alone, which a test holds to."""
     return Consent(code, reason, ledger=_LEDGER)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from silo.core.config import Config
+from silo.core.json_reader import read_list, read_natural, read_text
 from silo.core.nodes import INT64_MAX, Argument, Const, Node, OpKind, make
-from silo.core.reading import read_list, read_natural, read_text
 from silo.core.values import JSON, MAX_BOUNDS, MAX_STEPS, Value, malformed
 from silo.frozen import frozen
 

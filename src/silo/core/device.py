@@ -7,7 +7,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
-from silo.core.reading import read_natural, read_object, read_text
+from silo.core.json_reader import read_natural, read_object, read_text
 from silo.core.values import JSON
 from silo.frozen import frozen, names_of
 

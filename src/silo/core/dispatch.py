@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from silo.core.config import Config
+from silo.core.json_reader import read_list, read_object, read_text
 from silo.core.nodes import INT64_MAX
-from silo.core.reading import read_list, read_object, read_text
 from silo.core.values import (
     JSON,
     MAX_NAMES,
@@ -127,7 +127,8 @@ class DispatchRules:
     """From the values of the arguments in ``key`` to a config: a table of buckets, and what to do with the others.
 
     A bucket of the table has its config. For another one the decision list ``unseen`` speaks, where there is one (it
-    was better on held-out buckets, see :mod:`silo.tune.unseen`); else the nearest bucket, of equally near ones the one
+    was better on held-out buckets, see :mod:`silo.tuner.generalization`); else the nearest bucket, of equally near
+    ones the one
     whose canonical text comes first. ``fallback`` serves values that no bucket compares with. Rules are kept in
     canonical order, so equal tables compare equal.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from silo.core.reading import read_list, read_natural, read_object
+from silo.core.json_reader import read_list, read_natural, read_object
 from silo.core.values import JSON, malformed
 from silo.frozen import frozen
 

@@ -1,6 +1,7 @@
 """The one small language: integer expressions over arguments, config values and device facts.
 
-Its trees are in :mod:`silo.core.nodes`, its form for C in :mod:`silo.core.programs`, and the way from a Python function
+Its trees are in :mod:`silo.core.nodes`, its form for C in :mod:`silo.core.postfix_programs`, and the way from a
+Python function
 to it in :mod:`silo.core.trace`. This module names them all.
 """
 
@@ -27,7 +28,7 @@ from silo.core.nodes import (
     substitute,
     to_json,
 )
-from silo.core.programs import MAX_STACK, EvalError, Instruction, Opcode, Program, encode
+from silo.core.postfix_programs import MAX_STACK, EvalError, Instruction, Opcode, Program, encode
 
 __all__ = [
     "INT64_MAX",

@@ -7,8 +7,8 @@ from enum import Enum
 from typing import TypeAlias
 
 from silo.core.dynamic_layout import DynamicLayout
+from silo.core.json_reader import read_integers, read_list, read_object, read_pairs
 from silo.core.nodes import Argument, Extent, Node, Stride, leaves
-from silo.core.reading import read_integers, read_list, read_object, read_pairs
 from silo.core.signature import ParameterKind, Signature
 from silo.core.values import JSON, malformed
 from silo.frozen import frozen

@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from silo.core.nodes import OpKind
 from silo.core.plugins import SOURCES, part_of
-from silo.core.stand_ins import Axes, DtypeStandIn
 from silo.core.traced import Ratio, Traced, apply, as_node
+from silo.core.tracers import Axes, DtypeStandIn
 from silo.errors import TraceError
 
 __all__ = ["Copier", "teach"]

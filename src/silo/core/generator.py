@@ -47,7 +47,7 @@ class Fill(IntEnum):
     UNIFORM = 4
     NORMAL = 5
     INTEGERS = 6
-    OWN = 7  # what the author gave (:mod:`silo.core.own_data`): nothing for a generator
+    OWN = 7  # what the author gave (:mod:`silo.core.literal_data`): nothing for a generator
 
     @property
     def word(self) -> str:

@@ -33,7 +33,7 @@ class GroupedSpace:
 
     ``base`` is the config to start with. ``groups`` hold choices: values of some parameters each, in the order in which
     they are worth trying. With everything else as it is, a search tries the choices of one group, keeps the best, and
-    goes on to the next group (:mod:`silo.tune.search.sequential`). ``steps`` are what a descent may change besides. A
+    goes on to the next group (:mod:`silo.tuner.search.sequential`). ``steps`` are what a descent may change besides. A
     config is of the space where every parameter has a value that the base, a choice or a step names. Only configs that
     satisfy every constraint count, those that read arguments by their values in ``arguments`` once these are known.
 

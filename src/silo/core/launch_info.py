@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
+from silo.core.json_reader import read_bool, read_list, read_mapping, read_natural, read_object, read_text
 from silo.core.plugins import is_launch_option
-from silo.core.reading import read_bool, read_list, read_mapping, read_natural, read_object, read_text
 from silo.core.values import JSON, MAX_PARAMETERS, malformed
 from silo.frozen import frozen, names_of
 

@@ -10,9 +10,9 @@ from functools import cache, lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from silo.builtin_plugins import BLOB_KINDS, LAUNCH_OPTIONS, OPTIONS, SHIPPED
 from silo.core.decisions import Rejected
 from silo.errors import TrustError
-from silo.shipped import BLOB_KINDS, LAUNCH_OPTIONS, OPTIONS, SHIPPED
 
 if TYPE_CHECKING:
     from silo.core.declaration import BlobKind, CompilerDeclaration, LoaderDeclaration, Option

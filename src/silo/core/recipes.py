@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
+from silo.core.case_work import Work
 from silo.core.descriptors import TensorDescriptor
 from silo.core.dtypes import DType, DTypeKind
 from silo.core.generator import Fill, FillParams, generate, sample_indices
 from silo.core.host_arrays import dtype_named, numpy_dtype, strided
-from silo.core.nodes import INT64_MAX, INT64_MIN, Node, from_json, to_json
-from silo.core.own_data import Formula, OwnData, Tabulate, own_from_json
-from silo.core.reading import (
+from silo.core.json_reader import (
     read_bool,
     read_dtype,
     read_integer,
@@ -24,8 +23,9 @@ from silo.core.reading import (
     read_pairs,
     read_text,
 )
+from silo.core.literal_data import Formula, OwnData, Tabulate, own_from_json
+from silo.core.nodes import INT64_MAX, INT64_MIN, Node, from_json, to_json
 from silo.core.values import JSON, MAX_AXES, Value, identity_of, malformed, value_from_json, value_to_json
-from silo.core.work import Work
 from silo.errors import CaseError
 from silo.frozen import field, frozen
 

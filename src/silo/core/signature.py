@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Final
 
 from silo.core.dtypes import DType
-from silo.core.reading import read_dtype
+from silo.core.json_reader import read_dtype
 from silo.core.values import JSON, MAX_PARAMETERS, Value, identity_of, malformed, value_from_json, value_to_json
 from silo.frozen import field, frozen, remembered, replace
 

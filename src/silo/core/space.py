@@ -11,9 +11,9 @@ from typing import cast
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
 from silo.core.constraints import Constraint, bound, satisfies, traced
+from silo.core.json_reader import read_list, read_object, read_pairs
 from silo.core.lattice import Lattice
 from silo.core.nodes import Node, from_json, to_json
-from silo.core.reading import read_list, read_object, read_pairs
 from silo.core.values import (
     JSON,
     Value,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from silo.core.reading import read_object, read_pairs
+from silo.core.json_reader import read_object, read_pairs
 from silo.core.values import JSON, Value, identity_of, value_from_json, value_sort_key, value_to_json
 from silo.frozen import field, frozen, replace
 

@@ -14,8 +14,8 @@ from typing import Any, cast
 
 from silo.core.function_copies import Copier
 from silo.core.nodes import Argument, Node
-from silo.core.stand_ins import Namespace
 from silo.core.traced import Integer, Traced, as_node, cdiv, maximum, minimum, next_pow2, select
+from silo.core.tracers import Namespace
 from silo.errors import ExpressionError, TraceError
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn, Protocol, TypeAlias, cast, overload
 
-from silo.core.described import describe
+from silo.core.argument_descriptions import describe
 from silo.core.nodes import (
     Argument,
     Bindings,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from silo.core.config import Config
-from silo.core.reading import read_object, read_target, read_text
+from silo.core.json_reader import read_object, read_target, read_text
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target

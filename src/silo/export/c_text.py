@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from silo.core.dtypes import DType
-from silo.export.library import (
+from silo.export.c_names import Names, comment_text, joined, string_literal
+from silo.export.exported_library import (
     Library,
     comment,
     described,
@@ -17,8 +18,7 @@ from silo.export.library import (
     folded,
     number,
 )
-from silo.export.names import Names, comment_text, joined, string_literal
-from silo.export.signatures import Choice, Function, Role, Taken
+from silo.export.function_signatures import Choice, Function, Role, Taken
 
 __all__ = ["c_header", "c_source"]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from silo.core.signature import NoDefault
-from silo.export.library import (
+from silo.export.c_names import comment_text, joined
+from silo.export.exported_library import (
     Library,
     described,
     element_type,
@@ -13,8 +14,7 @@ from silo.export.library import (
     folded,
     number,
 )
-from silo.export.names import comment_text, joined
-from silo.export.signatures import Function, Role, Taken
+from silo.export.function_signatures import Function, Role, Taken
 
 __all__ = ["cpp_header"]
 

@@ -11,8 +11,8 @@ from typing import TypeVar
 from silo.core.dtypes import DType
 from silo.core.signature import NO_DEFAULT, NoDefault
 from silo.core.values import Value, identity_of
-from silo.export.names import Names
-from silo.export.signatures import Function, Role, Taken
+from silo.export.c_names import Names
+from silo.export.function_signatures import Function, Role, Taken
 
 __all__ = ["Given", "GivenArgument", "Operation", "operations_of"]
 

@@ -9,14 +9,14 @@ from pathlib import Path
 from silo.core.recipes import ArrayRecipe, ScalarRecipe
 from silo.core.signature import NoDefault
 from silo.errors import BundleError
+from silo.export.c_names import comment_text, identifier, joined, string_literal
 from silo.export.c_text import c_header, c_source
 from silo.export.cpp_text import cpp_header
-from silo.export.frameworks import framework_files
-from silo.export.library import Library, element_type, filled, number
-from silo.export.names import comment_text, identifier, joined, string_literal
+from silo.export.exported_library import Library, element_type, filled, number
+from silo.export.framework_sources import framework_files
+from silo.export.function_signatures import Function, Role
 from silo.export.native_sources import licence, native_sources
-from silo.export.selftest import selftest_source
-from silo.export.signatures import Function, Role
+from silo.export.selftest_text import selftest_source
 from silo.version import __version__
 
 __all__ = ["CpuSource", "export_files", "namespace_of"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from silo.core.values import Value
 from silo.errors import BundleError
-from silo.export.names import string_literal
+from silo.export.c_names import string_literal
 from silo.export.operations import Given, GivenArgument, Operation
 
 __all__ = ["schema", "torch_source"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from silo.export.names import string_literal
+from silo.export.c_names import string_literal
 from silo.export.operations import Given, Operation
 
 __all__ = ["frameworks_source"]

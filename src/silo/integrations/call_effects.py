@@ -9,9 +9,9 @@ from silo.core.signature import Effect, ParameterKind, Signature
 from silo.errors import ArgumentError, SourceError
 
 if TYPE_CHECKING:
-    from silo.api.kernels.kernel import Kernel
     from silo.artifacts.artifact import Artifact
     from silo.core.code_facts import CodeFacts
+    from silo.kernels.kernel import Kernel
 
 __all__ = ["POINTING", "effects_of", "said_effects"]
 

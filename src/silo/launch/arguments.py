@@ -13,7 +13,7 @@ from silo.core.values import Value
 from silo.errors import ArgumentError, SourceError
 from silo.frozen import field, frozen
 from silo.launch import native
-from silo.launch.descriptors import block_shape_of
+from silo.launch.descriptor_arguments import block_shape_of
 
 if TYPE_CHECKING:
     from silo.core.argument_facts import ArgumentFacts
@@ -196,7 +196,7 @@ def _argument(
     typed = kind in (ValueKind.POINTER, ValueKind.DESCRIPTOR, ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
     element = from_dlpack(code, bits) if typed else None
     if typed and element is None:
-        from silo.core.described import describe  # noqa: PLC0415  # as below
+        from silo.core.argument_descriptions import describe  # noqa: PLC0415  # as below
 
         raise ArgumentError(
             f"{kernel}: argument '{name}' has a dtype that no kernel knows: "
@@ -232,7 +232,7 @@ def describe_call(call: Call) -> str:
 
     Looks like ``add(x=float32[1024] on cpu, aligned16; n=1024, int32, divisible16)``.
     """
-    from silo.core.described import describe  # noqa: PLC0415  # messages need it, and launches that work do not
+    from silo.core.argument_descriptions import describe  # noqa: PLC0415  # messages need it, and launches that work do not
 
     parts: list[str] = []
     for one in call.arguments:

@@ -7,12 +7,12 @@ from collections.abc import Container, Mapping, Sequence
 from silo.core.config import Config
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.nodes import Argument, Const, Node, Op, make, substitute
-from silo.core.programs import encode
+from silo.core.postfix_programs import encode
 from silo.core.signature import ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.errors import DeviceError, ExpressionError
-from silo.launch.descriptors import descriptor_slots
+from silo.launch.descriptor_arguments import descriptor_slots
 from silo.launch.native import Binding, LoadedKernel
 
 __all__ = ["bind", "grid_programs"]

@@ -16,7 +16,7 @@ from silo.core.compiled import Compiled
 from silo.core.consent import Consent, HostCode, require_consent
 from silo.core.launch_info import AbiType, LaunchInfo
 from silo.errors import ArgumentError, LaunchError
-from silo.store.trust import consent_to_compiled
+from silo.store.trust_ledger import consent_to_compiled
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from silo.launch import native
-from silo.launch.frameworks import torch_with_gpu
+from silo.launch.framework_connection import torch_with_gpu
 
 __all__ = ["GpuTimer", "current_stream", "flush_bytes"]
 

@@ -10,7 +10,7 @@ from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.errors import SourceError
 from silo.launch import native
 from silo.launch.arguments import Call, read_call
-from silo.launch.frameworks import connect_loaded
+from silo.launch.framework_connection import connect_loaded
 from silo.launch.native import MAX_OPTIONS, MAX_PARAMETERS, Binding, Launcher, RawCall, RawFacts, RawParameter
 from silo.launch.resources import apply_setting as apply_thread_setting
 from silo.settings import settings

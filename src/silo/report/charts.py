@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from silo.printable import printable
 from silo.report.ranking import Effect, best_so_far
 from silo.report.scale import LinearScale, LogScale
-from silo.tune.progress import format_time
-from silo.tune.statistics import median
-from silo.tune.trial import Status, Trial
+from silo.sanitized_text import printable
+from silo.tuner.progress import format_time
+from silo.tuner.statistics import median
+from silo.tuner.trial import Status, Trial
 
 __all__ = ["effect_chart", "progress_chart"]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from silo.core.config import Config
 from silo.core.values import Value
-from silo.tune.reference import Scales
-from silo.tune.statistics import median
-from silo.tune.trial import Stage, Status, Trial
-from silo.tune.winner import Winner, standings
+from silo.tuner.reference_config import Scales
+from silo.tuner.statistics import median
+from silo.tuner.trial import Stage, Status, Trial
+from silo.tuner.winner import Winner, standings
 
 __all__ = [
     "Comparison",

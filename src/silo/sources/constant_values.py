@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from silo.core.described import describe
+from silo.core.argument_descriptions import describe
 from silo.core.dtypes import DType, dtype
 from silo.core.values import FunctionValue, Value
 

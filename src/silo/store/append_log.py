@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from silo.frozen import frozen
-from silo.store.files import sync_directory, write_all
+from silo.store.atomic_files import sync_directory, write_all
 from silo.store.locks import file_lock, is_file_at
 
 __all__ = ["AppendLog", "CutLogError", "LogFile", "LogFraming"]

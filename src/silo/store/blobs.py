@@ -11,7 +11,7 @@ from pathlib import Path
 
 from silo.core.notices import Notices
 from silo.errors import StoreError
-from silo.store.files import publish
+from silo.store.atomic_files import publish
 from silo.store.privacy import NotPrivateError, open_private, private_size, read_private
 
 __all__ = ["DiskBlobs", "MemoryBlobs", "check_sha256"]

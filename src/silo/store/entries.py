@@ -7,8 +7,8 @@ from typing import Protocol
 
 from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
+from silo.store.atomic_files import publish
 from silo.store.blobs import check_sha256, set_aside
-from silo.store.files import publish
 from silo.store.framing import decode_line, encode_line
 from silo.store.privacy import read_private
 

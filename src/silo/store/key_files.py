@@ -20,8 +20,8 @@ from silo.core.minisign import PublicKey, number_text
 from silo.errors import SignatureError
 from silo.frozen import frozen
 from silo.plain_files import open_plain
+from silo.store.atomic_files import sync_directory, write_all
 from silo.store.ed25519 import public_point
-from silo.store.files import sync_directory, write_all
 from silo.store.signatures import SecretKey
 
 __all__ = ["Password", "ScryptLimits", "make_key_files", "read_public_key", "read_secret_key"]

@@ -21,7 +21,7 @@ from pathlib import Path
 from silo.core.notices import Notices
 from silo.forks import in_child
 from silo.settings import settings
-from silo.store.files import make_directory
+from silo.store.atomic_files import make_directory
 from silo.store.privacy import check_folder, open_own
 
 __all__ = ["HeldLockError", "file_lock", "holder_of", "is_file_at", "lock_of_place", "write_holder"]
@@ -110,7 +110,7 @@ def _take(descriptor: int, path: str | os.PathLike[str], kind: int) -> bool:
             told = True
             import logging  # noqa: PLC0415  # takes milliseconds, and nobody waits as a rule
 
-            from silo.printable import one_line  # noqa: PLC0415  # few locks are waited for
+            from silo.sanitized_text import one_line  # noqa: PLC0415  # few locks are waited for
 
             logging.getLogger("silo").warning(
                 "%s: waiting, for at most %g s (SILO_LOCK_WAIT), for %s, which holds its lock",
@@ -216,7 +216,7 @@ def write_holder(descriptor: int) -> None:
 
 def holder_of(descriptor: int) -> str:
     """Return the name of the process that holds the lock of an open file, as text that is fit for a terminal."""
-    from silo.printable import one_line  # noqa: PLC0415  # few locks are waited for
+    from silo.sanitized_text import one_line  # noqa: PLC0415  # few locks are waited for
 
     status = os.fstat(descriptor)
     if (process := _locking_process(status.st_dev, status.st_ino)) is not None:
@@ -260,7 +260,7 @@ def _described(process: int) -> str:
 
 
 def _shown(command: list[str]) -> str:
-    from silo.printable import one_line  # noqa: PLC0415  # few locks are waited for
+    from silo.sanitized_text import one_line  # noqa: PLC0415  # few locks are waited for
 
     text = one_line(" ".join(command))
     return text if len(text) <= _MOST_COMMAND else f"{text[:_MOST_COMMAND]}..."

@@ -10,7 +10,7 @@ from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
 from silo.store.append_log import AppendLog, LogFile
-from silo.store.files import make_directory
+from silo.store.atomic_files import make_directory
 from silo.store.framing import LINES, decode_line, encode_line
 from silo.store.privacy import open_private
 

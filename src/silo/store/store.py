@@ -28,16 +28,16 @@ from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
 from silo.forks import Mutex
 from silo.store.artifacts import Artifacts, Blobs
+from silo.store.atomic_files import make_directory, publish
 from silo.store.blobs import DiskBlobs, MemoryBlobs
 from silo.store.entries import DiskEntries, Entries, MemoryEntries
 from silo.store.fallback import DiskGate, FallbackBlobs, FallbackEntries, FallbackRecords
-from silo.store.files import make_directory, publish
 from silo.store.privacy import NotPrivateError, examine, read_private
 from silo.store.records import DiskRecords, MemoryRecords
-from silo.store.trust import TrustLedger
+from silo.store.trust_ledger import TrustLedger
 
 if TYPE_CHECKING:
-    from silo.store.remote.link import Link
+    from silo.store.remote.client import Link
     from silo.store.remote.shared_records import LocalRecords
 
 __all__ = ["SCHEMA_VERSION", "KeyedRecords", "MemoryStore", "Store", "StoreBase", "privacy_of"]
@@ -108,7 +108,7 @@ class StoreBase:
             self.blobs, self.records = blobs, records
             self.artifacts = Artifacts(artifacts, jobs, blobs, self.trust, notices)
             return
-        from silo.store.remote.arrivals import Arrivals  # noqa: PLC0415  # few programs have a remote store
+        from silo.store.remote.fetched_artifacts import Arrivals  # noqa: PLC0415  # few programs have a remote store
         from silo.store.remote.shared_blobs import SharedBlobs  # noqa: PLC0415
         from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
 

@@ -85,7 +85,7 @@ class _Listing:
 
 
 class TrustedKeys:
-    """The part of the trust ledger that is about keys; :class:`silo.store.trust.TrustLedger` has it.
+    """The part of the trust ledger that is about keys; :class:`silo.store.trust_ledger.TrustLedger` has it.
 
     ``stamp`` tells whether the list on disk is as it was; None where that is not known.
     """

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from silo.core.notices import Notices
 from silo.core.values import JSON
+from silo.store.atomic_files import TEMPORARY_PREFIX, sweep_abandoned
 from silo.store.entries import DiskEntries
-from silo.store.files import TEMPORARY_PREFIX, sweep_abandoned
 
 __all__ = ["PARTS", "Pruned", "Usage", "clear", "prune", "usage"]
 

@@ -25,11 +25,11 @@ _ROOT = Path(__file__).resolve().parents[3]
 _MODULES = {
     "compiled": (
         "triton.language",
-        "silo.backends.cpu.compiler",
-        "silo.backends.cpu.levels",
+        "silo.kinds.triton.cpu.cpu_compiler",
+        "silo.drivers.cpu.levels",
         "silo.launch.cpu_objects",
-        "silo.sources.triton.source",
-        "silo.store.trust",
+        "silo.kinds.triton.front.triton_source",
+        "silo.store.trust_ledger",
     ),
     "interpreted": ("triton.language", "triton.runtime.interpreter", "tests.fuzz.functions", "tests.fuzz.repairs"),
 }

@@ -62,11 +62,11 @@ def main(words: list[str]) -> None:
 def _compiled(function: Any, request: dict[str, Any], note: Any, way: str) -> None:
     import triton
 
-    from silo.backends.cpu.compiler import CpuCompiler
     from silo.core.consent import HostCode
     from silo.errors import LaunchError, SiloError
+    from silo.kinds.triton.cpu.cpu_compiler import CpuCompiler
     from silo.launch.cpu_objects import KernelObject, open_object
-    from silo.store.trust import consent_to_compiled
+    from silo.store.trust_ledger import consent_to_compiled
 
     compiler = CpuCompiler(reference=way != "silo")
     if "guess" in request:
@@ -160,13 +160,13 @@ class _RefusedError(Exception):
 def _lower(compiler: Any, function: Any, guess: Guess, *, wide: bool) -> Any:
     import triton.language as tl
 
-    from silo.backends.cpu.levels import host_target
     from silo.core.argument_facts import ArgumentFacts
     from silo.core.config import Config
     from silo.core.variant import Variant
+    from silo.drivers.cpu.levels import host_target
     from silo.errors import CompileError
-    from silo.sources.triton.constants import to_value
-    from silo.sources.triton.source import TritonSource
+    from silo.kinds.triton.front.constants import to_value
+    from silo.kinds.triton.front.triton_source import TritonSource
 
     source = TritonSource.of(function)
     facts: dict[str, ArgumentFacts] = {}

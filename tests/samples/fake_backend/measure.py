@@ -14,8 +14,8 @@ from silo.core.dispatch import bucket_of
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.errors import CompileError
-from silo.tune.reference import Reference
-from silo.tune.trial import Status, Study, Trial
+from silo.tuner.reference_config import Reference
+from silo.tuner.trial import Status, Study, Trial
 
 __all__ = ["FAKE_POLICY", "FakeEvaluator", "FakeLandscape", "fake_study"]
 
@@ -101,7 +101,7 @@ class FakeLandscape:
 
 
 class FakeEvaluator:
-    """Implements :class:`silo.tune.evaluator.Evaluator` over a landscape.
+    """Implements :class:`silo.tuner.evaluator.Evaluator` over a landscape.
 
     Remembers what was asked of it in ``prepared``, ``evaluated`` and ``compared``. Each evaluation takes ``delay_s``.
     """

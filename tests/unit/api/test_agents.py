@@ -18,13 +18,13 @@ import pytest
 
 import fleets
 from scale_file import write_scale
-from silo.api.agents import fleet as fleet_module
-from silo.api.agents import pipes
-from silo.api.agents.connection import AgentLostError, exchange
 from silo.core.config import Config
 from silo.errors import DeviceError, TuneError
 from silo.store.store import MemoryStore
-from silo.tune.trial import Status
+from silo.tuner.trial import Status
+from silo.tuning.agents import fleet as fleet_module
+from silo.tuning.agents import pipes
+from silo.tuning.agents.connection import AgentLostError, exchange
 from tuning_samples import tune
 
 

@@ -8,11 +8,12 @@ import time
 
 import pytest
 
-from silo.api.calls import resolver
-from silo.api.kernels import agreement, bundle
-from silo.api.kernels.agreement import Decided, Decisions, decisions, same_decisions
+from silo.calls import resolver
 from silo.core.values import canonical_json
 from silo.errors import AgreementError, ArgumentError
+from silo.kernels import agreement
+from silo.kernels import bundle_kernels as bundle
+from silo.kernels.agreement import Decided, Decisions, decisions, same_decisions
 
 
 @pytest.fixture(autouse=True)

@@ -15,15 +15,11 @@ import warm_python
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
 import silo
-from silo.api.commands.build import build_bundle
-from silo.api.commands.description import describe_bundle, verify_bundle
-from silo.api.commands.run import run_cases
-from silo.api.commands.trust import trust_bundle
-from silo.api.commands.tune import tune_path
-from silo.api.kernels.collection import collect_kernels
-from silo.api.machine.device_plugins import device_named
-from silo.api.machine.session import session
-from silo.api.tuning.case_tuning import case_studies
+from silo.commands.build_bundle import build_bundle
+from silo.commands.bundle_description import describe_bundle, verify_bundle
+from silo.commands.run_cases import run_cases
+from silo.commands.trust_code import trust_bundle
+from silo.commands.tune_cases import tune_path
 from silo.errors import (
     ArgumentError,
     BundleError,
@@ -35,8 +31,12 @@ from silo.errors import (
     TargetError,
     TrustError,
 )
+from silo.kernels.collection import collect_kernels
+from silo.machine.device_plugins import device_named
+from silo.machine.process_session import session
 from silo.settings import override
-from silo.tune.trial import Status, trials_to_record
+from silo.tuner.trial import Status, trials_to_record
+from silo.tuning.case_tuning import case_studies
 
 KERNELS = """
 import numpy as np

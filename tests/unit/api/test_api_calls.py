@@ -12,9 +12,9 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api.tuning.case_tuning import case_studies
 from silo.errors import ArgumentError, CaseError, CompileError, SourceError, SpaceError, TraceError, UnsupportedError
 from silo.settings import override
+from silo.tuning.case_tuning import case_studies
 
 N = 1000
 

@@ -13,15 +13,15 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api.commands.build import build_bundle
-from silo.api.commands.tune import tune_path
-from silo.api.kernels.bundle import load
-from silo.api.kernels.collection import collect_kernels
-from silo.api.tuning.explanation import explain_tuning
+from silo.commands.build_bundle import build_bundle
+from silo.commands.tune_cases import tune_path
 from silo.core.values import canonical_json
 from silo.errors import FrozenError, LockError
+from silo.kernels.bundle_kernels import load
+from silo.kernels.collection import collect_kernels
 from silo.settings import override
-from silo.tune.lock import Lock
+from silo.tuner.lock import Lock
+from silo.tuning.explanation import explain_tuning
 
 KERNELS = """
 import silo

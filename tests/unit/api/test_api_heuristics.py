@@ -15,14 +15,14 @@ import triton
 import triton.language as tl
 
 import silo
+from silo import heuristics
 from silo.core import grids
 from silo.core.config import Config
 from silo.core.target import Target
 from silo.errors import CaseError, NoVariantError, SpaceError, TraceError
+from silo.heuristics import KernelFacts, ReductionHint
 from silo.launch.runtime import inspect_call
 from silo.settings import override
-from silo.tune import heuristics
-from silo.tune.heuristics import KernelFacts, ReductionHint
 
 X = np.arange(5000, dtype=np.float32)
 
@@ -284,7 +284,7 @@ def test_a_checked_call_is_told_too():
 
 @pytest.mark.parametrize("check", [False, True])
 def test_cases_of_kernels_that_leave_blocks_open(tmp_path, check):
-    from silo.api.commands.run import run_cases
+    from silo.commands.run_cases import run_cases
 
     text = (
         "import silo, triton, triton.language as tl\n"
@@ -405,7 +405,7 @@ def test_a_bundle_has_each_target_s_own_configs(tmp_path):
     program.write_text(
         "import silo, triton, triton.language as tl\n"
         "from silo.core import grids\n"
-        "from silo.tune import heuristics\n"
+        "from silo.tuner import heuristics\n"
         "@silo.kernel(space=heuristics.space('pointwise', {'x': 'n'}, names={'XBLOCK': 'BLOCK'}),"
         " grid=grids.flat('n', 'BLOCK'))\n"
         "@triton.jit\n"
@@ -423,7 +423,7 @@ def test_a_bundle_has_each_target_s_own_configs(tmp_path):
         "    x, out = make.normal(n), make.empty(n)\n"
         "    return silo.Case(args=(x, out, n))\n"
     )
-    from silo.api.commands.build import build_bundle
+    from silo.commands.build_bundle import build_bundle
 
     build_bundle([program], tmp_path / "k.silo", targets=["cpu", "cuda:sm_90"], tune="off")
     kernels = silo.load(tmp_path / "k.silo", trust=True)
@@ -460,7 +460,7 @@ def test_a_bundle_never_uses_a_block_that_is_shorter_than_a_row(tmp_path):
         "    x, out = make.normal((7, n)), make.empty((7, n))\n"
         "    return silo.Case(args=(x, out, n, n), grid=(7,))\n"
     )
-    from silo.api.commands.build import build_bundle
+    from silo.commands.build_bundle import build_bundle
 
     build_bundle([program], tmp_path / "rows.silo", targets=["cpu"], tune="off")
     kernels = silo.load(tmp_path / "rows.silo", trust=True)
@@ -522,7 +522,7 @@ def test_the_split_of_another_size_is_right_too(tmp_path):
     program.write_text(
         "import silo, triton, triton.language as tl\n"
         "from silo.core import grids\n"
-        "from silo.tune import heuristics\n"
+        "from silo.tuner import heuristics\n"
         "@silo.kernel(space=heuristics.space('cooperative_reduction', {'x': 'm', 'r': 'n'}),"
         " grid=grids.cooperative('m'))\n"
         f"@triton.jit\n{text}"
@@ -530,7 +530,7 @@ def test_the_split_of_another_size_is_right_too(tmp_path):
         "def case(m, n, make):\n"
         "    return silo.Case(args=(make.normal((m, n)), make.zeros(m), m, n))\n"
     )
-    from silo.api.commands.build import build_bundle
+    from silo.commands.build_bundle import build_bundle
 
     build_bundle([program], tmp_path / "shared.silo", targets=["cpu"], tune="off")
     kernels = silo.load(tmp_path / "shared.silo", trust=True)

@@ -17,17 +17,17 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api.commands.build import build_bundle
-from silo.api.kernels.collection import collect_kernels
-from silo.api.machine.device_plugins import device_named
-from silo.api.machine.session import session
-from silo.api.tuning.case_tuning import case_studies
 from silo.bundle.reader import open_bundle
+from silo.commands.build_bundle import build_bundle
 from silo.core.config import Config
+from silo.kernels.collection import collect_kernels
 from silo.launch.runtime import inspect_call
+from silo.machine.device_plugins import device_named
+from silo.machine.process_session import session
 from silo.settings import override
-from silo.tune.policy import Mode, Origin
-from silo.tune.trial import Status, trials_to_record
+from silo.tuner.policy import Mode, Origin
+from silo.tuner.trial import Status, trials_to_record
+from silo.tuning.case_tuning import case_studies
 
 PROGRAM = Path(__file__).resolve().parents[3] / "tests" / "samples" / "api_program.py"
 

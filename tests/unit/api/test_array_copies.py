@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 import silo
-from silo.api.machine import array_copies
 from silo.errors import ArgumentError
-from silo.launch.extents import extent_of
+from silo.launch.array_extents import extent_of
+from silo.machine import array_copies
 
 
 def numpys():

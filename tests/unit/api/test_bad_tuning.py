@@ -15,14 +15,14 @@ import triton.language as tl
 
 import silo
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
-from silo.api.commands.build import build_bundle
-from silo.api.commands.tune import tune_path
+from silo.commands.build_bundle import build_bundle
+from silo.commands.tune_cases import tune_path
 from silo.core.config import Config
 from silo.errors import ArgumentError, CaseError, DeviceError, SourceError, SpaceError, TuneError
 from silo.settings import override
 from silo.store.store import MemoryStore
-from silo.tune.failing import TunedCase, failure_of, require_winners
-from silo.tune.trial import Status
+from silo.tuner.failure_message import TunedCase, failure_of, require_winners
+from silo.tuner.trial import Status
 from tuning_samples import tune
 
 FILE = """

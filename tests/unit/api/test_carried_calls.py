@@ -12,18 +12,18 @@ import pytest
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
-from silo.api.commands.build import build_bundle
-from silo.api.commands.tune import tune_path
-from silo.api.machine.session import session
-from silo.api.trials import carrying
 from silo.bundle.documents import measured_trials
 from silo.bundle.reader import open_bundle
+from silo.commands.build_bundle import build_bundle
+from silo.commands.tune_cases import tune_path
 from silo.errors import FrozenError
+from silo.machine.process_session import session
+from silo.measuring import earlier_studies as carrying
 from silo.settings import override
-from silo.tune.catalog import studies_of
-from silo.tune.effort import read_effort
-from silo.tune.ledger import read_trials
-from silo.tune.winner import choose_winner
+from silo.tuner.catalog import studies_of
+from silo.tuner.ledger import read_trials
+from silo.tuner.time_spent import read_effort
+from silo.tuner.winner import choose_winner
 
 FILE = """
 import silo
@@ -72,7 +72,7 @@ def earlier(tuned, tmp_path):
 @pytest.fixture
 def measured(monkeypatch):
     """The configs of each session that a first call began."""
-    from silo.api.calls import first_call
+    from silo.calls import first_call
 
     spaces = []
     tune = first_call.tune
@@ -137,7 +137,7 @@ def test_other_code_has_the_winner_and_its_rivals_compared_and_nothing_else(earl
 
 
 def test_a_comparison_that_was_killed_is_made_by_the_next_call(earlier, measured, monkeypatch):
-    from silo.api.calls import first_call
+    from silo.calls import first_call
 
     file, home, first = earlier
     with override(home=home, cc=OTHER, tune="auto"):

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from silo.api.declared.ready_cases import prepare_recipe
-from silo.api.tuning.case_tuning import materializer
+from silo.building.ready_cases import prepare_recipe
 from silo.core.recipes import ArrayRecipe, CaseRecipe
 from silo.errors import CaseError, SettingsError
 from silo.settings import Settings, available_memory, case_allowance, override
+from silo.tuning.case_tuning import materializer
 
 
 def recipe(*arrays: ArrayRecipe) -> CaseRecipe:

@@ -6,10 +6,10 @@ import pytest
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
 import silo
-from silo.api.commands.build import build_bundle
-from silo.api.commands.run import run_cases
 from silo.bundle.documents import case_recipes
 from silo.bundle.reader import open_bundle
+from silo.commands.build_bundle import build_bundle
+from silo.commands.run_cases import run_cases
 from silo.core.recipes import ScalarRecipe
 from silo.errors import NoVariantError
 from silo.settings import override

@@ -9,14 +9,14 @@ pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
 from typer.testing import CliRunner
 
-from silo.api.code.code_forms import CODE_FORMS
-from silo.api.commands.build import build_bundle
-from silo.api.commands.inspect import code_of
 from silo.artifacts.disassembly import disassemble
-from silo.backends.cpu.build import llvm_of
+from silo.building.code_forms import CODE_FORMS
 from silo.cli.inspect import _NAMES
 from silo.cli.main import app
+from silo.commands.build_bundle import build_bundle
+from silo.commands.show_code import code_of
 from silo.errors import BundleError, CaseError, SourceError, SpaceError, TargetError, ToolchainError
+from silo.kinds.triton.cpu.object_build import llvm_of
 from silo.settings import override
 from silo.sources.kinds import brought_tools
 
@@ -122,7 +122,7 @@ def test_the_config_and_the_case_choose_the_variant(file, bundle):
 
 
 def test_a_form_of_gpus_needs_their_target_where_none_is_here(file, monkeypatch):
-    monkeypatch.setattr("silo.api.commands.inspect.devices_of_kind", lambda kind: ())
+    monkeypatch.setattr("silo.commands.show_code.devices_of_kind", lambda kind: ())
     with pytest.raises(TargetError, match=r"--code ptx is of code for cuda; name its target: --target cuda:sm_90"):
         code_of(file, "ptx")
 

@@ -16,23 +16,23 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api.commands.build import build_bundle
-from silo.api.commands.tune import tune_path
-from silo.api.kernels.collection import collect_kernels
-from silo.api.machine.session import session
-from silo.api.tuning.explanation import explain_tuning
+from silo import heuristics
+from silo.commands.build_bundle import build_bundle
+from silo.commands.tune_cases import tune_path
 from silo.core import grids
 from silo.core.config import Config
 from silo.core.grids import Part
 from silo.core.grouped_space import GroupedSpace
 from silo.core.target import Target
 from silo.errors import SpaceError, TuneError
+from silo.heuristics import Effort, KernelFacts
+from silo.kernels.collection import collect_kernels
 from silo.launch.runtime import inspect_call
+from silo.machine.process_session import session
 from silo.settings import override
-from silo.tune import heuristics
-from silo.tune.catalog import studies_of
-from silo.tune.heuristics import Effort, KernelFacts
-from silo.tune.ledger import read_trials
+from silo.tuner.catalog import studies_of
+from silo.tuner.ledger import read_trials
+from silo.tuning.explanation import explain_tuning
 
 FILE = Path(__file__).resolve().parents[3] / "examples" / "combo.py"
 # Choices of the sum's blocks and of the two scales' (together), for the sizes of the example's case.
@@ -43,8 +43,8 @@ SIZES = {"n": 100_000, "rows": 300, "columns": 1000}
 SECOND = """
 import json, sys, importlib.util
 import numpy as np
-from silo.api.code import compilation
-from silo.api.calls import first_call
+from silo.building import compilation
+from silo.calls import first_call
 
 def never(*args, **kwargs):
     raise AssertionError("nothing is to be measured or compiled")

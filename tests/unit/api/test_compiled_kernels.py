@@ -15,7 +15,7 @@ from triton.runtime.jit import MockTensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 import silo
-from silo.api.commands.build import build_bundle
+from silo.commands.build_bundle import build_bundle
 from silo.errors import ArgumentError
 from silo.settings import override
 

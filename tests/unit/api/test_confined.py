@@ -14,14 +14,9 @@ import numpy as np
 import pytest
 
 import silo
-from silo.api.code.loaded_kernels import VouchedCode
-from silo.api.commands.tune import tune_path
-from silo.api.machine.device_plugins import device_named
-from silo.api.machine.shared_arguments import describable
-from silo.api.trials.benches import ConfinedBench, benches_on
-from silo.api.trials.evaluators import KnownArtifacts, evaluators
-from silo.api.trials.measuring_process import ArgumentCopy, Candidate, MeasuringProcess
 from silo.artifacts.artifact import Artifact, BlobRef
+from silo.building.loaded_kernels import VouchedCode
+from silo.commands.tune_cases import tune_path
 from silo.core.config import Config
 from silo.core.device import Measuring
 from silo.core.dtypes import dtype
@@ -30,10 +25,15 @@ from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.variant import Variant
 from silo.errors import DeviceError, LaunchError, LaunchTimeoutError, TrustError, TuneError
+from silo.machine.device_plugins import device_named
+from silo.machine.shared_arguments import describable
+from silo.measuring.benches import ConfinedBench, benches_on
+from silo.measuring.evaluators import KnownArtifacts, evaluators
+from silo.measuring.measuring_process import ArgumentCopy, Candidate, MeasuringProcess
 from silo.settings import override
 from silo.store.store import MemoryStore
-from silo.store.trust import consent_to_compiled
-from silo.tune.trial import Study
+from silo.store.trust_ledger import consent_to_compiled
+from silo.tuner.trial import Study
 from tuning_samples import tune
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="builds small kernels with the C compiler")
@@ -296,7 +296,7 @@ def test_a_bench_on_each_device_that_is_like_the_first(arguments, monkeypatch, c
     cpu = device_named("cpu")
     same, other, again = like(1, cpu.model), like(2, "b"), like(0, cpu.model)
     monkeypatch.setattr(
-        "silo.api.trials.benches.ConfinedBench", lambda device, copy, *_: SimpleNamespace(device=device, copy=copy)
+        "silo.measuring.benches.ConfinedBench", lambda device, copy, *_: SimpleNamespace(device=device, copy=copy)
     )
     assert made([cpu, same, other, again]) == [cpu, same]
     assert len({id(one.copy) for one in benches_on("k", [cpu, same], arguments, lambda *_: (1,))}) == 1
@@ -311,19 +311,19 @@ def test_a_bench_on_each_device_that_is_like_the_first(arguments, monkeypatch, c
     size = arguments["x"].nbytes * 2 - 4 + arguments["out"].nbytes  # x has gaps
     # Once as arguments and once as the results of each process, in half of what there is.
     for available, count in ((10 * size, 4), (10 * size - 1, 3), (6 * size, 2), (6 * size - 1, 1), (4 * size, 1)):
-        monkeypatch.setattr("silo.api.machine.shared_arguments.available_memory", lambda available=available: available)
+        monkeypatch.setattr("silo.machine.shared_arguments.available_memory", lambda available=available: available)
         caplog.clear()
         with caplog.at_level("INFO", logger="silo"):
             assert len(made(four)) == count
         assert (f"k is measured on {count} of 4 devices" in caplog.text) == (count < 4)
-    monkeypatch.setattr("silo.api.machine.shared_arguments.available_memory", lambda: 4 * size - 1)
+    monkeypatch.setattr("silo.machine.shared_arguments.available_memory", lambda: 4 * size - 1)
     assert made(four) == []
 
 
 def test_what_cannot_be_copied_is_measured_here_and_said(confined_cpu, caplog, monkeypatch):
-    from silo.api.trials.benches import confines
+    from silo.measuring.benches import confines
 
-    monkeypatch.setattr("silo.api.machine.shared_arguments.shared_limit", lambda processes=1: 10)
+    monkeypatch.setattr("silo.machine.shared_arguments.shared_limit", lambda processes=1: 10)
     with caplog.at_level("INFO", logger="silo"):
         assert not confines("big", device_named("cpu"), {"x": np.zeros(100)})
     assert "big is measured in this process" in caplog.text

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 import silo
-from silo.api.declared.ready_cases import prepare_recipe
-from silo.api.machine.array_copies import array_behind
-from silo.api.machine.shared_arguments import SharedArguments, describable, read_descriptors
+from silo.building.ready_cases import prepare_recipe
 from silo.core.cases import Case, CaseRecipe, DescriptorRecipe, Make, record
 from silo.core.values import canonical_json, parse_json
 from silo.errors import CaseError
-from silo.launch.descriptors import with_base
+from silo.launch.descriptor_arguments import with_base
+from silo.machine.array_copies import array_behind
+from silo.machine.shared_arguments import SharedArguments, describable, read_descriptors
 
 NAMES = ("source", "target", "n")
 

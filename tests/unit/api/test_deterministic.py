@@ -12,22 +12,22 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api.calls import first_call
-from silo.api.commands.build import build_bundle
-from silo.api.commands.tune import tune_path
-from silo.api.kernels.collection import collect_kernels
-from silo.api.machine.device_plugins import device_named
-from silo.api.tuning.case_tuning import case_studies
-from silo.api.tuning.explanation import explain_tuning
-from silo.api.tuning.kept_studies import kept_studies
+from silo import heuristics
 from silo.bundle.reader import open_bundle
+from silo.calls import first_call
 from silo.cli.tune import command
+from silo.commands.build_bundle import build_bundle
+from silo.commands.tune_cases import tune_path
 from silo.core.config import Config
 from silo.errors import TuneError
+from silo.heuristics.heuristic_space import KINDS
+from silo.kernels.collection import collect_kernels
+from silo.machine.device_plugins import device_named
 from silo.settings import override
-from silo.tune import heuristics
-from silo.tune.heuristics.space import KINDS
-from silo.tune.policy import Action, Mode, Origin, decide
+from silo.tuner.policy import Action, Mode, Origin, decide
+from silo.tuning.case_tuning import case_studies
+from silo.tuning.explanation import explain_tuning
+from silo.tuning.stored_studies import kept_studies
 from tuning_samples import HEAD, ROW_SUMS
 
 SCALE = """
@@ -171,7 +171,7 @@ def test_what_others_measured_and_any_mode_change_nothing(tunes):
 def test_the_code_is_looked_at_once(tunes, monkeypatch):
     kernel, out = made(total, deterministic=True), np.zeros(5000, np.float32)
     kernel(X, out, X.size)
-    monkeypatch.setattr("silo.api.calls.determinism.lowered", lambda *_: pytest.fail("lowered again"))
+    monkeypatch.setattr("silo.calls.deterministic_candidates.lowered", lambda *_: pytest.fail("lowered again"))
     kernel(X, out, 4992)  # of the same bucket, divisible by 16
     kernel(X[1:], out, 4992)  # not aligned
 

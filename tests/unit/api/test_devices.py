@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 
 import silo
-from silo.api.machine import device_info, device_plugins
 from silo.core.decisions import Rejected
 from silo.core.device import HOST_MEMORY, Memory, available_sms
 from silo.core.expressions import Bindings, evaluate
@@ -16,13 +15,14 @@ from silo.errors import DeviceError, TraceError
 from silo.launch.arguments import read_call
 from silo.launch.buffers import split_device
 from silo.launch.resources import reserve_sms
+from silo.machine import device_info, device_plugins
 
 
 def test_listing_the_cpu_loads_no_framework_and_no_gpu_code():
     code = (
-        "import sys, silo; silo.device('cpu'); from silo.api.machine.device_plugins import device_for;"
+        "import sys, silo; silo.device('cpu'); from silo.machine.device_plugins import device_for;"
         "device_for('k', (0, 0), lambda device: True);"
-        "print([name for name in ('torch', 'jax', 'numpy', 'silo.backends.cuda.device') if name in sys.modules])"
+        "print([name for name in ('torch', 'jax', 'numpy', 'silo.drivers.cuda.cuda_device') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
@@ -85,9 +85,9 @@ def test_a_broken_plugin_is_told_from_an_absent_gpu(monkeypatch):
 
 
 def test_what_is_known_of_silos_own_plugins_beforehand_is_what_their_devices_say():
-    from silo.backends.cpu.device import CpuDevice
-    from silo.backends.cuda.device import VENDOR as CUDA
-    from silo.backends.hip.device import VENDOR as HIP
+    from silo.drivers.cpu.cpu_device import CpuDevice
+    from silo.drivers.cuda.cuda_device import VENDOR as CUDA
+    from silo.drivers.hip.hip_device import VENDOR as HIP
 
     said = {"cuda": CUDA.memory.types, "hip": HIP.memory.types, "cpu": CpuDevice.memory.fget(None).types}
     assert said == device_plugins._SHIPPED

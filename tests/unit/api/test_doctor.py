@@ -6,7 +6,7 @@ import importlib.metadata
 
 import pytest
 
-from silo.api.commands.doctor import examine
+from silo.commands.examine_machine import examine
 
 
 def _of_cpu() -> dict[str, tuple[str, str]]:

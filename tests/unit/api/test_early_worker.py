@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from silo.api.code.early_worker import kinds_mentioned, start_early_worker
+from silo.building.early_worker import kinds_mentioned, start_early_worker
 from silo.core.target import Target
 
 GPU = Target.parse("cuda:sm_90")

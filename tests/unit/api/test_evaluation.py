@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from silo.api.machine.device_plugins import device_named
-from silo.api.trials.evaluators import BenchEvaluator, KnownArtifacts
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.config import Config
 from silo.core.device import DeviceModel
@@ -14,9 +12,11 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.variant import Variant
-from silo.tune.check import Comparison
-from silo.tune.measure import Timing
-from silo.tune.trial import Status, Study
+from silo.machine.device_plugins import device_named
+from silo.measuring.evaluators import BenchEvaluator, KnownArtifacts
+from silo.tuner.measure import Timing
+from silo.tuner.result_check import Comparison
+from silo.tuner.trial import Status, Study
 
 SLOW, FAST, OTHER = (Config.of(BLOCK=block) for block in (16, 32, 64))
 

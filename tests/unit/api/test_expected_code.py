@@ -4,10 +4,10 @@ import contextlib
 from types import SimpleNamespace
 
 from fake_backend.compiler import FakeCompiler
-from silo.api.code import compilation, packed_code
-from silo.api.code.compilation import Compilation
-from silo.compile.packing import Packing
-from silo.compile.plan import PlannedVariant
+from silo.building import compilation, packed_code
+from silo.building.compilation import Compilation
+from silo.compile.build_list import PlannedVariant
+from silo.compile.packed_configs import Packing
 from silo.core.config import Config
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization

@@ -11,13 +11,13 @@ import pytest
 from bundle_samples import put
 from core_native import compiler
 from export_samples import SHAPED_GRID, Maker, add_kernel, add_parameters, parameter
-from silo.api.commands import export as exporting
-from silo.api.commands.export import ExportOptions, check_export
 from silo.bundle.reader import open_bundle
+from silo.commands import export_bundle as exporting
+from silo.commands.export_bundle import ExportOptions, check_export
 from silo.core.config import Config
 from silo.core.dtypes import DTYPES, dtype
+from silo.core.literal_data import Formula
 from silo.core.nodes import Argument, Const
-from silo.core.own_data import Formula
 from silo.core.recipes import ArrayRecipe, CaseRecipe, ScalarRecipe
 from silo.core.signature import Parameter, ParameterKind
 from silo.core.specialization import Fact, Specialization

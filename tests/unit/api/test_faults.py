@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
-from silo.api.machine.device_plugins import device_named
-from silo.api.trials.evaluators import BenchEvaluator, Compiled
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core.config import Config
 from silo.core.launch_info import LaunchInfo
@@ -29,12 +27,14 @@ from silo.errors import (
     LaunchTimeoutError,
     UnsupportedError,
 )
+from silo.machine.device_plugins import device_named
+from silo.measuring.evaluators import BenchEvaluator, Compiled
 from silo.settings import override
 from silo.store.store import MemoryStore
-from silo.tune.faults import fault_of, fault_told
-from silo.tune.ledger import read_trials
-from silo.tune.measure import Timing
-from silo.tune.trial import Status
+from silo.tuner.faults import fault_of, fault_told
+from silo.tuner.ledger import read_trials
+from silo.tuner.measure import Timing
+from silo.tuner.trial import Status
 from tuning_samples import tune
 
 STUDY = fake_study()
@@ -239,8 +239,8 @@ def test_code_that_left_the_store_is_made_again_by_the_same_session():
 
 @pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="it compiles a Triton kernel")
 def test_a_store_pruned_under_a_session_costs_compiling_again_and_no_config(tmp_path, monkeypatch):
-    from silo.api.commands.tune import tune_path
-    from silo.api.trials import benches
+    from silo.commands.tune_cases import tune_path
+    from silo.measuring import benches
 
     file = tmp_path / "kernels.py"
     file.write_text(

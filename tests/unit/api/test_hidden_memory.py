@@ -11,9 +11,9 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api.commands.build import build_bundle
-from silo.api.commands.description import describe_bundle
 from silo.bundle.reader import open_bundle
+from silo.commands.build_bundle import build_bundle
+from silo.commands.bundle_description import describe_bundle
 from silo.core.signature import Effect
 from silo.errors import SourceError
 from silo.integrations.call_effects import said_effects

@@ -11,25 +11,25 @@ import pytest
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
-from silo.api.commands.build import build_bundle
-from silo.api.commands.report import write_reports
-from silo.api.commands.tune import tune_path
-from silo.api.kernels.collection import collect_kernels
-from silo.api.machine.device_plugins import device_named
-from silo.api.machine.session import session
-from silo.api.trials.session_terms import imported_seeds
-from silo.api.tuning import ceilings
-from silo.api.tuning.explanation import explain_tuning
-from silo.api.tuning.foreign_results import export_results, import_results
-from silo.api.tuning.kept_studies import kept_studies
+from silo.commands.build_bundle import build_bundle
+from silo.commands.report_pages import write_reports
+from silo.commands.tune_cases import tune_path
+from silo.core.case_work import Work
 from silo.core.config import Config
-from silo.core.work import Work
 from silo.errors import SourceError, StoreError, TuneError
-from silo.report.ceilings import speed_of_light
+from silo.kernels.collection import collect_kernels
+from silo.machine.device_plugins import device_named
+from silo.machine.process_session import session
+from silo.measuring.case_session_options import imported_seeds
+from silo.report.least_time import speed_of_light
 from silo.settings import override
-from silo.tune.formats.foreign import ForeignResults, ForeignTrial
-from silo.tune.imported import MOST_SEEDS, seeds_from_records, seeds_to_record, spoken_of
-from silo.tune.trial import Stage, Status
+from silo.tuner.formats.foreign import ForeignResults, ForeignTrial
+from silo.tuner.imported_seeds import MOST_SEEDS, seeds_from_records, seeds_to_record, spoken_of
+from silo.tuner.trial import Stage, Status
+from silo.tuning import device_limits as ceilings
+from silo.tuning.explanation import explain_tuning
+from silo.tuning.foreign_results import export_results, import_results
+from silo.tuning.stored_studies import kept_studies
 
 KERNELS = """
 import numpy as np
@@ -91,7 +91,7 @@ def test_where_a_heuristic_makes_the_space_nobody_says_what_the_default_is(tmp_p
     path = tmp_path / "kernels.py"
     given = re.search(r"space=.*?\}, ", KERNELS, re.DOTALL).group()
     text = KERNELS.replace(given, space).replace("BLOCK", "XBLOCK").replace("n=[5000, 300]", "n=[5000]")
-    path.write_text("from silo.tune import heuristics\n" + text)
+    path.write_text("from silo.tuner import heuristics\n" + text)
     with override(home=tmp_path / "store"):
         tune_path(path, evaluations=1)
         (kept,) = kept_studies(path)

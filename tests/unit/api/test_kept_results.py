@@ -7,20 +7,20 @@ import pytest
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
 from fake_backend.device import FakeDevice
-from silo.api.calls import resolver
-from silo.api.code import compilation
-from silo.api.commands.tune import tune_path
-from silo.api.kernels.collection import collect_kernels
-from silo.api.machine.device_plugins import device_named
-from silo.api.trials.problem import Problem
-from silo.api.tuning.case_tuning import case_studies
-from silo.api.tuning.explanation import explain_tuning
-from silo.backends.cuda.device import VENDOR
+from silo.building import compilation
+from silo.calls import resolver
+from silo.commands.tune_cases import tune_path
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
+from silo.drivers.cuda.cuda_device import VENDOR
+from silo.kernels.collection import collect_kernels
 from silo.launch.gpu import GpuDevice
+from silo.machine.device_plugins import device_named
+from silo.measuring.study_key import Problem
 from silo.settings import override
 from silo.store.store import MemoryStore
+from silo.tuning.case_tuning import case_studies
+from silo.tuning.explanation import explain_tuning
 
 FILE = """
 import silo

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from silo.api.kernels.collection import collect_kernels
-from silo.api.machine.user_files import PlaceKind, kind_of, load_module
 from silo.errors import SourceError
+from silo.kernels.collection import collect_kernels
+from silo.machine.user_files import PlaceKind, kind_of, load_module
 
 KERNEL = """
 import silo

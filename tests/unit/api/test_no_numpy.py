@@ -105,7 +105,7 @@ def test_what_needs_numpy_says_so_in_a_line(folder, words, message):
 
 
 def test_a_report_names_its_extra(folder, monkeypatch):
-    from silo.report import page
+    from silo.report import kernel_page as page
 
     page._template.cache_clear()
     monkeypatch.setitem(sys.modules, "jinja2", None)

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 import silo
-from silo.api.declared.ready_cases import prepare_recipe
+from silo.building.ready_cases import prepare_recipe
 from silo.core.cases import Make, record
 from silo.core.dtypes import DTYPES
-from silo.core.own_data import OWN_LIMIT
+from silo.core.literal_data import OWN_LIMIT
 from silo.core.recipes import ArrayRecipe, CaseRecipe
 from silo.errors import CaseError, TraceError
 from silo.launch.array_libraries.filling import fill
-from silo.launch.cases import materialize
+from silo.launch.case_arrays import materialize
 
 
 @pytest.fixture(params=["python", "native"])

@@ -14,18 +14,18 @@ from typer.testing import CliRunner
 
 import silo
 from fake_backend.measure import FakeEvaluator, FakeLandscape
-from silo.api.code import packed_code
-from silo.api.commands.build import build_bundle
-from silo.api.commands.description import describe_bundle, verify_bundle
-from silo.api.commands.tune import tune_path
-from silo.api.tuning import bundle_tuning
+from silo.building import packed_code
 from silo.bundle.reader import open_bundle
 from silo.cli.build import _CONFIGS
 from silo.cli.main import app
-from silo.compile.packing import DEFAULT_CODE_BYTES, DEFAULT_CONFIGS, Packing, within_bytes
+from silo.commands.build_bundle import build_bundle
+from silo.commands.bundle_description import describe_bundle, verify_bundle
+from silo.commands.tune_cases import tune_path
+from silo.compile.packed_configs import DEFAULT_CODE_BYTES, DEFAULT_CONFIGS, Packing, within_bytes
 from silo.core.config import Config
 from silo.errors import CompileError, SpaceError
 from silo.settings import override
+from silo.tuning import bundle_tuning
 
 AWAY = "cpu:x86-64-v2"
 BLOCKS = (64, 128, 256, 512, 1024)

@@ -12,10 +12,10 @@ import triton
 import triton.language as tl
 
 import silo
-from silo.api.commands.build import build_bundle
+from silo.commands.build_bundle import build_bundle
 from silo.errors import FrozenError, NoVariantError, SourceError, SpaceError
+from silo.kinds.triton.front.triton_source import TritonSource
 from silo.settings import override
-from silo.sources.triton.source import TritonSource
 
 BLOCKS = (64, 256, 1024)
 CONFIGS = [triton.Config({"BLOCK": block}) for block in BLOCKS]

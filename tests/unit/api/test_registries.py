@@ -15,14 +15,14 @@ import pytest
 from bundle_samples import sample
 from made_keys import SECRET, without_cryptography
 from registry_double import registry
-from silo.api.shipping import oci_client
-from silo.api.shipping.distribution import pull_bundle, push_bundle
-from silo.api.shipping.oci_client import is_loopback, read_login
-from silo.api.shipping.oci_reference import Reference
 from silo.bundle.reader import open_bundle
 from silo.bundle.verify import verify_bundle
 from silo.bundle.writer import write_bundle
 from silo.errors import BundleError, BundleFormatError, RegistryError
+from silo.shipping import oci_client
+from silo.shipping.distribution import pull_bundle, push_bundle
+from silo.shipping.oci_client import is_loopback, read_login
+from silo.shipping.oci_reference import Reference
 
 NO_LOGIN = Path("/nonexistent/config.json")
 

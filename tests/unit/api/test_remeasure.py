@@ -5,16 +5,16 @@ They stand for a store whose trials nobody trusts any more, and for every way fr
 
 import pytest
 
-from silo.api.commands.build import build_bundle
-from silo.api.commands.tune import tune_path
-from silo.api.machine.session import session
-from silo.api.tuning.explanation import explain_tuning
 from silo.bundle.documents import measured_trials
 from silo.bundle.reader import open_bundle
+from silo.commands.build_bundle import build_bundle
+from silo.commands.tune_cases import tune_path
+from silo.machine.process_session import session
 from silo.settings import override
-from silo.tune.catalog import studies_of
-from silo.tune.ledger import read_trials
-from silo.tune.trial import Stage, Status, trials_to_record
+from silo.tuner.catalog import studies_of
+from silo.tuner.ledger import read_trials
+from silo.tuner.trial import Stage, Status, trials_to_record
+from silo.tuning.explanation import explain_tuning
 
 pytest.importorskip("triton", reason="it compiles Triton kernels")
 

@@ -10,20 +10,20 @@ pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
 import silo
 from fuzz.lies import Liar
-from silo.api.commands.build import build_bundle
-from silo.api.commands.description import describe_bundle, verify_bundle
-from silo.api.commands.run import run_cases
-from silo.api.commands.tune import tune_path
-from silo.api.kernels.collection import collect_kernels
-from silo.api.machine.session import session
 from silo.bundle.contents import calls_of, host_code
 from silo.bundle.reader import open_bundle
 from silo.cli.main import app
+from silo.commands.build_bundle import build_bundle
+from silo.commands.bundle_description import describe_bundle, verify_bundle
+from silo.commands.run_cases import run_cases
+from silo.commands.tune_cases import tune_path
 from silo.core.extents import Extents, HeldExtents
 from silo.errors import ArgumentError, BundleFormatError, CaseError, NoVariantError, TrustError
+from silo.kernels.collection import collect_kernels
+from silo.kinds.triton.front.triton_source import TritonSource
+from silo.machine.process_session import session
 from silo.settings import override
-from silo.sources.triton.source import TritonSource
-from silo.tune.catalog import studies_of
+from silo.tuner.catalog import studies_of
 
 KERNELS = """
 import numpy as np

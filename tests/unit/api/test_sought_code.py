@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from fake_backend.compiler import FakeCompiler
-from silo.api.code import compilation
-from silo.api.code.compilation import Compilation
+from silo.building import compilation
+from silo.building.compilation import Compilation
 from silo.core.compiled import CompiledBlob
 from silo.core.config import Config
 from silo.core.declaration import BlobKind
@@ -20,9 +20,9 @@ from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import CompileError
 from silo.frozen import replace
-from silo.store.remote.link import Link
-from silo.store.remote.objects import entry_name
-from silo.store.remote.place import Place
+from silo.store.remote.address import Place
+from silo.store.remote.client import Link
+from silo.store.remote.object_protocol import entry_name
 from silo.store.store import Store
 from web_double import web_double
 

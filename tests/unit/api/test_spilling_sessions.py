@@ -6,12 +6,12 @@ import pytest
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 
-from silo.api.commands.tune import tune_path
-from silo.api.trials.evaluators import BenchEvaluator
-from silo.api.tuning.explanation import explain_tuning
-from silo.api.tuning.kept_studies import kept_studies
-from silo.report.page import kernel_page, study_report
+from silo.commands.tune_cases import tune_path
+from silo.measuring.evaluators import BenchEvaluator
+from silo.report.kernel_page import kernel_page, study_report
 from silo.settings import override
+from silo.tuning.explanation import explain_tuning
+from silo.tuning.stored_studies import kept_studies
 from tuning_samples import HEAD, ROW_SUMS
 
 HEURISTIC = 'space=heuristics.space("reduction", {"x": "m", "r": "n"})'

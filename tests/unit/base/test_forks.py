@@ -359,7 +359,7 @@ def test_cached_properties_of_packages_that_run_within_calls_are_free_in_the_chi
 def test_a_hash_that_another_thread_was_computing_is_computed_anew_in_the_child():
     """Triton's placeholder of a hash is a name alone, and would stand for any text of that name."""
     jit = pytest.importorskip("triton.runtime.jit")
-    from silo.sources.triton.adapter import toolchain
+    from silo.kinds.triton.front.adapter import triton_toolchain as toolchain
 
     function: Any = jit.JITFunction.__new__(jit.JITFunction)
     if not hasattr(jit, "JITCallable"):

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from silo.garbage import seldom_collected
+from silo.gc_pause import seldom_collected
 
 
 @pytest.fixture(autouse=True)

@@ -214,7 +214,7 @@ OWN = "scale(x, out, x.size)"
 TRITON = """
 import torch
 from silo import status_line
-from silo.backends.cpu.triton_plugin import stages
+from silo.kinds.triton.programs.backend import stages
 status_line.SLOW_S = stages.SLOW_S = 0.0
 x, out = torch.from_numpy(x), torch.from_numpy(out)
 triton.jit(scale.fn)[(8,)](x, out, 1000, BLOCK=128)

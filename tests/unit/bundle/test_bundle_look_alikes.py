@@ -8,10 +8,10 @@ import pytest
 pytest.importorskip("cryptography", reason="silo verify needs kernel-silo[sign]")
 
 from bundle_samples import sample
-from silo.api.commands.description import describe_bundle
-from silo.api.shipping.signing import verify_bundle_signature
 from silo.bundle.writer import write_bundle
+from silo.commands.bundle_description import describe_bundle
 from silo.frozen import replace
+from silo.shipping.sign_bundle import verify_bundle_signature
 
 
 def with_constant(one, value):

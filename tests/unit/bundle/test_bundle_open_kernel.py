@@ -8,7 +8,6 @@ import pytest
 import bundle_samples
 from bundle_samples import sample, sealed
 from fuzz.chooser import ranked
-from silo.api.kernels.bundle import BundledKernel
 from silo.artifacts.runs_on import runs_on
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.writer import write_bundle
@@ -19,6 +18,7 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.errors import BundleError, BundleFormatError
 from silo.frozen import replace
+from silo.kernels.bundle_kernels import BundledKernel
 from silo.launch.arguments import Argument, Call, ValueKind
 
 TARGETS = ("cpu:x86-64-v3", "cuda:sm_90", "cuda:sm_80", "cuda:sm_100")

@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from bundle_samples import sample
-from silo.api.shipping.slicing import merge_bundles, slice_bundle, slice_by_target
+from silo.bundle.bundle_slices import slice_of, targets_of
 from silo.bundle.reader import open_bundle
-from silo.bundle.slices import slice_of, targets_of
 from silo.bundle.update import KernelUpdate, document_blob, update_bundle
 from silo.bundle.verify import verify_bundle
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
 from silo.core.target import Target
 from silo.errors import BundleError
+from silo.shipping.slice_bundle import merge_bundles, slice_bundle, slice_by_target
 
 
 def written(path, made):

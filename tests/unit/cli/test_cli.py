@@ -12,7 +12,7 @@ import pytest
 
 import warm_python
 from silo.cli import run
-from silo.launch.array_libraries.table import NAMES
+from silo.launch.array_libraries.library_table import NAMES
 
 pytest.importorskip("triton", reason="these tests compile Triton kernels")
 

@@ -16,15 +16,16 @@ import typer
 
 from hostile_bundle import FORBIDDEN, TEXT, hostile, hostile_bundle
 from silo import status_line
-from silo.api.tuning.foreign_results import EXPORTS
-from silo.cli import console, progress
+from silo.cli import console
+from silo.cli import progress_bars as progress
 from silo.cli.main import app, main
 from silo.core.file_names import file_name
 from silo.errors import SiloError, TuneError
-from silo.printable import one_line, printable, printable_json
 from silo.report.charts import effect_chart
 from silo.report.ranking import Effect, Level
+from silo.sanitized_text import one_line, printable, printable_json
 from silo.settings import override
+from silo.tuning.foreign_results import EXPORTS
 
 ROOT = Path(__file__).resolve().parents[3]
 FILE = "[red]k[link=x]\x1b]0;t\x07\r:smile:.silo"

@@ -7,18 +7,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-import silo.cli.progress as bars
+import silo.cli.progress_bars as bars
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
-from silo.api.commands import tune as tune_command
-from silo.api.commands.tune import TuneRow
-from silo.cli.progress import TuneProgress, event_lines
+from silo.cli.progress_bars import TuneProgress, event_lines
 from silo.cli.tune import command
+from silo.commands import tune_cases as tune_command
+from silo.commands.tune_cases import TuneRow
 from silo.core.config import Config
 from silo.errors import SettingsError
 from silo.store.store import MemoryStore
-from silo.tune.outcome import Budget
-from silo.tune.progress import Progress, event_to_json, format_duration, format_time
-from silo.tune.trial import Status
+from silo.tuner.outcome import Budget
+from silo.tuner.progress import Progress, event_to_json, format_duration, format_time
+from silo.tuner.trial import Status
 from tuning_samples import tune
 
 SPACE = [Config.of(BLOCK=1 << power) for power in range(5, 11)]

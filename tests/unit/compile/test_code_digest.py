@@ -24,13 +24,13 @@ SOURCE = Path(silo.__file__).parent
 def test_modules_may_be_moved_and_renamed(tmp_path):
     copy = tmp_path / "silo"
     shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    before = _digest_of(copy, "silo.backends.cpu", "silo.sources.triton")
+    before = _digest_of(copy, "silo.kinds.triton.cpu", "silo.kinds.triton.front")
     moves = {
-        "silo.backends.cpu.emit": "silo.kinds.triton.cpu.text",
-        "silo.backends.cpu.ops": "silo.kinds.triton.cpu.elements",
-        "silo.backends.cpu": "silo.kinds.triton.cpu",
-        "silo.sources.triton.ttir": "silo.kinds.triton.front.parser",
-        "silo.sources.triton": "silo.kinds.triton.front",
+        "silo.kinds.triton.cpu.emit": "silo.kinds.triton.cpu.text",
+        "silo.kinds.triton.cpu.ops": "silo.kinds.triton.cpu.elements",
+        "silo.kinds.triton.cpu": "silo.kinds.triton.cpu",
+        "silo.kinds.triton.front.ttir": "silo.kinds.triton.front.parser",
+        "silo.kinds.triton.front": "silo.kinds.triton.front",
     }
     for old, new in moves.items():
         _move(copy, old, new)
@@ -113,7 +113,7 @@ def test_files_count_by_name_and_by_folders_only_where_names_are_equal():
 
 # ---- digests that were computed before ----
 
-PACKAGES = ("silo.backends.binary", "silo.sources.binary")
+PACKAGES = ("silo.kinds.binary", "silo.kinds.binary")
 
 
 @pytest.fixture

@@ -18,9 +18,6 @@ import pytest
 triton = pytest.importorskip("triton", reason="Triton is not installed")
 
 import silo
-from silo.backends.cpu import build
-from silo.backends.cpu import identity as cpu_identity
-from silo.backends.cpu.levels import host_target, level_of
 from silo.compile.c_compiler import CCompiler
 from silo.compile.toolchain import Toolchain
 from silo.core.config import Config
@@ -30,9 +27,12 @@ from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
+from silo.drivers.cpu.levels import host_target, level_of
+from silo.kinds.triton.cpu import cpu_identity
+from silo.kinds.triton.cpu import object_build as build
+from silo.kinds.triton.front.adapter import triton_installation as installation
 from silo.settings import override
-from silo.sources.triton.adapter import installation
-from silo.tune.trial import Study
+from silo.tuner.trial import Study
 
 COMPILERS = {
     "binary": [Target.parse("cuda:sm_90")],
@@ -69,7 +69,7 @@ def keys(compiler):
 
 
 def test_every_compiler_is_looked_at_here():
-    # What they need is not everywhere that Triton is: tests/unit/backends/cute, metal and pallas.
+    # What they need is not everywhere that Triton is: tests/unit/kinds/cute, metal and pallas.
     elsewhere = {"cute", "metal", "metalcpu", "pallas"}
     assert set(shipped_places("silo.compilers")) | {"metal"} == set(COMPILERS) | elsewhere
 
@@ -122,20 +122,20 @@ print(json.dumps(found))
 
 FILES = {
     "backends/binary/compiler.py": {"binary"},
-    "sources/binary/source.py": {"binary"},
+    "kinds/binary/binary_source.py": {"binary"},
     "artifacts/inspect.py": {"binary", "cute", "triton"},
     "backends/triton/compiler.py": {"triton"},
-    "sources/triton/gpu_layout.py": {"cpu", "triton"},
-    "sources/triton/operations/tt.py": {"cpu", "triton"},
-    "sources/triton/operations/cpu/c_arith.py": {"cpu"},
-    "sources/triton/operations/nvidia/ptx.py": {"cpu"},
-    "backends/cpu/build.py": {"cpu"},
-    "backends/cpu/runtime/fp8.h": {"cpu"},
+    "kinds/triton/front/gpu_layout.py": {"cpu", "triton"},
+    "kinds/triton/front/operations/tt.py": {"cpu", "triton"},
+    "kinds/triton/front/operations/cpu/c_arith.py": {"cpu"},
+    "kinds/triton/front/operations/nvidia/ptx.py": {"cpu"},
+    "kinds/triton/cpu/object_build.py": {"cpu"},
+    "kinds/triton/cpu/runtime/fp8.h": {"cpu"},
     "backends/cute/compiler.py": {"cute"},
     "backends/pallas/compiler.py": {"pallas"},
     "backends/metal/compile_job.py": {"metal", "metalcpu"},
-    "backends/metal/runtime/metal_math": {"metal", "metalcpu"},
-    "backends/metal/checking/runtime/check_state.h": {"metal", "metalcpu"},
+    "kinds/metal/runtime/metal_math": {"metal", "metalcpu"},
+    "kinds/metal/checking/runtime/check_state.h": {"metal", "metalcpu"},
     "cli/main.py": set(),
 }
 

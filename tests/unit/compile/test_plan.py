@@ -1,10 +1,10 @@
 import pytest
 
-from silo.compile.packing import Packing
-from silo.compile.plan import Chosen, PlanCase, PlanKernel, plan_variants
+from silo.compile.build_list import Chosen, PlanCase, PlanKernel, plan_variants
+from silo.compile.packed_configs import Packing
 from silo.core.config import Config
+from silo.core.decision_source import Origin
 from silo.core.dtypes import dtype
-from silo.core.origins import Origin
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.space import Space
 from silo.core.specialization import Fact, Specialization

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from silo.backends.cpu.levels import host_target
 from silo.compile import toolchain
 from silo.compile.toolchain import Toolchain, select_compiler
 from silo.core.compiled import Compiled, CompiledBlob
@@ -15,6 +14,7 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.plugins import COMPILERS, installed_places, shipped_places
 from silo.core.target import Target
 from silo.core.variant import CompileJob
+from silo.drivers.cpu.levels import host_target
 from silo.errors import CompileError, TargetError
 
 FAKE = "fake_backend.declaration:FAKE"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from silo.artifacts.artifact import Artifact, BlobRef
+from silo.builtin_plugins import BLOB_KINDS, LAUNCH_OPTIONS, OPTIONS
 from silo.core import plugins
 from silo.core.config import Config
 from silo.core.consent import require_consent
@@ -25,7 +26,6 @@ from silo.core.plugins import (
     shipped_places,
 )
 from silo.errors import CompileError, TrustError
-from silo.shipped import BLOB_KINDS, LAUNCH_OPTIONS, OPTIONS
 
 SOURCES = Path(plugins.__file__).parents[1]
 
@@ -98,9 +98,10 @@ def test_declared_words_are_read_without_any_compiler():
     import sys
     from silo.core.plugins import is_host_code, is_option, option_names, declarations
     assert is_option("num_warps") and is_host_code("so")
-    assert "importlib.metadata" not in sys.modules and "silo.backends.cpu" not in sys.modules
+    assert "importlib.metadata" not in sys.modules and "silo.kinds.triton.cpu" not in sys.modules
     option_names()
-    assert not {"triton", "numpy", "silo.backends.cpu.compiler", "silo.backends.triton.compiler"} & set(sys.modules)
+    assert not {"triton", "numpy", "silo.kinds.triton.cpu.cpu_compiler", "silo.kinds.triton.gpu.gpu_compiler"} &
+    set(sys.modules)
     """
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -200,9 +201,9 @@ def test_a_bundle_cannot_say_that_host_code_is_none():
         for path in SOURCES.rglob("*.py")
         if "is_host_code(" in path.read_text() and path.name != "plugins.py"
     )
-    records = [f"integrations/triton_records/{name}.py" for name in ("cache_files", "recorder", "replayer")]
+    records = [f"kinds/triton/programs/records/{name}.py" for name in ("cache_files", "recorder", "replayer")]
     assert asking == [
-        "api/kernels/bundle.py",
+        "kernels/bundle_kernels.py",
         "artifacts/artifact.py",
         "core/consent.py",
         *records,

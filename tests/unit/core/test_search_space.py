@@ -14,9 +14,9 @@ from silo.core.grouped_space import GroupedSpace
 from silo.core.search_space import DeclaredSpace, SpaceHeuristic, space_of
 from silo.core.space import Space
 from silo.errors import SpaceError
-from silo.tune.heuristics.combo_space import combo_space
-from silo.tune.heuristics.space import space as heuristic_space
-from silo.tune.session import tune
+from silo.heuristics.combo_space import combo_space
+from silo.heuristics.heuristic_space import space as heuristic_space
+from silo.tuner.session import tune
 
 SOURCES = Path(silo.__file__).parent
 KINDS = {"Space", "ConfigSet", "GroupedSpace", "HeuristicSpace", "ComboSpace", "BoundSpace", "BoundCombo"}

@@ -5,8 +5,8 @@ import pytest
 from silo.core.dtypes import dtype
 from silo.core.signature import NO_DEFAULT
 from silo.errors import BundleError
+from silo.export.function_signatures import Choice, Function, Role, Taken
 from silo.export.operations import Given, GivenArgument, Operation, operations_of
-from silo.export.signatures import Choice, Function, Role, Taken
 from silo.export.torch_op import schema, torch_source
 from silo.export.tvm_ffi import frameworks_source
 

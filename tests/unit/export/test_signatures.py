@@ -10,7 +10,7 @@ from silo.core.signature import Parameter, ParameterKind
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import FunctionValue
 from silo.errors import BundleError
-from silo.export.signatures import Role, functions_of
+from silo.export.function_signatures import Role, functions_of
 
 
 def taken(kernel, cases=()):

@@ -9,7 +9,7 @@ import torch
 import silo
 from emulator_jobs import require_clang
 from silo.errors import ArgumentError, SourceError
-from silo.integrations.metal.shader_library import EmulatedLibrary
+from silo.kinds.metal.programs.shader_library import EmulatedLibrary
 
 TEXT = """
 #include <metal_stdlib>

@@ -14,9 +14,9 @@ from cutlass.cute.runtime import make_fake_tensor, make_ptr
 from helion.runtime.cute import launcher as helions
 
 import helion_cute
-from silo.integrations.helion.host_function import host_function, host_text
-from silo.integrations.helion.kernels import host_parameters, written_signature
-from silo.integrations.helion.launch_call import launch_marks, name_of
+from silo.integrations.helion.cute_host_text import host_function, host_text
+from silo.integrations.helion.helion_kernels import host_parameters, written_signature
+from silo.integrations.helion.launcher_call import launch_marks, name_of
 
 DTYPES = {torch.float32: cutlass.Float32, torch.bfloat16: cutlass.BFloat16}
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # what Helion's code uses of the DSL

@@ -5,8 +5,8 @@ from importlib.util import find_spec
 import pytest
 
 import gpu_stub
-from silo.api.commands.build import build_bundle
 from silo.bundle.reader import open_bundle
+from silo.commands.build_bundle import build_bundle
 from silo.settings import override
 
 pytestmark = pytest.mark.skipif(find_spec("cutlass") is None, reason="CuTe kernels are compiled by the CuTe DSL")

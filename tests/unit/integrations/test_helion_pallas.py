@@ -81,7 +81,7 @@ def launched(kernels, kernel, *arguments):
 
 def accepted_for_tpu(source, grid, args, chip):
     from pallas_variants import variant_of
-    from silo.backends.pallas.compiler import PallasCompiler
+    from silo.kinds.pallas.pallas_compiler import PallasCompiler
 
     given = {
         one.name: (tuple(value.shape), str(value.dtype).removeprefix("torch.")) if hasattr(value, "shape") else value

@@ -12,12 +12,14 @@ import triton  # noqa: E402
 import triton.language as tl  # noqa: E402
 from triton.backends import Backend, backends  # noqa: E402
 
-from silo.backends.cpu.triton_plugin.named_cpu.compiler import NamedCpuBackend  # noqa: E402
-from silo.backends.cpu.triton_plugin.named_cpu.driver import NamedCpuDriver  # noqa: E402
 from silo.core.decisions import Rejected  # noqa: E402
 from silo.core.notices import Notices  # noqa: E402
 from silo.integrations import inductor  # noqa: E402
-from silo.integrations.inductor import launchers, seams, switch  # noqa: E402
+from silo.integrations.inductor import hook_points as seams  # noqa: E402
+from silo.integrations.inductor import inductor_patching as switch  # noqa: E402
+from silo.integrations.inductor import launchers  # noqa: E402
+from silo.kinds.triton.programs.backend.named_cpu.compiler import NamedCpuBackend  # noqa: E402
+from silo.kinds.triton.programs.backend.named_cpu.driver import NamedCpuDriver  # noqa: E402
 from silo.launch.torch_versions import judge_inductor  # noqa: E402
 
 config = importlib.import_module("torch._inductor.config")

@@ -7,9 +7,9 @@ pytest.importorskip("expecttest", reason="torch's table of operators needs the p
 
 from triton.backends import Backend, backends  # noqa: E402
 
-from silo.backends.cpu.triton_plugin.named_cpu.compiler import NamedCpuBackend  # noqa: E402
-from silo.backends.cpu.triton_plugin.named_cpu.driver import NamedCpuDriver  # noqa: E402
 from silo.integrations import inductor  # noqa: E402
+from silo.kinds.triton.programs.backend.named_cpu.compiler import NamedCpuBackend  # noqa: E402
+from silo.kinds.triton.programs.backend.named_cpu.driver import NamedCpuDriver  # noqa: E402
 from tests.operators.comparing import compare, names_of, table  # noqa: E402
 
 pytestmark = [

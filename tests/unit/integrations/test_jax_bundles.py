@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import silo
-from silo.api.commands.build import build_bundle
+from silo.commands.build_bundle import build_bundle
 from silo.errors import ArgumentError, NoVariantError, SourceError, TrustError
 from silo.settings import override
 

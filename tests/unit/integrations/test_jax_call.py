@@ -49,7 +49,7 @@ NAMES = ("add", "softmax", "layer_norm")
 def test_handlers_are_registered_under_xlas_names_of_platforms():
     # Under a name that no platform has, jax keeps a handler for ever: GPUs are "CUDA" to it, and "cuda" is nothing.
     asked = """
-        import jax, silo.integrations.jax.programs as programs
+        import jax, silo.integrations.jax.jax_programs as programs
         from jaxlib.xla_client import xla_platform_names
         found = []
         jax.ffi.register_ffi_target = lambda name, handlers, platform: found.append(platform)
@@ -206,9 +206,9 @@ def test_a_record_that_was_changed_is_not_followed(tmp_path):
     assert run_python(made, str(tmp_path), SILO_HOME=str(tmp_path / "home")).returncode == 0
     run = """
         import jax, numpy as np, sys
-        from silo.api.machine.session import session
+        from silo.machine.process_session import session
         from silo.integrations import jax as seam
-        from silo.integrations.jax.records import CallRecord
+        from silo.integrations.jax.call_records import CallRecord
         seam.connect()
         store = session().store
         (key,) = [key for key in store.records.keys() if key.startswith("jax-")]

@@ -9,7 +9,7 @@ import pytest
 
 from silo.errors import ArgumentError, GridError, SiloError, UnsupportedError
 from silo.integrations.helion import CallNotes, bundled_cute_launcher, default_cute_launcher
-from silo.integrations.helion.launch_call import axes, launch_marks, plain_arguments
+from silo.integrations.helion.launcher_call import axes, launch_marks, plain_arguments
 
 KERNEL = SimpleNamespace(__name__="_helion_add")
 

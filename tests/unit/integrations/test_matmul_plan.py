@@ -5,9 +5,9 @@ import ast
 import pytest
 
 from silo.errors import UnsupportedError
-from silo.integrations.helion.host_function import HostParameter, host_text
-from silo.integrations.helion.launch_call import LaunchMarks
-from silo.integrations.helion.matmul_plan import host_lines, read_plans
+from silo.integrations.helion.cute_host_text import HostParameter, host_text
+from silo.integrations.helion.launcher_call import LaunchMarks
+from silo.integrations.helion.matmul_description import host_lines, read_plans
 
 OPERANDS = {
     "kind": "tcgen05_ab_tma",

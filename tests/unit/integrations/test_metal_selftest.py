@@ -9,8 +9,8 @@ pytest.importorskip("numpy")
 
 from emulator_jobs import require_clang
 from silo.cli.main import main
-from silo.integrations.metal.probes import PROBES
-from silo.integrations.metal.selftest import selftest
+from silo.kinds.metal.programs.metal_selftest import selftest
+from silo.kinds.metal.programs.probes import PROBES
 
 
 def exit_code():
@@ -43,7 +43,7 @@ def test_a_wrong_result_is_seen_and_an_error_ends_no_other_probe(capsys, monkeyp
     assert report.results[0].wrong == "1000 of 1000 differ; out[0] is 11.5, not 11.0"
     assert report.results[1].wrong.startswith("ArgumentError: numbers: argument 'c' needs uint16 in [0, 65535]")
     assert not report.ok
-    monkeypatch.setattr("silo.integrations.metal.selftest.selftest", lambda: report)
+    monkeypatch.setattr("silo.kinds.metal.programs.metal_selftest.selftest", lambda: report)
     monkeypatch.setattr("sys.argv", ["silo", "selftest", "metal", "--json"])
     assert exit_code() == 1
     assert json.loads(capsys.readouterr().out)["results"][2]["wrong"] == ""

@@ -10,17 +10,17 @@ import sys
 import pytest
 import triton
 
-from silo.backends.cpu.triton_plugin.aot_launcher import launcher_object, launcher_text
 from silo.core.launch_info import AbiType, LaunchInfo
 from silo.errors import UnsupportedError
+from silo.kinds.triton.programs.backend.aot_launcher import launcher_object, launcher_text
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from triton.backends import Backend, backends  # noqa: E402
 
 from packaged_models import Model, Plain, Tuned, running, scaled, wanted  # noqa: E402
-from silo.backends.cpu.triton_plugin.named_cpu.compiler import NamedCpuBackend  # noqa: E402
-from silo.backends.cpu.triton_plugin.named_cpu.driver import NamedCpuDriver  # noqa: E402
+from silo.kinds.triton.programs.backend.named_cpu.compiler import NamedCpuBackend  # noqa: E402
+from silo.kinds.triton.programs.backend.named_cpu.driver import NamedCpuDriver  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -138,7 +138,7 @@ def described(kernel, *args, **constants):
     """How Triton's plug-in launches a kernel that it compiled."""
     from triton.backends.compiler import GPUTarget
 
-    from silo.backends.cpu.triton_plugin.driver import CpuDriver
+    from silo.kinds.triton.programs.backend.driver import CpuDriver
 
     triton.runtime.driver.set_active(CpuDriver())
     places = {(kernel.arg_names.index(name),): value for name, value in constants.items()}

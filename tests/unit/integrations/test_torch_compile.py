@@ -18,8 +18,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from triton.backends import Backend, backends  # noqa: E402
 
-from silo.backends.cpu.triton_plugin.named_cpu.compiler import NamedCpuBackend  # noqa: E402
-from silo.backends.cpu.triton_plugin.named_cpu.driver import NamedCpuDriver  # noqa: E402
+from silo.kinds.triton.programs.backend.named_cpu.compiler import NamedCpuBackend  # noqa: E402
+from silo.kinds.triton.programs.backend.named_cpu.driver import NamedCpuDriver  # noqa: E402
 from torch_model import Model  # noqa: E402
 from torch_operators import OPERATORS, add, axpy, flat, softmax  # noqa: E402
 

@@ -264,7 +264,8 @@ def test_vmap_gives_views_to_kernels_that_take_strides():
 @pytest.mark.parametrize("shim", [True, False])
 def test_a_profiler_sees_operators(shim):
     """Also calls that skip the dispatcher otherwise; by a function of torch's library, or by its Python module."""
-    from silo.launch import frameworks, native
+    from silo.launch import framework_connection as frameworks
+    from silo.launch import native
 
     operator = OPERATORS["add"]
     args = fresh("add")
@@ -400,7 +401,8 @@ def test_calls_that_the_dispatcher_has_to_see(monkeypatch):
 
 def test_views_of_the_other_sign_where_silo_does_not_read_torchs_memory(monkeypatch):
     """Torch itself is asked then."""
-    from silo.launch import frameworks, native
+    from silo.launch import framework_connection as frameworks
+    from silo.launch import native
 
     operator = OPERATORS["add"]
     x, y, n = fresh("add")

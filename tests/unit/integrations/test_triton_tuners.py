@@ -49,8 +49,8 @@ def test_tuners_that_are_watched_launch_what_is_decided_natively(first):
         + f"""
 FIRST = {first!r}
 import contextlib
-from silo.integrations.triton_programs.switch import beneath_tuners
-from silo.sources.triton.adapter import watch_autotuners
+from silo.kinds.triton.programs.triton_patching import beneath_tuners
+from silo.kinds.triton.front.adapter import watch_autotuners
 from triton.runtime.autotuner import Autotuner, Heuristics
 before = dict(vars(Autotuner)), dict(vars(Heuristics))
 asked = []

@@ -11,8 +11,8 @@ import pytest
 from silo.core.device import HOST, Memory, Place, place_of
 from silo.core.recipes import ArrayRecipe
 from silo.errors import ArgumentError, CaseError
-from silo.launch.array_libraries import table
-from silo.launch.cases import materialize
+from silo.launch.array_libraries import library_table as table
+from silo.launch.case_arrays import materialize
 
 HERE = ["numpy", "torch", "buffer", "jax"]
 

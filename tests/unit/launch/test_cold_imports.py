@@ -8,8 +8,8 @@ import pytest
 
 import gpu_stub
 from bundle_samples import put, sample
-from silo.backends.cpu.levels import host_target
 from silo.bundle.writer import write_bundle
+from silo.drivers.cpu.levels import host_target
 from silo.frozen import replace
 
 # Slow to import (milliseconds each, most of them), and of no use to a launch.
@@ -89,11 +89,11 @@ def test_a_launch_imports_nothing_that_it_can_do_without(path):
     own = {name for name in loaded if name.partition(".")[0] == "silo"}
     assert {name.split(".")[1] for name in own if "." in name} == PARTS
     assert {name for name in own if name.startswith("silo.backends.")} == {
-        "silo.backends.cuda",
-        "silo.backends.cuda.device",
+        "silo.drivers.cuda",
+        "silo.drivers.cuda.cuda_device",
     }
-    assert "silo.api.declared.derived_constexprs" not in own
-    assert "silo.api.machine.session" not in own
+    assert "silo.building.derived_constexprs" not in own
+    assert "silo.machine.process_session" not in own
     # Raise this number only for something that every launch needs.
     assert len(own) <= 56, sorted(own)
     assert len(loaded) <= 110, sorted(loaded)
@@ -138,5 +138,5 @@ def test_a_launch_on_the_cpu_needs_the_store_besides(tmp_path):
     loaded = set(json.loads(gpu_stub.run(code, SILO_HOME=str(tmp_path / "store"))))
     # Paths of the store, and names of temporary files in it.
     assert loaded & HEAVY <= {"pathlib", "urllib.parse", "random"}
-    assert "silo.store.trust" in loaded
-    assert not {name for name in loaded if name.startswith(("silo.backends.cuda", "silo.compile", "silo.sources"))}
+    assert "silo.store.trust_ledger" in loaded
+    assert not {name for name in loaded if name.startswith(("silo.drivers.cuda", "silo.compile", "silo.sources"))}

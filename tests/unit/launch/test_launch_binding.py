@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 import launch_kernels as kernels
-from silo.backends.cpu.device import devices
+from silo.core.argument_descriptions import describe
 from silo.core.config import Config
 from silo.core.consent import HostCode
-from silo.core.described import describe
 from silo.core.dtypes import dtype
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.nodes import Argument, ConfigValue, DeviceFact
@@ -19,11 +18,12 @@ from silo.core.protocols import Device
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
+from silo.drivers.cpu.cpu_device import devices
 from silo.errors import ArgumentError, DeviceError, ExpressionError, SourceError, TrustError
 from silo.launch.arguments import ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import inspect_call, make_launcher
-from silo.store.trust import consent_to_compiled
+from silo.store.trust_ledger import consent_to_compiled
 
 POINTER = ParameterKind.POINTER
 TYPED = Signature(
@@ -129,7 +129,7 @@ def test_facts_for_the_source_layer():
 
 
 def test_facts_agree_with_the_source_layer():
-    from silo.sources.triton.specialize import specialize
+    from silo.kinds.triton.front.triton_specialize import specialize
 
     signature = kernels.any_parameters("x", "n", "one")
     launch = make_launcher("k", signature, on_miss=lambda call: None)
@@ -237,7 +237,7 @@ def test_importing_the_launch_layer_loads_no_framework():
     import sys
 
     code = (
-        "import sys, silo.launch.runtime, silo.launch.choice, silo.launch.buffers, silo.backends.cpu.device;"
+        "import sys, silo.launch.runtime, silo.launch.choice, silo.launch.buffers, silo.drivers.cpu.cpu_device;"
         "print([n for n in ('numpy', 'torch', 'triton', 'jax') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from fuzz.choice_place import Place
-from silo.api.kernels.bundle import load
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant
 from silo.bundle.writer import write_bundle
@@ -19,6 +18,7 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import NoVariantError
+from silo.kernels.bundle_kernels import load
 from silo.launch.choice import OneVariant
 from silo.launch.runtime import inspect_call, make_launcher
 

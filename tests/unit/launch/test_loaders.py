@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fake_backend.device import FAKE_TARGET, FakeDevice
-from silo.api.code.loaded_kernels import VouchedCode, load_code
 from silo.artifacts.artifact import Artifact, BlobRef
+from silo.building.loaded_kernels import VouchedCode, load_code
 from silo.core import plugins
 from silo.core.config import Config
 from silo.core.consent import require_consent
@@ -24,7 +24,7 @@ from silo.core.variant import Variant
 from silo.errors import DeviceError, TrustError
 from silo.launch.binding import bind
 from silo.launch.runtime import make_launcher
-from silo.store.trust import consent_to_compiled
+from silo.store.trust_ledger import consent_to_compiled
 
 DECLARATIONS = """
 from silo.core.declaration import LoaderDeclaration

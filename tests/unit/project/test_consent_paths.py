@@ -18,19 +18,19 @@ CALLS = {
     # What maps native code.
     "CDLL": {
         "launch/cpu_objects.py": "open_object, which requires consent",
-        "backends/cute/host_loader.py": "a loader, after consent was required; and the DSL's library that is installed",
-        "compile/serving.py": "the C library that is there already, for prctl",
+        "kinds/cute/host_loader.py": "a loader, after consent was required; and the DSL's library that is installed",
+        "compile/worker_serving.py": "the C library that is there already, for prctl",
         "launch/new_memory.py": "torch's library of its own, which is mapped already, for a flag of its allocator",
     },
     "CpuModule": {
-        "backends/cpu/device.py": "CpuDevice.load, which requires consent",
+        "drivers/cpu/cpu_device.py": "CpuDevice.load, which requires consent",
         "checking/kernel.py": "a function of this process by its address: nothing is mapped",
-        "backends/cpu/triton_plugin/launching.py": "what Triton compiled, or kept in its own cache, whose word it is; "
+        "kinds/triton/programs/backend/launching.py": "what Triton compiled, or kept in its own cache, whose word it is; "
         "of a recording what the ledger knows",
     },
     "load_module": {
-        "api/kernels/collection.py": "the Python file that the user names",
-        "backends/cute/host_loader.py": "a loader, after consent was required",
+        "kernels/collection.py": "the Python file that the user names",
+        "kinds/cute/host_loader.py": "a loader, after consent was required",
         "export/templates/package_calls.py": "of an export: the library beside the file",
     },
     "GpuModule": {"launch/gpu.py": "code of a device, which a driver runs there"},
@@ -40,12 +40,12 @@ CALLS = {
         "checking/kernel.py": "a function of this process that makes the runs of a check",
     },
     "load_place": {
-        "api/commands/cache.py": "what writes files of Triton's cache, of those that Silo ships",
-        "api/machine/device_plugins.py": "device plug-ins, by their entry points",
+        "commands/cache_actions.py": "what writes files of Triton's cache, of those that Silo ships",
+        "machine/device_plugins.py": "device plug-ins, by their entry points",
         "cli/exec.py": "the name of a journal, by Silo's own integration, which the command imports only then",
-        "backends/cpu/triton_plugin/activation.py": "Silo's own switch, which no layer left of it may import",
+        "kinds/triton/programs/backend/activation.py": "Silo's own switch, which no layer left of it may import",
         "compile/toolchain.py": "compiler plug-ins, by their declarations",
-        "integrations/triton_programs/switch.py": "Silo's own reader of a lock, which imports this integration",
+        "kinds/triton/programs/triton_patching.py": "Silo's own reader of a lock, which imports this integration",
         "core/plugins.py": "declarations, by their entry points",
         "launch/loading.py": "loaders, by their declarations, after consent was required",
         "sources/kinds.py": "source plug-ins, by their entry points",
@@ -53,86 +53,86 @@ CALLS = {
     # Who calls that.
     "open_object": {"launch/cpu_objects.py": "load: code that was compiled a moment ago"},
     "load_entry": {
-        "backends/cpu/device.py": "CpuDevice.load",
-        "backends/cpu/triton_plugin/launching.py": "of a module that is mapped already",
+        "drivers/cpu/cpu_device.py": "CpuDevice.load",
+        "kinds/triton/programs/backend/launching.py": "of a module that is mapped already",
     },
     "load": {
-        "api/code/loaded_kernels.py": "load_code: the one call of Device.load for artifacts, with their consent",
-        "api/trials/measuring_worker.py": "Device.load with the consent of the process that asks",
-        "integrations/triton_programs/kernels.py": "Device.load for what Triton launched, with consent to it",
-        "integrations/triton_records/serving.py": "Device.load for what a recording brings, with consent to it",
+        "building/loaded_kernels.py": "load_code: the one call of Device.load for artifacts, with their consent",
+        "measuring/measuring_worker.py": "Device.load with the consent of the process that asks",
+        "kinds/triton/programs/program_kernels.py": "Device.load for what Triton launched, with consent to it",
+        "kinds/triton/programs/records/served_launches.py": "Device.load for what a recording brings, with consent to it",
         "integrations/inductor/launchers.py": "Device.load for what Inductor had Triton compile, with consent to it",
-        "sources/triton/ceiling_kernels.py": "Triton's language",
-        "backends/cpu/checking/code.py": "code that checks itself, compiled a moment ago",
-        "backends/metal/checking/compiling.py": "code that checks itself, compiled a moment ago",
+        "kinds/triton/front/ceiling_kernels.py": "Triton's language",
+        "kinds/triton/cpu/checking/checked_code.py": "code that checks itself, compiled a moment ago",
+        "kinds/metal/checking/compiling.py": "code that checks itself, compiled a moment ago",
         "launch/cpu_objects.py": "run: for tests of the compiler",
-        "backends/cpu/lower/nest.py": "a nest's own method: C text",
+        "kinds/triton/cpu/lower/nest.py": "a nest's own method: C text",
         "compile/toolchain.py": "compiler plug-ins, by their entry points",
         "compile/worker.py": "compiler plug-ins, by their entry points",
-        "api/tuning/bundle_tuning.py": "silo.load: opens a bundle and loads nothing",
-        "api/commands/run.py": "silo.load: opens a bundle and loads nothing",
+        "tuning/bundle_tuning.py": "silo.load: opens a bundle and loads nothing",
+        "commands/run_cases.py": "silo.load: opens a bundle and loads nothing",
     },
-    "load_library_code": {"api/code/loaded_kernels.py": "load_code, with the artifact's consent"},
+    "load_library_code": {"building/loaded_kernels.py": "load_code, with the artifact's consent"},
     "load_code": {
-        "api/kernels/bundle.py": "what a bundle's kernel has consent to",
-        "api/calls/resolver.py": "what the store has consent to",
-        "integrations/jax/records.py": "what the store has consent to, called as its record says, which is vouched for",
+        "kernels/bundle_kernels.py": "what a bundle's kernel has consent to",
+        "calls/resolver.py": "what the store has consent to",
+        "integrations/jax/call_records.py": "what the store has consent to, called as its record says, which is vouched for",
     },
     "VouchedCode": {
-        "api/kernels/bundle.py": "with its consent",
-        "api/code/loaded_kernels.py": "with its consent",
-        "api/agents/agent.py": "with the consent that was received for it",
+        "kernels/bundle_kernels.py": "with its consent",
+        "building/loaded_kernels.py": "with its consent",
+        "tuning/agents/device_agent.py": "with the consent that was received for it",
     },
     # Text that is compiled and run although it came from a file.
-    "check_text": {"api/kernels/checking_launchers.py": "with the consent that the bundle's kernel was given"},
+    "check_text": {"kernels/checking_launchers.py": "with the consent that the bundle's kernel was given"},
     "compile_checked": {
         "backends/cpu/compiler.py": "check_source, and check_text after it looked at the consent",
-        "backends/cpu/triton_plugin/stages.py": "what Triton lowered in this process, or kept in its own cache",
+        "kinds/triton/programs/backend/stages.py": "what Triton lowered in this process, or kept in its own cache",
         "backends/metal/compiler.py": "check_source, and check_text after it looked at the consent",
     },
     # Who gives consent.
     "Consent": {"core/consent.py": "issue_consent"},
-    "issue_consent": {"store/trust.py": "the ledger"},
+    "issue_consent": {"store/trust_ledger.py": "the ledger"},
     "consent_to_compiled": {
         "launch/cpu_objects.py": "code that was compiled a moment ago",
-        "integrations/triton_programs/code.py": "what this program's Triton compiled, or kept, and has launched",
+        "kinds/triton/programs/compiled_code.py": "what this program's Triton compiled, or kept, and has launched",
     },
     "consent_to_confirmed": {
-        "api/trials/sent_code.py": "received_consent: what the process has consent to that this one was started for"
+        "measuring/sent_code.py": "received_consent: what the process has consent to that this one was started for"
     },
     "received_consent": {
-        "api/trials/measuring_worker.py": "code of the process that tunes",
-        "api/agents/agent.py": "code of whoever started the agent, for that",
+        "measuring/measuring_worker.py": "code of the process that tunes",
+        "tuning/agents/device_agent.py": "code of whoever started the agent, for that",
     },
     "vouch": {
-        "integrations/triton_records/recorded_code.py": "a recording's code, as it was built or as it has it called",
-        "api/kernels/bundle.py": "a bundle's code, as it has it called",
-        "api/code/loaded_kernels.py": "the store's code",
-        "integrations/jax/records.py": "the launch that a program of jax names, as its record has the code called",
+        "kinds/triton/programs/records/archive_lookup.py": "a recording's code, as it was built or as it has it called",
+        "kernels/bundle_kernels.py": "a bundle's code, as it has it called",
+        "building/loaded_kernels.py": "the store's code",
+        "integrations/jax/call_records.py": "the launch that a program of jax names, as its record has the code called",
     },
     # Who vouches.
     "note_built": {
         "store/artifacts.py": "what the compile path hands over",
-        "store/trust.py": "note_variants, of those whose job ran here",
-        "api/commands/build.py": "the cases of a bundle that is made here",
-        "integrations/jax/records.py": "how a call that this process traced has code called that the store vouches for",
-        "integrations/triton_records/recorder.py": "what Triton compiled, or kept in its cache, and launches here",
+        "store/trust_ledger.py": "note_variants, of those whose job ran here",
+        "commands/build_bundle.py": "the cases of a bundle that is made here",
+        "integrations/jax/call_records.py": "how a call that this process traced has code called that the store vouches for",
+        "kinds/triton/programs/records/capture.py": "what Triton compiled, or kept in its cache, and launches here",
     },
     "note_variants": {
         "store/artifacts.py": "an artifact that is made of an outcome that was vouched for",
-        "api/commands/build.py": "a bundle of such artifacts",
+        "commands/build_bundle.py": "a bundle of such artifacts",
     },
     "note_trusted": {
-        "api/commands/trust.py": "silo trust",
-        "store/trust.py": "note_variants, of those whose job came from a trusted remote store",
-        "store/remote/arrivals.py": "the outcome of a job, if its remote store or the key that signed it is trusted",
+        "commands/trust_code.py": "silo trust",
+        "store/trust_ledger.py": "note_variants, of those whose job came from a trusted remote store",
+        "store/remote/fetched_artifacts.py": "the outcome of a job, if its remote store or the key that signed it is trusted",
     },
-    "trust_remote": {"api/commands/trust.py": "silo trust --remote", "cli/trust.py": "the same"},
-    "put_compiled": {"api/code/compilation.py": "the outcome of a job that ran here"},
+    "trust_remote": {"commands/trust_code.py": "silo trust --remote", "cli/trust.py": "the same"},
+    "put_compiled": {"building/compilation.py": "the outcome of a job that ran here"},
     # Python that runs because it is named.
     "exec_module": {
-        "api/machine/user_files.py": "the Python file that the user names",
-        "integrations/torch/arrival.py": "a module of torch that the program imports, by its own loader",
+        "machine/user_files.py": "the Python file that the user names",
+        "integrations/torch/import_hook.py": "a module of torch that the program imports, by its own loader",
     },
 }
 
@@ -187,11 +187,11 @@ def test_devices_are_given_what_they_load_with_consent(calls):
     """``Device.load`` has many parameters; whoever calls it says which consent it has."""
     asked = [(path, node) for path, _, node in calls if ast.unparse(node.func).endswith("device.load")]
     assert [path for path, _ in asked] == [
-        "api/code/loaded_kernels.py",
-        "api/trials/measuring_worker.py",
+        "building/loaded_kernels.py",
+        "measuring/measuring_worker.py",
         "integrations/inductor/launchers.py",
-        "integrations/triton_programs/kernels.py",
-        "integrations/triton_records/serving.py",
+        "kinds/triton/programs/program_kernels.py",
+        "kinds/triton/programs/records/served_launches.py",
     ]
     assert all(any(word.arg == "consent" for word in node.keywords) for _, node in asked)
 

@@ -15,13 +15,13 @@ ROOT = Path(__file__).parents[3] / "src" / "silo"
 TRITON = {
     "integrations/helion/__init__.py": "the launcher of the next one",
     "integrations/helion/triton_launcher.py": "a launcher for what Helion generates for Triton",
-    "integrations/helion/switch.py": "Helion's names of its backends",
-    "api/commands/cache.py": "what writes the files of Triton's cache, by its place",
-    "integrations/triton_cache.py": "the class that Triton's remote cache is given",
-    "api/tuning/foreign_results.py": "writes the files of Triton's autotuner, a foreign format by that name",
+    "integrations/helion/helion_patching.py": "Helion's names of its backends",
+    "commands/cache_actions.py": "what writes the files of Triton's cache, by its place",
+    "kinds/triton/programs/triton_cache.py": "the class that Triton's remote cache is given",
+    "tuning/foreign_results.py": "writes the files of Triton's autotuner, a foreign format by that name",
     **dict.fromkeys(
         (
-            f"integrations/triton_programs/{name}.py"
+            f"kinds/triton/programs/{name}.py"
             for name in ("__init__", "code", "kernels", "providers", "report", "situation", "switch")
         ),
         "Triton programs, launched by Silo",
@@ -37,22 +37,22 @@ TRITON = {
     "shipped.py": "the table of the plug-ins that Silo ships",
     "cli/cache.py": "the option that names that format",
     "backends/pallas/compiler.py": "jax lowers Pallas kernels for NVIDIA's GPUs to it",
-    "backends/pallas/gpu_program.py": "the name that jax has for that lowering",
+    "kinds/pallas/gpu_program.py": "the name that jax has for that lowering",
     "integrations/torch/aoti.py": "the kernels of torch's packages, which are of that kind",
-    "integrations/torch/arrival.py": "a module of torch whose name has the word in it",
+    "integrations/torch/import_hook.py": "a module of torch whose name has the word in it",
     "integrations/torch/dynamo.py": "a class of torch whose name has the word in it",
     "integrations/torch/kept_copies.py": "operators of torch whose names have the word in them",
-    "integrations/torch/traced_calls.py": "a function of torch whose name has the word in it",
+    "integrations/torch/torch_traced_calls.py": "a function of torch whose name has the word in it",
     "settings.py": "the variables SILO_TRITON, SILO_FORCE_TRITON and SILO_TRITON_CACHE",
-    "tune/formats/files.py": "the table of foreign formats",
-    "tune/formats/triton.py": "that format",
+    "tuner/formats/result_files.py": "the table of foreign formats",
+    "tuner/formats/triton.py": "that format",
     "variables.py": "the variables SILO_TRITON, SILO_FORCE_TRITON and SILO_TRITON_CACHE",
 }
 BINARY = {"shipped.py": "the table of the plug-ins that Silo ships"}
 SILO_BINARY = {"__init__.py": "the public name silo.binary"}
 
-TRITON_FOLDERS = ("sources/triton/", "backends/triton/", "backends/cpu/", "integrations/triton_records/")
-BINARY_FOLDERS = ("sources/binary/", "backends/binary/")
+TRITON_FOLDERS = ("kinds/triton/front/", "kinds/triton/gpu/", "kinds/triton/cpu/", "kinds/triton/programs/records/")
+BINARY_FOLDERS = ("kinds/binary/", "kinds/binary/")
 
 
 def outside(folders) -> Iterator[tuple[str, ast.Module]]:
@@ -106,7 +106,7 @@ def test_nothing_else_names_a_binary():
 )
 def test_nothing_right_or_left_of_the_sources_imports_one(folder):
     """Least of all what parses TTIR: what was learnt from it are the facts of code."""
-    plugins = ("silo.sources.triton", "silo.sources.binary")
+    plugins = ("silo.kinds.triton.front", "silo.kinds.binary")
     for place, tree in outside(()):
         if place.startswith(f"{folder}/"):
             assert not [name for name in imports(tree) if name.startswith(plugins)], place

@@ -11,21 +11,21 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from fake_backend.measure import fake_study
+from silo.core.case_work import Work
 from silo.core.config import Config
 from silo.core.dtypes import dtype
 from silo.core.signature import Parameter, ParameterKind, Signature
-from silo.core.work import Work
 from silo.errors import PackageError
-from silo.report import page
-from silo.report.ceilings import Ceilings, dot_dtype, speed_of_light
+from silo.report import kernel_page as page
 from silo.report.charts import effect_chart, progress_chart
-from silo.report.page import kernel_page, study_report
+from silo.report.kernel_page import kernel_page, study_report
+from silo.report.least_time import Ceilings, dot_dtype, speed_of_light
 from silo.report.ranking import best_so_far, compare, effects, failure_groups, parameter_names
 from silo.report.scale import LinearScale, LogScale
-from silo.tune.kept import KeptStudy
-from silo.tune.spilling import SpillingConfig
-from silo.tune.trial import Status
-from silo.tune.winner import choose_winner
+from silo.tuner.spill_filter import SpillingConfig
+from silo.tuner.stored_study import KeptStudy
+from silo.tuner.trial import Status
+from silo.tuner.winner import choose_winner
 
 STUDY = fake_study()
 

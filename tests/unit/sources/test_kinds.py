@@ -124,7 +124,7 @@ def test_a_plug_in_that_fails_when_asked_is_a_reason(toy, monkeypatch):
 
 
 def test_a_folder_that_names_no_kernel_says_how_each_is_made(toy, tmp_path):
-    from silo.api.kernels.collection import collect_kernels
+    from silo.kernels.collection import collect_kernels
 
     (tmp_path / "empty.py").write_text("x = 1\n")
     with pytest.raises(SourceError, match=r"put @silo.kernel\(...\) on .*, or call silo.toy\(...\)"):

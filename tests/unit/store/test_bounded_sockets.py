@@ -14,10 +14,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from silo.errors import RegistryError, RemoteError
-from silo.store.remote import link, redis_server, web
+from silo.store.remote import client as link
+from silo.store.remote import redis_server, web
+from silo.store.remote.address import Place
 from silo.store.remote.bounded_socket import BoundedSocket, Bounds, TooSlowError
-from silo.store.remote.objects import Objects
-from silo.store.remote.place import Place
+from silo.store.remote.object_protocol import Objects
 from silo.store.remote.redis_server import RedisObjects
 from silo.store.remote.web import WebObjects
 
@@ -138,7 +139,7 @@ def test_arrays_of_one_answer_have_one_number_of_names_together(monkeypatch):
 
 @pytest.mark.parametrize("kind", HTTP)
 def test_a_registry_without_an_end(monkeypatch, tmp_path, kind):
-    from silo.api.shipping import oci_client
+    from silo.shipping import oci_client
 
     monkeypatch.setattr(oci_client, "_TIMEOUT_S", DEADLINE_S)
     with serving(HTTP[kind]) as port, little_memory():

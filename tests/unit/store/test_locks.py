@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from silo.api.calls.leader import _lease
-from silo.api.trials.lock_files import update_lock
 from silo.bundle.update import locked_bundle
+from silo.calls.leader import _lease
 from silo.core.notices import Notices
 from silo.errors import BundleError, LockError
-from silo.integrations.triton_records.journal import Journal
-from silo.integrations.triton_records.recorded import TextNames
-from silo.integrations.triton_records.recording import Recording
+from silo.kinds.triton.programs.records.archive import Recording
+from silo.kinds.triton.programs.records.archive_entries import TextNames
+from silo.kinds.triton.programs.records.journal import Journal
+from silo.measuring.lock_files import update_lock
 from silo.settings import override
 from silo.store.locks import HeldLockError, file_lock, holder_of, lock_of_place
 from silo.store.records import DiskRecords
@@ -131,7 +131,7 @@ def test_a_recording_waits_once_and_not_for_each_kernel(tmp_path):
 @pytest.mark.timeout(60)
 def test_the_leader_is_named_to_who_waits(tmp_path):
     lock = tmp_path / "silo.lock.json"
-    text = HOLD.format(imports="from silo.api.calls.leader import _lease", block="_lease(Path(sys.argv[1]))")
+    text = HOLD.format(imports="from silo.calls.leader import _lease", block="_lease(Path(sys.argv[1]))")
     with holding(text, lock) as process, _lease(lock) as lease:
         assert not lease.held
         assert lease.leader().startswith(f"process {process.pid} ")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from silo.api.commands import doctor
-from silo.api.commands.cache import clear_store, prune_store, store_usage
+from silo.commands import examine_machine as doctor
+from silo.commands.cache_actions import clear_store, prune_store, store_usage
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
 from silo.core.notices import Notices

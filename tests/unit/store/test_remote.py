@@ -20,10 +20,10 @@ from silo.core.launch_info import LaunchInfo
 from silo.errors import RemoteError, SettingsError
 from silo.settings import Settings
 from silo.store.remote import copying
-from silo.store.remote.lines import digest_of, line_of
-from silo.store.remote.link import Link
-from silo.store.remote.objects import MOST_LINE_BYTES, blob_name, entry_name, record_name
-from silo.store.remote.place import Place
+from silo.store.remote.address import Place
+from silo.store.remote.client import Link
+from silo.store.remote.object_protocol import MOST_LINE_BYTES, blob_name, entry_name, record_name
+from silo.store.remote.record_log import digest_of, line_of
 from silo.store.store import Store
 from web_double import web_double
 
@@ -94,8 +94,8 @@ def test_records_from_before_and_of_an_outage_are_sent_when_their_list_is_asked_
 @pytest.mark.parametrize("ended", ["complete", "evaluations", "settled"])
 def test_that_a_study_was_gone_through_is_known_in_whatever_order_records_arrive(tmp_path, share, ended):
     from fake_backend.measure import fake_study
-    from silo.tune.catalog import catch_up
-    from silo.tune.effort import BEGUN, note_effort, read_effort
+    from silo.tuner.catalog import catch_up
+    from silo.tuner.time_spent import BEGUN, note_effort, read_effort
 
     study = fake_study()
     first = machine(tmp_path / "first", f"file:{share}")
@@ -161,7 +161,7 @@ def key_files(tmp_path):
 
 
 def test_native_code_that_a_trusted_key_signed_is_used_until_the_key_is_trusted_no_longer(tmp_path, share, key_files):
-    from silo.store.remote.seals import Sealer, seal_name, sealed_origin
+    from silo.store.remote.signed_outcomes import Sealer, seal_name, sealed_origin
 
     path, public = key_files
     maker = Store(tmp_path / "maker", Link(Place.parse(f"file:{share}"), writes=True, sealer=Sealer(path)))
@@ -194,7 +194,7 @@ def test_native_code_that_a_trusted_key_signed_is_used_until_the_key_is_trusted_
 def test_a_key_with_a_password_signs_nothing_and_says_so_once(tmp_path, share, caplog):
     pytest.importorskip("cryptography", reason="cryptography is not installed: pip install 'kernel-silo[sign]'")
     from silo.store.key_files import ScryptLimits, make_key_files
-    from silo.store.remote.seals import Sealer
+    from silo.store.remote.signed_outcomes import Sealer
 
     make_key_files(tmp_path / "k", tmp_path / "k.pub", lambda: "secret", ScryptLimits(32768, 1 << 20))
     maker = Store(tmp_path / "maker", Link(Place.parse(f"file:{share}"), writes=True, sealer=Sealer(tmp_path / "k")))
@@ -417,8 +417,8 @@ def test_a_server_that_is_not_there(tmp_path, scheme):
 
 
 def test_a_client_that_hangs_for_ever_is_left_to_itself(tmp_path, share, monkeypatch, short_limits):
-    from silo.store.remote import link as module
-    from silo.store.remote.folder import FolderObjects
+    from silo.store.remote import client as module
+    from silo.store.remote.folder_objects import FolderObjects
 
     monkeypatch.setattr(module, "LIMIT_S", 0.1)
     monkeypatch.setattr(module, "limit_s", lambda most: 0.1)
@@ -476,7 +476,7 @@ def test_a_child_made_by_fork_sends_its_own_and_not_its_parents(tmp_path, double
 
 
 def test_many_objects_are_listed_as_far_as_can_be_done(tmp_path, double, monkeypatch):
-    from silo.store.remote import link as module
+    from silo.store.remote import client as module
 
     monkeypatch.setattr(module, "MOST_NAMES", 1000)
     folder = f"/cache/records/{KEY}"
@@ -570,7 +570,7 @@ def test_a_program_ends_although_the_server_hangs(tmp_path):
     with silent_server() as port:
         code = (
             "import sys; from pathlib import Path; from silo.store.store import Store\n"
-            "from silo.store.remote.link import Link; from silo.store.remote.place import Place\n"
+            "from silo.store.remote.client import Link; from silo.store.remote.address import Place\n"
             f"link = Link(Place.parse('http://127.0.0.1:{port}'), writes=True)\n"
             f"store = Store(Path({str(tmp_path / 'one')!r}), link)\n"
             "for n in range(100): store.records.append('k', {'n': n})\n"

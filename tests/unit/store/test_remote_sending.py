@@ -13,11 +13,11 @@ import pytest
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
 from silo.store.remote import copying
-from silo.store.remote.lines import MOST_FOLDED, fold_of, line_of, verified_fold
-from silo.store.remote.link import Link
-from silo.store.remote.objects import blob_name, entry_name, record_name
-from silo.store.remote.outbox import Outbox
-from silo.store.remote.place import Place
+from silo.store.remote.address import Place
+from silo.store.remote.client import Link
+from silo.store.remote.object_protocol import blob_name, entry_name, record_name
+from silo.store.remote.record_log import MOST_FOLDED, fold_of, line_of, verified_fold
+from silo.store.remote.upload_queue import Outbox
 from silo.store.store import Store
 
 KEY = "5" * 64

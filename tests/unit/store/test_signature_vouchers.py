@@ -19,7 +19,7 @@ from silo.frozen import replace
 from silo.store.key_files import ScryptLimits, make_key_files, read_public_key, read_secret_key
 from silo.store.signatures import check_signature, signer_among
 from silo.store.store import MemoryStore, Store
-from silo.store.trust import may_load
+from silo.store.trust_ledger import may_load
 from silo.store.trusted_keys import SignedFile
 
 CODE = HostCode("a" * 64, "so", LaunchInfo("f", ()))

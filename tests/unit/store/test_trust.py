@@ -19,7 +19,7 @@ from silo.core.variant import Variant
 from silo.errors import TrustError
 from silo.frozen import replace
 from silo.store.store import MemoryStore, Store
-from silo.store.trust import consent_to_confirmed, may_load
+from silo.store.trust_ledger import consent_to_confirmed, may_load
 
 A, B, C = "a" * 64, "b" * 64, "c" * 64
 LAUNCH = LaunchInfo("f", (LayoutSlot("x", AbiType.POINTER), LayoutSlot("n", AbiType.I32)), scratch_bytes=64)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from silo.api.kernels.bundle import Kernels
-from silo.integrations.helion.kernels import KernelsOfHelion
-from silo.integrations.helion.launch_call import axes, check_options, name_of, plain_arguments
+from silo.integrations.helion.helion_kernels import KernelsOfHelion
+from silo.integrations.helion.launcher_call import axes, check_options, name_of, plain_arguments
+from silo.kernels.bundle_kernels import Kernels
 
 __all__ = ["bundled_cute_launcher", "default_cute_launcher"]
 

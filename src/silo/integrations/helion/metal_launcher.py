@@ -7,11 +7,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from silo.api.kernels.kernel import maker
 from silo.errors import UnsupportedError
 from silo.forks import Mutex
 from silo.frozen import frozen
-from silo.integrations.helion.launch_call import Axes, axes, name_of
+from silo.integrations.helion.launcher_call import Axes, axes, name_of
+from silo.kernels.kernel import maker
 
 __all__ = ["default_metal_launcher", "generated_text"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from silo.api.kernels.kernel import maker
 from silo.core.values import identity_of
 from silo.errors import ArgumentError, UnsupportedError
 from silo.forks import Mutex
 from silo.frozen import frozen
-from silo.integrations.helion.launch_call import name_of
-from silo.sources.pallas.argument_spec import ArgSpec, Scratch
+from silo.integrations.helion.launcher_call import name_of
+from silo.kernels.kernel import maker
+from silo.kinds.pallas.front.argument_spec import ArgSpec, Scratch
 
 __all__ = ["default_pallas_launcher", "specs_of"]
 

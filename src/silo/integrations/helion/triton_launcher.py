@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from silo.api.kernels.kernel import kernel as make_kernel
 from silo.core.notices import Notices
 from silo.errors import PackageError, UnsupportedError
 from silo.forks import Mutex
-from silo.integrations.helion.launch_call import axes, name_of
-from silo.integrations.triton_programs.switch import served_run
+from silo.integrations.helion.launcher_call import axes, name_of
+from silo.kernels.kernel import kernel as make_kernel
+from silo.kinds.triton.programs.triton_patching import served_run
 
 __all__ = ["default_launcher", "launcher"]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from silo.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from silo.integrations.inductor.switch import Enabled, enable, state
+    from silo.integrations.inductor.inductor_patching import Enabled, enable, state
     from silo.launch.torch_versions import inductor_versions as tested_versions
 
 __all__ = ["Enabled", "enable", "state", "tested_versions"]
@@ -24,9 +24,9 @@ __all__ = ["Enabled", "enable", "state", "tested_versions"]
 __getattr__ = lazy_names(
     globals(),
     {
-        "Enabled": "silo.integrations.inductor.switch:Enabled",
-        "enable": "silo.integrations.inductor.switch:enable",
-        "state": "silo.integrations.inductor.switch:state",
+        "Enabled": "silo.integrations.inductor.inductor_patching:Enabled",
+        "enable": "silo.integrations.inductor.inductor_patching:enable",
+        "state": "silo.integrations.inductor.inductor_patching:state",
         "tested_versions": "silo.launch.torch_versions:inductor_versions",
     },
 )

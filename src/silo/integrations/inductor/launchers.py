@@ -6,15 +6,15 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from silo.api.machine.device_plugins import devices_of_kind
 from silo.core.notices import Notices
 from silo.core.specialization import Specialization
 from silo.errors import SiloError, UnsupportedError
-from silo.integrations.triton_programs.code import consent_to, read_launch
+from silo.kinds.triton.front import adapter
+from silo.kinds.triton.programs.compiled_code import consent_to, read_launch
 from silo.launch.binding import bind
 from silo.launch.native import Launcher
 from silo.launch.runtime import make_bound_launcher
-from silo.sources.triton import adapter
+from silo.machine.device_plugins import devices_of_kind
 
 __all__ = ["served_launcher"]
 

@@ -15,7 +15,7 @@ from silo.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from silo.integrations.jax.call import jax_call
-    from silo.integrations.jax.programs import connect
+    from silo.integrations.jax.jax_programs import connect
     from silo.launch.jax_versions import tested_versions
 
 __all__ = ["connect", "jax_call", "tested_versions"]
@@ -23,7 +23,7 @@ __all__ = ["connect", "jax_call", "tested_versions"]
 __getattr__ = lazy_names(
     globals(),
     {
-        "connect": "silo.integrations.jax.programs:connect",
+        "connect": "silo.integrations.jax.jax_programs:connect",
         "jax_call": "silo.integrations.jax.call:jax_call",
         "tested_versions": "silo.launch.jax_versions:tested_versions",
     },

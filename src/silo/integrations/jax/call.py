@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
-from silo.core.described import describe
+from silo.core.argument_descriptions import describe
 from silo.core.plugins import is_option, option_names
 from silo.core.signature import Effect, ParameterKind
 from silo.errors import ArgumentError, SiloError, SourceError
 from silo.integrations.jax.callees import Callee, callee_of
 from silo.integrations.jax.form import ArrayForm, CallForm, Scalar, element_of, named
-from silo.integrations.jax.programs import connected, device_of
+from silo.integrations.jax.jax_programs import connected, device_of
 
 __all__ = ["jax_call"]
 

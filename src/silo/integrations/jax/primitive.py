@@ -9,7 +9,7 @@ from typing import Any
 
 from silo.errors import ArgumentError, UnsupportedError
 from silo.integrations.jax.form import CallForm
-from silo.integrations.jax.programs import TARGET, connected, device_of, record_of
+from silo.integrations.jax.jax_programs import TARGET, connected, device_of, record_of
 
 __all__ = ["bind"]
 

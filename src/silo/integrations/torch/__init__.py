@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from silo.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from silo.integrations.torch.arrival import watch as connect
+    from silo.integrations.torch.import_hook import watch as connect
     from silo.integrations.torch.operator import TorchOp, torch_op
     from silo.launch.torch_versions import tested_versions
 
@@ -24,7 +24,7 @@ __getattr__ = lazy_names(
     globals(),
     {
         "TorchOp": "silo.integrations.torch.operator:TorchOp",
-        "connect": "silo.integrations.torch.arrival:watch",
+        "connect": "silo.integrations.torch.import_hook:watch",
         "tested_versions": "silo.launch.torch_versions:tested_versions",
         "torch_op": "silo.integrations.torch.operator:torch_op",
     },

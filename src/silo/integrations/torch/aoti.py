@@ -18,7 +18,7 @@ from typing import Any
 from silo.core.decisions import Decision
 from silo.errors import UnsupportedError
 from silo.frozen import frozen
-from silo.integrations.torch.seam import Seam
+from silo.integrations.torch.torch_patching import Seam
 
 __all__ = ["connect", "state"]
 

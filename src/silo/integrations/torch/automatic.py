@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from silo.api.kernels.kernel import Kernel
 from silo.core.signature import NoDefault, ParameterKind
 from silo.core.values import canonical_json, digest, value_to_json
 from silo.errors import ArgumentError
@@ -14,6 +13,7 @@ from silo.forks import Mutex
 from silo.integrations.torch.call_facts import facts_of_call
 from silo.integrations.torch.call_forms import CallForm
 from silo.integrations.torch.operator import TorchOp, make_operator
+from silo.kernels.kernel import Kernel
 from silo.launch.torch_versions import load_torch
 
 __all__ = ["NAMESPACE", "named_arguments", "operator_for"]

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import zip_longest
 from typing import Any, Protocol
 
-from silo.api.kernels.kernel import Kernel
 from silo.errors import ArgumentError
 from silo.integrations.torch.schema import OpArgument, OpKind
+from silo.kernels.kernel import Kernel
 
 __all__ = ["BatchedOperator", "batch_rule", "strided_names"]
 

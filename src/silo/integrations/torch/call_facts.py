@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from silo.api.kernels.kernel import Kernel
 from silo.core.cases import Make
 from silo.core.recipes import ArrayRecipe, ScalarRecipe
 from silo.core.signature import Effect, NoDefault, ParameterKind
 from silo.errors import ArgumentError, SiloError
 from silo.frozen import frozen
 from silo.integrations.call_effects import effects_of
+from silo.kernels.kernel import Kernel
 
 __all__ = ["CallFacts", "example_of", "facts_of_call"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from silo.api.kernels.kernel import Kernel
 from silo.core.plugins import is_option
 from silo.core.signature import NoDefault, ParameterKind
 from silo.errors import ArgumentError, LaunchError
 from silo.frozen import frozen
+from silo.kernels.kernel import Kernel
 
 __all__ = ["CallForm", "GridForm", "GridLike", "call_parts", "grid_argument", "traced_grids"]
 

@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from silo.api.code.zeroing import refuse_zeroing
-from silo.api.kernels.kernel import Kernel, kernel_of
+from silo.building.zeroing import refuse_zeroing
 from silo.core.decisions import Decision
 from silo.errors import ArgumentError, SiloError
 from silo.integrations.torch.automatic import named_arguments, operator_for
 from silo.integrations.torch.call_forms import CallForm, call_parts, traced_grids
 from silo.integrations.torch.operator import TorchOp
-from silo.integrations.torch.seam import Seam
-from silo.integrations.torch.traced_calls import refuse_written_twice, sharing_of, stand_in
+from silo.integrations.torch.torch_patching import Seam
+from silo.integrations.torch.torch_traced_calls import refuse_written_twice, sharing_of, stand_in
+from silo.kernels.kernel import Kernel, kernel_of
 
 __all__ = ["connect", "state"]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from silo.core.decisions import Decision
-from silo.integrations.torch.seam import Seam
+from silo.integrations.torch.torch_patching import Seam
 
 __all__ = ["connect", "state"]
 

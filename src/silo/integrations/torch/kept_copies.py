@@ -20,7 +20,7 @@ from itertools import combinations
 from typing import Any, cast
 
 from silo.core.decisions import Decision
-from silo.integrations.torch.seam import Seam
+from silo.integrations.torch.torch_patching import Seam
 
 __all__ = ["connect", "state"]
 

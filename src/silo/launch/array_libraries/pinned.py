@@ -9,7 +9,7 @@ from silo.errors import DeviceError
 from silo.launch.buffers import split_device
 from silo.launch.host_memory import available_memory
 from silo.launch.native import PinnedMemory
-from silo.tune.measure import pin_fits
+from silo.tuner.measure import pin_fits
 
 __all__ = ["pinned", "tell_where"]
 

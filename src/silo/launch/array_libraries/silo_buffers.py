@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 from silo.core.decisions import Rejected
 from silo.errors import CaseError
 from silo.launch import native
+from silo.launch.array_extents import extent_of
 from silo.launch.array_libraries.filling import fill_into
-from silo.launch.array_libraries.host_arrays import keep_on_host
+from silo.launch.array_libraries.host_copies import keep_on_host
 from silo.launch.array_libraries.pinned import pinned, tell_where
 from silo.launch.buffers import Buffer, split_device
-from silo.launch.extents import extent_of
-from silo.tune.measure import copy_fits
+from silo.tuner.measure import copy_fits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from silo.core.device import Place
     from silo.core.recipes import ArrayRecipe
-    from silo.launch.array_libraries.library import ArrayLibrary
+    from silo.launch.array_libraries.array_library import ArrayLibrary
 
 __all__ = ["LIBRARY", "host_bytes", "pristine_copy"]
 

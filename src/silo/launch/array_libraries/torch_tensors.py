@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from silo.core.decisions import Rejected
 from silo.core.host_arrays import numpy_dtype
 from silo.errors import CaseError
+from silo.launch.array_extents import ALIGNMENT, extent_of
 from silo.launch.array_libraries.filling import fill, fill_into
-from silo.launch.array_libraries.host_arrays import as_bits, flat_memory
+from silo.launch.array_libraries.host_copies import as_bits, flat_memory
 from silo.launch.array_libraries.pinned import tell_where
-from silo.launch.extents import ALIGNMENT, extent_of
-from silo.launch.frameworks import torch_with_gpu
+from silo.launch.framework_connection import torch_with_gpu
 from silo.launch.host_memory import available_memory
-from silo.tune.measure import copy_fits, pin_fits
+from silo.tuner.measure import copy_fits, pin_fits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from silo.core.device import Place
     from silo.core.recipes import ArrayRecipe
-    from silo.launch.array_libraries.library import ArrayLibrary
+    from silo.launch.array_libraries.array_library import ArrayLibrary
 
 __all__ = ["LIBRARY", "pristine_copy"]
 

@@ -18,9 +18,16 @@ from silo.store.blobs import DiskBlobs
 from silo.store.entries import DiskEntries
 from silo.store.framing import decode_line, encode_line
 from silo.store.records import DiskRecords
-from silo.store.remote.lines import MOST_FOLDED, digest_of, fold_of, is_fold, line_of, verified_fold, verified_line
-from silo.store.remote.link import Link
-from silo.store.remote.objects import MOST_BLOB_BYTES, MOST_LINE_BYTES, blob_name, entry_name, record_name, records_of
+from silo.store.remote.client import Link
+from silo.store.remote.object_protocol import (
+    MOST_BLOB_BYTES,
+    MOST_LINE_BYTES,
+    blob_name,
+    entry_name,
+    record_name,
+    records_of,
+)
+from silo.store.remote.record_log import MOST_FOLDED, digest_of, fold_of, is_fold, line_of, verified_fold, verified_line
 from silo.store.remote.shared_records import SharedRecords
 
 __all__ = ["Checked", "Copied", "check_remote", "pull", "push"]

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterable
 
 from silo.store.artifacts import Blobs
-from silo.store.remote.link import Link
-from silo.store.remote.objects import MOST_BLOB_BYTES, blob_name
+from silo.store.remote.client import Link
+from silo.store.remote.object_protocol import MOST_BLOB_BYTES, blob_name
 
 __all__ = ["SharedBlobs"]
 

@@ -13,9 +13,9 @@ from typing import Protocol
 from silo.core.values import JSON
 from silo.errors import SiloError
 from silo.forks import Mutex, in_child
-from silo.store.remote.lines import MOST_FOLDED, digest_of, is_fold, line_of, verified_fold, verified_line
-from silo.store.remote.link import Link
-from silo.store.remote.objects import MOST_LINE_BYTES, is_record_digest, record_name, records_of
+from silo.store.remote.client import Link
+from silo.store.remote.object_protocol import MOST_LINE_BYTES, is_record_digest, record_name, records_of
+from silo.store.remote.record_log import MOST_FOLDED, digest_of, is_fold, line_of, verified_fold, verified_line
 
 __all__ = ["LocalRecords", "SharedRecords"]
 

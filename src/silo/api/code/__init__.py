@@ -1,1 +1,0 @@
-"""From variants to code: compiled, shown, loaded."""

@@ -1,1 +1,0 @@
-"""What an author said of a kernel, and a call of it, understood."""

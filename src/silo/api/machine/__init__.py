@@ -1,1 +1,0 @@
-"""What this machine has and what this process shares: devices, arrays, the store, user files."""

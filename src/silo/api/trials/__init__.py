@@ -1,1 +1,0 @@
-"""Measuring candidates: studies, benches, the process that runs them, lock files."""

@@ -1,1 +1,0 @@
-"""Tuning on cases, and what was kept of it."""

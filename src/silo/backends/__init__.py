@@ -1,1 +1,0 @@
-"""Plug-ins, a folder each: compilers and devices."""

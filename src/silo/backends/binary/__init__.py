@@ -1,1 +1,0 @@
-"""The compiler of what is compiled already: it checks and passes on."""

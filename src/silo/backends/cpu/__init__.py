@@ -1,1 +1,0 @@
-"""Compiler and device plug-in: Triton sources to native CPU code."""

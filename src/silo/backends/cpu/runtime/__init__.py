@@ -1,5 +1,0 @@
-"""The C runtime that emitted kernels carry: only the pieces a kernel needs, as text."""
-
-from silo.backends.cpu.runtime.pieces import DOT_DEPTH_BYTES, PIECES, text, with_needs
-
-__all__ = ["DOT_DEPTH_BYTES", "PIECES", "text", "with_needs"]

@@ -1,1 +1,0 @@
-"""Device plug-in: NVIDIA GPUs through their driver."""

@@ -1,1 +1,0 @@
-"""Compiler plug-in: CuTe DSL sources to cubins, through the user's own installation of the DSL."""

@@ -1,1 +1,0 @@
-"""Device plug-in: AMD GPUs through their driver."""

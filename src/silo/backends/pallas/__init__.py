@@ -1,1 +1,0 @@
-"""Compiler plug-in: Pallas bodies to exported programs of jax, through the user's own installation of it."""

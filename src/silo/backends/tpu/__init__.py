@@ -1,1 +1,0 @@
-"""Device plug-in: Google's TPUs, through jax."""

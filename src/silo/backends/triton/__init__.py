@@ -1,1 +1,0 @@
-"""Compiler plug-in: Triton sources to cubin and hsaco."""

@@ -1,0 +1,75 @@
+"""The situation of a call: everything that decides which code serves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from silo.core.config import Config
+from silo.core.dispatch import Bucket, bucket_of
+from silo.core.protocols import Device
+from silo.core.search_space import Rule, SearchSpace
+from silo.core.signature import Signature
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.core.values import Value
+from silo.launch.arguments import Call
+from silo.tuner.reachable_configs import Reach, reduction_blocks
+
+__all__ = ["Situation"]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """One call, understood: everything that decides its variant but the config.
+
+    ``values`` are its scalars by name; ``given`` the config's constexprs and options that the caller set himself;
+    ``searched`` the configs of ``space`` that agree with them. ``rule`` is the heuristic that made the space, where
+    one did; ``key`` names the scalars that tuning depends on, ``config_names`` what configs set. ``left_out`` says of
+    configs of the space why they are no candidates: their author prunes them in such a call, or results must be the
+    same bits everywhere (``deterministic``) and ``other_bits`` says why theirs are not.
+    """
+
+    call: Call
+    device: Device
+    signature: Signature
+    specialization: Specialization
+    values: Mapping[str, Value]
+    given: Mapping[str, Value]
+    searched: SearchSpace
+    space: SearchSpace
+    key: tuple[str, ...]
+    config_names: tuple[str, ...]
+    rule: Rule | None = None
+    deterministic: bool = False
+    left_out: Mapping[bytes, str] = field(default_factory=dict[bytes, str])
+    other_bits: Mapping[bytes, str] = field(default_factory=dict[bytes, str])
+
+    @property
+    def candidates(self) -> tuple[Config, ...]:
+        """The configs that are searched, first of them the default; of a space of groups those that it lists."""
+        return self.searched.listed
+
+    def candidates_on(self, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
+        """What ``candidates`` would be on another target, by the facts of a device of it where one is here."""
+        if self.rule is None:
+            return self.candidates
+        return self.rule.space(target, facts, self.values).for_call(self.integers, self.given).listed
+
+    @cached_property
+    def reach(self) -> Reach:
+        """The configs whose trials count: what is searched, and what refinements of it may come to."""
+        given = frozenset(self.given)
+        fixed = given | reduction_blocks(self.candidates) if self.deterministic else given
+        return Reach(self.searched, fixed)
+
+    @cached_property
+    def bucket(self) -> Bucket:
+        """The class of the call's key arguments: calls of one are tuned as one. Needs no compiler here."""
+        return bucket_of([self.values[name] for name in self.key])
+
+    @property
+    def integers(self) -> dict[str, Value]:
+        """The integers of the key, which constraints may read."""
+        return {name: self.values[name] for name in self.key if isinstance(self.values.get(name), int)}

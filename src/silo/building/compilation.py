@@ -1,0 +1,282 @@
+"""Compilation of variants to artifacts: from the store, else by the compile workers."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from silo.artifacts.artifact import Artifact
+from silo.compile.executor import InProcess
+from silo.compile.toolchain import select_compiler
+from silo.core.compiled import Compiled
+from silo.core.decisions import Accepted, Decision
+from silo.core.protocols import Compiler, Source
+from silo.core.target import Target
+from silo.core.variant import CompileJob, Variant
+from silo.errors import CompileError, SourceError
+from silo.forks import Mutex
+from silo.launch.array_extents import extent_of
+from silo.machine.array_copies import array_behind
+from silo.machine.process_session import Session
+from silo.store.artifacts import Outcome
+
+if TYPE_CHECKING:
+    from silo.core.code_facts import Lowered
+
+__all__ = ["Compilation", "Pending", "compiler_identity", "lowered", "memory_is_shown"]
+
+# A call may look at the code of a variant before it has it compiled, and lowering takes some 20 ms. Facts hold on to a
+# whole parsed module, so only the last variants' are kept.
+_KEPT = 8
+_lowered: OrderedDict[tuple[str, str, Variant], Lowered] = OrderedDict()
+_lock = Mutex()
+
+
+def compiler_identity(source_kind: str, target: Target) -> str:
+    """What decides the bytes besides the variant; ``TargetError`` where nothing here compiles for the target."""
+    return select_compiler(source_kind, target).identity(target)
+
+
+def lowered(source: Source, variant: Variant) -> Lowered:
+    """What the front end makes of one variant, and the facts of its code. Raises SourceError and CompileError."""
+    compiler = select_compiler(source.kind, variant.target)
+    # The variant has the source's fingerprint; the identity covers what else decides the text.
+    key = (compiler.declaration.name, compiler.identity(variant.target), variant)
+    with _lock:
+        found = _lowered.get(key)
+    if found is not None:
+        return found
+    made = compiler.lower(source, variant)  # without the lock: it runs the front end
+    with _lock:
+        _lowered[key] = made
+        while len(_lowered) > _KEPT:
+            _lowered.popitem(last=False)
+    return made
+
+
+def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, object]) -> Decision:
+    """Whether all memory that a call reaches lies behind its arguments, as far as the lowered code tells.
+
+    Where it does not, a copy of the arguments is not one of what the kernel works on: nothing could be put back, and in
+    another process addresses point nowhere.
+    """
+    # Lowering takes some 20 ms, and few calls have anything that could be an address.
+    if not any(_may_be_addresses(value) for value in arguments.values()):
+        return Accepted()
+    try:
+        return lowered(source, variant).facts.shows_its_memory
+    except (CompileError, SourceError):
+        return Accepted()  # the config's own failure, which its trial tells
+
+
+def _artifacts_travel(compiler: Compiler, target: Target) -> bool:
+    """Whether a remote store is asked for artifacts: it gives none of native code, but the outcomes of their jobs."""
+    return target.kind != "cpu" or not any(kind.host_code for kind in compiler.declaration.blobs)
+
+
+def _pass_on(made: Future[Compiled | Outcome], compiled: Future[Compiled]) -> None:
+    if compiled.cancelled():
+        made.set_exception(CompileError("the compile pool was closed"))
+    elif error := compiled.exception():
+        made.set_exception(error)
+    else:
+        made.set_result(compiled.result())
+
+
+def _may_be_addresses(value: object) -> bool:
+    array = array_behind(value)
+    if array is not None:
+        return extent_of(array).dtype.name in ("int64", "uint64")
+    return isinstance(value, int) and value >= 1 << 32
+
+
+@dataclass(slots=True)
+class Pending:
+    """An artifact that is there, is looked for, or is being compiled.
+
+    ``asked`` makes its key; ``variant`` has effects besides, and ``hidden_memory`` is an artifact's. ``sought`` is the
+    artifact that a remote store is known to have, ``future`` what compiling comes to, or the outcome of the same job
+    from there. ``fresh`` says, once it is finished, whether it was compiled for this.
+    """
+
+    asked: Variant
+    variant: Variant
+    compiler: str
+    artifact: Artifact | None = None
+    job: str = ""
+    hidden_memory: str = ""
+    outcome: Outcome | None = None
+    sought: Future[Artifact | None] | None = None
+    future: Future[Compiled] | Future[Compiled | Outcome] | None = None
+    fresh: bool = False
+
+    def wait(self) -> None:
+        """Wait for what others do, and take no part in it."""
+        under_way: Future[Any] | None = self.sought or self.future
+        if under_way is not None:
+            wait([under_way])
+
+
+@dataclass(slots=True)
+class Compilation:
+    """Compiles the variants of one source, each job once. Counts what was compiled and what the store had.
+
+    With ``trials`` the variants are configs that are tried: one that takes much longer than others is given up.
+    """
+
+    session: Session
+    source: Source
+    trials: bool = False
+    compiled: int = 0
+    reused: int = 0
+    _futures: dict[str, Future[Compiled] | Future[Compiled | Outcome]] = field(
+        default_factory=dict[str, "Future[Compiled] | Future[Compiled | Outcome]"]
+    )
+    _outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
+
+    def expect(self, variants: Sequence[Variant]) -> None:
+        """These will be asked for: start workers for those that the store does not hold."""
+        artifacts = self.session.store.artifacts
+        for target in dict.fromkeys(variant.target for variant in variants):
+            compiler = select_compiler(self.source.kind, target)
+            if compiler.declaration.in_process:
+                continue
+            identity = compiler.identity(target)
+            own = [variant.artifact_key(identity) for variant in variants if variant.target == target]
+            pool, look = self.session.pool, artifacts.here
+            if _artifacts_travel(compiler, target):
+                artifacts.expect(own)
+                look = artifacts.get
+            missing = islice((key for key in own if look(key) is None), pool.most)
+            pool.warm(sum(1 for _ in missing), compiler.declaration.name)
+
+    def start(self, variant: Variant) -> Pending:
+        """Look in the store; lower in this process and hand the job to a worker if it is not there.
+
+        A remote store is asked on other threads, so this takes no longer with one.
+
+        Raises SourceError and CompileError of the front end.
+        """
+        compiler = select_compiler(self.source.kind, variant.target)
+        identity = compiler.identity(variant.target)
+        artifacts = self.session.store.artifacts
+        artifact_key = variant.artifact_key(identity)
+        known = artifacts.here(artifact_key)
+        if known is not None:
+            self.reused += 1
+            return Pending(variant, known.variant, identity, artifact=known)
+        if artifacts.has_come(artifact_key):
+            return Pending(variant, variant, identity, sought=artifacts.aside(lambda: artifacts.get(artifact_key)))
+        return self._lowered(compiler, identity, variant)
+
+    def _lowered(self, compiler: Compiler, identity: str, variant: Variant) -> Pending:
+        artifacts = self.session.store.artifacts
+        made = lowered(self.source, variant)
+        job = made.job
+        # Effects belong to the artifact, not to its key: they follow from the source and need the lowered text.
+        typed = replace(variant, signature=variant.signature.with_effects(dict(made.facts.effects)))
+        key = job.key(identity)
+        shown = made.facts.shows_its_memory
+        pending = Pending(variant, typed, identity, job=key, hidden_memory="" if shown else shown.reason)
+        pending.outcome = self._outcomes.get(key) or artifacts.outcome_here(key)
+        if pending.outcome is not None:
+            self.reused += 1
+            return pending
+        future = self._futures.get(key)
+        if future is None:
+            future = self._futures[key] = self._sought(compiler, job, key, variant.artifact_key(identity))
+        pending.future = future
+        return pending
+
+    def _sought(
+        self, compiler: Compiler, job: CompileJob, key: str, artifact_key: str
+    ) -> Future[Compiled] | Future[Compiled | Outcome]:
+        """The outcome of a job from the remote store, where one has it; else what compiling it comes to."""
+        artifacts = self.session.store.artifacts
+        if compiler.declaration.in_process or not artifacts.asks:  # compiling in process is faster than asking
+            return self._submit(compiler, job)
+        made: Future[Compiled | Outcome] = Future()
+        made.set_running_or_notify_cancel()
+
+        def seek() -> Outcome | None:
+            artifact = artifacts.get(artifact_key) if _artifacts_travel(compiler, job.target) else None
+            if artifact is None:
+                return artifacts.outcome(key)
+            return Outcome(artifact.launch, artifact.blob, artifact.sidecars)
+
+        def answered(asked: Future[Outcome | None]) -> None:
+            try:
+                outcome = asked.result()
+                if outcome is None:
+                    self._submit(compiler, job).add_done_callback(partial(_pass_on, made))
+                    return
+            except BaseException as error:  # noqa: BLE001  # it is raised where the artifact is waited for
+                made.set_exception(error)
+            else:
+                made.set_result(outcome)
+
+        artifacts.aside(seek).add_done_callback(answered)
+        return made
+
+    def finish(self, pending: Pending) -> Artifact:
+        """Await the artifact and keep it. Raises CompileError."""
+        if pending.artifact is not None:
+            return pending.artifact
+        if pending.sought is not None:
+            pending.artifact = pending.sought.result()
+            if pending.artifact is not None:
+                self.reused += 1
+                return pending.artifact
+            compiler = select_compiler(self.source.kind, pending.asked.target)  # what had come was of no use
+            made = self._lowered(compiler, pending.compiler, pending.asked)
+            pending.variant, pending.job, pending.hidden_memory = made.variant, made.job, made.hidden_memory
+            pending.sought, pending.outcome, pending.future = None, made.outcome, made.future
+        outcome = pending.outcome or self._outcomes.get(pending.job)
+        if outcome is None:
+            outcome = self._kept(pending)
+        artifact = Artifact(
+            variant=pending.variant,
+            launch=outcome.launch,
+            blob=outcome.blob,
+            sidecars=outcome.sidecars,
+            compiler=pending.compiler,
+            job=pending.job,
+            hidden_memory=pending.hidden_memory,
+        )
+        self.session.store.artifacts.put(pending.asked.artifact_key(pending.compiler), artifact)
+        pending.artifact = artifact
+        return artifact
+
+    def _kept(self, pending: Pending) -> Outcome:
+        assert pending.future is not None
+        made = pending.future.result()
+        pending.fresh = isinstance(made, Compiled)
+        outcome = self._outcomes.get(pending.job)
+        if outcome is None:
+            if isinstance(made, Compiled):
+                outcome = self.session.store.artifacts.put_compiled(pending.job, made)
+                self.compiled += 1
+            else:
+                outcome = made
+                self.reused += 1
+            self._outcomes[pending.job] = outcome
+        return outcome
+
+    def forget(self, pending: Pending) -> None:
+        """Its blob is lost, so what is known of its job leads nowhere: the next one to ask has it compiled again."""
+        self._outcomes.pop(pending.job, None)
+        self._futures.pop(pending.job, None)
+
+    def artifact(self, variant: Variant) -> Artifact:
+        """The artifact of a variant, compiled now if need be."""
+        return self.finish(self.start(variant))
+
+    def _submit(self, compiler: Compiler, job: CompileJob) -> Future[Compiled]:
+        if compiler.declaration.in_process:
+            return InProcess().submit(job)
+        return self.session.pool.submit(job, trial=self.trials)

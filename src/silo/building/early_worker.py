@@ -1,0 +1,84 @@
+"""A worker that loads a compiler while this process still runs the user's files: libraries of kernels load slowly."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from silo.compile.toolchain import select_compiler
+from silo.core.protocols import WarmsUp
+from silo.core.target import Target
+from silo.errors import SiloError
+from silo.machine.process_session import Session
+from silo.sources.kinds import defines, kinds
+from silo.sources.source_kind import NeedsPackages
+
+__all__ = ["kinds_mentioned", "start_early_worker"]
+
+
+def start_early_worker(session: Session, files: Sequence[Path], targets: Sequence[Target], output: Path) -> bool:
+    """Start one worker for the first kind of kernel that a file mentions, and have it load the compiler.
+
+    A guess that costs a process where it is wrong, so it is made only where nothing was built at ``output`` yet, since
+    what was is in the store, and where a second CPU does the work. More workers start when it is known what is missing.
+
+    Returns:
+        Whether one was started. What cannot be read or compiled is told by those who need it.
+    """
+    if output.exists() or session.settings.jobs < 2:
+        return False
+    for kind in dict.fromkeys(kind for file in files for kind in _kinds_of(file)):
+        for target in targets:
+            try:
+                compiler = select_compiler(kind, target)
+            except SiloError:
+                continue
+            if isinstance(compiler, WarmsUp) and not compiler.declaration.in_process:
+                session.pool.warm(1, compiler.declaration.name)
+                return True
+    return False
+
+
+def _kinds_of(file: Path) -> tuple[str, ...]:
+    try:
+        return kinds_mentioned(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, SyntaxError):
+        return ()
+
+
+def kinds_mentioned(text: str) -> tuple[str, ...]:
+    r"""Kinds whose kernels a file makes as far as its text tells: it says ``silo.NAME``, or imports the kind's library.
+
+    >>> kinds_mentioned("import silo\nadd = silo.cute(body, grid=grid)")
+    ('cute',)
+    >>> kinds_mentioned("import triton.language as tl")
+    ('triton',)
+
+    Raises:
+        SyntaxError, ValueError: it is no Python.
+    """
+    said, imported = set[str](), set[str]()
+    for package, name in _names(ast.parse(text)):
+        imported.add(package)
+        if package == "silo":
+            said.add(name)
+    return tuple(
+        name
+        for name, kind in kinds().items()
+        if (name in said and defines(name)) or (isinstance(kind, NeedsPackages) and kind.packages[0] in imported)
+    )
+
+
+def _names(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Each package that is imported, with each name that is taken of it."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((one.name.partition(".")[0], "") for one in names)
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                yield from ((module.partition(".")[0], one.name) for one in names)
+            case ast.Attribute(value=ast.Name(id="silo"), attr=name):
+                yield "silo", name
+            case _:
+                pass

@@ -1,0 +1,220 @@
+"""A kernel as its author declared it: source, space, key, grid, and the names that follow from them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Self, cast
+
+from silo.building.derived_constexprs import Derived, trace_heuristics
+from silo.building.ready_cases import CaseFunction
+from silo.compile.toolchain import select_compiler
+from silo.core.config import Config
+from silo.core.nodes import Node
+from silo.core.plugins import why_unmeasured
+from silo.core.search_space import Rule, SearchSpace
+from silo.core.signature import ParameterKind
+from silo.core.space import Constraint, Space
+from silo.core.target import Target
+from silo.core.values import Value, same_values
+from silo.errors import SpaceError
+from silo.sources.kernel_source import KernelSource, RunsInLibrary, TakesTuples
+
+if TYPE_CHECKING:
+    from silo.core.extents import HeldExtents
+    from silo.core.tuples import TupleShape, TupleShapes
+
+__all__ = ["DeclaredKernel"]
+
+
+class DeclaredKernel:
+    """One kernel as its author declared it; :class:`silo.Kernel` adds what answers calls."""
+
+    def __init__(
+        self,
+        source: KernelSource,
+        *,
+        space: SearchSpace | None,
+        rule: Rule | None = None,
+        key: tuple[str, ...],
+        grid: tuple[Node, ...] | None,
+        tune: str | None,
+        release_gil: bool = True,
+        check: bool | None = None,
+        lock: str | os.PathLike[str] | None = None,
+        deterministic: bool | None = None,
+        open_blocks: tuple[str, ...] = (),
+        open_key: tuple[str, ...] = (),
+        open_constraints: tuple[Constraint, ...] = (),
+        prunes: bool = False,
+        zeroed: Mapping[Config, tuple[str, ...]] | None = None,
+        contiguous: tuple[str, ...] = (),
+    ) -> None:
+        self.source = source
+        # A heuristic that makes the space of each call, where one does.
+        self.rule = rule
+        self._space = Space.of([Config()]) if space is None else space
+        self.key = key
+        # Block sizes that a call may leave to a heuristic although no space was given; what tuning depends on then, and
+        # what configs have to keep to.
+        self.open_blocks = open_blocks
+        self.open_key = open_key
+        self.open_constraints = open_constraints
+        self.grid = grid
+        self.tune = tune
+        self.release_gil = release_gil
+        self.check = check
+        self.lock = lock
+        self.deterministic = deterministic
+        # Whether the author's own functions say at each call which configs may be used.
+        self.prunes = prunes
+        # The arguments that a launch sets to zero first, by config.
+        self.zeroed = zeroed or {}
+        # Arrays that every call must give contiguous; the guard refuses others.
+        self.contiguous = contiguous
+        self.case_functions: list[CaseFunction] = []
+        self._by_tuples: dict[tuple[tuple[str, TupleShape], ...], Self] = {}
+
+    @cached_property
+    def takes_tuples(self) -> bool:
+        """Whether calls may pass tuples for its parameters."""
+        return isinstance(self.source, TakesTuples)
+
+    def with_tuples(self, shapes: TupleShapes) -> Self:
+        """This kernel for calls with tuples of such shapes as arguments, by parameter; the same object every time."""
+        key = tuple(sorted(shapes.items(), key=lambda pair: pair[0]))
+        if (known := self._by_tuples.get(key)) is not None:
+            return known
+        from silo.core.tuples import flat_names  # noqa: PLC0415  # few kernels take tuples
+
+        made = type(self)(
+            cast("TakesTuples", self.source).with_tuples(shapes),
+            space=self._space,
+            rule=self.rule,
+            key=flat_names(shapes, self.key),
+            grid=self.grid,
+            tune=self.tune,
+            release_gil=self.release_gil,
+            check=self.check,
+            lock=self.lock,
+            deterministic=self.deterministic,
+            open_blocks=tuple(name for name in self.open_blocks if name not in shapes),
+            open_key=flat_names(shapes, self.open_key),
+            open_constraints=self.open_constraints,
+            prunes=self.prunes,
+            zeroed=self.zeroed,
+            contiguous=flat_names(shapes, self.contiguous),
+        )
+        return self._by_tuples.setdefault(key, made)
+
+    @cached_property
+    def zeroed_always(self) -> tuple[str, ...] | None:
+        """The arguments that every config sets to zero; None if configs differ in them."""
+        if not self.zeroed:
+            return ()
+        found = {self.zeroed.get(config, ()) for config in self.space.configs()}
+        return found.pop() if len(found) == 1 else None
+
+    def zeroed_by(self, values: Mapping[str, Value]) -> tuple[str, ...]:
+        """The arguments that the config with such values sets to zero; none for a config of others than the author."""
+        for config, names in self.zeroed.items():
+            if same_values(config.as_dict(), values):
+                return names
+        return ()
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.source.name
+
+    @property
+    def location(self) -> str:
+        """``file:line`` of its definition."""
+        return self.source.location
+
+    @property
+    def space(self) -> SearchSpace:
+        """Its space. ``SpaceError`` where a heuristic makes one for each call (:attr:`rule`)."""
+        if self.rule is None:
+            return self._space
+        raise SpaceError(f"the space of {self.name} depends on the call: a heuristic makes it")
+
+    def first_config(self, values: Mapping[str, Value]) -> Config:
+        """The first config there is for the scalars of a call; the empty one where that depends on more."""
+        if self.rule is None:
+            return self.space.default
+        return self.rule.space(Target("cuda"), {}, values).default
+
+    @cached_property
+    def agreed_values(self) -> Mapping[str, Value]:
+        """What every config of its space sets to the same value; nothing where a heuristic makes the space."""
+        if self.rule is not None:
+            return {}
+        first, *others = (config.as_dict() for config in self.space.configs())
+        return {name: value for name, value in first.items() if all(same_values({name: value}, one) for one in others)}
+
+    @property
+    def guard_key(self) -> tuple[str, ...]:
+        """Scalar arguments whose bucket is part of the guard in calls that leave block sizes open."""
+        return self.key or self.open_key
+
+    @property
+    def launcher_names(self) -> tuple[str, ...]:
+        """Parameters that calls may leave out."""
+        return (*self.config_names, *self.derived.names, *self.open_blocks)
+
+    @cached_property
+    def config_names(self) -> tuple[str, ...]:
+        """Constexprs and options that a config sets, sorted; of a space that is given."""
+        if self.rule is not None:
+            return self.rule.config_names
+        return tuple(sorted({name for config in self.space.configs() for name in config.as_dict()}))
+
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """Parameters that a call gives: those that neither a config nor a heuristic sets."""
+        taken = {*self.config_names, *self.source.heuristics}
+        return tuple(name for name in self.source.signature.names if name not in taken)
+
+    @cached_property
+    def derived(self) -> Derived:
+        """Constexprs that heuristics compute."""
+        return trace_heuristics(self.name, self.source.heuristics, self.argument_names, self.config_names)
+
+    @property
+    def exact_names(self) -> tuple[str, ...]:
+        """Scalar arguments whose very value is part of the guard, sorted."""
+        parameters = self.source.signature
+        pruned = {name for name in self.key if self.prunes and parameters[name].kind is not ParameterKind.CONSTEXPR}
+        return tuple(sorted(self.derived.reads | self.source.exact | pruned | self._guarded[1]))
+
+    @property
+    def extents(self) -> HeldExtents | None:
+        """The extents that the guard holds: those that decide the code, and what a grid that does so depends on."""
+        return self._guarded[0]
+
+    @property
+    def in_library(self) -> bool:
+        """Whether a library runs its code, which no other process can measure then."""
+        return isinstance(self.source, RunsInLibrary) and self.source.in_library
+
+    def why_unmeasured(self, target: Target) -> str:
+        """Why times taken on such a device say nothing of the kernel; "" where they do."""
+        if not self.in_library:
+            return ""
+        declared = select_compiler(self.source.kind, target).declaration
+        return why_unmeasured((one.name for one in declared.blobs), target.kind)
+
+    @property
+    def holds_grid(self) -> bool:
+        """Whether its code is made for one grid."""
+        return self.extents is not None and self.extents.grid
+
+    @cached_property
+    def _guarded(self) -> tuple[HeldExtents | None, frozenset[str]]:
+        if self.source.extents is None:
+            return None, frozenset()
+        from silo.core.extents import guard_for_grid  # noqa: PLC0415  # few kernels have any
+
+        return guard_for_grid(self.source.extents, self.grid, self.source.signature)

@@ -1,0 +1,251 @@
+"""Loading of artifacts with consent, and launchers for kernels whose heuristics run in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.core.decisions import Decision
+from silo.core.plugins import loader_of, option_names
+from silo.core.signature import NoDefault, ParameterKind, Signature
+from silo.core.values import JSON, Value
+from silo.core.variant import Variant
+from silo.errors import ArgumentError, BlobLostError, DeviceError
+from silo.frozen import field, frozen
+from silo.launch import native
+from silo.launch.arguments import describe_call
+from silo.launch.choice import OneVariant
+from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_bound_launcher, make_launcher
+from silo.settings import settings
+
+if TYPE_CHECKING:
+    from silo.building.kernel_declaration import DeclaredKernel
+    from silo.core.consent import Consent
+    from silo.core.protocols import Device, LoadedKernel
+    from silo.core.target import Target
+    from silo.store.store import MemoryStore, Store
+
+__all__ = [
+    "CheckedLauncher",
+    "HeuristicLauncher",
+    "VouchedCode",
+    "bound_launcher",
+    "guarded_launcher",
+    "load_code",
+    "runs_here",
+    "stored_blob",
+    "stored_code",
+]
+
+
+@frozen
+class VouchedCode:
+    """An artifact's verified bytes, with consent to load them where they are native code."""
+
+    artifact: Artifact
+    blob: bytes = field(repr=False)
+    consent: Consent | None = None
+
+
+def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bool = True) -> Launcher:
+    """A launcher of a kernel of this process, with the guard that its declaration asks for."""
+    from silo.building.source_changes import FollowsSource  # noqa: PLC0415  # kernels of a bundle have no source
+
+    follows = FollowsSource(kernel.source, on_miss)
+    launcher = make_launcher(
+        kernel.name,
+        kernel.source.signature,
+        on_miss=follows,
+        key=kernel.key,
+        exact=kernel.exact_names,
+        config_names=kernel.launcher_names,
+        open_key=kernel.open_key,
+        counted=kernel.open_blocks,
+        options=option_names(),
+        release_gil=release_gil,
+        extents=kernel.extents,
+        contiguous=kernel.contiguous,
+        on_unread=partial(_serve_unread, kernel),
+    )
+    return follows.follow(launcher)
+
+
+def _serve_unread(
+    kernel: DeclaredKernel, arguments: tuple[object, ...], options: dict[str, object], grid: object
+) -> bool:
+    """Serve a call that the native launcher could not read: with tuples among its arguments, or with traced arrays."""
+    from silo.launch.traced_calls import serve_traced  # noqa: PLC0415  # few calls are traced
+
+    if any(isinstance(one, tuple) for one in arguments):
+        from silo.building.tuple_arguments import serve_tuples  # noqa: PLC0415  # few kernels take tuples
+
+        names = kernel.source.signature.names
+        given = {name: one for name, one in zip(names, arguments, strict=True) if one is not native.ABSENT}
+        if serve_tuples(kernel, given, options, grid):
+            return True
+    return serve_traced(kernel, arguments, options, grid)
+
+
+def stored_blob(store: Store | MemoryStore, artifact: Artifact, ref: BlobRef | None = None) -> bytes:
+    """An artifact's verified blob, or the sidecar ``ref``. ``BlobLostError`` when the store lost it meanwhile."""
+    blob = store.blobs.get((ref or artifact.blob).sha256)
+    if blob is None:
+        what = "compiled code" if ref is None else ref.kind
+        raise BlobLostError(
+            f"{artifact.variant.kernel}: its {what} left the store while it was being loaded; call it again"
+        )
+    return blob
+
+
+def stored_code(store: Store | MemoryStore, artifact: Artifact, packed: JSON = None) -> VouchedCode:
+    """An artifact of the store, ready to be loaded; ``packed`` is what the bundle that it is from says of its calls.
+
+    Raises:
+        BlobLostError: the store lost it meanwhile.
+        TrustError: nobody vouches for its native code.
+    """
+    consent = None
+    if artifact.runs_on_host:
+        origin = f"the store's code of {artifact.variant.kernel}"
+        consent = store.trust.vouch(
+            artifact.host_code(packed), origin=origin if packed is None else f"{origin}, which is from a bundle,"
+        )
+    return VouchedCode(artifact, stored_blob(store, artifact), consent)
+
+
+def load_code(device: Device, code: VouchedCode) -> LoadedKernel:
+    """Hand code to the device, or to the library that runs it."""
+    artifact = code.artifact
+    kind, kernel = artifact.blob.kind, artifact.variant.kernel
+    loader = loader_of(kind)
+    if loader is None:
+        return device.load(artifact.launch, code.blob, kind, kernel, consent=code.consent)
+    from silo.launch.loading import load_library_code  # noqa: PLC0415  # drivers load what Silo's own compilers make
+
+    return load_library_code(loader, device, artifact.launch, code.blob, kind, kernel, consent=code.consent)
+
+
+def runs_here(device: Device, target: Target, blob_kind: str) -> Decision:
+    """Whether the device runs code of this kind for a target."""
+    return device.runs(target, blob_kind)
+
+
+class HeuristicLauncher:
+    """Stands before the native launcher and runs untraceable heuristics in Python at every call, as Triton does."""
+
+    def __init__(self, launcher: Launcher, kernel: DeclaredKernel) -> None:
+        from silo.building.derived_constexprs import call_opaque  # noqa: PLC0415  # few kernels have such
+
+        signature = kernel.source.signature
+        defaults = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
+        self._launcher = launcher
+        self._kernel = kernel
+        self._call_opaque = call_opaque
+        self._names = signature.names
+        self._known = {**defaults, **kernel.agreed_values}
+
+    @property
+    def native(self) -> Launcher:
+        """The native launcher behind."""
+        return self._launcher
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        """Launch with the declared grid."""
+        self._launcher(*args, **self.complete(args, kwargs))
+
+    def __getitem__(self, grid: object) -> Any:  # noqa: ANN401  # something to call
+        def launch(*args: object, **kwargs: object) -> None:
+            self._launcher[grid](*args, **self.complete(args, kwargs))
+
+        return launch
+
+    def complete(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        """The keyword arguments with what the heuristics say; a value given by the caller wins."""
+        kernel = self._kernel
+        given = {**self._known, **dict(zip(self._names, args, strict=False)), **kwargs}
+        return {**kwargs, **self._call_opaque(kernel.name, kernel.derived, given, kernel.config_names)}
+
+
+class CheckedLauncher:
+    """Stands before a bound launcher when ``SILO_DEBUG`` is 1, and checks what callers promised."""
+
+    def __init__(
+        self,
+        bound: Launcher,
+        guarded: Launcher,
+        signature: Signature,
+        variant: Variant,
+        constant: Callable[[object], Value],
+    ) -> None:
+        self._bound = bound
+        self._guarded = guarded
+        self._signature = signature
+        self._variant = OneVariant(variant)
+        self._has_grid = variant.specialization.grid is not None
+        self._constant = constant
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        """Check, then launch. Raises ArgumentError where an assumption of the code does not hold."""
+        self._check(args, kwargs)
+        self._bound(*args, **kwargs)
+
+    def __getitem__(self, grid: object) -> Callable[..., None]:
+        def launch(*args: object, **kwargs: object) -> None:
+            of_grid = {"grid": grid} if self._has_grid else {}
+            self._check(args, {**kwargs, **of_grid})
+            self._bound[grid](*args, **kwargs)
+
+        return launch
+
+    def _check(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+        call = inspect_call(self._guarded, self._signature, *args, **kwargs)
+        decision = self._variant.decision(call, self._constant)
+        if not decision:
+            raise ArgumentError(
+                f"{describe_call(call)}: what was promised to bind() does not hold: {decision.reason}. "
+                "Call the kernel itself, or bind it again with such arguments"
+            )
+
+
+def bound_launcher(
+    guarded: Launcher,
+    signature: Signature,
+    binding: Binding,
+    variant: Variant,
+    *,
+    grid: object,
+    release_gil: bool,
+    constant: Callable[[object], Value] = lambda value: cast("Value", value),
+) -> Launcher | CheckedLauncher:
+    """What ``bind`` gives: calls without a guard, or with ``SILO_DEBUG=1`` checked calls.
+
+    Args:
+        guarded: the kernel's launcher.
+        signature: the kernel's parameters as written.
+        binding: what the example arguments led to.
+        variant: the variant behind it.
+        grid: the grid given with them; None: the declared one.
+        release_gil: as in :func:`silo.launch.runtime.make_launcher`.
+        constant: turns a constexpr object into a value.
+
+    Raises:
+        DeviceError: the variant declares a parameter in another way than its code takes it.
+    """
+    constexprs = [one.name for one in variant.signature.parameters if one.kind is ParameterKind.CONSTEXPR]
+    try:
+        bound = make_bound_launcher(
+            guarded.name,
+            binding,
+            variant.signature,
+            config_names=constexprs,
+            grid=grid,
+            release_gil=release_gil,
+            extents=variant.specialization.passed,
+        )
+    except ValueError as error:  # guarded calls compare the values themselves, and have no need of the declarations
+        raise DeviceError(f"the variant's signature and its code do not agree: {error}") from error
+    if not settings().debug:
+        return bound
+    return CheckedLauncher(bound, guarded, signature, variant, constant)

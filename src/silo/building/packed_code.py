@@ -1,0 +1,128 @@
+"""The contents of a built bundle: the variants of the plan that compile and fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from silo.artifacts.artifact import Artifact
+from silo.building.compilation import Compilation, Pending
+from silo.compile.build_list import PlannedVariant
+from silo.compile.packed_configs import Packing, within_bytes
+from silo.core.protocols import Source
+from silo.core.target import Target
+from silo.core.variant import Variant
+from silo.errors import CompileError
+from silo.machine.process_session import Session
+from silo.tuner.faults import fault_of
+
+__all__ = ["PackedCode", "compile_plans"]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedCode:
+    """The code of one kernel: what is packed of its plan, with its artifacts, and what is not and why."""
+
+    variants: tuple[PlannedVariant, ...]
+    artifacts: Mapping[Variant, Artifact]
+    remarks: tuple[str, ...]
+    compiled: int
+    reused: int
+
+
+def compile_plans(
+    shared: Session,
+    plans: Sequence[tuple[Source, Sequence[PlannedVariant]]],
+    packing: Packing,
+    report: Callable[[str, int, int], None],
+) -> list[PackedCode]:
+    """Compile every planned variant, side by side; lowering in this process overlaps the workers.
+
+    A config that does not compile is left out, unless calls would get it: then its ``CompileError`` is raised. So is
+    one that is not a config's fault, or what is packed would depend on the machine's state.
+    """
+    total = sum(len(plan) for _, plan in plans)
+    started: list[tuple[Compilation, Mapping[Variant, Pending | CompileError]]] = []
+    for source, plan in plans:
+        compilation = Compilation(shared, source)
+        compilation.expect([one.variant for one in plan])
+        started.append((compilation, {one.variant: _start(compilation, one) for one in plan}))
+    done = 0
+    packed: list[PackedCode] = []
+    for (compilation, pending), (_, plan) in zip(started, plans, strict=True):
+        artifacts: dict[Variant, Artifact] = {}
+        failures: dict[Variant, CompileError] = {}
+        for one in plan:
+            state = pending[one.variant]
+            try:
+                if isinstance(state, CompileError):
+                    raise state
+                artifacts[one.variant] = compilation.finish(state)
+            except CompileError as error:
+                if _is_needed(one) or fault_of(error):
+                    raise
+                failures[one.variant] = error
+            done += 1
+            report("compiling", done, total)
+        variants, remarks = _fitting(plan, artifacts, packing)
+        packed.append(
+            PackedCode(
+                variants,
+                artifacts,
+                (*_failed(compilation.source.name, failures), *remarks),
+                compilation.compiled,
+                compilation.reused,
+            )
+        )
+    return packed
+
+
+def _is_needed(one: PlannedVariant) -> bool:
+    """Whether a call may get the variant although nobody measured it."""
+    return one.generic or bool(one.leads) or not one.cases
+
+
+def _start(compilation: Compilation, one: PlannedVariant) -> Pending | CompileError:
+    try:
+        return compilation.start(one.variant)
+    except CompileError as error:
+        return error
+
+
+def _failed(kernel: str, failures: Mapping[Variant, CompileError]) -> list[str]:
+    """What does not compile, a line for each target with the first reason."""
+    found: dict[Target, list[tuple[Variant, CompileError]]] = {}
+    for variant, error in failures.items():
+        found.setdefault(variant.target, []).append((variant, error))
+    return [
+        f"{kernel}: {len(failed)} of its variants for {target} do not compile and are left out; the first, "
+        f"{failed[0][0].config}: {failed[0][1]}"
+        for target, failed in found.items()
+    ]
+
+
+def _fitting(
+    plan: Sequence[PlannedVariant], artifacts: Mapping[Variant, Artifact], packing: Packing
+) -> tuple[tuple[PlannedVariant, ...], list[str]]:
+    """The variants whose code is within the limit of bytes, for each target, and what is left out for that."""
+    kept: set[Variant] = set()
+    remarks: list[str] = []
+    compiled = [one for one in plan if one.variant in artifacts]
+    for target in dict.fromkeys(one.variant.target for one in compiled):
+        own = [one for one in compiled if one.variant.target == target]
+        seen: dict[tuple[str, ...], int] = {}
+        sizes: list[tuple[Variant, int, list[tuple[str, int]]]] = []
+        for one in own:
+            # A case's configs lie one behind the other in the order of preference.
+            rank = seen[one.cases] = seen.get(one.cases, 0) + 1
+            artifact = artifacts[one.variant]
+            blobs = [(ref.sha256, ref.size) for ref in (artifact.blob, *artifact.sidecars)]
+            sizes.append((one.variant, 0 if _is_needed(one) else rank, blobs))
+        stay = within_bytes(sizes, packing.code_bytes)
+        kept |= stay
+        if len(stay) < len(own) and packing.code_bytes is not None:
+            remarks.append(
+                f"{own[0].variant.kernel}: {len(own) - len(stay)} of its variants for {target} are left out: their "
+                f"code together is over {packing.code_bytes >> 20} MiB; --configs all packs them"
+            )
+    return tuple(one for one in compiled if one.variant in kept), remarks

@@ -1,0 +1,246 @@
+"""Cases ready to run: arguments made, results checked; from a case function or from a recipe in a bundle."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from silo.core.case_work import Work
+from silo.core.cases import Case, CaseRecipe, CheckResult, Make, check, compare, label_of, record
+from silo.core.expressions import Bindings, evaluate
+from silo.core.generator import Fill
+from silo.core.host_arrays import dtype_named, has_numpy, require_numpy
+from silo.core.nodes import Node
+from silo.core.plain_checks import PlainArray, check_plain
+from silo.core.recipes import ArrayRecipe, ExpectedRecipe
+from silo.core.values import Value
+from silo.errors import CaseError, ExpressionError, PackageError, SiloError
+from silo.launch.buffers import Buffer
+from silo.launch.case_arrays import refuse_large
+from silo.machine.array_copies import array_behind, to_host
+from silo.tuner.result_check import Comparison
+
+__all__ = ["CaseFunction", "PreparedCase", "prepare_recipe"]
+
+Materialize = Callable[[ArrayRecipe], object]
+
+
+@dataclass(frozen=True)
+class PreparedCase:
+    """One case with its arguments made. ``options`` are compile options and constexprs that the case itself sets.
+
+    ``checks`` compare a host copy of an argument with what is expected of it, by name.
+    """
+
+    label: str
+    arguments: Mapping[str, object]
+    options: Mapping[str, Value]
+    grid: tuple[Node, ...] | None
+    checks: Mapping[str, Callable[[Any], CheckResult]]
+    uninitialized: tuple[str, ...] = ()  # arguments made with make.empty
+    work: Work | None = None
+    prepare_checks: Callable[[], object] = lambda: None
+    record: Callable[[], CaseRecipe] | None = None  # its recipe, with what is expected computed
+
+    def verify(self) -> None:
+        """Compute what is expected, so that a case that is wrong is known before anything is compiled for it.
+
+        Raises:
+            CaseError: an expected value cannot be computed, is of the wrong shape, or is of no argument.
+        """
+        self.prepare_checks()
+
+    @property
+    def elements(self) -> int:
+        """The elements of its arrays together: how large the case is."""
+        shapes = [getattr(value, "shape", None) for value in self.arguments.values()]
+        return sum(math.prod(int(extent) for extent in shape) for shape in shapes if shape is not None)
+
+    def check(self, results: Mapping[str, Any] | None = None) -> tuple[CheckResult | None, str]:
+        """The worst result over every expected array with the array's name; None where nothing is expected.
+
+        ``results`` are host arrays by name to check instead of the arguments themselves.
+        """
+        worst: CheckResult | None = None
+        name = ""
+        for owner, compare_with in self.checks.items():
+            result = compare_with(_result(self.arguments[owner]) if results is None else results[owner])
+            if worst is None or (worst.ok, -worst.max_abs_error) > (result.ok, -result.max_abs_error):
+                worst, name = result, owner
+        return worst, name
+
+    def compare(self, results: Mapping[str, Any]) -> Comparison:
+        """What tuning asks: whether host arrays, by name, are what is expected."""
+        result, name = self.check(results)
+        if result is None:
+            return Comparison(ok=True)
+        message = "" if result.ok else f"{name}: {result.message}"
+        return Comparison(ok=result.ok, max_error=result.max_abs_error, message=message)
+
+    def grid_argument(self, *, held: bool) -> dict[str, object]:
+        """What a call of the case says of its grid where that decides the code: the grid the case declares.
+
+        Raises:
+            CaseError: a config or the device decides the grid, so no call can give it beforehand.
+        """
+        if not held or self.grid is None:
+            return {}
+        try:
+            return {"grid": self.grid_of({}, {})}
+        except ExpressionError as error:
+            raise CaseError(
+                f"the case {self.label} gives a grid that depends on the config, and the grid decides the code: "
+                f"declare it with grid= ({error})"
+            ) from error
+
+    def grid_of(self, config: Mapping[str, Value], facts: Mapping[str, int]) -> tuple[int, ...] | None:
+        """The grid the case declares, for one config; None where the kernel declares it."""
+        if self.grid is None:
+            return None
+        arrays = {name: value for name, value in self.arguments.items() if hasattr(value, "shape")}
+        bindings = Bindings(
+            values={name: value for name, value in self.arguments.items() if name not in arrays},  # pyright: ignore[reportArgumentType]  # scalars
+            shapes={name: tuple(getattr(array, "shape", ())) for name, array in arrays.items()},
+            config=config,
+            facts=facts,
+        )
+        return tuple(evaluate(axis, bindings) for axis in self.grid)
+
+
+def prepare_recipe(recipe: CaseRecipe, materialize: Materialize) -> PreparedCase:
+    """A case from its recipe. ``CaseError`` where its arrays together would take more memory than they may."""
+    refuse_large(recipe.bytes_to_make, f"the case {recipe.label}")
+    return PreparedCase(
+        label=recipe.label,
+        arguments=recipe.materialize(materialize),
+        options=dict(recipe.config),
+        grid=recipe.grid,
+        checks={name: _checker(expected) for name, expected in recipe.expected},
+        uninitialized=_empty_arrays(recipe),
+        work=recipe.work,
+        record=lambda: recipe,
+    )
+
+
+def _empty_arrays(recipe: CaseRecipe) -> tuple[str, ...]:
+    arrays = {name: one for name, one in recipe.arguments if isinstance(one, ArrayRecipe)}
+    return tuple(name for name, one in arrays.items() if one.fill is Fill.EMPTY)
+
+
+def _checker(expected: ExpectedRecipe) -> Callable[[Any], CheckResult]:
+    return lambda actual: check_plain(actual, expected) if isinstance(actual, PlainArray) else check(actual, expected)
+
+
+def _result(value: object) -> Any:  # noqa: ANN401  # a numpy array, or a plain one
+    """What an argument holds now. A bundle's cases can be checked without numpy."""
+    array = array_behind(value)
+    if not isinstance(array, Buffer) or has_numpy():
+        require_numpy("checking the results of a case")
+        return to_host(array)
+    from silo.launch.array_libraries.silo_buffers import host_bytes  # noqa: PLC0415  # only without numpy
+
+    return PlainArray(host_bytes(array), dtype_named(array.dtype), tuple(array.shape))
+
+
+@dataclass(frozen=True)
+class CaseFunction:
+    """A function that makes cases, and the values its parameters take: one case for each combination."""
+
+    kernel: str
+    names: tuple[str, ...]
+    config_names: tuple[str, ...]
+    function: Callable[..., Case]
+    parameters: Mapping[str, Sequence[object]]
+    location: str = field(default="")
+    open_blocks: tuple[str, ...] = ()  # set by a config where a case does not give them
+
+    def combinations(self) -> Iterator[dict[str, object]]:
+        """The values of the parameters, the last one varying fastest."""
+        for combination in itertools.product(*self.parameters.values()):
+            yield dict(zip(self.parameters, combination, strict=True))
+
+    def case(self, values: Mapping[str, object], make: Make) -> Case:
+        """Run the function. ``CaseError`` when it gives no case."""
+        with self._blamed(values):
+            made = self.function(**values, make=make)
+        if not isinstance(made, Case):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
+            raise CaseError(
+                f"the case function of {self.kernel} ({self.location}) returned a {type(made).__name__}; "
+                "return silo.Case(...)"
+            )
+        return made
+
+    def prepare(self, values: Mapping[str, object], make: Make) -> PreparedCase:
+        """One case with its arguments made; expected values are computed when first checked."""
+        case = self.case(values, make)
+        with self._blamed(values):
+            recipe = record(case, self.names, label_of(values), self._config_names(case), with_expected=False)
+        references: dict[str, Any] = {}
+
+        def reference() -> dict[str, Any]:
+            if not references:
+                with self._blamed(values):
+                    references.update(case.references(self.names))
+            return references
+
+        def checker(name: str) -> Callable[[Any], CheckResult]:
+            return lambda actual: compare(actual, reference()[name], case.rtol, case.atol)
+
+        def recorded() -> CaseRecipe:
+            return recipe.expecting(reference(), case.rtol, case.atol)
+
+        return PreparedCase(
+            label=recipe.label,
+            arguments=case.arguments(self.names),
+            options=dict(recipe.config),
+            grid=recipe.grid,
+            checks={name: checker(name) for name in case.expected},
+            uninitialized=_empty_arrays(recipe),
+            work=recipe.work,
+            prepare_checks=reference,
+            record=recorded,
+        )
+
+    def outline(self, values: Mapping[str, object], make: Make) -> CaseRecipe:
+        """The recipe of one case without what is expected; makes no array."""
+        case = self.case(values, make)
+        with self._blamed(values):
+            return record(case, self.names, label_of(values), self.config_names, with_expected=False)
+
+    def _config_names(self, case: Case) -> tuple[str, ...]:
+        given = case.bind(self.names)
+        return (*self.config_names, *(name for name in self.open_blocks if name not in given))
+
+    @contextlib.contextmanager
+    def _blamed(self, values: Mapping[str, object]) -> Generator[None]:
+        """Errors of the case function and of what it expects name the case and the line."""
+        what = f"the case {label_of(values) or '(without parameters)'} of {self.kernel} ({self.location})"
+        try:
+            yield
+        except PackageError:
+            raise  # no case is to blame
+        except SiloError as error:
+            raise CaseError(f"{what}: {error}") from error
+        except Exception as error:  # a user's function may raise anything
+            raise CaseError(
+                f"{what} failed{_line_of(error, self.function)}: {type(error).__name__}: {error}"
+            ) from error
+
+    def recipe(self, values: Mapping[str, object], make: Make) -> CaseRecipe:
+        """The recipe of one case, with expected values computed."""
+        case = self.case(values, make)
+        with self._blamed(values):
+            return record(case, self.names, label_of(values), self._config_names(case))
+
+
+def _line_of(error: Exception, function: Callable[..., object]) -> str:
+    """The last line of the function's file that was running."""
+    code = getattr(function, "__code__", None)
+    file = code.co_filename if code else ""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f" at line {lines[-1]}" if lines else ""

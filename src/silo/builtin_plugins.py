@@ -1,0 +1,78 @@
+"""The table of the plug-ins that Silo ships: their places, compile options and kinds of blobs.
+
+Looking through every installed distribution, and importing each compiler's declaration, takes longer than launching a
+kernel. So the places are known beforehand (group of entry points, name, ``module:attribute``; ``pyproject.toml`` has
+the same for other programs), and so are the words that the declarations have between them. A test compares all of it
+with ``pyproject.toml`` and the declarations.
+"""
+
+from __future__ import annotations
+
+SHIPPED: dict[str, dict[str, str]] = {
+    "silo.compilers": {
+        "binary": "silo.kinds.binary.binary_declaration:BINARY",
+        "cpu": "silo.kinds.triton.cpu.cpu_declaration:CPU",
+        "cute": "silo.kinds.cute.cute_declaration:CUTE",
+        "metal": "silo.kinds.metal.metal_declaration:METAL",
+        "metalcpu": "silo.kinds.metal.metal_declaration:EMULATOR",
+        "pallas": "silo.kinds.pallas.pallas_declaration:PALLAS",
+        "triton": "silo.kinds.triton.gpu.gpu_declaration:TRITON",
+    },
+    "silo.devices": {
+        "cpu": "silo.drivers.cpu.cpu_device:devices",
+        "cuda": "silo.drivers.cuda.cuda_device:devices",
+        "hip": "silo.drivers.hip.hip_device:devices",
+        "metal": "silo.drivers.metal.metal_device:devices",
+        "tpu": "silo.drivers.tpu.tpu_device:devices",
+    },
+    "silo.loaders": {
+        "cuteobj": "silo.kinds.cute.cute_declaration:CUTEOBJ",
+        "jaxexp": "silo.kinds.pallas.pallas_declaration:JAXEXP",
+        "msl": "silo.kinds.metal.metal_declaration:MSL",
+    },
+    "silo.sources": {
+        "binary": "silo.kinds.binary.binary_kind:Kind",
+        "cute": "silo.kinds.cute.front.cute_kind:Kind",
+        "metal": "silo.kinds.metal.front.metal_kind:Kind",
+        "pallas": "silo.kinds.pallas.front.pallas_kind:Kind",
+        "triton": "silo.kinds.triton.front.triton_kind:Kind",
+    },
+}
+
+# Names of compile options, and which of them go to launch info.
+OPTIONS: tuple[str, ...] = (
+    "num_warps",
+    "num_stages",
+    "num_ctas",
+    "maxnreg",
+    "waves_per_eu",
+    "matrix_instr_nonkdim",
+    "kpack",
+    "launch_cooperative_grid",
+    "launch_pdl",
+    "enable_fp_fusion",
+    "debug",
+    "cpu_chunk",
+    "cpu_dot_rows",
+    "cpu_dot_units",
+    "cpu_dot_vectors",
+    "cpu_elements_apart",
+    "cpu_launch_atomics",
+    "cpu_threads",
+    "cpu_work",
+)
+LAUNCH_OPTIONS: tuple[str, ...] = ("cpu_chunk", "cpu_threads", "cpu_work")
+
+# Kinds of blobs: whether they run on the host when loaded, and whether they are the text that a check compiles.
+BLOB_KINDS: dict[str, tuple[bool, bool]] = {
+    "c": (False, False),
+    "cubin": (False, False),
+    "cuteobj": (True, False),
+    "hsaco": (False, False),
+    "jaxexp": (True, False),
+    "metaljob": (False, True),
+    "msl": (False, False),
+    "ptx": (False, False),
+    "so": (True, False),
+    "ttir": (False, True),
+}

@@ -1,0 +1,159 @@
+"""The decision on a call's config, from the lock, the store and the mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from silo.calls.deterministic_candidates import only_reason
+from silo.core.config import Config
+from silo.core.decisions import Decision
+from silo.core.notices import Notices
+from silo.errors import FrozenError
+from silo.measuring.lock_files import lock_of
+from silo.settings import settings
+from silo.tuner.explain import near_lines
+from silo.tuner.lock import Advice
+from silo.tuner.policy import Action, Mode, PolicyDecision, decide
+from silo.tuner.seeds import neighbours
+from silo.tuner.time_spent import Unfinished, read_effort
+
+if TYPE_CHECKING:
+    from silo.building.call_context import Situation
+    from silo.building.kernel_declaration import DeclaredKernel
+    from silo.measuring.study_key import Problem
+
+__all__ = ["decide_call", "frozen_error", "lock_advice", "mode_of", "tuning_allowance_s", "unfinished"]
+
+_notices = Notices()  # locks that were found not to fit
+
+
+def mode_of(kernel: DeclaredKernel) -> Mode:
+    """The kernel's own mode, else the setting."""
+    return Mode(kernel.tune or settings().tune)
+
+
+def decide_call(
+    kernel: DeclaredKernel,
+    problem: Problem,
+    situation: Situation,
+    mode: Mode,
+    can_measure: Callable[[], Decision],
+    carry: Callable[[], tuple[Config, ...]],
+) -> PolicyDecision:
+    """The config for a call, or that it is to be tuned, or that nothing may be used.
+
+    ``carry`` carries trials of an earlier compiler over to the call's study, which has none, or returns the configs
+    that they predict (:func:`silo.measuring.earlier_studies.carry_decision`).
+
+    With a lock, ``frozen`` asks nothing but the lock: so every process that reads it launches the same config, whatever
+    its own store holds.
+    """
+    if mode is Mode.LEADER:  # calls themselves are decided in silo.calls.leader; this is for who asks about one
+        mode = Mode.CACHED
+    configs, only = situation.candidates, only_reason(situation)
+    if mode is Mode.OFF or (len(configs) == 1 and not situation.reach.refinable):
+        return decide(mode, configs, heuristic=configs[0] if situation.rule else None, only=only)
+    locked = lock_advice(kernel, problem, situation)
+    if locked is not None and locked[1].config is None:
+        _tell(kernel.name, *locked)
+    advice = None if locked is None else locked[1]
+    exact, predicted = _split(advice)
+    if exact is not None or (mode is Mode.FROZEN and advice is not None):
+        return decide(mode, configs, locked=exact, lock_rule=predicted)
+    bucket = situation.bucket
+    winner = problem.winner(situation.specialization, bucket, situation.reach)
+    if winner is None and problem.catch_up(situation.specialization, bucket):
+        winner = problem.winner(situation.specialization, bucket, situation.reach)
+    contenders: tuple[Config, ...] = ()
+    if winner is None:
+        contenders = carry()
+        winner = problem.winner(situation.specialization, bucket, situation.reach)
+    if len(configs) == 1:
+        return decide(mode, configs, bucket=winner.config if winner else None, only=only)
+    rule = guess = None
+    if winner is None:
+        rules = problem.rules(situation.specialization, situation.reach)
+        if rules is not None:
+            rule = rules.lookup([situation.values[name] for name in problem.key]).config
+        elif mode is not Mode.FROZEN:
+            guess = problem.guess(situation.specialization, bucket, situation.searched)
+    decided = partial(
+        decide,
+        mode,
+        configs,
+        lock_rule=predicted,
+        bucket=winner.config if winner else None,
+        earlier=next(iter(contenders), None),
+        rule=rule,
+        elsewhere=guess,
+        heuristic=configs[0] if situation.rule else None,
+        unfinished=_to_go_on(problem, situation) if winner is not None and mode is Mode.AUTO else "",
+    )
+    decision = decided()
+    # Asked only where it matters, for the kernel may have to be lowered to know.
+    return decided(can_measure=can_measure()) if decision.action is Action.TUNE else decision
+
+
+def unfinished(problem: Problem, situation: Situation) -> Unfinished | None:
+    """How far first calls came with a study that they were cut off from; None where they were not."""
+    bucket = situation.bucket
+    effort = read_effort(problem.study(situation.specialization, bucket), problem.records)
+    if not effort.is_cut_off:
+        return None
+    trials = problem.trials(situation.specialization, bucket)
+    tried = {trial.config.order_key for trial in trials if trial.config in situation.searched}
+    return Unfinished(len(tried), situation.searched.effort, effort.seconds, tuning_allowance_s())
+
+
+def tuning_allowance_s() -> float:
+    """Seconds that first calls may spend on one study in all."""
+    return max(settings().tune_total_s, settings().tune_budget_s)
+
+
+def _to_go_on(problem: Problem, situation: Situation) -> str:
+    found = unfinished(problem, situation)
+    return str(found) if found is not None and found.goes_on else ""
+
+
+def _split(advice: Advice | None) -> tuple[Config | None, Config | None]:
+    """What a lock says of the very study, and what it predicts."""
+    if advice is None:
+        return None, None
+    return (advice.config, None) if advice.exact else (None, advice.config)
+
+
+def lock_advice(kernel: DeclaredKernel, problem: Problem, situation: Situation) -> tuple[Path, Advice] | None:
+    """What the lock says of a call, and where the lock is; None where there is none."""
+    found = lock_of(kernel)
+    if found is None:
+        return None
+    path, lock = found
+    study = problem.study(situation.specialization, situation.bucket)
+    return path, lock.advise(study, situation.reach)
+
+
+def _tell(kernel: str, path: Path, advice: Advice) -> None:
+    text = f"{kernel}: the lock {path} is not used: {advice.reason}"
+    _notices.once(text, text)
+
+
+def frozen_error(kernel: DeclaredKernel, problem: Problem, situation: Situation) -> FrozenError:
+    """Why a call has no config when tuning is frozen, and the kept results that are nearest."""
+    study = problem.study(situation.specialization, situation.bucket)
+    locked = lock_advice(kernel, problem, situation)
+    if locked is None:
+        what, near = "the store holds no measurement of it", neighbours(study, problem.records)
+        mend = "measure it (silo tune)"
+    else:
+        path, advice = locked
+        what, near = f"the lock {path} does not say: {advice.reason}", advice.refused
+        mend = f"decide it (silo tune FILE --lock {path})"
+    lines = [
+        f"{study} ({study.device}): tuning is frozen and no config is known; {what}",
+        *near_lines(near),
+        f"  {mend}, or set SILO_TUNE=cached to use the best guess",
+    ]
+    return FrozenError("\n".join(lines))

@@ -1,0 +1,84 @@
+"""Deterministic mode at a call: candidates whose results have other bits are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from silo.building.compilation import lowered
+from silo.core.code_facts import Numerics
+from silo.core.config import Config
+from silo.core.decisions import Decision
+from silo.core.variant import Variant
+from silo.errors import CompileError, SourceError
+from silo.settings import settings
+
+if TYPE_CHECKING:
+    from silo.building.call_context import Situation
+    from silo.building.kernel_declaration import DeclaredKernel
+
+__all__ = ["NumericsOf", "deterministic_remark", "is_deterministic", "only_reason"]
+
+# Of code that nobody reads: it may sum in any order.
+_UNKNOWN = Numerics(ordered=("code of which nothing is known",), stored=frozenset())
+
+
+def is_deterministic(kernel: DeclaredKernel) -> bool:
+    """Whether the kernel's results must be the same bits everywhere: its own word, else the setting."""
+    return settings().deterministic if kernel.deterministic is None else kernel.deterministic
+
+
+def only_reason(situation: Situation) -> str:
+    """Why a call has one candidate alone, where it has."""
+    return deterministic_remark(situation) or _plain_reason(situation)
+
+
+def _plain_reason(situation: Situation) -> str:
+    space, rule = situation.space, situation.rule
+    listed = space.configs()
+    if len(listed) != 1 and situation.given:
+        return "the call sets " + ", ".join(f"{name}={value}" for name, value in situation.given.items())
+    if rule is not None:
+        return f"the {rule.made_by.kind} heuristic makes one config"
+    return "the kernel declares no space" if listed == (Config(),) else "the space has one config"
+
+
+def deterministic_remark(situation: Situation) -> str:
+    """What deterministic mode did to the candidates of a call; "" where nothing."""
+    rule = situation.rule
+    if not situation.other_bits:
+        ruled = situation.deterministic and rule is not None and rule.made_by.kind != "pointwise"
+        ruled = ruled and len(situation.candidates) == 1
+        return f"deterministic mode: the {rule.made_by.kind} heuristic makes one config" if rule and ruled else ""
+    count = len(situation.other_bits)
+    reasons = "; ".join(dict.fromkeys(situation.other_bits.values()))
+    return f"deterministic mode leaves out {count} of {count + len(situation.candidates)} configs: {reasons}"
+
+
+class NumericsOf:
+    """The numerics of one kernel's variants, each lowered once: options of the compiler play no part."""
+
+    def __init__(self, kernel: DeclaredKernel) -> None:
+        self._kernel = kernel
+        self._known: dict[object, Numerics | str] = {}
+
+    def judge(self, variants: Sequence[Variant]) -> dict[bytes, Decision]:
+        """For the config of each variant, by its order key, whether its results are the same bits as the first's."""
+        from silo.tuner.determinism import same_bits  # noqa: PLC0415  # with the next: most programs do not ask
+
+        configs: list[Config] = [variant.config for variant in variants]
+        found = [self._of(variants[0])]
+        # Where the first one sums, the others need no look.
+        sums = isinstance(found[0], str) or bool(found[0].ordered)
+        found += [found[0] if sums else self._of(variant) for variant in variants[1:]]
+        return dict(zip([config.order_key for config in configs], same_bits(configs, found), strict=True))
+
+    def _of(self, variant: Variant) -> Numerics | str:
+        values = (*variant.config.values, *variant.specialization.constants)
+        key = (variant.signature, str(variant.target), tuple((name, repr(value)) for name, value in values))
+        if key not in self._known:
+            try:
+                self._known[key] = lowered(self._kernel.source, variant).facts.numerics or _UNKNOWN
+            except (CompileError, SourceError) as error:
+                self._known[key] = str(error).partition("\n")[0]
+        return self._known[key]

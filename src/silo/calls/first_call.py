@@ -1,0 +1,228 @@
+"""Tuning at a first call, on copies of the caller's own arguments."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from silo.building.compilation import Compilation, memory_is_shown
+from silo.calls.decision import tuning_allowance_s
+from silo.core.config import Config
+from silo.core.config_set import ConfigSet
+from silo.core.decision_source import Origin
+from silo.core.decisions import Decision, Rejected
+from silo.core.host_arrays import has_numpy
+from silo.errors import ArgumentError, TuneError
+from silo.launch.arguments import Argument, ValueKind
+from silo.launch.array_extents import extent_of
+from silo.launch.descriptor_arguments import with_base
+from silo.machine.array_copies import array_behind, duplicate
+from silo.machine.process_session import session
+from silo.measuring.benches import RUN_LIMIT_S, Bench, LocalBench, benches_on, grid_at
+from silo.measuring.case_session_options import refiner_of, spill_limit_of, study_seeds
+from silo.measuring.earlier_studies import contenders_of
+from silo.measuring.evaluators import BenchEvaluator, CompiledArtifacts
+from silo.measuring.lock_files import lock_of
+from silo.settings import settings
+from silo.status_line import Task, announce, working
+from silo.tuner.outcome import Budget
+from silo.tuner.progress import Progress, note_of
+from silo.tuner.session import tune
+from silo.tuner.session_options import Scope, Search, Watch
+from silo.tuner.time_spent import BEGUN, note_effort, read_effort
+
+if TYPE_CHECKING:
+    from silo.building.call_context import Situation
+    from silo.building.kernel_declaration import DeclaredKernel
+    from silo.core.search_space import SearchSpace
+    from silo.core.variant import Variant
+    from silo.measuring.study_key import Problem
+    from silo.tuner.outcome import TuneOutcome
+    from silo.tuner.trial import Study
+
+__all__ = ["measurable", "tune_live", "tuned_live"]
+
+_log = logging.getLogger("silo")
+
+
+def measurable(kernel: DeclaredKernel, situation: Situation, variant: Variant) -> Decision:
+    """Whether candidates, of which ``variant`` is one, can be measured on copies of this call's arguments."""
+    if kernel.grid is None and situation.call.grid is None:
+        return Rejected("the call gives no grid that other configs could use")
+    if kernel.zeroed_always is None:
+        return Rejected("its configs set different arguments to zero, which measuring does not do")
+    if isinstance(situation.device.measuring, Rejected):
+        return situation.device.measuring
+    if reason := kernel.why_unmeasured(situation.device.target):
+        return Rejected(reason)
+    if not has_numpy():
+        return Rejected("numpy is not installed, and results are compared with it")
+    ranges: list[tuple[int, int, object, str]] = []
+    for argument in situation.call.arguments:
+        if argument.kind is ValueKind.ADDRESS:
+            return Rejected(f"{argument.name} is a bare address, which cannot be copied")
+        if argument.kind in (ValueKind.POINTER, ValueKind.DESCRIPTOR):
+            array = array_behind(argument.value)
+            if array is None:
+                return Rejected(f"{argument.name} is a {type(argument.value).__name__}, which cannot be copied")
+            extent = extent_of(array)
+            start, end = extent.start, extent.start + extent.size
+            for low, high, other, name in ranges:
+                if start < high and low < end and other is not array:
+                    return Rejected(f"{argument.name} and {name} overlap in memory")
+            ranges.append((start, end, array, argument.name))
+    shown = memory_is_shown(kernel.source, variant, _passed(situation))
+    return shown or Rejected(f"{shown.reason}, and what lies there cannot be copied")
+
+
+def tune_live(
+    kernel: DeclaredKernel,
+    situation: Situation,
+    problem: Problem,
+    variant_of: Callable[[Config], Variant],
+    launcher: Any,  # noqa: ANN401  # what launches the kernel without a check
+    unmeasured: Origin,
+) -> Config | None:
+    """The winner of :func:`tuned_live`, or None where no config works."""
+    outcome = tuned_live(kernel, situation, problem, variant_of, launcher, unmeasured)
+    return None if outcome is None else outcome.require_winner().config
+
+
+def tuned_live(
+    kernel: DeclaredKernel,
+    situation: Situation,
+    problem: Problem,
+    variant_of: Callable[[Config], Variant],
+    launcher: Any,  # noqa: ANN401  # what launches the kernel without a check
+    unmeasured: Origin,
+) -> TuneOutcome | None:
+    """Tune one call within the budget and say so in one line; the outcome, or None where no config works.
+
+    ``unmeasured`` is what is used then. The caller's arrays are only read: candidates run on copies.
+    """
+    bench = _bench(kernel, situation, launcher)
+    if bench is None:
+        return None
+    bucket = situation.bucket
+    study = problem.study(situation.specialization, bucket)
+    artifacts = CompiledArtifacts(Compilation(session(), kernel.source, trials=True), variant_of)
+    space, scope = _scope(kernel, situation, problem, study, variant_of)  # before this call is noted as begun
+    spent_s = read_effort(study, problem.records).seconds
+    left_s = max(tuning_allowance_s() - spent_s, settings().tune_budget_s / 10)
+    budget = Budget(seconds=min(settings().tune_budget_s, left_s))
+    begin, ended = time.monotonic(), "interrupted"
+    _note(study, problem, BEGUN)
+    try:
+        with (
+            BenchEvaluator(study, artifacts, bench, None, space.listed) as evaluator,
+            working(f"tuning {study}") as task,
+        ):
+            locked = lock_of(kernel)
+            outcome = tune(
+                study,
+                space,
+                evaluator,
+                problem.records,
+                Search(seeds=study_seeds(study, space, problem.records, locked[0] if locked else None), budget=budget),
+                scope,
+                Watch(partial(_show, task)),
+            )
+        ended = outcome.stopped
+        outcome.require_winner()
+    except TuneError as error:
+        _log.warning("%s; %s is used", error, unmeasured.phrase)
+        return None
+    finally:
+        _note(study, problem, ended, time.monotonic() - begin)
+    announce(outcome.summary)
+    return outcome
+
+
+def _scope(
+    kernel: DeclaredKernel,
+    situation: Situation,
+    problem: Problem,
+    study: Study,
+    variant_of: Callable[[Config], Variant],
+) -> tuple[SearchSpace, Scope]:
+    """The configs that are measured: the contenders alone if the study was decided under an earlier compiler."""
+    contenders = contenders_of(study, problem.records, situation.reach)
+    tried = {trial.config.order_key for trial in problem.trials(situation.specialization, situation.bucket)}
+    is_begun = read_effort(study, problem.records).is_cut_off
+    if contenders and not (is_begun and all(config.order_key in tried for config in contenders)):
+        return ConfigSet(contenders), Scope(finalists=len(contenders))
+    refiner = refiner_of(situation, lambda config: _grid(kernel, situation, variant_of(config)))
+    return situation.searched, Scope(refiner=refiner, most_spills=spill_limit_of(situation))
+
+
+def _note(study: Study, problem: Problem, ended: str, seconds: float = 0.0) -> None:
+    if trouble := note_effort(study, problem.records, ended, seconds):
+        _log.warning("%s", trouble)
+
+
+def _show(task: Task, progress: Progress) -> None:
+    task.note = "; ".join(filter(None, [f"{progress.done} of {progress.total} configs", note_of(progress)]))
+
+
+def _bench(kernel: DeclaredKernel, situation: Situation, launcher: Any) -> Bench | None:  # noqa: ANN401
+    """Where candidates run; None, with a message, where the arguments cannot be copied."""
+    call = situation.call
+    confined = benches_on(
+        kernel.name,
+        [situation.device],
+        _passed(situation),
+        lambda _, artifact: _grid(kernel, situation, artifact.variant),
+        limit_s=min(RUN_LIMIT_S, max(1.0, settings().tune_budget_s / 4)),
+        in_library=kernel.in_library,
+    )
+    if confined:
+        return confined[0]
+    arguments = _copies(situation)
+    if arguments is None:
+        return None
+    grid = call.grid
+
+    def launcher_of(config: Config) -> Callable[[], object]:
+        named = {**arguments, **config.as_dict(), **({} if grid is None else {"grid": grid})}
+        return lambda: launcher(**named)
+
+    return LocalBench(situation.device, arguments, launcher_of)
+
+
+def _grid(kernel: DeclaredKernel, situation: Situation, variant: Variant) -> tuple[int, ...]:
+    call, values = situation.call, {**variant.specialization.constant_values, **variant.config.as_dict()}
+    return grid_at(kernel.grid, call.grid, call.values, values, situation.device.facts())
+
+
+def _passed(situation: Situation) -> dict[str, object]:
+    arguments = situation.call.arguments
+    return {one.name: _plain(one) for one in arguments if one.kind not in (ValueKind.ABSENT, ValueKind.CONSTANT)}
+
+
+def _plain(argument: Argument) -> object:
+    """Scalars of array libraries as Python's."""
+    return argument.number if argument.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT) else argument.value
+
+
+def _copies(situation: Situation) -> dict[str, object] | None:
+    """The call's arguments with arrays copied; arguments that are one array stay one array."""
+    made: dict[int, object] = {}
+    result: dict[str, object] = {}
+    for name, value in situation.call.values.items():
+        if name in situation.given:
+            continue
+        array = array_behind(value)
+        if array is not None:
+            if id(array) not in made:
+                try:
+                    made[id(array)] = duplicate(array)
+                except ArgumentError as error:
+                    _log.info("%s is not tuned on this call: %s: %s", situation.call.kernel, name, error)
+                    return None
+            result[name] = made[id(array)] if array is value else with_base(value, made[id(array)])
+        else:
+            result[name] = value
+    return result

@@ -1,0 +1,103 @@
+"""The guessed space of a kernel without one, from its lowered form, for calls that leave block sizes open."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from silo.building.compilation import lowered
+from silo.core.config import Config
+from silo.core.nodes import Argument, ConfigValue, Node, leaves
+from silo.core.search_space import Rule
+from silo.core.signature import ParameterKind, Signature
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.core.values import Value
+from silo.core.variant import Variant
+from silo.errors import CompileError, SourceError, SpaceError
+from silo.heuristics.block_names import GROUP, role_of
+from silo.heuristics.heuristic_space import BoundSpace
+from silo.heuristics.inferred import KernelUse, common_use, guess, use_of
+
+if TYPE_CHECKING:
+    from silo.building.kernel_declaration import DeclaredKernel
+
+__all__ = ["check_grid", "guess_space"]
+
+_NAMED = (Argument, ConfigValue)
+
+# Lengths by which blocks are told apart; at least what tl.dot takes.
+_LENGTHS = tuple(1 << power for power in range(4, 15))
+_GROUP_ROWS = 8
+
+
+def guess_space(
+    kernel: DeclaredKernel, target: Target, signature: Signature, specialization: Specialization
+) -> BoundSpace:
+    """The space of the blocks that calls may leave open; ``specialization`` is that of a call without them.
+
+    ``SpaceError`` says why there is none and what to give.
+    """
+    taken = {value for _, value in specialization.constants if isinstance(value, int)}
+    lengths = [length for length in _LENGTHS if length not in taken]
+    if len(kernel.open_blocks) >= len(lengths):
+        raise SpaceError(
+            f"{kernel.name}: no heuristic can be guessed for {len(kernel.open_blocks)} open blocks: give the values "
+            "in the call, or silo.kernel a space="
+        )
+    # Twice, with another length for each block: a constant of the kernel may be one of them by chance, but not both.
+    trials = [
+        {
+            name: _GROUP_ROWS if role_of(name) == GROUP else lengths[index + shift]
+            for index, name in enumerate(sorted(kernel.open_blocks, key=lambda name: role_of(name) == GROUP))
+        }
+        for shift in range(2)
+    ]
+    use = common_use(*(_use(kernel, target, signature, specialization, trial) for trial in trials))
+    scalars = [p.name for p in signature.parameters if p.kind is ParameterKind.INTEGER]
+    made, why = guess(kernel.name, use, scalars, [name for name in kernel.guard_key if name in scalars])
+    placed = tuple(name for name, block in use.blocks.items() if block.placed)
+    return made.bound(kernel.name, kernel.source.signature, kernel.open_constraints, why=why, placed=placed)
+
+
+def check_grid(kernel: DeclaredKernel, rule: Rule, grid: object, declared: tuple[Node, ...] | None) -> None:
+    """``SpaceError`` where the grid of a call does not depend on blocks that it has to count.
+
+    ``grid`` is what the call gives, None where it is the ``declared`` one (of the kernel, or of a case). No call
+    escapes: whether its grid is of integers is part of the guard.
+    """
+    if not rule.placed or callable(grid):
+        return
+    if grid is None:
+        read = {leaf.name for axis in declared or () for leaf in leaves(axis) if isinstance(leaf, _NAMED)}
+        if declared is None or read & set(rule.placed):
+            return
+        written = ", ".join(str(axis) for axis in declared)
+        what = f"the declared grid ({written})"
+    else:
+        what = f"the grid {grid!r} of the call"
+    raise SpaceError(
+        f"{kernel.name}: the call leaves {', '.join(rule.placed)} open, and {what} does not depend on it: "
+        f"pass a function, {kernel.name}[lambda meta: (silo.cdiv(..., meta[{rule.placed[0]!r}]),)](...), or the value"
+    )
+
+
+def _use(
+    kernel: DeclaredKernel, target: Target, signature: Signature, specialization: Specialization, trial: dict[str, int]
+) -> KernelUse:
+    config: dict[str, Value] = dict(trial)
+    variant = Variant(kernel.name, kernel.source.fingerprint, signature, specialization, Config.of(config), target)
+    tried = ", ".join(f"{name}={value}" for name, value in trial.items())
+    advice = "Give the values in the call, or silo.kernel a space="
+    try:
+        traits = lowered(kernel.source, variant).facts.traits
+    except (CompileError, SourceError) as error:
+        raise SpaceError(
+            f"{kernel.name}: the call leaves {', '.join(trial)} open, and what the kernel is cannot be told, for it "
+            f"does not compile with {tried}: {error}\n{advice}"
+        ) from error
+    if traits is None:
+        raise SpaceError(
+            f"{kernel.name}: the call leaves {', '.join(trial)} open, and what the kernel is cannot be told: nothing "
+            f"reads the code of {kernel.source.kind} kernels for {target}. {advice}"
+        )
+    return use_of(traits, trial)

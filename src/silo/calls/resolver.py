@@ -1,0 +1,581 @@
+"""The resolver: serves calls of a kernel of this process that its launcher has no code for yet."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, cast
+
+from silo.artifacts.artifact import Artifact
+from silo.building.call_context import Situation
+from silo.building.compilation import Compilation, compiler_identity, lowered
+from silo.building.derived_constexprs import derive
+from silo.building.kernel_declaration import DeclaredKernel
+from silo.building.loaded_kernels import HeuristicLauncher, bound_launcher, guarded_launcher, load_code, stored_code
+from silo.building.zeroing import ZeroingLauncher
+from silo.calls.decision import decide_call, frozen_error, mode_of, unfinished
+from silo.calls.deterministic_candidates import NumericsOf, is_deterministic
+from silo.calls.first_call import measurable, tune_live, tuned_live
+from silo.calls.pruning import prune
+from silo.compile.build_list import Chosen
+from silo.compile.toolchain import select_compiler, target_kinds
+from silo.core.config import Config
+from silo.core.config_set import ConfigSet
+from silo.core.decision_source import Origin
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.device import HOST_MEMORY
+from silo.core.protocols import Device
+from silo.core.search_space import SearchSpace
+from silo.core.signature import NoDefault, ParameterKind, Signature
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.core.values import Value
+from silo.core.variant import Variant
+from silo.errors import ArgumentError, BlobLostError, SpaceError, TargetError
+from silo.forks import Mutex
+from silo.heuristics.heuristic_space import BoundSpace
+from silo.launch.arguments import Call, ValueKind, describe_call
+from silo.launch.binding import bind
+from silo.launch.runtime import Binding, Launcher, inspect_call
+from silo.machine.device_plugins import device_for, require_memory
+from silo.machine.process_session import session
+from silo.measuring.study_key import Problem, measure_policy
+from silo.sources.kernel_source import BringsCode
+from silo.status_line import announce, working
+from silo.tuner.policy import Action, Mode, PolicyDecision
+from silo.tuner.progress import format_duration
+
+if TYPE_CHECKING:
+    from silo.building.compiled_calls import CompiledKernel
+    from silo.core.code_facts import CodeFacts
+    from silo.tuner.outcome import TuneOutcome
+
+__all__ = ["Resolved", "Resolver"]
+
+_log = logging.getLogger("silo")
+
+
+# What calls of this process were bound to: kernel, source, target, bucket, config (silo.kernels.agreement).
+decided: dict[tuple[str, str, str, str, str], None] = {}
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What serves a call, and why: the tag of its binding."""
+
+    artifact: Artifact
+    decision: PolicyDecision
+    kernel: DeclaredKernel
+
+
+class Resolver:
+    """Answers the misses of one kernel's launcher: picks a config, compiles, loads."""
+
+    def __init__(self, kernel: DeclaredKernel) -> None:
+        self._kernel = kernel
+        # Tuning launches candidates through the same launcher, so a miss may come while one is being answered.
+        self._lock = Mutex()
+        self._tuning_process = 0  # the one that tunes now; a child made by fork meanwhile does not
+        self._guesses: dict[tuple[str, Signature, Specialization], BoundSpace] = {}
+        self._numerics = NumericsOf(kernel)
+        self._compilers: dict[Target, Accepted] = {}  # that something compiles it for a target
+        self._told: set[str] = set()  # why calls are not tuned
+
+    @cached_property
+    def native(self) -> Launcher:
+        """The native launcher."""
+        return guarded_launcher(self._kernel, self._on_miss, release_gil=self._kernel.release_gil)
+
+    def launcher_on(self, device: Device) -> Launcher:
+        """A launcher whose calls run on ``device``, whichever their arrays and the kernel's kind would choose."""
+        return guarded_launcher(
+            self._kernel, partial(self._on_miss, device=device), release_gil=self._kernel.release_gil
+        )
+
+    def launcher_accepting(self, accept: Callable[[Artifact], None]) -> Launcher | HeuristicLauncher:
+        """A launcher that hands ``accept`` the code of each new situation, which raises where it may not be used."""
+
+        def on_miss(call: Call) -> Binding:
+            binding = self._on_miss(call)
+            accept(cast("Resolved", binding.tag).artifact)
+            return binding
+
+        return self._complete(guarded_launcher(self._kernel, on_miss, release_gil=self._kernel.release_gil))
+
+    def lowered_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Variant, CodeFacts]:
+        """What the front end makes of a call with the first config, and the facts of that code. Compiles nothing.
+
+        A dtype may stand for an array, as in :meth:`compiled`.
+        """
+        args, named = self._stood_in(args, kwargs)
+        named = self._completed(args, named)
+        signature = self._kernel.source.signature
+        situation = self.understand(inspect_call(self.native, signature, *args, **named))
+        variant = self.variant(situation, self.decide(situation, can_tune=False, mode=Mode.OFF).config)
+        return variant, lowered(self._kernel.source, variant).facts
+
+    def lowered_on(self, call: Call, device: Device) -> tuple[Variant, CodeFacts]:
+        """What the front end makes of a call that nobody makes yet, on ``device``, and the facts of that code."""
+        situation = self.understand(call, device)
+        variant = self.variant(situation, self.decide(situation, can_tune=False, mode=Mode.OFF).config)
+        return variant, lowered(self._kernel.source, variant).facts
+
+    def compiled_on(self, call: Call, device: Device) -> Artifact:
+        """The code for a call that nobody makes yet, by the best config that is known; measures nothing.
+
+        Raises:
+            FrozenError: nothing may be used.
+        """
+        situation = self.understand(call, device)
+        with self._lock:
+            return self._compiled(self.variant(situation, self.chosen(situation).config))
+
+    @cached_property
+    def direct(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
+        """What launches without a check."""
+        launcher = self._unzeroed
+        return ZeroingLauncher(launcher, self.native, self._kernel) if self._kernel.zeroed else launcher
+
+    @cached_property
+    def _unzeroed(self) -> Launcher | HeuristicLauncher:
+        """As :attr:`direct`, without setting arguments to zero: tuning does that outside of the time it measures."""
+        return self._complete(self.native)
+
+    def _complete(self, launcher: Launcher) -> Launcher | HeuristicLauncher:
+        """A launcher with the heuristics before it that run in Python, where the kernel has some."""
+        return HeuristicLauncher(launcher, self._kernel) if self._kernel.derived.opaque else launcher
+
+    def compiled(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> CompiledKernel:
+        """Compile and load what a call needs; what came of it."""
+        from silo.building.compiled_calls import compiled_kernel  # noqa: PLC0415  # few calls look at it
+
+        args, named = self._stood_in(args, kwargs)
+        named = self._completed(args, named)
+        binding = self.native.resolve(*args, **named, **({} if grid is None else {"grid": grid}))
+        return compiled_kernel(self._kernel, cast("Resolved", binding.tag).artifact, binding, self.native)
+
+    def _stood_in(
+        self, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> tuple[tuple[object, ...], Mapping[str, object]]:
+        """The arguments with an array in the place of each dtype."""
+        from silo.building.compiled_calls import default_place, stand_in  # noqa: PLC0415  # as above
+
+        if self._kernel.extents is not None:  # a dtype is not an array then, for it has no shape
+            return args, kwargs
+        parameters = self._kernel.source.signature.parameters
+        constant = {one.name for one in parameters if one.kind is ParameterKind.CONSTEXPR}  # a dtype is one there
+
+        def placed(name: str, value: object) -> object:
+            return value if name in constant else stand_in(value, default_place)
+
+        names = (*(one.name for one in parameters), *("" for _ in args[len(parameters) :]))
+        ordered = tuple(placed(name, value) for name, value in zip(names, args, strict=False))
+        return ordered, {name: placed(name, value) for name, value in kwargs.items()}
+
+    def bind(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> Any:  # noqa: ANN401
+        """A launcher without a guard for calls like this one."""
+        named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
+        binding = self.native.resolve(*args, **named)
+        resolved = cast("Resolved", binding.tag)
+        return bound_launcher(
+            self.native,
+            self._kernel.source.signature,
+            binding,
+            resolved.artifact.variant,
+            grid=grid,
+            release_gil=self._kernel.release_gil,
+            constant=self._kernel.source.constant,
+        )
+
+    def explain(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> str:
+        """Which variant a call gets and why, in words."""
+        kernel = self._kernel
+        named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
+        situation = self.understand(inspect_call(self.native, kernel.source.signature, *args, **named))
+        if isinstance(kernel.source, BringsCode):  # there is nothing to decide
+            device = situation.device
+            return "\n".join(
+                [
+                    describe_call(situation.call),
+                    f"device: {device.target} ({device.model})",
+                    *kernel.source.explain(device.target, situation.specialization),
+                ]
+            )
+        decision = self.decide(situation, can_tune=False)
+        if decision.action is Action.REFUSE:
+            return f"{describe_call(situation.call)}\n{frozen_error(kernel, self.problem(situation), situation)}"
+        variant = self.variant(situation, decision.config)
+        compiler = compiler_identity(kernel.source.kind, variant.target)
+        known = session().store.artifacts.get(variant.artifact_key(compiler))
+        lines = [
+            describe_call(situation.call),
+            f"device: {situation.device.target} ({situation.device.model})",
+            "assumes: " + (", ".join(variant.specialization.assumptions) or "nothing"),
+            f"config: {decision.config} ({decision.origin.value}: {decision.reason})",
+            f"artifact: {variant.artifact_key(compiler)[:16]}, " + ("in the store" if known else "not compiled yet"),
+            *self._heuristic(situation),
+            *self._progress(situation),
+            *self._rivals(situation, decision.config),
+        ]
+        return "\n".join(lines)
+
+    def _progress(self, situation: Situation) -> list[str]:
+        """How far first calls came that were cut off."""
+        found = unfinished(self.problem(situation), situation)
+        return [] if found is None else [f"measured: {found}"]
+
+    def _heuristic(self, situation: Situation) -> list[str]:
+        """How a heuristic came to the space, where one did."""
+        if situation.rule is None:
+            return []
+        return [situation.rule.explain(situation.device.target, situation.device.facts(), situation.values)]
+
+    def _rivals(self, situation: Situation, chosen: Config) -> list[str]:
+        """Why each other config of the space is not the one, a line each."""
+        problem = self.problem(situation)
+        bucket = situation.bucket
+        winner = problem.winner(situation.specialization, bucket)
+        times = {} if winner is None else {row.config.order_key: row.time.median_ns for row in winner.runners_up}
+        failed = problem.failures(situation.specialization, bucket)
+        lines: list[str] = []
+        measured = (
+            [] if winner is None else [row.config for row in winner.runners_up if row.config in situation.searched]
+        )
+        for config in ConfigSet((*situation.space.configs(), *measured)):
+            if config.order_key == chosen.order_key:
+                continue
+            if config.order_key in situation.left_out:
+                reason = situation.left_out[config.order_key]
+            elif config not in situation.searched:
+                reason = "the call sets " + ", ".join(f"{name}={value}" for name, value in situation.given.items())
+            elif config.order_key in failed:
+                reason = failed[config.order_key]
+            elif config.order_key in times and winner is not None:
+                reason = f"{times[config.order_key] / max(winner.median_ns, 1):.2f} times the winner's time"
+            else:
+                reason = "not measured"
+            lines.append(f"rejected: {config}: {reason}")
+        return lines
+
+    def understand(self, call: Call, device: Device | None = None) -> Situation:
+        """Types, facts, device and candidates of a call. It runs on ``device``; None: where its arrays' memory says."""
+        kernel = self._kernel
+        if device is None:
+            device = device_for(kernel.name, call.device, self._serves)
+        else:
+            require_memory(kernel.name, device, call.memory)
+        facts = call.facts(kernel.source.constant)
+        signature, specialization = kernel.source.specialize(facts)
+        if kernel.source.extents is not None:
+            specialization = replace(specialization, extents=call.extents(kernel.source.extents))
+        open_blocks = [name for name in kernel.open_blocks if name not in specialization.constant_values]
+        rule = self._guessed(call, device, signature, specialization) if open_blocks else kernel.rule
+        deterministic = is_deterministic(kernel)
+        if deterministic and rule is not None:
+            rule = rule.deterministic
+        config_names = set(kernel.config_names if rule is None else rule.config_names)
+        given = {name: value for name, value in specialization.constants if name in config_names}
+        given.update({name: kernel.source.constant(value) for name, value in call.options.items()})
+        values: dict[str, Value] = {
+            one.name: one.number
+            for one in call.arguments
+            if one.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
+        }
+        constants = {name: value for name, value in specialization.constants if name not in config_names}
+        plain = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
+        key_values = {**plain, **values, **constants}
+        key = rule.reads if open_blocks and rule is not None else kernel.key
+        for name in key:
+            if name not in key_values:
+                raise ArgumentError(
+                    f"{kernel.name}: tuning depends on {name} (its key), which is {_what(call, name)} in this call; "
+                    f"a key holds scalars, so pass one or take {name} out of key={list(key)}"
+                )
+        integers = {name: key_values[name] for name in key if isinstance(key_values.get(name), int)}
+        space = kernel.space if rule is None else rule.space(device.target, device.facts(), key_values)
+        specialization = specialization.with_constants(constants)
+        searched, left_out = self._searched(space, integers, given), dict[bytes, str]()
+        if kernel.prunes:
+            searched, left_out = prune(kernel, call, searched)
+        situation = Situation(
+            call=call,
+            device=device,
+            signature=signature,
+            specialization=specialization,
+            values=cast("Mapping[str, Value]", key_values),
+            given=given,
+            searched=searched,
+            space=space,
+            key=key,
+            config_names=tuple(sorted(config_names)),
+            rule=rule,
+            deterministic=deterministic,
+            left_out=left_out,
+        )
+        if not deterministic:
+            return situation
+        # Of a space of groups those that it lists: nobody looked at the code of their combinations.
+        candidates, other_bits = self.same_bits(situation, situation.candidates)
+        said = {key: f"deterministic mode: {reason}" for key, reason in other_bits.items()}
+        return replace(situation, searched=ConfigSet(candidates), left_out={**left_out, **said}, other_bits=other_bits)
+
+    def same_bits(
+        self, situation: Situation, configs: tuple[Config, ...]
+    ) -> tuple[tuple[Config, ...], dict[bytes, str]]:
+        """The configs that may be used where results must be the same bits everywhere; of the others why not."""
+        if not situation.deterministic or len(configs) == 1:
+            return configs, {}
+        judged = self._numerics.judge([self.variant(situation, config) for config in configs])
+        left_out = {key: decision.reason for key, decision in judged.items() if not decision}
+        return tuple(config for config in configs if config.order_key not in left_out), left_out
+
+    def _guessed(self, call: Call, device: Device, signature: Signature, specialization: Specialization) -> BoundSpace:
+        """The space of a call that leaves block sizes open, for a kernel without one. ``SpaceError`` where unclear."""
+        from silo.calls.inferred_space import check_grid, guess_space  # noqa: PLC0415  # most kernels say what they are
+
+        kept = {name: value for name, value in specialization.constants if name not in self._kernel.open_blocks}
+        specialization = specialization.with_constants(kept)
+        known = (self._kernel.source.fingerprint, signature, specialization)
+        if known not in self._guesses:
+            self._guesses[known] = guess_space(self._kernel, device.target, signature, specialization)
+        check_grid(self._kernel, self._guesses[known], call.grid, self._kernel.grid)
+        return self._guesses[known]
+
+    def _searched(self, space: SearchSpace, integers: Mapping[str, Value], given: Mapping[str, Value]) -> SearchSpace:
+        try:
+            return space.for_call(integers, given)
+        except SpaceError as error:
+            raise SpaceError(f"{self._kernel.name} ({self._kernel.location}): {error}") from error
+
+    def problem(self, situation: Situation) -> Problem:
+        """What the call's trials have in common with trials of other sizes."""
+        kernel = self._kernel
+        target = situation.device.target
+        return Problem(
+            kernel=kernel.name,
+            source=kernel.source.fingerprint,
+            signature=situation.signature,
+            target=target,
+            compiler=self._compiler_identity(situation),
+            device=situation.device,
+            policy=measure_policy(situation.device),
+            key=situation.key,
+            records=session().store.records,
+        )
+
+    def _compiler_identity(self, situation: Situation) -> str:
+        source, device = self._kernel.source, situation.device
+        try:
+            return compiler_identity(source.kind, device.target)
+        except TargetError as error:
+            kinds = target_kinds(source.kind)
+            if HOST_MEMORY not in device.memory.types or not kinds or device.target.kind in kinds:
+                raise
+            raise TargetError(
+                f"{self._kernel.name}: nothing here compiles a {source.kind} kernel for {device.target.kind}, where "
+                f"the arrays of this call are: give it arrays on {' or '.join(kinds)}"
+            ) from error
+
+    def decide(
+        self, situation: Situation, *, can_tune: bool = True, mode: Mode | None = None, can_compile: bool | None = None
+    ) -> PolicyDecision:
+        """The config for a call, or that it is to be tuned, or that nothing may be used.
+
+        ``can_compile``: whether configs are compiled to find out if earlier trials count; by default as ``can_tune``.
+        """
+
+        def can_measure() -> Decision:
+            if not can_tune:
+                return Rejected("explaining measures nothing")
+            found = measurable(self._kernel, situation, self.variant(situation, situation.candidates[0]))
+            if isinstance(found, Rejected) and found.reason not in self._told:
+                self._told.add(found.reason)
+                announce(f"{self._kernel.name} is not tuned on calls such as this one: {found.reason}")
+            return found
+
+        def carry() -> tuple[Config, ...]:
+            if can_tune if can_compile is None else can_compile:
+                return self.carry(situation)
+            from silo.measuring.earlier_studies import contenders_of  # noqa: PLC0415  # see carry
+
+            study = problem.study(situation.specialization, situation.bucket)
+            return contenders_of(study, problem.records, situation.reach)
+
+        problem = self.problem(situation)
+        return decide_call(self._kernel, problem, situation, mode or mode_of(self._kernel), can_measure, carry)
+
+    def carry(self, situation: Situation) -> tuple[Config, ...]:
+        """See :func:`silo.measuring.earlier_studies.carry_decision`; for a call's study without trials."""
+        from silo.measuring.earlier_studies import carry_decision  # noqa: PLC0415  # a decided call does without
+        from silo.measuring.evaluators import CompiledArtifacts  # noqa: PLC0415
+
+        study = self.problem(situation).study(situation.specialization, situation.bucket)
+        compilation = Compilation(session(), self._kernel.source, trials=True)
+        artifacts = CompiledArtifacts(compilation, partial(self.variant, situation))
+        return carry_decision(study, situation.reach, artifacts, session().store)
+
+    def chosen(self, situation: Situation, *, mode: Mode | None = None) -> Chosen:
+        """The config for a call without measuring. FrozenError where nothing may be used."""
+        decision = self.decide(situation, can_tune=False, mode=mode, can_compile=True)
+        if decision.action is Action.REFUSE:
+            raise frozen_error(self._kernel, self.problem(situation), situation)
+        return Chosen(decision.config, decision.origin)
+
+    def variant(self, situation: Situation, config: Config) -> Variant:
+        """The variant of a call with one config. Derived constexprs count as given by the caller."""
+        kernel = self._kernel
+        values = {**config.as_dict(), **situation.values}  # an open block is an argument to who traced its readers
+        derived = derive(kernel.derived, values, config.as_dict(), situation.device.facts())
+        own = {name: value for name, value in derived.items() if name not in situation.specialization.constant_values}
+        own |= kernel.source.constants_of(config, situation.specialization)
+        specialization = situation.specialization.with_constants({**situation.specialization.constant_values, **own})
+        return Variant(
+            kernel=kernel.name,
+            source=kernel.source.fingerprint,
+            signature=situation.signature,
+            specialization=self.with_grid(situation, config, specialization),
+            config=config,
+            target=situation.device.target,
+        )
+
+    def with_grid(self, situation: Situation, config: Config, specialization: Specialization) -> Specialization:
+        """With the grid that a call has with one config, where it decides the code."""
+        extents = self._kernel.source.extents
+        if extents is None or not extents.grid:
+            return specialization
+        from silo.launch.call_grid import call_grid  # noqa: PLC0415  # few kernels have such code
+
+        values = {**config.as_dict(), **specialization.constant_values}
+        grid = call_grid(situation.call, self._kernel.grid, values, situation.device.facts())
+        return replace(specialization, grid=grid)
+
+    def _serves(self, device: Device) -> Decision:
+        """Whether something here compiles the kernel for a device; once a compiler was found, nobody is asked again."""
+        if device.target not in self._compilers:
+            try:
+                compiler = select_compiler(self._kernel.source.kind, device.target)
+            except TargetError as error:
+                return Rejected(str(error))
+            self._compilers[device.target] = Accepted(compiler.declaration.name)
+        return self._compilers[device.target]
+
+    def _on_miss(self, call: Call, device: Device | None = None) -> Binding:
+        with self._lock:
+            situation = self.understand(call, device)
+            decision = self._led(situation, device) or self.decide(
+                situation, can_tune=self._tuning_process != os.getpid()
+            )
+            config = decision.config
+            if decision.action is Action.REFUSE:
+                raise frozen_error(self._kernel, self.problem(situation), situation)
+            if decision.action is Action.TUNE:
+                self._tuning_process = os.getpid()
+                try:
+                    launcher = self._unzeroed if device is None else self._complete(self.launcher_on(device))
+                    config = self._tuned(situation, launcher, decision.origin) or config
+                finally:
+                    self._tuning_process = 0
+            variant = self.variant(situation, config)
+            try:
+                binding = self._loaded(situation, variant, decision)
+            except BlobLostError as error:
+                _log.info("%s; it is compiled again", error)
+                binding = self._loaded(situation, variant, decision)
+            if self._tuning_process != os.getpid():  # a candidate is no decision
+                bucket = ", ".join(
+                    f"{name}={value}" for name, value in zip(situation.key, situation.bucket, strict=True)
+                )
+                decided[variant.kernel, variant.source, str(variant.target), bucket, str(config)] = None
+            return binding
+
+    def _led(self, situation: Situation, device: Device | None) -> PolicyDecision | None:
+        """What leader mode decides; None in another mode, and where there is nothing to decide."""
+        kernel = self._kernel
+        if mode_of(kernel) is not Mode.LEADER or self._tuning_process == os.getpid():
+            return None
+        if len(situation.candidates) == 1 and not situation.reach.refinable:
+            return None
+
+        def tuned() -> TuneOutcome | None:
+            self._tuning_process = os.getpid()
+            self.carry(situation)
+            try:
+                launcher = self._unzeroed if device is None else self._complete(self.launcher_on(device))
+                problem = self.problem(situation)
+                variant_of = partial(self.variant, situation)
+                return tuned_live(kernel, situation, problem, variant_of, launcher, Origin.FIRST)
+            finally:
+                self._tuning_process = 0
+
+        from silo.calls.leader import led_config  # noqa: PLC0415  # a mode of few
+
+        config = led_config(
+            kernel,
+            self.problem(situation),
+            situation,
+            lambda: measurable(kernel, situation, self.variant(situation, situation.candidates[0])),
+            tuned,
+        )
+        return PolicyDecision(Action.USE, config, Origin.LOCK, "the lock's entry, which the leader wrote")
+
+    def _loaded(self, situation: Situation, variant: Variant, decision: PolicyDecision) -> Binding:
+        return self._bind(situation, self._compiled(variant), decision)
+
+    def _compiled(self, variant: Variant) -> Artifact:
+        """The artifact of a variant; where it has to be made, that is said."""
+        compilation = Compilation(session(), self._kernel.source)
+        with working(f"compiling {variant.kernel} for {variant.target}") as task:
+            artifact = compilation.artifact(variant)
+        if compilation.compiled:
+            config = f" ({variant.config})" if variant.config.as_dict() else ""
+            announce(f"compiled {variant.kernel} for {variant.target} in {format_duration(task.seconds)}{config}")
+        return artifact
+
+    def _tuned(
+        self,
+        situation: Situation,
+        launcher: Launcher | HeuristicLauncher,
+        unmeasured: Origin,
+    ) -> Config | None:
+        return tune_live(
+            self._kernel,
+            situation,
+            self.problem(situation),
+            lambda config: self.variant(situation, config),
+            launcher,
+            unmeasured,
+        )
+
+    def _bind(self, situation: Situation, artifact: Artifact, decision: PolicyDecision) -> Binding:
+        loaded = load_code(situation.device, stored_code(session().store, artifact))
+        variant = artifact.variant
+        return bind(
+            cast("Any", loaded),
+            artifact.launch,
+            variant.signature,
+            variant.specialization,
+            {**variant.specialization.constant_values, **variant.config.as_dict()},
+            grid=self._kernel.grid,
+            facts=situation.device.facts(),
+            tag=Resolved(artifact, decision, self._kernel),
+        )
+
+    def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        launcher = self._unzeroed
+        return launcher.complete(args, kwargs) if isinstance(launcher, HeuristicLauncher) else dict(kwargs)
+
+
+def _what(call: Call, name: str) -> str:
+    """What a parameter was called with, in words."""
+    kind = next((one.kind for one in call.arguments if one.name == name), ValueKind.ABSENT)
+    words = {
+        ValueKind.ABSENT: "missing",
+        ValueKind.POINTER: "an array",
+        ValueKind.ADDRESS: "an address",
+        ValueKind.NONE: "None",
+        ValueKind.DESCRIPTOR: "a tensor descriptor",
+    }
+    return words.get(kind, "no scalar")

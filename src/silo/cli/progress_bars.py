@@ -1,0 +1,112 @@
+"""Progress of the commands: bars on standard error where that is a terminal, lines of JSON where they are asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Self
+
+from silo.cli.console import console, say_lines
+from silo.errors import SettingsError
+from silo.sanitized_text import one_line, printable_json
+from silo.tuner.progress import Progress, event_to_json, note_of
+from silo.tuner.refine import reason_of
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+__all__ = ["BuildProgress", "TuneProgress", "event_lines"]
+
+
+@contextmanager
+def event_lines(path: str | None) -> Generator[IO[str] | None]:
+    """Where events go: a file that is appended to, standard output for ``-``, nowhere for None.
+
+    Raises:
+        SettingsError: the file cannot be written.
+    """
+    if path is None:
+        yield None
+    elif path == "-":
+        yield sys.stdout
+    else:
+        try:
+            file = Path(path).open("a", encoding="utf-8")  # noqa: SIM115  # an error of the block is no error of opening
+        except OSError as error:
+            raise SettingsError(f"--events {path}: {error.strerror}; name a file that can be written") from error
+        with file:
+            yield file
+
+
+class _Bar:
+    """A rich progress bar that is made when first needed."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled and console(stderr=True).is_terminal
+        self._bar: Bar | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        if isinstance(error, KeyboardInterrupt):
+            # A tuning session says what it kept. The parser, which ends the program, would not.
+            say_lines(str(error) or "interrupted", stderr=True)
+
+    def show(self, name: str, done: int, total: int, note: str) -> None:
+        """Move the bar called ``name``."""
+        name, note = one_line(name), one_line(note)
+        if not self._enabled:
+            return
+        if self._bar is None:
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn  # noqa: PLC0415  # slow to import
+            from rich.progress import Progress as RichProgress  # noqa: PLC0415
+
+            columns = (
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("{task.fields[note]}", markup=False),
+            )
+            self._bar = RichProgress(*columns, console=console(stderr=True), transient=True)
+            self._bar.start()
+        if name not in self._tasks:
+            self._tasks[name] = self._bar.add_task(name, total=total, note=note)
+        self._bar.update(self._tasks[name], completed=done, total=total, note=note)
+
+
+class TuneProgress(_Bar):
+    """Shows how tuning goes: done, best so far, time left, failures by kind. ``lines`` gets every event as JSON."""
+
+    def __init__(self, *, enabled: bool, lines: IO[str] | None = None) -> None:
+        super().__init__(enabled=enabled)
+        self._lines = lines
+
+    def update(self, name: str, progress: Progress) -> None:
+        """Take one event of the session called ``name``."""
+        if self._lines is not None:
+            line = json.dumps(event_to_json(name, progress), ensure_ascii=False)
+            self._lines.write(printable_json(line) + "\n")
+            self._lines.flush()  # the reader wants to know now
+        parts = [note_of(progress)]
+        if progress.last is not None and progress.phase == "search" and (reason := reason_of(progress.last)):
+            parts.append(f"refined: {reason}")
+        self.show(name, progress.done, progress.total, "; ".join(filter(None, parts)))
+
+
+class BuildProgress(TuneProgress):
+    """Shows how a build goes: variants compiled, then sessions of tuning."""
+
+    def stage(self, name: str, done: int, total: int) -> None:
+        """Take the state of one stage of the build."""
+        self.show(name, done, total, "")

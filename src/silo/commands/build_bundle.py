@@ -1,0 +1,583 @@
+"""``silo build``: kernels of Python files into one bundle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from silo.building.compilation import compiler_identity
+from silo.building.early_worker import start_early_worker
+from silo.building.packed_code import PackedCode, compile_plans
+from silo.bundle.contents import (
+    Basis,
+    BundleContents,
+    BundleKernel,
+    BundleRules,
+    BundleVariant,
+    RulesKey,
+    calls_of,
+    host_cases,
+    host_code,
+    host_text,
+    rules_key,
+)
+from silo.bundle.format import CASES_KIND, TRIALS_KIND
+from silo.bundle.signing import header_of, settle_signature
+from silo.bundle.update import document_blob
+from silo.bundle.writer import write_bundle
+from silo.calls.decision import lock_advice
+from silo.calls.pruning import allowed_configs
+from silo.compile.build_list import Chosen, PlanCase, PlanKernel, PlannedVariant, plan_variants
+from silo.compile.kernel_targets import LeftOut, Pairs, pair_kernels
+from silo.compile.packed_configs import Packing
+from silo.compile.toolchain import select_compiler
+from silo.core.config import Config
+from silo.core.config_set import ConfigSet
+from silo.core.decision_source import Origin
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.dispatch import Bucket
+from silo.core.nodes import Node
+from silo.core.protocols import Device
+from silo.core.recipes import CaseRecipe, ScalarRecipe
+from silo.core.space import Space
+from silo.core.target import Target
+from silo.core.values import JSON, Value, identity_of
+from silo.core.variant import Variant
+from silo.errors import BundleError, CaseError, NoVariantError, TargetError
+from silo.kernels.collection import collect_kernels
+from silo.kernels.kernel import Kernel
+from silo.machine.device_plugins import all_devices, device_named, devices_of_kind, resolve_target
+from silo.machine.process_session import session
+from silo.settings import settings
+from silo.sources.kernel_source import BringsCode, KernelSource
+from silo.sources.kinds import kind_named
+from silo.sources.source_kind import NeedsPackages, UnnamedInBundles
+from silo.store.signatures import SecretKey
+from silo.tuner.failure_message import TunedCase, require_winners
+from silo.tuner.generalization import Sample, fitted_rules
+from silo.tuner.ledger import read_trials
+from silo.tuner.outcome import Budget
+from silo.tuner.policy import Mode
+from silo.tuner.progress import Progress
+from silo.tuner.stored_study import pair_to_document
+from silo.tuning.case_tuning import CaseStudy, Limits, case_studies, make_of, tune_case
+from silo.tuning.case_variants import case_variants, opaque_constants
+from silo.version import __version__
+
+__all__ = ["BuildRow", "BuildSummary", "build_bundle"]
+
+OnStage = Callable[[str, int, int], None]
+OnTuning = Callable[[str, Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRow:
+    """One kernel for one target: how many variants, of how many configs of its space, the first case's, who chose it.
+
+    ``configs`` are packed of the ``space`` that its cases have together; 0 of 0 where it has none. ``serves`` lists the
+    extents that its variants were built for, where they are not for any.
+    """
+
+    kernel: str
+    target: str
+    variants: int
+    configs: int
+    space: int
+    choice: str
+    measured: str
+    serves: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BuildSummary:
+    """What a build made, which kernels are not built for which of its targets, and what became of the signature."""
+
+    path: str
+    size_bytes: int
+    identity: str
+    variants: int
+    blobs: int
+    compiled: int
+    reused: int
+    seconds: float
+    rows: tuple[BuildRow, ...]
+    remarks: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    signature: str = ""
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """One kernel on the way into a bundle; ``spaces`` has the configs of its cases by target and signature."""
+
+    kernel: Kernel
+    studies: tuple[CaseStudy, ...]
+    tuned: tuple[CaseStudy, ...]  # those that chose a winner, on the device of their target
+    winners: Mapping[tuple[str, str, Target], Chosen]
+    variants: tuple[PlannedVariant, ...]
+    spaces: Mapping[RulesKey, ConfigSet] = field(default_factory=dict[RulesKey, ConfigSet])
+
+
+def build_bundle(
+    files: Sequence[Path],
+    output: Path,
+    *,
+    targets: Sequence[str] | None = None,
+    kernels: Sequence[str] | None = None,
+    tune: str | None = None,
+    budget_s: float | None = None,
+    configs: str | None = None,
+    key: SecretKey | None = None,
+    progress: OnStage | None = None,
+    tuning: OnTuning | None = None,
+) -> BuildSummary:
+    """Compile the kernels of ``files`` for every target and write them to ``output``, in one piece.
+
+    A kernel is built for each of the targets that its kind of source has; what is left out is in the summary.
+
+    Kernels are tuned on their cases where a target's device is here, unless ``tune`` is ``cached`` (known winners
+    only), ``frozen`` (an error where there is none) or ``off`` (none); the lock (``SILO_LOCK``) comes before winners.
+    The same inputs give the same bytes: with tuning off, whatever the folder and the time. Code that exists
+    already (``silo.binary``) is taken in where it runs on one of the targets. ``configs``, a number or ``all``, is how
+    many configs of each case are packed; by default a target that nothing here measures gets its whole space within the
+    limits of :class:`silo.compile.packed_configs.Packing`, and one that was measured its winners. Without ``targets``
+    kernels
+    are compiled for this machine's CPU (kernels of a kind that has no code for it, for the first device here that has),
+    and all code that exists already is taken in. The bundle is signed with ``key``.
+
+    Raises:
+        TargetError: a kernel that nothing here compiles for any of the targets, or a target that no kernel is for.
+        CaseError: a kernel without cases.
+        NoVariantError: a kernel whose code exists already, for none of the targets.
+        SourceError, CompileError: a kernel that does not compile.
+        SpaceError: ``configs`` is neither.
+        TuneError: no config of a case can be used: each fails, or its result is wrong.
+        FrozenError, LockError: see :mod:`silo.calls.decision`.
+        BundleError: the file cannot be written; what was there before is untouched.
+        SignatureError: the bundle was written, and its signature cannot be.
+    """
+    begin = time.monotonic()
+    packing = Packing.parse(configs)
+    if output.suffix != ".silo":
+        raise BundleError(
+            f"{output}: a bundle's name ends in .silo; write for example -o {output.stem or 'kernels'}.silo"
+        )
+    if not output.parent.is_dir():
+        raise BundleError(f"{output.parent} is not a folder; make it first")
+    given = None if targets is None else tuple(dict.fromkeys(resolve_target(text) for text in targets))
+    shared = session()
+    start_early_worker(shared, files, given or (resolve_target("cpu"),), output)
+    found = collect_kernels(files, kernels)
+    brought = {one.name: _given_variants(one.source, given) for one in found if isinstance(one.source, BringsCode)}
+    concrete = given or _usual_targets([one.source for one in found if one.name not in brought])
+    # Refuses before anything is compiled. Code that was brought goes where it is for, unless targets are named.
+    paired = {one.name: partial(_builds, one.source) for one in found if given is not None or one.name not in brought}
+    pairs = pair_kernels(paired, concrete)
+    mode = tune or settings().tune
+    here = _devices_for(concrete)
+    report, report_tuning = progress or _silent_stage, tuning or _silent_tuning
+    limits = Limits(budget=Budget(seconds=budget_s))
+    planned = [
+        _Planned(kernel, (), (), {}, brought[kernel.name])
+        if kernel.name in brought
+        else _plan(kernel, pairs.targets[kernel.name], here, mode, limits, packing, report_tuning)
+        for kernel in found
+    ]
+    codes = compile_plans(shared, [(one.kernel.source, one.variants) for one in planned], packing, report)
+    kept = {one.kernel.name: code.variants for one, code in zip(planned, codes, strict=True)}
+    documents: dict[str, bytes] = {}
+    contents = BundleContents(
+        kernels=tuple(
+            _contents(replace(one, variants=code.variants), code, mode, documents)
+            for one, code in zip(planned, codes, strict=True)
+        ),
+        producer=(("silo", __version__),),
+        toolchain=_toolchain(found, pairs),
+    )
+
+    def read_blob(sha256: str) -> bytes | None:
+        return documents.get(sha256) or shared.store.blobs.get(sha256)
+
+    # Before the file is there: a process that finds it may use it at once.
+    for kernel in contents.kernels:
+        calls = calls_of(kernel)
+        native = [(one, host_code(one, calls)) for one in kernel.variants if one.artifact.runs_on_host]
+        called = [code for _, code in native]
+        cases = host_cases(kernel, called)
+        texts = [text for one, code in native if (text := host_text(one, code)) is not None]
+        shared.store.trust.note_variants(*called)
+        shared.store.trust.note_built(*texts, *(() if cases is None else (cases,)))
+    before = header_of(output)
+    written = write_bundle(output, contents, read_blob)
+    return BuildSummary(
+        path=str(output),
+        size_bytes=written.size_bytes,
+        identity=written.identity,
+        variants=sum(len(kernel.variants) for kernel in contents.kernels),
+        blobs=len({ref.sha256 for kernel in contents.kernels for ref in kernel.refs}),
+        compiled=sum(code.compiled for code in codes),
+        reused=sum(code.reused for code in codes),
+        seconds=time.monotonic() - begin,
+        rows=tuple(row for one in contents.kernels for row in _rows(one, kept[one.name])),
+        remarks=tuple(remark for code in codes for remark in code.remarks),
+        left_out=pairs.left_out,
+        signature=settle_signature(output, before, written.header, key),
+    )
+
+
+def _builds(source: KernelSource, target: Target) -> Decision:
+    """Whether there is, or can be made, code of a kernel for a target. Raises ToolchainError."""
+    try:
+        if isinstance(source, BringsCode):
+            source.code_for((target,))
+            return Accepted("it has code for it")
+        compiler_identity(source.kind, target)
+    except (TargetError, NoVariantError) as error:
+        return Rejected(str(error))
+    return Accepted()
+
+
+def _usual_targets(sources: Sequence[KernelSource]) -> tuple[Target, ...]:
+    """Where nobody names targets: this machine's CPU; for a kind that has no code for it, the first device that has."""
+    found: dict[Target, None] = {}
+    for source in {one.kind: one for one in sources}.values():
+        cpu = resolve_target("cpu")
+        others = () if _builds(source, cpu) else (one.target for one in all_devices() if _builds(source, one.target))
+        found[next(iter(others), cpu)] = None
+    return tuple(found)
+
+
+def _given_variants(source: BringsCode, targets: Sequence[Target] | None) -> tuple[PlannedVariant, ...]:
+    """The code of a source that brings it, for ``targets`` or for all that it has."""
+    return tuple(
+        PlannedVariant(one.variant, (one.reason,), (), generic=one.generic)
+        for one in source.code_for(targets or source.own_targets)
+    )
+
+
+def _silent_stage(_name: str, _done: int, _total: int) -> None:
+    pass
+
+
+def _silent_tuning(_name: str, _event: Progress) -> None:
+    pass
+
+
+def _plan(
+    kernel: Kernel,
+    targets: Sequence[Target],
+    here: Mapping[Target, Device],
+    mode: str,
+    limits: Limits,
+    packing: Packing,
+    report: OnTuning,
+) -> _Planned:
+    """Cases, winners and the variants to build. Winners are kept trials' where tuning is off the table."""
+    host = device_named("cpu")
+    if here and not _builds(kernel.source, host.target):
+        host = here.get(targets[0], host)
+    studies = tuple(case_studies(kernel, host))
+    winners: dict[tuple[str, str, Target], Chosen] = {}
+    tuned: list[CaseStudy] = []
+    for target, device in here.items():
+        if mode == "off" or target not in targets:
+            continue
+        for study in studies if device == host else case_studies(kernel, device):
+            if len(study.situation.candidates) == 1:
+                chosen = _refined_form(kernel, study)
+            else:
+                if mode == "auto" and not kernel.why_unmeasured(device.target):
+                    _tune(kernel, study, limits, report)
+                chosen = _decided(kernel, study, mode)
+            if chosen is not None:
+                tuned.append(study)
+                # Variants carry what code for a target is really for.
+                for one in (target, _canonical(kernel, target)):
+                    winners[kernel.name, study.case.label, one] = chosen
+    distinct: dict[Target, Target] = {}
+    for target in targets:
+        distinct.setdefault(_canonical(kernel, target), target)
+    plan: list[PlannedVariant] = []
+    spaces: dict[RulesKey, ConfigSet] = {}
+    for canonical, target in distinct.items():
+        asked = _plan_kernel(kernel, studies, target, here.get(target))
+        for case in asked.cases:
+            key = (canonical, case.signature.without_effects(), case.specialization.extents)
+            spaces[key] = ConfigSet((*spaces.get(key, ConfigSet(())), *(case.configs or ())))
+        shared = plan_variants(
+            [asked],
+            [target],
+            winners=winners,
+            has_device=lambda target: target in here,
+            canonical=lambda target: _canonical(kernel, target),
+            packing=packing,
+        )
+        facts = here[target].facts() if target in here else None
+        plan += [one for each in shared for one in case_variants(kernel, studies, each, facts)]
+    return _Planned(kernel, studies, tuple(tuned), winners, tuple(plan), spaces)
+
+
+def _tune(kernel: Kernel, study: CaseStudy, limits: Limits, report: OnTuning) -> None:
+    """Measure a case. ``TuneError`` where no config of it can be used."""
+    name = f"{kernel.name} {study.case.label}"
+    study.case.verify()
+    outcome, _ = tune_case(study, limits, lambda event: report(name, event))
+    if outcome.trials or outcome.faults:  # without any, the budget is used up, and the first config does
+        require_winners([TunedCase(kernel.name, study.case.label, study.case.elements, outcome)])
+
+
+def _refined_form(kernel: Kernel, study: CaseStudy) -> Chosen | None:
+    """Where a case has one config, the refinement of it that won when it was measured, or is locked; else None."""
+    if not study.situation.reach.refinable:
+        return None
+    chosen = _decided(kernel, study, "cached")
+    return None if chosen is None or study.situation.reach.holds(chosen.config) else chosen
+
+
+def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Chosen | None:
+    """What the lock says of a case, else the winner of its trials; None where neither says. FrozenError if it must."""
+    if mode == "frozen":
+        return kernel.resolver.chosen(study.situation, mode=Mode.FROZEN)
+    problem = kernel.resolver.problem(study.situation)
+    locked = lock_advice(kernel, problem, study.situation)
+    if locked is not None and locked[1].exact and locked[1].config is not None:
+        return Chosen(locked[1].config, Origin.LOCK)
+    where = (study.situation.specialization, study.bucket, study.situation.reach)
+    winner = problem.winner(*where)
+    if winner is None:
+        kernel.resolver.carry(study.situation)
+        winner = problem.winner(*where)
+    return None if winner is None else Chosen(winner.config, Origin.BUCKET)
+
+
+def _devices_for(targets: Sequence[Target]) -> dict[Target, Device]:
+    """A device of this machine for each target that has one: to measure on."""
+    found: dict[Target, Device] = {}
+    for target in targets:
+        # A suffix of an arch says what code may use, not which devices there are.
+        wanted = target.arch.rstrip("af") if target.kind == "cuda" else target.arch
+        for device in devices_of_kind(target.kind):
+            if device.target.arch == wanted:
+                found.setdefault(target, device)
+    return found
+
+
+def _canonical(kernel: Kernel, target: Target) -> Target:
+    return select_compiler(kernel.source.kind, target).artifact_target(target)
+
+
+def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, device: Device | None) -> PlanKernel:
+    """The kernel for one target: a heuristic's space depends on it, and on the case."""
+    facts: Mapping[str, int] = {} if device is None else device.facts()
+    configs = [_candidates_on(study, target, facts) for study in studies]
+    ruled = any(study.situation.rule is not None for study in studies)
+    of_calls = ruled or kernel.space.grouped is not None
+    listed = Space.of([config for found in configs for config in found] if of_calls else kernel.space.listed)
+    return PlanKernel(
+        name=kernel.name,
+        fingerprint=kernel.source.fingerprint,
+        cases=tuple(_plan_case(study, found) for study, found in zip(studies, configs, strict=True)),
+        configs=listed.configs(),
+        neighbours=listed.neighbours,
+        has_fallback=kernel.extents is None,
+    )
+
+
+def _candidates_on(study: CaseStudy, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
+    """The candidates of a case on another target, where results must be the same bits only those that give them."""
+    situation = study.situation
+    return study.kernel.resolver.same_bits(situation, situation.candidates_on(target, facts))[0]
+
+
+def _plan_case(study: CaseStudy, configs: tuple[Config, ...]) -> PlanCase:
+    situation = study.situation
+    return PlanCase(
+        study.case.label, situation.signature, situation.specialization, configs, situation.rule is not None
+    )
+
+
+def _key(entry: _Planned) -> tuple[str, ...]:
+    """What tuning depends on. ``CaseError`` where some cases leave to a heuristic what others give."""
+    keys = {study.situation.key for study in entry.studies}
+    if len(keys) > 1:
+        raise CaseError(
+            f"{entry.kernel.name}: some of its cases give every block size and others leave some to a heuristic; "
+            "let all of them do the same"
+        )
+    return next(iter(keys), entry.kernel.key)
+
+
+def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str, bytes]) -> BundleKernel:
+    kernel = entry.kernel
+    variants: dict[Variant, BundleVariant] = {}
+    for one in entry.variants:
+        labels = one.cases if one.generic else one.leads
+        chosen = [entry.winners.get((kernel.name, label, one.variant.target)) for label in labels]
+        measured = any(choice is not None and choice.origin.measured for choice in chosen)
+        basis = Basis.MEASURED if measured else Basis.HEURISTIC
+        variants.setdefault(one.variant, BundleVariant(code.artifacts[one.variant], "; ".join(one.reasons), basis))
+    recipes = _recipes(entry)
+    cases = trials = None
+    if recipes:  # code that exists already needs none
+        cases, data = document_blob(CASES_KIND, recipes)
+        documents[cases.sha256] = data
+    kept = () if mode == "off" else _trials(entry)
+    if kept:
+        trials, data = document_blob(TRIALS_KIND, kept)
+        documents[trials.sha256] = data
+    return BundleKernel(
+        name=kernel.name,
+        signature=kernel.source.signature,
+        key=_key(entry),
+        config_names=tuple(sorted({*kernel.config_names, *_open_names(entry)})),
+        derived=(*kernel.derived.nodes, *_needed(entry), *_allowed(entry)),
+        grid=kernel.grid,
+        variants=tuple(variants.values()),
+        rules=tuple(_rules(entry)),
+        cases=cases,
+        trials=trials,
+        kind=_kind_in_bundles(kernel.source.kind),
+        contiguous=kernel.contiguous,
+    )
+
+
+def _recipes(entry: _Planned) -> tuple[JSON, ...]:
+    """Its cases, with what heuristics that run in Python say of each: where a bundle is used there are none to ask."""
+    kernel = entry.kernel
+    recipes = [
+        function.recipe(values, make_of(None))
+        for function in kernel.case_functions
+        for values in function.combinations()
+    ]
+    if kernel.derived.opaque:
+        recipes = [_with_opaque(recipe, study) for recipe, study in zip(recipes, entry.studies, strict=True)]
+    return tuple(recipe.to_json() for recipe in recipes)
+
+
+def _with_opaque(recipe: CaseRecipe, study: CaseStudy) -> CaseRecipe:
+    given = dict(recipe.arguments)
+    said = opaque_constants(study).items()
+    own = tuple((name, ScalarRecipe(value)) for name, value in said if name not in given)
+    return replace(recipe, arguments=(*recipe.arguments, *own))
+
+
+def _kind_in_bundles(kind: str) -> str:
+    plugin = kind_named(kind)
+    return "" if isinstance(plugin, UnnamedInBundles) and plugin.unnamed_in_bundles else kind
+
+
+def _open_names(entry: _Planned) -> set[str]:
+    """What configs set that calls of this process leave to a heuristic."""
+    return {name for study in entry.studies if study.situation.rule for name in study.situation.config_names}
+
+
+def _needed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
+    """What the heuristics of its cases set that a call of another size must not take over."""
+    rules = [study.situation.rule for study in entry.studies]
+    return tuple(dict.fromkeys(pair for rule in rules if rule is not None for pair in rule.needed))
+
+
+def _allowed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
+    """Which configs the author's pruner allowed in which cases."""
+    return allowed_configs(entry.kernel, [study.situation for study in entry.studies])
+
+
+def _trials(entry: _Planned) -> tuple[JSON, ...]:
+    """The kept trials of every study that chose a winner, each with its study."""
+    found: dict[str, tuple[JSON, ...]] = {}
+    for study in entry.tuned:
+        problem = entry.kernel.resolver.problem(study.situation)
+        made = problem.study(study.situation.specialization, study.bucket)
+        found[made.key] = tuple(pair_to_document(made, trial) for trial in read_trials(made, problem.records))
+    return tuple(document for documents in found.values() for document in documents)
+
+
+def _rules(entry: _Planned) -> list[BundleRules]:
+    """For each target, dtype signature and extents, from buckets to configs; the first case's is the fallback."""
+    tables: dict[RulesKey, dict[Bucket, Config]] = {}
+    first: dict[RulesKey, Config] = {}
+    for one in entry.variants:
+        variant = one.variant
+        key = rules_key(variant)
+        first.setdefault(key, variant.config)
+        table = tables.setdefault(key, {})
+        if one.generic:
+            continue
+        for study in entry.studies:
+            if study.case.label in one.leads:
+                table.setdefault(study.bucket, variant.config)
+    return [
+        BundleRules(
+            target,
+            signature,
+            fitted_rules(_key(entry), tables[key], fallback, _samples(entry, key)),
+            _space_size(entry, key),
+            extents,
+        )
+        for key, fallback in first.items()
+        for target, signature, extents in [key]
+    ]
+
+
+def _space_size(entry: _Planned, key: RulesKey) -> int:
+    """How many configs the cases of one target, signature and extents have together; 0 where there is no choice."""
+    size = len(entry.spaces.get(key, ()))
+    return size if size > 1 else 0
+
+
+def _samples(entry: _Planned, key: RulesKey) -> tuple[Sample, ...]:
+    """The measured buckets of one target, signature and extents; none where cases differ in their constexprs."""
+    kernel = entry.kernel
+    target, signature, extents = key
+    found: dict[Bucket, Sample] = {}
+    constants: list[tuple[tuple[str, Value], ...]] = []
+    for study in entry.tuned:
+        situation = study.situation
+        own = situation.device.target
+        if target not in (own, _canonical(kernel, own)) or situation.signature.without_effects() != signature:
+            continue
+        if situation.specialization.extents != extents:
+            continue
+        constants.append(situation.specialization.constants)
+        problem = kernel.resolver.problem(situation)
+        trials = problem.trials(situation.specialization, study.bucket, situation.reach)
+        sample = Sample.of_trials(study.bucket, trials)
+        if sample is not None:
+            found.setdefault(study.bucket, sample)
+    return tuple(found.values()) if all(identity_of(one) == identity_of(constants[0]) for one in constants) else ()
+
+
+def _toolchain(kernels: Sequence[Kernel], pairs: Pairs) -> tuple[tuple[str, str], ...]:
+    """What compiled the kernels; nothing of code that existed already, whose compiler is not known."""
+    versions: dict[str, str] = {}
+    compiled: dict[tuple[str, Target], None] = {}
+    for kernel in kernels:
+        if not isinstance(kernel.source, BringsCode):
+            compiled.update(dict.fromkeys((kernel.source.kind, target) for target in pairs.targets[kernel.name]))
+    for source in dict.fromkeys(source for source, _ in compiled):
+        kind = kind_named(source)
+        versions.update(kind.versions() if isinstance(kind, NeedsPackages) else {})
+    for source, target in compiled:
+        several = len({other for other, wanted in compiled if wanted.kind == target.kind}) > 1
+        what = f"compiler of {source} for {target.kind}" if several else f"compiler for {target.kind}"
+        versions[what] = compiler_identity(source, target)
+    return tuple(sorted(versions.items()))
+
+
+def _rows(contents: BundleKernel, planned: Sequence[PlannedVariant]) -> list[BuildRow]:
+    by_target: dict[Target, dict[Variant, Origin]] = {}
+    for one in planned:
+        by_target.setdefault(one.variant.target, {}).setdefault(one.variant, one.origin)
+    rows: list[BuildRow] = []
+    for target, variants in by_target.items():
+        best, origin = next(iter(variants.items()))
+        chosen = "measured" if origin is Origin.BUCKET else origin.value
+        coverage = [one for one in contents.coverage if one.target == target]
+        packed, space = sum(one.packed for one in coverage), sum(one.space for one in coverage)
+        serves = tuple(dict.fromkeys(one.specialization.served for one in variants if one.specialization.made_for_some))
+        size = len(variants)
+        rows.append(BuildRow(contents.name, str(target), size, packed, space, str(best.config), chosen, serves))
+    return rows

@@ -1,0 +1,216 @@
+"""The description of a bundle's contents, for ``silo inspect``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import cast
+
+from silo.bundle import verify as verification
+from silo.bundle.contents import BundleKernel, BundleVariant
+from silo.bundle.documents import case_recipes, measured_trials
+from silo.bundle.look_alikes import shared_by_look_alikes
+from silo.bundle.reader import Bundle, open_bundle
+from silo.core.config import Config
+from silo.core.launch_info import format_block
+from silo.core.signature import ParameterKind, Signature
+from silo.core.values import JSON
+from silo.errors import SourceError
+from silo.machine.user_files import PlaceKind, kind_of
+from silo.shipping.sign_bundle import SignatureSummary, look_at_signature
+from silo.tuner.progress import format_time
+from silo.tuner.trial import Trial
+from silo.tuner.winner import standings
+
+__all__ = ["BundleDescription", "CaseRow", "CoverageRow", "RuleRow", "VariantRow", "describe_bundle", "verify_bundle"]
+
+
+@dataclass(frozen=True, slots=True)
+class VariantRow:
+    """One variant."""
+
+    kernel: str
+    target: str
+    types: str
+    facts: str
+    config: str
+    size_bytes: int
+    resources: str
+    basis: str
+    reason: str
+    serves: str  # the extents that it was built for; "" where it serves any
+    hidden_memory: str  # why it reaches memory behind none of its arguments; "" where nothing says so
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """One dispatch rule, with the winner's time where it was measured."""
+
+    kernel: str
+    target: str
+    key: str
+    config: str
+    time: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageRow:
+    """How many of the ``space`` configs of a kernel's cases are packed for one target and dtype signature."""
+
+    kernel: str
+    target: str
+    types: str
+    packed: int
+    space: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRow:
+    """One case."""
+
+    kernel: str
+    label: str
+    checks: str
+
+
+@dataclass(frozen=True, slots=True)
+class BundleDescription:
+    """A whole bundle."""
+
+    path: str
+    identity: str
+    size_bytes: int
+    producer: Mapping[str, str]
+    targets: tuple[str, ...]
+    kernels: tuple[str, ...]
+    kinds: Mapping[str, str]  # of sources, by kernel, where the bundle names them
+    variants: tuple[VariantRow, ...]
+    coverage: tuple[CoverageRow, ...]
+    winners: tuple[RuleRow, ...]
+    cases: tuple[CaseRow, ...]
+    signature: SignatureSummary
+    doubts: tuple[str, ...] = ()  # variants whose code may be another's
+
+    def to_json(self) -> JSON:
+        """For ``silo inspect --json``."""
+        return cast("JSON", asdict(self))
+
+
+def describe_bundle(path: Path, kernels: Sequence[str] | None = None) -> BundleDescription:
+    """Read a bundle's manifest, cases and trials, of all its kernels or of these alone. Nothing in it is executed."""
+    if kind_of(path) is not PlaceKind.BUNDLE:
+        raise SourceError(
+            f"{path} names {kind_of(path).value}, and it takes a bundle (K.silo) to show more than code: "
+            f"add --code c for the code of its kernels, or build a bundle with silo build {path} -o K.silo"
+        )
+    with open_bundle(path) as bundle:
+        contents = bundle.contents()
+        chosen = [bundle.kernel(name) for name in kernels] if kernels else contents.kernels
+        variants = tuple(_variant(kernel, one) for kernel in chosen for one in kernel.variants)
+        return BundleDescription(
+            path=str(path),
+            identity=bundle.identity,
+            size_bytes=bundle.size_bytes,
+            producer={**dict(contents.producer), **dict(contents.toolchain)},
+            targets=tuple(sorted({row.target for row in variants})),
+            kernels=tuple(kernel.name for kernel in chosen),
+            kinds={kernel.name: kernel.kind for kernel in chosen if kernel.kind},
+            variants=variants,
+            coverage=tuple(row for kernel in chosen for row in _coverage(kernel)),
+            winners=tuple(row for kernel in chosen for row in _rules(bundle, kernel)),
+            cases=tuple(row for kernel in chosen for row in _cases(bundle, kernel)),
+            signature=look_at_signature(path, bundle),
+            doubts=shared_by_look_alikes(chosen),
+        )
+
+
+def verify_bundle(path: Path) -> list[str]:
+    """Every problem of a file, in words; empty where each byte is what it should be."""
+    return [str(problem) for problem in verification.verify_bundle(path)]
+
+
+def _variant(kernel: BundleKernel, one: BundleVariant) -> VariantRow:
+    artifact, launch = one.artifact, one.artifact.launch
+    variant = artifact.variant
+    constants = [f"{name}={value}" for name, value in variant.specialization.constants]
+    facts = [f"{name} {fact.value}" for name, fact in variant.specialization.facts]
+    resources = [f"{format_block(launch.block)} threads"] if launch.threads > 1 else []
+    resources += [f"clusters of {format_block(launch.cluster)} blocks"] if launch.cluster != (1, 1, 1) else []
+    resources += [f"{launch.registers} registers"] if launch.registers is not None else []
+    resources += [f"{launch.spills} values spilled"] if launch.spills else []
+    resources += [f"{launch.shared_bytes} shared bytes"] if launch.shared_bytes else []
+    resources += [f"{launch.scratch_bytes} scratch bytes"] if launch.scratch_bytes else []
+    hidden = artifact.hidden_memory
+    resources += [f"memory behind none of its arguments: {hidden}"] if hidden else []
+    return VariantRow(
+        kernel=kernel.name,
+        target=str(variant.target),
+        types=_types(variant.signature),
+        facts=", ".join([*constants, *facts]) or "nothing",
+        config=str(variant.config),
+        size_bytes=artifact.blob.size,
+        resources=", ".join(resources),
+        basis=one.basis.value,
+        reason=one.reason,
+        serves=variant.specialization.served,
+        hidden_memory=hidden,
+    )
+
+
+def _types(signature: Signature) -> str:
+    return ", ".join(
+        f"{'*' if p.kind is ParameterKind.POINTER else ''}{p.dtype.short}" for p in signature.parameters if p.dtype
+    )
+
+
+def _coverage(kernel: BundleKernel) -> Iterator[CoverageRow]:
+    for one in kernel.coverage:
+        yield CoverageRow(kernel.name, str(one.target), _types(one.signature), one.packed, one.space)
+
+
+def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
+    times = _times(bundle, kernel)
+    for rules in kernel.rules:
+        target = str(rules.target)
+        extents = [f"{name} {one}" for name, one in rules.extents]
+        for bucket, config in rules.rules.rules:
+            key = ", ".join(
+                f"{name}<={value}" if isinstance(value, int) and value > 16 else f"{name}={value}"
+                for name, value in zip(rules.rules.key, bucket, strict=True)
+            )
+            taken = times.get(((rules.target, rules.extents), tuple(bucket), config.order_key))
+            reason = "not measured" if taken is None else "measured"
+            shown = "; ".join([*extents, *([key] if key else [])]) or "any"
+            yield RuleRow(kernel.name, target, shown, str(config), "" if taken is None else format_time(taken), reason)
+        for step in () if rules.rules.unseen is None else rules.rules.unseen.steps:
+            shown = "; ".join([*extents, f"other sizes, {step}"])
+            yield RuleRow(kernel.name, target, shown, str(step.config), "", "fitted")
+        shown = "; ".join([*extents, "otherwise"])
+        yield RuleRow(kernel.name, target, shown, str(rules.rules.fallback), "", "fallback")
+
+
+def _times(bundle: Bundle, kernel: BundleKernel) -> dict[tuple[object, tuple[object, ...], bytes], int]:
+    """Median times by target and extents, bucket and config, from the bundle's own trials."""
+    groups: dict[tuple[object, tuple[object, ...]], list[Trial]] = {}
+    for study, trial in measured_trials(bundle, kernel.name):
+        groups.setdefault(((study.target, study.specialization.extents), tuple(trial.bucket)), []).append(trial)
+    return {
+        (*group, _key(standing.config)): standing.time.median_ns
+        for group, trials in groups.items()
+        for standing in standings(trials)
+    }
+
+
+def _key(config: Config) -> bytes:
+    return config.order_key
+
+
+def _cases(bundle: Bundle, kernel: BundleKernel) -> Iterator[CaseRow]:
+    for recipe in case_recipes(bundle, kernel.name):
+        checks = ", ".join(
+            f"{name} ({'every element' if expected.indices is None else f'{len(expected)} sampled elements'})"
+            for name, expected in recipe.expected
+        )
+        yield CaseRow(kernel.name, recipe.label, checks or "nothing")

@@ -1,0 +1,131 @@
+"""``silo cache``: the size of the store, pruning, clearing; copies to and from the remote store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from silo.core.decisions import Rejected
+from silo.core.plugins import load_place
+from silo.errors import StoreError
+from silo.machine.process_session import remote_link, session
+from silo.settings import settings
+from silo.store import usage as store
+from silo.store.store import privacy_of
+
+if TYPE_CHECKING:
+    from silo.store.remote.client import Link
+    from silo.store.remote.copying import Checked, Copied
+
+__all__ = [
+    "check_remote_store",
+    "clear_store",
+    "lock_frameworks_decisions",
+    "prune_store",
+    "pull_store",
+    "push_store",
+    "store_usage",
+    "write_frameworks_cache",
+]
+
+# Of a kind of sources, what writes files of a bundle into its own cache, and its tuners' decisions into a lock.
+_WRITERS = {"triton": "silo.kinds.triton.programs.records.cache_files:write_cache"}
+_LOCKERS = {"triton": "silo.kinds.triton.programs.records.lock_decisions:write_lock"}
+
+
+def _own_folder() -> Path:
+    """The folder of the store. A link in one that others may write could lead to anything of the user's."""
+    root = settings().store_folder
+    private = privacy_of(root)
+    if isinstance(private, Rejected):
+        raise StoreError(f"the store {root} is not used, for what it holds could be somebody else's: {private.reason}")
+    return root
+
+
+def store_usage() -> dict[str, int | str]:
+    """Where the store is, files and bytes of each part."""
+    root = _own_folder()
+    found = store.usage(root)
+    result: dict[str, int | str] = {"root": str(root)}
+    for part in store.PARTS:
+        result[part] = found.files[part]
+        result[f"{part}_bytes"] = found.size_bytes[part]
+    result["total_bytes"] = found.total_bytes
+    return result
+
+
+def prune_store(max_bytes: int) -> int:
+    """Remove blobs, unreferenced and oldest first, until at most ``max_bytes`` are left; the bytes freed."""
+    try:
+        return store.prune(_own_folder(), max_bytes=max_bytes).freed_bytes
+    except OSError as error:
+        raise StoreError(f"the store {settings().store_folder} cannot be pruned: {error}") from error
+
+
+def clear_store() -> int:
+    """Remove everything but trust; the bytes freed."""
+    try:
+        return store.clear(_own_folder())
+    except OSError as error:
+        raise StoreError(f"the store {settings().store_folder} cannot be cleared: {error}") from error
+
+
+def push_store() -> list[Copied]:
+    """Send what the store holds and the remote store does not, part by part.
+
+    Raises:
+        RemoteError: it cannot be reached, or takes nothing.
+        StoreError: there is no remote store.
+    """
+    from silo.store.remote import copying  # noqa: PLC0415  # few have a remote store
+
+    link = _remote()
+    if settings().remote_mode != "write":
+        raise StoreError("SILO_REMOTE_MODE=read says that nothing is sent; set it to write to push")
+    return copying.push(_own_folder(), link)
+
+
+def pull_store() -> list[Copied]:
+    """Take in what the remote store holds and this one does not, part by part; see :func:`push_store`."""
+    from silo.store.remote import copying  # noqa: PLC0415
+    from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
+
+    link, store = _remote(), session().store
+    assert isinstance(store.records, SharedRecords)
+    return copying.pull(_own_folder(), store.artifacts, store.records, link)
+
+
+def check_remote_store() -> list[Checked]:
+    """Look at every object of the remote store, part by part; see :func:`push_store`."""
+    from silo.store.remote import copying  # noqa: PLC0415
+
+    return copying.check_remote(_remote())
+
+
+def _remote() -> Link:
+    link = remote_link(settings())
+    if link is None:
+        raise StoreError("there is no remote store; name one with SILO_REMOTE (file:/mnt/share/silo)")
+    return link
+
+
+def write_frameworks_cache(framework: str, path: Path, folder: Path) -> tuple[int, int, int]:
+    """Write what a bundle holds of a framework's own cache as such a folder: files, bytes, and what was left out.
+
+    Raises:
+        BundleError: the bundle cannot be read, or the folder not be written.
+    """
+    write = cast("Callable[[Path, Path], tuple[int, int, int]]", load_place(_WRITERS[framework]))
+    return write(path, folder)
+
+
+def lock_frameworks_decisions(framework: str, path: Path, lock: Path) -> tuple[int, int]:
+    """Add what a recording's tuners decided to a lock file: how many decisions were added, and how many were there.
+
+    Raises:
+        BundleError: the recording cannot be read.
+        LockError: it holds none, or the lock file cannot be read or written.
+    """
+    write = cast("Callable[[Path, Path], tuple[int, int]]", load_place(_LOCKERS[framework]))
+    return write(path, lock)

@@ -1,0 +1,249 @@
+"""``silo doctor``: what works on this machine, and why the rest does not."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from silo.core.decisions import Rejected
+from silo.core.findings import Finding
+from silo.core.protocols import Device
+from silo.core.target import Target
+from silo.errors import RemoteError, SiloError
+from silo.machine.device_plugins import absent_devices, all_devices, broken_plugins, devices_of_kind
+from silo.settings import settings, unknown_in_environment
+from silo.sources.kinds import broken_kinds, kinds
+from silo.sources.source_kind import NeedsCompilers, NeedsPackages, SourceKind
+
+if TYPE_CHECKING:
+    from silo.compile.toolchain import Toolchain
+
+__all__ = ["Finding", "examine"]
+
+
+def examine() -> list[Finding]:
+    """Look at every part: native module, compilers, devices, array libraries, the store, settings."""
+    return [
+        _probe("native module", _native, needed=True, advice="install Silo again with a C compiler present"),
+        *_devices(),
+        _probe("threads of the CPU", _cpu_threads, needed=False, advice="kernels cannot run on this machine's CPU"),
+        *_sources(),
+        *_compilers(),
+        *(
+            _library(kind.packages[0], f"to compile {name} kernels; pip install '{kind.requirement}'")
+            for name, kind in kinds().items()
+            if isinstance(kind, NeedsPackages)
+        ),
+        *(_library(name, why) for name, why in _LIBRARIES),
+        *_operators(),
+        *_inductor(),
+        *_programs_of_jax(),
+        *(finding for kind in kinds().values() if isinstance(kind, NeedsCompilers) for finding in kind.findings()),
+        _store(),
+        *_remote(),
+        *_strange_settings(),
+    ]
+
+
+_LIBRARIES = (
+    ("numpy", "for arrays, tuning and checking; pip install 'kernel-silo[numpy]'"),
+    ("torch", "only to pass torch tensors"),
+    ("ml_dtypes", "for bfloat16 and fp8 numpy arrays"),
+)
+
+
+def _probe(part: str, ask: Callable[[], str], *, needed: bool, advice: str) -> Finding:
+    try:
+        return Finding(part, "ok", ask())
+    except (ImportError, OSError, SiloError) as error:
+        return Finding(part, "missing" if needed else "optional", str(error), advice)
+
+
+def _native() -> str:
+    from silo.launch import native  # noqa: PLC0415  # may be missing, which is the question
+
+    return f"loaded from {native.path()}"
+
+
+def _cpu_threads() -> str:
+    from silo.launch.cpu_pool import describe  # noqa: PLC0415  # as above
+
+    return describe()
+
+
+def _devices() -> list[Finding]:
+    found = [Finding(_device_name(device), "ok", f"{device.target}: {device.model}") for device in all_devices()]
+    for name, rejected in broken_plugins():
+        found.append(Finding(f"device {name}", "missing", rejected.reason, "a device plug-in is broken"))
+    for name, rejected in absent_devices():
+        found.append(Finding(f"device {name}", "optional", rejected.reason, "only to run kernels on such a GPU"))
+    return found
+
+
+def _device_name(device: Device) -> str:
+    """``device cpu``, ``device cuda:1``."""
+    kind = device.target.kind
+    return f"device {kind}" if device.memory.is_host else f"device {kind}:{device.index}"
+
+
+def _sources() -> list[Finding]:
+    return [
+        Finding(f"sources {name}", "missing", rejected.reason, "a source plug-in is broken")
+        for name, rejected in broken_kinds()
+    ]
+
+
+def _compilers() -> list[Finding]:
+    """What is compiled here: for the CPU of this machine, and for targets that a whole installation compiles for."""
+    from silo.compile.toolchain import Toolchain  # noqa: PLC0415
+
+    toolchain, found = Toolchain(), list[Finding]()
+    compiled = {name: kind for name, kind in kinds().items() if isinstance(kind, NeedsCompilers)}
+    for name, kind in compiled.items():
+        targets = [device.target for device in devices_of_kind("cpu")] + [*map(Target.parse, kind.example_targets)]
+        what = "compile" if len(compiled) == 1 else f"compile {name} kernels"
+        lacking = _package_lacking(kind)
+        for target in targets:
+            # A compiler that is for other kernels or other hardware by what it declares lacks nothing.
+            decisions = {
+                compiler: decision
+                for compiler, decision in toolchain.decisions(name, target).items()
+                if _is_for(toolchain, compiler, name, target)
+            }
+            if target.kind == "cpu" and not decisions:
+                continue  # kernels of this kind have no code for a CPU
+            accepted = [compiler for compiler, decision in decisions.items() if decision]
+            reasons = "; ".join(
+                f"{compiler}: {decision.reason}"
+                for compiler, decision in decisions.items()
+                if isinstance(decision, Rejected)
+            )
+            part = f"{what} for {target}"
+            if accepted and lacking:  # the compiler takes text that only the kind's package can make of a kernel
+                found.append(Finding(part, "optional", lacking, "bundles run without; needed to build them"))
+            elif accepted:
+                found.append(Finding(part, "ok", f"by {accepted[0]}"))
+            else:
+                found.append(Finding(part, "optional", reasons, "bundles run without; needed to build them"))
+    return found
+
+
+def _package_lacking(kind: SourceKind) -> str:
+    """Why kernels of ``kind`` cannot be read here although a compiler takes them; "" if they can."""
+    if not isinstance(kind, NeedsPackages) or _version_of(kind.packages[0]) is not None:
+        return ""
+    return f"{kind.packages[0]} is not installed: pip install '{kind.requirement}'"
+
+
+def _is_for(toolchain: Toolchain, compiler: str, source_kind: str, target: Target) -> bool:
+    """Whether a compiler declares to take such kernels; also where it does not say, because it is broken."""
+    declared = toolchain.declaration(compiler)
+    return isinstance(declared, Rejected) or bool(declared.takes(source_kind, target))
+
+
+def _library(name: str, why: str) -> Finding:
+    version = _version_of(name)
+    return Finding(name, "optional", "not installed", why) if version is None else Finding(name, "ok", version)
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _operators() -> list[Finding]:
+    """Whether kernels can be operators of the torch that is installed."""
+    from silo.launch.torch_versions import installed_version, judge_version  # noqa: PLC0415
+
+    version = installed_version()
+    if version is None:
+        return []
+    decision = judge_version(version)
+    return [
+        Finding(
+            "operators of torch",
+            "ok" if decision else "optional",
+            decision.reason,
+            "only for silo.torch_op and torch.compile",
+        )
+    ]
+
+
+def _inductor() -> list[Finding]:
+    """Whether Inductor's kernels for the CPU can go through Silo here; it is on where a program asks for it."""
+    from silo.launch.torch_versions import installed_version, judge_inductor  # noqa: PLC0415
+
+    version = installed_version()
+    if version is None:
+        return []
+    part, decision = "Inductor on the CPU", judge_inductor(version)
+    if decision:
+        return [Finding(part, "ok", f"{decision.reason}; off until silo.integrations.inductor.enable() is called")]
+    return [Finding(part, "optional", decision.reason, "only for torch.compile of CPU tensors without C++")]
+
+
+def _programs_of_jax() -> list[Finding]:
+    """Whether programs of the jax that is installed can call kernels."""
+    from silo.launch.jax_versions import installed_version, judge_version  # noqa: PLC0415
+
+    version = installed_version()
+    if version is None:
+        return []
+    decision = judge_version(version)
+    why = "only for silo.jax_call"
+    return [Finding("calls from programs of jax", "ok" if decision else "optional", decision.reason, why)]
+
+
+def _store() -> Finding:
+    from silo.store.store import Store  # noqa: PLC0415
+
+    root = settings().store_folder
+    try:
+        unused = Store(root).unused
+    except SiloError as error:
+        return Finding("store", "missing", str(error), "set SILO_HOME to another folder")
+    if unused:
+        return Finding(
+            "store", "optional", f"{root} is not used: {unused}", "mend it, for until then results are not kept"
+        )
+    existing = next(folder for folder in (root, *root.parents) if folder.exists())
+    if not _writable(existing):
+        return Finding(
+            "store", "optional", f"{root} cannot be written", "results are not kept; set SILO_HOME to another folder"
+        )
+    return Finding("store", "ok", str(root))
+
+
+def _remote() -> list[Finding]:
+    """The remote store, which is asked one question."""
+    if settings().remote is None:
+        return []
+    from silo.store.remote.address import Place  # noqa: PLC0415
+    from silo.store.remote.client import Link  # noqa: PLC0415  # few have one
+
+    place = Place.parse(settings().remote or "")
+    try:
+        latency_s = Link(place, writes=False).latency_s()
+    except RemoteError as error:
+        return [Finding("remote store", "missing", f"{place.name}: {error}", "until then everything is made here")]
+    mode = "read and written" if settings().remote_mode == "write" else "only read"
+    plain = "" if place.scheme not in ("http", "redis") else ", not encrypted"
+    return [Finding("remote store", "ok", f"{place.name}: {latency_s * 1000:.1f} ms a question, {mode}{plain}")]
+
+
+def _writable(folder: object) -> bool:
+    import os  # noqa: PLC0415
+
+    return os.access(str(folder), os.W_OK)
+
+
+def _strange_settings() -> list[Finding]:
+    return [
+        Finding(
+            name, "optional", "nothing reads this variable", f"did you mean {near}?" if near else "see docs/settings.md"
+        )
+        for name, near in unknown_in_environment()
+    ]

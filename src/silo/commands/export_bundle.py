@@ -1,0 +1,254 @@
+"""``silo export``: a bundle as a folder that C and C++ compilers build, with no Python."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol, cast
+
+from silo.artifacts.artifact import decoded
+from silo.bundle.contents import BundleContents, calls_of, host_cases, host_code, host_text
+from silo.bundle.cut import cut_contents, is_for_any
+from silo.bundle.documents import case_recipes
+from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.signature_file import signed_file
+from silo.bundle.writer import write_bundle
+from silo.core.consent import HostCases, HostCode, HostText
+from silo.core.plugins import COMPILERS, part_of
+from silo.core.recipes import CaseRecipe
+from silo.core.target import Target
+from silo.core.values import JSON
+from silo.errors import BundleError
+from silo.export.c_names import joined
+from silo.export.export_folder import Differences, Record, compare_folder, read_record, write_folder
+from silo.export.exported_library import Library
+from silo.export.function_signatures import functions_of
+from silo.export.library_build import built_libraries
+from silo.export.native_sources import licence
+from silo.export.operations import operations_of
+from silo.export.project import CpuSource, export_files, namespace_of
+from silo.export.python_package import package_files
+from silo.export.wheel import package_of, write_wheel
+from silo.machine.process_session import session
+
+__all__ = ["ExportOptions", "Exported", "check_export", "export_cpp", "export_wheel"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """What of a bundle is exported, and how.
+
+    Args:
+        kernels: only these.
+        targets: only code for these; ``cuda`` stands for all of its kind.
+        namespace: of C++; by default made of the bundle's name.
+        tests: whether a self-test with the kernels' cases is written.
+        cpu_source: compile the C text beside each CPU object into the program instead of loading the object.
+        torch: write the source of a second library, with the kernels as operators of torch.
+    """
+
+    kernels: tuple[str, ...] | None = None
+    targets: tuple[str, ...] | None = None
+    namespace: str | None = None
+    tests: bool = True
+    cpu_source: bool = False
+    torch: bool = False
+
+    @property
+    def parsed_targets(self) -> list[Target] | None:
+        """``targets`` as values; None for all."""
+        return None if self.targets is None else [Target.parse(text) for text in self.targets]
+
+    def to_json(self) -> dict[str, JSON]:
+        """The form in an export's record."""
+        return {
+            "kernels": None if self.kernels is None else list(self.kernels),
+            "targets": None if self.targets is None else list(self.targets),
+            "namespace": self.namespace,
+            "tests": self.tests,
+            "cpu_source": self.cpu_source,
+            "torch": self.torch,
+        }
+
+    @classmethod
+    def of_record(cls, record: Record) -> ExportOptions:
+        """The inverse of :meth:`to_json`; what a record does not say is the default."""
+        known = {**cls().to_json(), **record.options}
+
+        def texts(data: JSON) -> tuple[str, ...] | None:
+            return tuple(map(str, cast("Sequence[JSON]", data))) if isinstance(data, Sequence) else None
+
+        namespace = known["namespace"]
+        return cls(
+            kernels=texts(known["kernels"]),
+            targets=texts(known["targets"]),
+            namespace=namespace if isinstance(namespace, str) else None,
+            tests=known["tests"] is not False,
+            cpu_source=known["cpu_source"] is True,
+            torch=known["torch"] is True,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What an export is: its folder, namespace, functions of C by name, and which files were written or removed."""
+
+    folder: Path
+    namespace: str
+    functions: tuple[str, ...]
+    written: tuple[str, ...]
+    removed: tuple[str, ...]
+    files: int
+
+
+class _ReadsFlags(Protocol):
+    def source_flags(self, target: Target, *, contract: bool) -> tuple[str, ...]: ...
+
+
+def export_cpp(path: Path, folder: Path, options: ExportOptions | None = None, *, trust: bool = False) -> Exported:
+    """Write a bundle as a folder of C and C++; files that are there and right stay untouched.
+
+    ``trust``: export native code, C text and cases although nobody vouched for them.
+
+    Raises:
+        TrustError: nobody vouched for native code, C text or cases that the folder would hold; nothing is written then.
+        BundleError: a kernel that no C program can call, no such kernel, or no code for a target.
+        StoreError: files in the way that no export wrote, or that were changed since; nothing is written then.
+    """
+    asked = options or ExportOptions()
+    with open_bundle(path) as bundle:
+        _require_consent(bundle, path, asked, trust=trust)
+        library, files = _exported(bundle, path, asked)
+    # The namespace that was chosen belongs to the folder, whatever the bundle is called later.
+    differences = write_folder(folder, files, replace(asked, namespace=library.namespace).to_json())
+    return Exported(
+        folder=folder,
+        namespace=library.namespace,
+        functions=tuple(joined(library.name, one.c_name) for one in library.functions),
+        written=(*differences.stale, *(name for name in differences.missing if name in files)),
+        removed=differences.superfluous,
+        files=len(files),
+    )
+
+
+def export_wheel(
+    path: Path, package: str, folder: Path, options: ExportOptions | None = None, *, trust: bool = False
+) -> Path:
+    """Build a bundle's kernels into a wheel in ``folder``; ``package`` is NAME or NAME==VERSION. Returns its path.
+
+    ``trust`` is as in :func:`export_cpp`.
+
+    Raises:
+        TrustError: as :func:`export_cpp`.
+        BundleError: as :func:`export_cpp`, or no wheel may have that name or version.
+        CompilerMissingError: there is no CMake.
+        CompileError: the build fails.
+        PackageError: there is no torch where its operators are asked for.
+    """
+    wanted, asked = package_of(package), options or ExportOptions()
+    asked = replace(asked, tests=False, namespace=asked.namespace or wanted.module)
+    with tempfile.TemporaryDirectory(prefix="silo-wheel-") as temporary:
+        root = Path(temporary)
+        with open_bundle(path) as bundle:
+            _require_consent(bundle, path, asked, trust=trust)
+            library, files = _exported(bundle, path, asked)
+        write_folder(root / "export", files, {})
+        libraries = built_libraries(root / "export", library.name, root / "build", torch=asked.torch)
+        operations = operations_of(library.functions)
+        modules = package_files(wanted.module, wanted.version, library.name, operations, torch=asked.torch)
+        return write_wheel(folder, wanted, modules, libraries, texts={"LICENSE-libsilo": licence()}, torch=asked.torch)
+
+
+def check_export(path: Path, folder: Path) -> Differences:
+    """What a folder has that the bundle's export of today, with the options of then, would not have written.
+
+    Raises:
+        BundleError: the folder is not an export, or the bundle cannot be exported any more.
+        StoreError: the folder cannot be read.
+    """
+    record = read_record(folder)
+    if record is None:
+        raise BundleError(f"{folder} is not an export: it holds no silo-export.json; write it with --cpp {folder}")
+    with open_bundle(path) as bundle:
+        _, files = _exported(bundle, path, ExportOptions.of_record(record))
+    return compare_folder(folder, files)
+
+
+def _require_consent(bundle: Bundle, path: Path, asked: ExportOptions, *, trust: bool) -> None:
+    """Ask the trust ledger for what programs built from the export run on the host, as a load of the bundle does."""
+    wanted: list[HostCode | HostCases | HostText] = []
+    targets = asked.parsed_targets
+    contents = bundle.contents()
+    exported = {kernel.name for kernel in cut_contents(contents, asked.kernels, targets).kernels}
+    for kernel in contents.kernels:
+        if kernel.name not in exported:
+            continue
+        calls = calls_of(kernel)
+        native = [(one, host_code(one, calls)) for one in kernel.variants if one.artifact.runs_on_host]
+        kept = [(one, code) for one, code in native if is_for_any(one.artifact.variant.target, targets)]
+        wanted += [code for _, code in kept]
+        if asked.cpu_source:
+            wanted += [text for one, code in kept if (text := host_text(one, code)) is not None]
+        if asked.tests and kept and (cases := host_cases(kernel, (code for _, code in native))) is not None:
+            wanted.append(cases)
+    if wanted:
+        session().store.trust.require(
+            wanted, origin=str(path), trust=trust, signed=lambda: signed_file(bundle, path), exported=True
+        )
+
+
+def _exported(bundle: Bundle, path: Path, asked: ExportOptions) -> tuple[Library, dict[str, bytes]]:
+    namespace = namespace_of(asked.namespace, path)
+    targets = asked.parsed_targets
+    contents = bundle.contents()
+    cut = cut_contents(contents, asked.kernels, targets)
+    cases: dict[str, Sequence[CaseRecipe]] = {kernel.name: case_recipes(bundle, kernel.name) for kernel in cut.kernels}
+    functions = functions_of(cut.kernels, cases)
+    data, identity = _written(bundle, cut)
+    library = Library(namespace, namespace.replace("::", "_"), functions, cases, path.name, identity)
+    sources = _cpu_sources(bundle, contents, cut, targets) if asked.cpu_source else []
+    return library, export_files(library, data, sources, tests=asked.tests, torch=asked.torch)
+
+
+def _written(bundle: Bundle, contents: BundleContents) -> tuple[bytes, str]:
+    """The bytes of a bundle in which all is stored as it is, so that no library is needed to read it; its identity."""
+    with tempfile.TemporaryDirectory(prefix="silo-export-") as folder:
+        path = Path(folder, "cut.silo")
+        written = write_bundle(path, contents, bundle.blob, raw=True)
+        return path.read_bytes(), written.identity
+
+
+def _cpu_sources(
+    bundle: Bundle, contents: BundleContents, cut: BundleContents, targets: Sequence[Target] | None
+) -> list[CpuSource]:
+    """The C text beside each CPU object of the cut."""
+    flags = cast("_ReadsFlags", part_of(COMPILERS, "cpu", "build"))
+    kept = {kernel.name for kernel in cut.kernels}
+    found: dict[tuple[str, str], CpuSource] = {}
+    for kernel in contents.kernels:
+        for one in kernel.variants if kernel.name in kept else ():
+            artifact, target = one.artifact, one.artifact.variant.target
+            if artifact.blob.kind != "so" or not is_for_any(target, targets):
+                continue
+            text = next((ref for ref in artifact.sidecars if ref.kind == "c"), None)
+            if text is None:
+                raise BundleError(
+                    f"kernel {kernel.name} has code for {target} without the C it was compiled from, so --cpu-source "
+                    "cannot be given"
+                )
+            entry = artifact.launch.entry
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", entry):
+                raise BundleError(f"kernel {kernel.name}: the entry {entry!r} of its code for {target} is no name of C")
+            if (artifact.blob.sha256, entry) not in found:
+                contract = artifact.variant.config.as_dict().get("enable_fp_fusion", True) is not False
+                found[artifact.blob.sha256, entry] = CpuSource(
+                    artifact.blob.sha256,
+                    entry,
+                    decoded(text, bundle.blob(text.sha256)),
+                    target.arch,
+                    flags.source_flags(target, contract=contract),
+                )
+    return list(found.values())

@@ -1,0 +1,263 @@
+"""``silo run``: running the cases of kernels and checking the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from silo.building.ready_cases import PreparedCase, prepare_recipe
+from silo.core.cases import CaseRecipe
+from silo.core.decisions import Rejected
+from silo.core.protocols import Device
+from silo.core.values import Value
+from silo.errors import (
+    BundleFormatError,
+    CaseError,
+    CompilerMissingError,
+    DeviceError,
+    LockError,
+    PackageError,
+    SiloError,
+    TrustError,
+)
+from silo.kernels.bundle_kernels import BundledKernel, load
+from silo.kernels.check_kernels import check as checking_mode
+from silo.kernels.collection import collect_kernels
+from silo.kernels.kernel import Kernel
+from silo.machine.device_plugins import device_named
+from silo.machine.user_files import PlaceKind, kind_of
+from silo.settings import override
+from silo.tuner.statistics import median
+from silo.tuning.case_tuning import call_arguments, case_studies, device_of, materializer
+
+__all__ = ["CaseOutcome", "CaseWatch", "run_cases"]
+
+_REPEATS = 5
+
+# Not a case's fault, and every further case would meet it.
+_FATAL = (TrustError, CompilerMissingError, DeviceError, BundleFormatError, LockError, PackageError)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOutcome:
+    """What one case did. ``time_ns`` is the median of a few launches after the checked one; None: not timed there."""
+
+    kernel: str
+    case: str
+    config: str
+    ok: bool
+    time_ns: int | None = None
+    max_error: float | None = None
+    message: str = ""
+
+
+class CaseWatch(Protocol):
+    """Says which cases are run, and is told of each. Cases are numbered in their order, over all kernels."""
+
+    def wants(self, number: int) -> bool:
+        """Whether the case is run."""
+        ...
+
+    def begun(self, number: int, kernel: str, case: str) -> None:
+        """A case begins."""
+        ...
+
+    def over(self, number: int, outcome: CaseOutcome) -> None:
+        """A case is over, and its arrays are freed."""
+        ...
+
+    def done(self) -> None:
+        """All cases are over."""
+        ...
+
+
+class _All:
+    """Wants every case. Implements :class:`CaseWatch`."""
+
+    def wants(self, number: int) -> bool:
+        del number
+        return True
+
+    def begun(self, number: int, kernel: str, case: str) -> None:
+        del number, kernel, case
+
+    def over(self, number: int, outcome: CaseOutcome) -> None:
+        del number, outcome
+
+    def done(self) -> None:
+        pass
+
+
+class _Rows:
+    """The outcomes of the cases that are wanted."""
+
+    def __init__(self, watch: CaseWatch) -> None:
+        self._watch = watch
+        self._count = 0
+        self.outcomes: list[CaseOutcome] = []
+
+    @property
+    def any_case(self) -> bool:
+        """Whether there was a case at all."""
+        return self._count > 0
+
+    def add(self, kernel: str, case: str, run: Callable[[], CaseOutcome]) -> None:
+        """Run a case if it is wanted; ``run`` holds none of its arrays when it returns."""
+        number = self._count
+        self._count += 1
+        if not self._watch.wants(number):
+            return
+        self._watch.begun(number, kernel, case)
+        outcome = run()
+        self.outcomes.append(outcome)
+        self._watch.over(number, outcome)
+
+
+def run_cases(
+    path: Path,
+    *,
+    device: str | None = None,
+    kernels: Sequence[str] | None = None,
+    arrays: str | None = None,
+    trust: bool = False,
+    tune: str | None = None,
+    check: bool = False,
+    watch: CaseWatch | None = None,
+) -> list[CaseOutcome]:
+    """Run the cases of a Python file or a bundle. A case that fails is an outcome; what concerns the file is an error.
+
+    They run in this process, which a kernel that writes where it should not may end; ``silo run`` starts another one
+    for them. A ``watch`` says which cases are wanted, and is told of each.
+
+    They run on ``device``, or where their arrays, which are in host memory then, and the kernel's kind lead. With
+    ``check`` each runs once, in checking mode (:func:`silo.check`), and is not timed.
+
+    Raises:
+        CaseError: there is no case to run.
+        SiloError: the file cannot be read, its host code is not trusted, or the device is not here.
+    """
+    found = None if device is None else device_named(device)
+    if check and found is not None and found != device_named("cpu"):
+        raise DeviceError(f"checking runs on the CPU, not on {device}: leave --device out")
+    watch = watch or _All()
+    rows = _Rows(watch)
+    if kind_of(path) is not PlaceKind.BUNDLE:
+        with override(**({} if tune is None else {"tune": tune})):
+            for kernel in collect_kernels([path], kernels):
+                _run_kernel(kernel, found, arrays, rows, check=check)
+    else:
+        loaded = load(path, trust=trust)
+        chosen = {name: found or loaded[name].host_device() for name in kernels or tuple(loaded)}
+        for name, on in chosen.items():
+            loaded[name].require_consent(on)
+        for name, on in chosen.items():
+            _run_bundled(loaded[name], on, arrays, rows, check=check)
+        if not rows.any_case:
+            raise CaseError(f"{path} holds no case of {', '.join(chosen)}")
+    watch.done()
+    return rows.outcomes
+
+
+def _run_kernel(kernel: Kernel, device: Device | None, library: str | None, rows: _Rows, *, check: bool) -> None:
+    # Popped one by one: arrays are freed with their case, so damage beside them ends the process there if it ever does.
+    studies = case_studies(kernel, device_of(kernel, device), library)[::-1]
+
+    def run() -> CaseOutcome:
+        study = studies.pop()
+        named, on = call_arguments(kernel, study.case), study.situation.device
+        if check:
+            return _check(kernel, study.case, named, on)
+        return _run(kernel, study.case, kernel.resolver.launcher_on(on), named, on)
+
+    while count := len(studies):
+        rows.add(kernel.name, studies[-1].case.label, run)
+        del studies[count - 1 :]  # one that is not wanted
+
+
+def _run_bundled(kernel: BundledKernel, device: Device, library: str | None, rows: _Rows, *, check: bool) -> None:
+    for recipe in kernel.recipes():
+
+        def run(recipe: CaseRecipe = recipe) -> CaseOutcome:
+            case = prepare_recipe(recipe, materializer(library, device))
+            named = {**case.arguments, **case.options}
+            if check:
+                return _check(kernel, case, named, device)
+            return _run(kernel, case, kernel.launcher_on(device), named, device)
+
+        rows.add(kernel.name, recipe.label, run)
+
+
+def _check(kernel: Kernel | BundledKernel, case: PreparedCase, named: dict[str, object], device: Device) -> CaseOutcome:
+    checked = checking_mode(kernel, uninitialized=case.uninitialized)
+    try:
+        config = checked.config(**named, **case.grid_argument(held=kernel.holds_grid))
+        grid = _grid(kernel, case, config, device)
+        (checked if grid is None else checked[grid])(**named)
+        result, argument = case.check()
+    except CaseError:
+        raise
+    except SiloError as error:
+        if isinstance(error, _FATAL):
+            raise
+        return CaseOutcome(kernel.name, case.label, "", ok=False, message=f"{type(error).__name__}: {error}")
+    shown = _shown(config)
+    if result is None:
+        return CaseOutcome(kernel.name, case.label, shown, ok=True, message="clean; nothing is expected of it")
+    message = "clean" if result.ok else f"{argument}: {result.message}"
+    return CaseOutcome(kernel.name, case.label, shown, result.ok, None, result.max_abs_error, message)
+
+
+def _grid(kernel: Kernel | BundledKernel, case: PreparedCase, config: Mapping[str, Value], device: Device) -> object:
+    """The case's grid for the config that a call gets; None where the kernel declares it.
+
+    Calls that leave blocks open are refused a grid of integers, so there it is a function: it does follow the config.
+    """
+    grid = case.grid_of(config, device.facts())
+
+    def of_config(_: object) -> object:
+        return grid
+
+    counted = grid is not None and isinstance(kernel, Kernel) and kernel.open_blocks
+    return of_config if counted else grid
+
+
+def _shown(config: Mapping[str, Value]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(config.items()))
+
+
+def _run(
+    kernel: Kernel | BundledKernel,
+    case: PreparedCase,
+    launcher: Any,  # noqa: ANN401  # a native launcher
+    named: dict[str, object],
+    device: Device,
+) -> CaseOutcome:
+    name = kernel.name
+    try:
+        config = launcher.resolve(**named, **case.grid_argument(held=kernel.holds_grid)).config
+        grid = _grid(kernel, case, config, device)
+        launch: Callable[[], object] = (
+            (lambda: launcher[grid](**named)) if grid is not None else (lambda: launcher(**named))
+        )
+        launch()
+        device.synchronize()
+        result, argument = case.check()
+        time_ns = None if isinstance(device.measuring, Rejected) else _median_ns(device, launch)
+    except CaseError:
+        raise
+    except SiloError as error:
+        if isinstance(error, _FATAL):
+            raise
+        return CaseOutcome(name, case.label, "", ok=False, message=f"{type(error).__name__}: {error}")
+    shown = _shown(config)
+    if result is None:
+        return CaseOutcome(name, case.label, shown, ok=True, time_ns=time_ns, message="nothing is expected of it")
+    message = "" if result.ok else f"{argument}: {result.message}"
+    return CaseOutcome(name, case.label, shown, result.ok, time_ns, result.max_abs_error, message)
+
+
+def _median_ns(device: Device, launch: Callable[[], object]) -> int:
+    timer = device.timer()
+    return median([timer.elapsed_ns(launch, 1) for _ in range(_REPEATS)])

@@ -1,0 +1,182 @@
+"""``silo inspect --code``: the code of kernels of Python files and modules, and of those in a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from silo.artifacts.artifact import Artifact
+from silo.building.code_forms import CodeForms, code_text
+from silo.building.compilation import Compilation
+from silo.building.loaded_kernels import stored_blob
+from silo.bundle.contents import BundleKernel
+from silo.bundle.cut import is_for
+from silo.bundle.reader import Bundle, open_bundle
+from silo.compile.toolchain import select_compiler
+from silo.core.config import Config
+from silo.core.target import Target
+from silo.errors import BundleError, CaseError, SpaceError, TargetError
+from silo.kernels.collection import collect_kernels
+from silo.kernels.kernel import Kernel
+from silo.machine.device_plugins import devices_of_kind, resolve_target
+from silo.machine.process_session import session
+from silo.machine.user_files import PlaceKind, kind_of
+from silo.sources.kernel_source import BringsCode
+from silo.tuner.policy import Mode
+from silo.tuning.case_tuning import CaseStudy, case_studies
+
+__all__ = ["CodeListing", "code_of"]
+
+# The kind of target whose code has a form, where only one has.
+_KIND_OF = {"c": "cpu", "asm": "cpu", "ptx": "cuda", "sass": "cuda", "amdgcn": "hip"}
+_EXAMPLES = {"cuda": "cuda:sm_90", "hip": "hip:gfx942"}
+
+
+@dataclass(frozen=True, slots=True)
+class CodeListing:
+    """One form of the code of one variant."""
+
+    kernel: str
+    target: str
+    config: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked for: a form, and which variants' of it."""
+
+    form: str
+    target: str | None
+    case: str | None
+    config: Mapping[str, str]
+
+    def fits(self, config: Config) -> bool:
+        """Whether a config has the values that were named."""
+        values = {name: str(value) for name, value in config.as_dict().items()}
+        return self.config.items() <= values.items()
+
+    @property
+    def wanted(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.config.items())
+
+
+def code_of(
+    path: Path,
+    form: str,
+    *,
+    kernels: Sequence[str] | None = None,
+    target: str | None = None,
+    case: str | None = None,
+    config: str | None = None,
+) -> list[CodeListing]:
+    """One form of the code of each kernel of a Python file, a module or a bundle: that of one variant of it.
+
+    Args:
+        path: the file, or the dotted name of the module.
+        form: one of ``silo.building.code_forms.CODE_FORMS``.
+        kernels: only these.
+        target: what it is compiled for; by default the CPU, or this machine's GPU for the forms that only its code has.
+            A bundle's first variant that fits.
+        case: the label of the case whose types and facts count; by default the first. Of files only.
+        config: values such as ``BLOCK=128, num_warps=4``; by default the config that calls get.
+
+    Raises:
+        SourceError, BundleError: no such kernel, config or variant; or its code has no such form.
+        CaseError: a kernel without cases, or without that one.
+        ToolchainError: what makes the form is not here; says what to install.
+    """
+    asked = _Asked(form, target, case, _values(config))
+    if kind_of(path) is PlaceKind.BUNDLE:
+        with open_bundle(path) as bundle:
+            return list(_of_bundle(bundle, kernels, asked))
+    return [_of_kernel(kernel, asked) for kernel in collect_kernels([path], kernels)]
+
+
+def _values(config: str | None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for part in (config or "").split(","):
+        name, equals, value = part.partition("=")
+        if part.strip() and not (equals and name.strip()):
+            raise SpaceError(f"--config {config}: write what silo inspect prints, for example BLOCK=128, num_warps=4")
+        if part.strip():
+            found[name.strip()] = value.strip()
+    return found
+
+
+def _of_kernel(kernel: Kernel, asked: _Asked) -> CodeListing:
+    if isinstance(kernel.source, BringsCode):
+        own, text = kernel.source.code_text(asked.form, asked.target)
+        return CodeListing(kernel.name, str(own), "", text)
+    studies = case_studies(kernel, None)
+    study = next((one for one in studies if asked.case in (None, one.case.label)), None)
+    if study is None:
+        raise CaseError(
+            f"{kernel.name} has no case {asked.case}; it has {', '.join(one.case.label for one in studies)}"
+        )
+    target = select_compiler(kernel.source.kind, _target(asked)).artifact_target(_target(asked))
+    variant = replace(kernel.resolver.variant(study.situation, _config(kernel, study, target, asked)), target=target)
+    artifact = Compilation(session(), kernel.source).artifact(variant)
+    forms = CodeForms(artifact, lambda ref: stored_blob(session().store, artifact, ref), kernel.source, variant)
+    return _listing(artifact, code_text(forms, asked.form, artifact, bundled=False))
+
+
+def _target(asked: _Asked) -> Target:
+    if asked.target is not None:
+        return resolve_target(asked.target)
+    kind = _KIND_OF.get(asked.form, "cpu")
+    if kind == "cpu" and asked.form == "ttgir":
+        kind = "cuda"
+    if kind in _EXAMPLES and not devices_of_kind(kind):
+        raise TargetError(f"--code {asked.form} is of code for {kind}; name its target: --target {_EXAMPLES[kind]}")
+    return resolve_target(kind)
+
+
+def _config(kernel: Kernel, study: CaseStudy, target: Target, asked: _Asked) -> Config:
+    here = study.situation.device
+    if here.target == target and not asked.config:
+        return kernel.resolver.chosen(study.situation, mode=Mode.CACHED).config
+    candidates = study.situation.candidates_on(target, here.facts() if here.target == target else {})
+    for config in candidates:
+        if asked.fits(config):
+            return config
+    raise SpaceError(f"{kernel.name}: no config of its space has {asked.wanted}; the first is {candidates[0]}")
+
+
+def _of_bundle(bundle: Bundle, kernels: Sequence[str] | None, asked: _Asked) -> Iterator[CodeListing]:
+    for name in kernels or bundle.kernel_names:
+        kernel = bundle.kernel(name)
+        artifact = _packed(bundle, kernel, asked)
+        forms = CodeForms(artifact, lambda ref: bundle.blob(ref.sha256))
+        yield _listing(artifact, code_text(forms, asked.form, artifact, bundled=True))
+
+
+def _packed(bundle: Bundle, kernel: BundleKernel, asked: _Asked) -> Artifact:
+    """The first variant of the target and config that are asked for; of all targets first those that have the form."""
+    wanted = None if asked.target is None else Target.parse(asked.target)
+    artifacts = [one.artifact for one in kernel.variants]
+    fitting = [
+        one
+        for one in artifacts
+        if asked.fits(one.variant.config) and (wanted is None or is_for(one.variant.target, wanted))
+    ]
+    if not fitting:
+        targets = ", ".join(dict.fromkeys(str(one.variant.target) for one in artifacts))
+        what = " and ".join(
+            filter(None, [f"for {wanted}" if wanted else "", f"with {asked.wanted}" * bool(asked.config)])
+        )
+        raise BundleError(f"{bundle.name}: no variant of {kernel.name} is {what}; it has code for {targets}")
+    kind = _KIND_OF.get(asked.form)
+    if kind is not None and all(one.variant.target.kind != kind for one in artifacts):
+        targets = ", ".join(dict.fromkeys(str(one.variant.target) for one in artifacts))
+        raise BundleError(
+            f"{bundle.name}: {asked.form} is of code for {kind}, and {kernel.name} has code for {targets} alone; "
+            f"build it with --target {_EXAMPLES.get(kind, kind)} too"
+        )
+    return next((one for one in fitting if one.variant.target.kind == kind), fitting[0])
+
+
+def _listing(artifact: Artifact, text: str) -> CodeListing:
+    variant = artifact.variant
+    return CodeListing(variant.kernel, str(variant.target), str(variant.config), text)

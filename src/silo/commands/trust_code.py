@@ -1,0 +1,224 @@
+"""``silo trust`` and ``silo untrust``: this user's consent to native code that others built, and to who signs it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from silo.bundle.contents import calls_of, host_cases, host_code, host_text
+from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.signature_file import signed_file
+from silo.core.consent import HostCases, HostCode, HostText
+from silo.core.minisign import PublicKey
+from silo.errors import StoreError
+from silo.machine.process_session import session
+from silo.store.key_files import read_public_key
+from silo.store.trusted_keys import KeyEntry
+from silo.variables import REMOTE_SCHEMES
+
+__all__ = [
+    "KeyRow",
+    "TrustRow",
+    "TrustSummary",
+    "trust_bundle",
+    "trust_key",
+    "trust_remote",
+    "trusted_code",
+    "trusted_keys",
+    "trusted_remotes",
+    "untrust",
+    "untrust_key",
+]
+
+_SHA256 = re.compile(r"[0-9a-f]{12,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class TrustRow:
+    """One piece of native code that is trusted.
+
+    ``sha256`` is of the code as it is called, ``blob`` of its bytes; ``since`` is seconds of Unix time. An older Silo
+    noted the bytes alone, which counts no longer: ``sha256`` is "" then, and ``since`` 0.
+    """
+
+    sha256: str
+    blob: str
+    kernel: str
+    origin: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrustSummary:
+    """What ``silo trust FILE`` did: how much native code there is, how much of it was not trusted before, its bytes."""
+
+    codes: int
+    added: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRow:
+    """One key that is trusted: its number, its 56 characters, its file, and since when in seconds of Unix time."""
+
+    id: str
+    key: str
+    origin: str
+    since: int
+
+
+def trust_key(text_or_path: str) -> tuple[KeyRow, bool]:
+    """Vouch for all that a key signs: the key, and whether that is new.
+
+    Raises:
+        SignatureError: it is no public key.
+    """
+    key = read_public_key(text_or_path)
+    origin = "" if key.looks_like(text_or_path) else Path(text_or_path).name
+    keys = session().store.trust.keys
+    added = keys.note_key(key, origin, int(time.time()))
+    entry = next(one for one in keys.trusted() if one.text == key.text)
+    return _key_row(entry), added
+
+
+def trusted_keys() -> list[KeyRow]:
+    """The keys that are trusted, the oldest first."""
+    return [_key_row(entry) for entry in session().store.trust.keys.trusted()]
+
+
+def untrust_key(name: str) -> list[KeyRow]:
+    """Take this user's word for a key back, and with it consent to all that it alone vouched for.
+
+    ``name`` is the key, a file of it, or its number; all keys of that number then.
+
+    Raises:
+        SignatureError: it names no key.
+        StoreError: no such key is trusted.
+    """
+    from silo.store.remote.signed_outcomes import sealed_origin  # noqa: PLC0415  # few have a remote store
+
+    keys = session().store.trust.keys
+    number = name.upper() if re.fullmatch(r"[0-9A-Fa-f]{16}", name) and not Path(name).exists() else None
+    text = None if number is not None else read_public_key(name).text
+    found = [row for row in map(_key_row, keys.trusted()) if row.id == number or row.key == text]
+    if not found:
+        raise StoreError(f"the key {name} is not trusted; see silo trust --list")
+    for row in found:
+        keys.untrust(row.key, int(time.time()))
+        session().store.trust.take_back(sealed_origin(row.id))
+    return found
+
+
+def _key_row(entry: KeyEntry) -> KeyRow:
+    return KeyRow(PublicKey.parse(entry.text).id, entry.text, entry.origin, entry.since)
+
+
+def trust_bundle(path: Path) -> TrustSummary:
+    """Vouch for the native code of a bundle as it has it called, on its cases too, and for the C text beside it.
+
+    Every byte of these is checked first.
+
+    Raises:
+        BundleError: it cannot be read, or is damaged.
+    """
+    with open_bundle(path) as bundle:
+        codes, cases, texts = list(_codes(bundle)), list(_cases(bundle)), list(_texts(bundle))
+        for sha256 in dict.fromkeys(sha256 for code, _ in codes for sha256 in (code.blob, code.text) if sha256):
+            bundle.blob(sha256)
+        for one, _ in (*cases, *texts):
+            bundle.blob(one.blob)
+        sizes = {entry.sha256: entry.raw_bytes for entry in bundle.blobs}
+        ledger = session().store.trust
+        added = ledger.note_trusted(codes, path.name)
+        ledger.note_trusted((*cases, *texts), path.name)
+        return TrustSummary(len(codes), added, sum(sizes[blob] for blob in {code.blob for code, _ in codes}))
+
+
+def trust_remote(address: str) -> tuple[str, bool]:
+    """Use native code that comes from this remote store: its name, and whether that is new.
+
+    Raises:
+        SettingsError: it is no address of a remote store.
+    """
+    from silo.store.remote.address import Place  # noqa: PLC0415  # few have one
+
+    name = Place.parse(address).name
+    return name, session().store.trust.trust_remote(name)
+
+
+def trusted_remotes() -> dict[str, int]:
+    """The remote stores that are trusted, and since when, in seconds of Unix time."""
+    return session().store.trust.remotes()
+
+
+def untrust(names: Sequence[str]) -> int:
+    """Take this user's word back: for the code of a bundle, what a sha256 names (or 12 digits of one), a remote store.
+
+    How much code that was; a bundle that a trusted key signed counts as one. What was built here counts too: it is
+    compiled again, or asked about. Signatures do not vouch for the bundle any more.
+
+    Raises:
+        BundleError: a file cannot be read.
+        StoreError: neither a file nor a sha256 of something trusted.
+    """
+    ledger = session().store.trust
+    found: set[str] = set()
+    taken = 0
+    for name in names:
+        if name.partition(":")[0].lower() in REMOTE_SCHEMES:
+            from silo.store.remote.address import Place  # noqa: PLC0415  # see above
+
+            taken += ledger.distrust_remote(Place.parse(name).name)
+            continue
+        path = Path(name)
+        if path.exists() or not _SHA256.fullmatch(name):
+            with open_bundle(path) as bundle:
+                found.update(one.digest for one, _ in (*_codes(bundle), *_cases(bundle), *_texts(bundle)))
+                taken += ledger.keys.untrust_file(signed_file(bundle, path), int(time.time()))
+            continue
+        rows = [one for one in ledger.trusted() if one.digest.startswith(name) or one.blob.startswith(name)]
+        if not rows and len(name) < 64:
+            raise StoreError(f"{name} is not a file, and no sha256 of what is trusted begins so; see silo trust --list")
+        found.update(one.digest or one.blob for one in rows)
+        if len(name) == 64:
+            found.add(name)
+    return taken + (ledger.untrust(found) if found else 0)
+
+
+def trusted_code() -> list[TrustRow]:
+    """What ``silo trust`` noted and nobody took back, the oldest first."""
+    entries = session().store.trust.trusted()
+    return [TrustRow(one.digest, one.blob, one.kernel, one.origin, one.since) for one in entries]
+
+
+def _codes(bundle: Bundle) -> Iterator[tuple[HostCode, str]]:
+    """Each piece of native code of a bundle, with what it is for people."""
+    for name in bundle.kernel_names:
+        kernel = bundle.kernel(name)
+        calls = calls_of(kernel)
+        for one in kernel.variants:
+            if one.artifact.runs_on_host:
+                yield host_code(one, calls), f"{name} for {one.artifact.variant.target}"
+
+
+def _texts(bundle: Bundle) -> Iterator[tuple[HostText, str]]:
+    """The C text beside each piece of native code, with the words for people that say which it is."""
+    for name in bundle.kernel_names:
+        kernel = bundle.kernel(name)
+        calls = calls_of(kernel)
+        for one in kernel.variants:
+            if one.artifact.runs_on_host and (text := host_text(one, host_code(one, calls))) is not None:
+                yield text, f"the C text of {name} for {one.artifact.variant.target}"
+
+
+def _cases(bundle: Bundle) -> Iterator[tuple[HostCases, str]]:
+    """The cases of each kernel that has native code, with what they are for people."""
+    for name in bundle.kernel_names:
+        kernel = bundle.kernel(name)
+        calls = calls_of(kernel)
+        found = host_cases(kernel, (host_code(one, calls) for one in kernel.variants if one.artifact.runs_on_host))
+        if found is not None:
+            yield found, f"the cases of {name}"

@@ -1,0 +1,161 @@
+"""``silo tune``: files and bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from silo.core.host_arrays import require_numpy
+from silo.core.protocols import Device
+from silo.errors import DeviceError, LockError, SignatureError
+from silo.kernels.collection import collect_kernels
+from silo.machine.device_plugins import devices_named
+from silo.machine.process_session import session
+from silo.machine.user_files import PlaceKind, kind_of
+from silo.measuring.lock_files import LockRow, read_lock, update_lock
+from silo.store.signatures import SecretKey
+from silo.tuner.failure_message import TunedCase, failure_of
+from silo.tuner.outcome import Budget
+from silo.tuner.progress import Progress
+from silo.tuner.search.searchers import DEFAULT_SEARCHER
+from silo.tuning.agents.fleet import Fleet
+from silo.tuning.bundle_tuning import tune_bundle
+from silo.tuning.case_tuning import Limits, case_studies, device_of, tune_case
+
+__all__ = ["TuneRow", "tune_path"]
+
+OnProgress = Callable[[str, Progress], None]
+
+
+@dataclass(frozen=True, slots=True)
+class TuneRow:
+    """How tuning one case ended.
+
+    ``locked`` is what the lock file holds for it now and ``locked_reason`` why. Where cases of a kernel have no config
+    that can be used, the first of them says so in ``failure``, for all (:func:`silo.tuner.failure_message.failure_of`).
+    ``remarks`` say what was done besides going through the space, and what went wrong with the store.
+    """
+
+    kernel: str
+    case: str
+    winner: str | None
+    time_ns: int | None
+    measured: int
+    reused: int
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])
+    reason: str = ""
+    locked: str | None = None
+    locked_reason: str = ""
+    failure: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+def row_of(tuned: TunedCase) -> TuneRow:
+    """An outcome as a row; why nothing won where nothing did."""
+    kernel, case, outcome = tuned.kernel, tuned.case, tuned.outcome
+    winner, remarks = outcome.winner, (*filter(None, [outcome.fault_remark]), *outcome.remarks, *outcome.notes)
+    if winner is None:
+        first = next((trial for trial in outcome.trials if trial.message), None)
+        reason = "no config can be used" + (f"; {first.config}: {first.message.splitlines()[0]}" if first else "")
+        made = TuneRow(kernel, case, None, None, outcome.measured, outcome.reused, outcome.failures, reason)
+        return replace(made, remarks=remarks)
+    made = TuneRow(
+        kernel, case, str(winner.config), winner.median_ns, outcome.measured, outcome.reused, outcome.failures
+    )
+    return replace(made, reason=winner.reason, remarks=remarks)
+
+
+def _rows(tuned: Sequence[TunedCase]) -> list[TuneRow]:
+    rows = [row_of(one) for one in tuned]
+    for kernel in dict.fromkeys(row.kernel for row in rows if row.winner is None):
+        first = next(number for number, row in enumerate(rows) if row.kernel == kernel and row.winner is None)
+        rows[first] = replace(rows[first], failure=failure_of([one for one in tuned if one.kernel == kernel]))
+    return rows
+
+
+def _locked(row: TuneRow, decided: LockRow) -> TuneRow:
+    return replace(row, locked=None if decided.config is None else str(decided.config), locked_reason=decided.reason)
+
+
+def _silent(_name: str, _event: Progress) -> None:
+    pass
+
+
+def tune_path(
+    path: Path,
+    *,
+    device: str | None = None,
+    kernels: Sequence[str] | None = None,
+    searcher: str = DEFAULT_SEARCHER,
+    evaluations: int | None = None,
+    budget_s: float | None = None,
+    trust: bool = False,
+    lock: Path | None = None,
+    key: SecretKey | None = None,
+    fleet: Fleet | None = None,
+    remeasure: bool = False,
+    progress: OnProgress | None = None,
+) -> list[TuneRow]:
+    """Measure the configs of every case of a Python file, or the variants of a bundle, which is refined in place.
+
+    A ``device`` without a number, such as ``cuda``, stands for all GPUs of the first one's model: configs are measured
+    on all of them at the same time, and finalists are compared on the first. Without a device the arrays are in host
+    memory, and the kernel's kind says where it runs. A bundle is signed with ``key``, and without one loses a signature
+    that is false now. With ``lock`` the decisions for a Python file's studies are
+    written there; what is deployed by it is tried first and stays unless something is faster beyond the noise.
+    With ``remeasure`` the trials that are known of each study are superseded: all is measured anew.
+    The agents of a ``fleet`` measure instead of this machine; what they cannot have is measured here, which a remark
+    says.
+
+    Raises:
+        CaseError: there is no case, or one is wrong: nothing was compiled then.
+        TuneError: no searcher has this name; the budget is 0.
+        LockError: the lock file cannot be read or written, or the path is a bundle.
+        SignatureError: there is a key, and the path is no bundle, or the bundle was replaced by another program.
+        TuneInterrupted: Ctrl-C; every finished trial is kept, and the lock is as it was.
+    """
+    anew = set[str]() if remeasure else None
+    limits = Limits(searcher, Budget(evaluations, budget_s), lock, fleet=fleet, anew=anew)
+    limits = replace(limits, devices=() if device is None else devices_named(device))
+    found: Device | None = limits.devices[0] if limits.devices else None
+    if fleet is not None:
+        if device is not None:
+            raise DeviceError(
+                f"--device {device}: agents measure, each on its own device: silo agent --device {device}"
+            )
+        found = fleet.device
+    report = progress or _silent
+    require_numpy("tuning, which compares results,")
+    session().reach_remote()
+    if kind_of(path) is PlaceKind.BUNDLE:
+        if lock is not None:
+            raise LockError(
+                f"{path}: a lock is about the kernels of a Python file; a bundle holds its own decisions. Tune the "
+                f"file with --lock {lock}, then build the bundle with SILO_LOCK={lock}"
+            )
+        tuned, signature = tune_bundle(path, found, kernels, limits, trust=trust, key=key, progress=report)
+        rows = _rows(tuned)
+        if rows and signature:
+            rows[-1] = replace(rows[-1], remarks=(*rows[-1].remarks, signature))
+        return rows
+    if key is not None:
+        raise SignatureError(f"{path}: a key signs bundles; name one, or build one with silo build --key")
+    if lock is not None and lock.exists():
+        read_lock(lock)  # refuses before anything is compiled
+    found_kernels = collect_kernels([path], kernels)
+    studies = [study for kernel in found_kernels for study in case_studies(kernel, device_of(kernel, found))]
+    for study in studies:
+        study.case.verify()
+    tuned: list[TunedCase] = []
+    for study in studies:
+        name = f"{study.kernel.name} {study.case.label}"
+        outcome, _ = tune_case(study, limits, lambda event, name=name: report(name, event))
+        tuned.append(TunedCase(study.kernel.name, study.case.label, study.case.elements, outcome))
+    rows = _rows(tuned)
+    if lock is not None:
+        # Cases may share a study; its last outcome has the trials of all.
+        last = {one.outcome.study.key: one.outcome for one in tuned}
+        decided = {row.study.key: row for row in update_lock(lock, list(last.values()))}
+        rows = [_locked(row, decided[one.outcome.study.key]) for row, one in zip(rows, tuned, strict=True)]
+    return rows

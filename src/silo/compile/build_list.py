@@ -1,0 +1,256 @@
+"""The plan of a build: variants to compile, with reasons. Pure: all facts are passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from silo.compile.packed_configs import Packing, first_of
+from silo.core.config import Config
+from silo.core.decision_source import Origin, default_origin
+from silo.core.signature import Signature
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.core.variant import Variant
+from silo.errors import SpaceError
+
+__all__ = ["Chosen", "PlanCase", "PlanKernel", "PlannedVariant", "plan_variants"]
+
+
+def _itself(target: Target) -> Target:
+    return target
+
+
+def _no_neighbours(config: Config) -> Sequence[Config]:
+    del config
+    return ()
+
+
+class Chosen(NamedTuple):
+    """A config that was decided on for a case before the plan, and by what."""
+
+    config: Config
+    origin: Origin = Origin.BUCKET
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCase:
+    """What one case asks for: its typed signature and what its arguments allow to assume.
+
+    ``configs`` narrows the kernel's space where a constraint reads the case's arguments; None is the whole space.
+    ``ruled`` where a heuristic made them, its best guess first.
+    """
+
+    label: str
+    signature: Signature
+    specialization: Specialization
+    configs: tuple[Config, ...] | None = None
+    ruled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlanKernel:
+    """One kernel to plan for.
+
+    ``configs`` is its space in order, ``(Config(),)`` for a kernel without one. ``neighbours`` gives the configs one
+    step in one parameter away (``Space.neighbours``). ``has_fallback`` is False where the code is made for certain
+    extents: then none serves calls that are like no case.
+    """
+
+    name: str
+    fingerprint: str
+    cases: tuple[PlanCase, ...]
+    configs: tuple[Config, ...] = (Config(),)
+    neighbours: Callable[[Config], Sequence[Config]] = _no_neighbours
+    has_fallback: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedVariant:
+    """A variant to build. ``reasons`` says why it is in the plan, ``cases`` whom it serves; both in order.
+
+    ``leads`` are its cases whose config it has by measurement or heuristic: calls get it until somebody
+    measures another one. ``generic`` marks the fallback that assumes nothing of alignment, divisibility or an integer
+    being 1. ``origin`` says what chose its config first.
+    """
+
+    variant: Variant
+    reasons: tuple[str, ...]
+    cases: tuple[str, ...]
+    generic: bool
+    origin: Origin = Origin.ONLY
+    leads: tuple[str, ...] = ()
+
+    def serving(self, variant: Variant, cases: Sequence[str]) -> PlannedVariant:
+        """The part of it that serves these of its cases, as ``variant``, with what was said of them."""
+        others = tuple(_said_of(label) for label in self.cases if label not in cases)
+        return replace(
+            self,
+            variant=variant,
+            reasons=tuple(reason for reason in self.reasons if not reason.startswith(others)),
+            cases=tuple(cases),
+            leads=tuple(label for label in self.leads if label in cases),
+        )
+
+
+def _said_of(case: str) -> str:
+    """What reasons begin with that are about one case."""
+    return f"case {case}: "
+
+
+def plan_variants(
+    kernels: Iterable[PlanKernel],
+    targets: Iterable[Target],
+    *,
+    winners: Mapping[tuple[str, str, Target], Chosen] | None = None,
+    has_device: Callable[[Target], bool],
+    canonical: Callable[[Target], Target] = _itself,
+    packing: Packing = Packing(),  # noqa: B008  # frozen
+) -> tuple[PlannedVariant, ...]:
+    """Every variant that a build needs, without repetition, in a fixed order.
+
+    For each kernel: the specializations of its cases, then one generic fallback per dtype signature, unless its code is
+    made for certain extents. For each target: the measured winner of a case where one is known; otherwise the first
+    config, which a heuristic may have put there,
+    and, where no device of that target is here to measure on, as much of the space besides as ``packing`` allows, so
+    that its device can tune it.
+
+    Args:
+        kernels: what to plan for.
+        targets: concrete targets.
+        winners: what the lock or measurements say, by kernel name, case label and target (as in ``targets``).
+        has_device: whether variants of a target can be measured here.
+        canonical: what code for a target is really for (``sm_90`` and ``sm_90a`` may be one); variants carry that.
+        packing: how many configs of a case to pack.
+
+    Raises:
+        SpaceError: a space without configs.
+    """
+    known = winners or {}
+    planned: dict[tuple[Variant, bool], _Entry] = {}
+    distinct = _distinct(targets, canonical)
+    for kernel in kernels:
+        for target in distinct:
+            chooser = _Chooser(kernel, target, known, packing, measured_here=has_device(target))
+            for case in kernel.cases:
+                for rank, (config, origin, reason) in enumerate(chooser.configs(case)):
+                    variant = _variant(kernel, case.signature, case.specialization, config, canonical(target))
+                    entry = planned.setdefault((variant, False), _Entry(origin))
+                    entry.add(_said_of(case.label) + reason, case.label, leads=rank == 0)
+            for case, specialization, labels in _fallbacks(kernel):
+                # One config serves every key that no variant was made for, so others would only add bytes.
+                config, origin, reason = chooser.configs(case)[0]
+                variant = _variant(kernel, case.signature, specialization, config, canonical(target))
+                entry = planned.setdefault((variant, True), _Entry(origin))
+                entry.add(f"fallback that assumes nothing: {reason}", *labels, leads=False)
+    return _merged(planned)
+
+
+def _distinct(targets: Iterable[Target], canonical: Callable[[Target], Target]) -> tuple[Target, ...]:
+    """The targets in order, the first of each that are the same for the compiler."""
+    first: dict[Target, Target] = {}
+    for target in targets:
+        first.setdefault(canonical(target), target)
+    return tuple(first.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Chooser:
+    """Which configs to build of one kernel for one target."""
+
+    kernel: PlanKernel
+    target: Target
+    winners: Mapping[tuple[str, str, Target], Chosen]
+    packing: Packing
+    measured_here: bool
+
+    def configs(self, case: PlanCase) -> list[tuple[Config, Origin, str]]:
+        """The configs to build, each with what chose it and the reason; the first is what calls get."""
+        winner = self.winners.get((self.kernel.name, case.label, self.target))
+        if winner is not None:
+            chosen = (winner.config, winner.origin, f"{winner.origin.phrase} on {self.target}")
+            if not self.packing.everywhere:
+                return [chosen]
+            rest = [config for config in self._ordered(case)[0] if config != winner.config]
+            return [chosen, *self._packed([winner.config, *rest], Origin.FIRST)]
+        ordered, origin = self._ordered(case)
+        if origin is Origin.ONLY:
+            return [(ordered[0], origin, f"{origin.phrase} there is for {self.target}")]
+        packed = self._packed(ordered, origin)
+        if self.measured_here:
+            chosen = (ordered[0], origin, f"{origin.phrase} for {self.target}, not measured yet")
+            return [chosen, *packed] if self.packing.everywhere else [chosen]
+        return [(ordered[0], origin, f"{origin.phrase}: no {self.target} is here to measure on"), *packed]
+
+    def _ordered(self, case: PlanCase) -> tuple[Sequence[Config], Origin]:
+        """The case's configs, best guess first, and what made that guess. ``SpaceError`` where there is none."""
+        configs = self.kernel.configs if case.configs is None else case.configs
+        if not configs:
+            raise SpaceError(f"{self.kernel.name}: no config of its space can be used in the case {case.label}")
+        return tuple(configs), default_origin(len(configs), ruled=case.ruled)
+
+    def _packed(self, ordered: Sequence[Config], origin: Origin) -> list[tuple[Config, Origin, str]]:
+        """What is packed besides the first config, to be measured where the bundle is used."""
+        packed = first_of(ordered, self._neighbours, self.packing.configs)
+        reason = f"one of {len(packed)} configs to measure on {self.target}"
+        if len(packed) < len(ordered):
+            reason += f", of {len(ordered)} that the space has"
+        return [(config, origin, reason) for config in packed[1:]]
+
+    def _neighbours(self, config: Config) -> Sequence[Config]:
+        # A winner may be a refinement, which is not of the space.
+        return self.kernel.neighbours(config) if config in self.kernel.configs else ()
+
+
+@dataclass(slots=True)
+class _Entry:
+    """What chose a variant's config, why it is in the plan, and whom it serves."""
+
+    origin: Origin
+    reasons: list[str] = field(default_factory=list[str])
+    cases: list[str] = field(default_factory=list[str])
+    leads: list[str] = field(default_factory=list[str])
+
+    def add(self, reason: str, *labels: str, leads: bool) -> None:
+        if reason not in self.reasons:
+            self.reasons.append(reason)
+        self.cases.extend(label for label in labels if label not in self.cases)
+        if leads:
+            self.leads.extend(label for label in labels if label not in self.leads)
+
+
+def _variant(
+    kernel: PlanKernel, signature: Signature, specialization: Specialization, config: Config, target: Target
+) -> Variant:
+    return Variant(kernel.name, kernel.fingerprint, signature, specialization, config, target)
+
+
+def _fallbacks(kernel: PlanKernel) -> list[tuple[PlanCase, Specialization, tuple[str, ...]]]:
+    """For each dtype signature: its first case, the specialization without assumptions, the labels of its cases.
+
+    Arguments that are None, block shapes and constexpr values given by the caller stay: they are not assumptions about
+    values but part of which code this is.
+    """
+    groups: dict[tuple[Signature, Specialization], tuple[PlanCase, list[str]]] = {}
+    for case in kernel.cases if kernel.has_fallback else ():
+        kept = tuple((name, fact) for name, fact in case.specialization.facts if not fact.is_assumption)
+        generic = Specialization(kept, case.specialization.constants)
+        groups.setdefault((case.signature, generic), (case, []))[1].append(case.label)
+    return [(case, generic, tuple(labels)) for (_, generic), (case, labels) in groups.items()]
+
+
+def _merged(planned: Mapping[tuple[Variant, bool], _Entry]) -> tuple[PlannedVariant, ...]:
+    """A case without any assumption asks for the fallback itself: one variant then serves as both."""
+    merged: dict[Variant, PlannedVariant] = {}
+    for (variant, generic), entry in planned.items():
+        before = merged.get(variant) or PlannedVariant(variant, (), (), generic=False, origin=entry.origin)
+        merged[variant] = PlannedVariant(
+            variant,
+            (*before.reasons, *entry.reasons),
+            tuple(dict.fromkeys((*before.cases, *entry.cases))),
+            before.generic or generic,
+            before.origin,
+            tuple(dict.fromkeys((*before.leads, *entry.leads))),
+        )
+    return tuple(merged.values())

@@ -1,0 +1,257 @@
+"""A case's own data: values that are kept whole, or a function of an element's indices."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from silo.core.dtypes import DType, DTypeKind
+from silo.core.host_arrays import dtype_named, numpy_dtype, require_numpy, round_to_bits
+from silo.core.json_reader import read_object, read_text
+from silo.core.nodes import Argument, Bindings, Node, evaluate, from_json, leaves, to_json
+from silo.core.postfix_programs import encode
+from silo.core.trace import trace_indices
+from silo.core.values import JSON, malformed
+from silo.errors import CaseError, ExpressionError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["OWN_LIMIT", "Formula", "OwnData", "Tabulate", "Values", "formula_of", "own_from_json", "values_of"]
+
+# Values that an array of a case may hold, in bytes: they travel with the case.
+OWN_LIMIT = 1 << 18
+
+# (program, shape, out): the value of a program over the indices for each element, in C order, into 64-bit integers.
+Tabulate: TypeAlias = Callable[[bytes, tuple[int, ...], "array[int]"], None]
+
+_MOST_AXES = 8  # of a function's array, as of what native code reads of a shape
+
+_CODES = {
+    "int8": "b",
+    "uint8": "B",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "uint64": "Q",
+    "float32": "f",
+    "float64": "d",
+    "bool": "B",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """All elements in C order, little-endian."""
+
+    data: bytes
+
+    def elements(self, element: DType, shape: tuple[int, ...], tabulate: Tabulate | None = None) -> bytes:
+        """The elements in C order, in the machine's byte order."""
+        del shape, tabulate
+        return _swapped(self.data, element.itemsize)
+
+    def refusal(self, element: DType, shape: tuple[int, ...]) -> str:
+        """What is wrong with them as the elements of an array; "" where nothing is."""
+        size, held = math.prod(shape) * element.itemsize, len(self.data)
+        if size != held:
+            return f"has {held} bytes of values and needs {size}"
+        return f"has {held} bytes of values; at most {OWN_LIMIT} are kept" if held > OWN_LIMIT else ""
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {"values": self.data.hex()}
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """An expression over an element's indices, ``i0`` the first; of a float dtype, its value."""
+
+    node: Node
+
+    def elements(self, element: DType, shape: tuple[int, ...], tabulate: Tabulate | None = None) -> bytes:
+        """The elements in C order, in the machine's byte order. ``tabulate`` works them out faster.
+
+        Raises:
+            CaseError: an element has no value, or one that does not fit the dtype.
+        """
+        names = _index_names(len(shape))
+        try:
+            if tabulate is None:
+                places = itertools.product(*(range(extent) for extent in shape))
+                numbers = array(
+                    "q",
+                    (evaluate(self.node, Bindings(values=dict(zip(names, place, strict=True)))) for place in places),
+                )
+            else:
+                numbers = array("q", bytes(8 * math.prod(shape)))
+                program = encode(self.node, {name: number for number, name in enumerate(names)})
+                tabulate(program.to_bytes(), shape, numbers)
+        except ExpressionError as error:
+            raise CaseError(f"an array of {self}: {error}") from None
+        return _packed(numbers, element, f"an array of {self}")
+
+    def refusal(self, element: DType, shape: tuple[int, ...]) -> str:
+        """See :meth:`Values.refusal`."""
+        del element
+        known = _index_names(len(shape))
+        if len(shape) > _MOST_AXES:
+            return f"has {len(shape)} axes; a function takes at most {_MOST_AXES} indices"
+        strange = [str(leaf) for leaf in leaves(self.node) if not isinstance(leaf, Argument) or leaf.name not in known]
+        return f"is computed of {', '.join(strange)}; its indices are {', '.join(known) or 'none'}" if strange else ""
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {"formula": to_json(self.node)}
+
+    def __str__(self) -> str:
+        return str(self.node)
+
+
+OwnData: TypeAlias = Values | Formula
+
+
+def own_from_json(data: JSON) -> OwnData:
+    """The inverse of ``to_json``; ``ValueError`` on anything else."""
+    if isinstance(data, dict) and "formula" in data:
+        return Formula(from_json(read_object(data, ("formula",), "own data")["formula"]))
+    text = read_text(read_object(data, ("values",), "own data")["values"], "values")
+    try:
+        return Values(bytes.fromhex(text))
+    except ValueError:
+        raise malformed("values of an array", text) from None
+
+
+def formula_of(function: Callable[..., object], shape: tuple[int, ...]) -> Formula:
+    """What a function computes from an element's indices. ``TraceError`` where that is not an expression."""
+    return Formula(trace_indices(function, _index_names(len(shape))))
+
+
+def values_of(values: Any, dtype: object = None) -> tuple[Values, tuple[int, ...], DType]:  # noqa: ANN401
+    """Values of an array of any library on the host, or of numbers in lists, with their shape and dtype.
+
+    Without ``dtype`` it is that of the array; for Python's numbers bool, int32 (int64 where they need it) or float32.
+
+    Raises:
+        CaseError: they are not array, do not fit the dtype, or are too many to be kept.
+    """
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        numbers, shape = _flat(cast("Sequence[Any]", values))
+        element = _natural(numbers) if dtype is None else dtype_named(dtype)
+        _check_size(len(numbers) * element.itemsize)
+        data = _packed(numbers, element, "make.array")
+    else:
+        require_numpy("make.array of an array")
+        import numpy as np  # noqa: PLC0415  # numpy is optional
+
+        try:
+            given: NDArray[Any] = np.asarray(values)
+            element = dtype_named(given.dtype if dtype is None else dtype)
+        except (TypeError, RuntimeError, CaseError) as error:
+            raise CaseError(f"make.array takes arrays on the host and numbers, not this: {error}") from None
+        shape = tuple(given.shape)
+        _check_size(given.size * element.itemsize)
+        if given.dtype == numpy_dtype(element):
+            data = given.tobytes()
+        else:
+            data = _packed(given.reshape(-1).tolist(), element, "make.array")
+    return Values(_swapped(data, element.itemsize)), shape, element
+
+
+def _check_size(size: int) -> None:
+    if size > OWN_LIMIT:
+        raise CaseError(
+            f"make.array keeps at most {OWN_LIMIT} bytes of values, and these are {size}: give a function of an "
+            "element's indices that computes them, as in make.array(lambda i, j: i * 7 % 13 + j, shape=(m, n)), or "
+            "random ones (make.normal, make.uniform, make.integers)"
+        )
+
+
+def _swapped(data: bytes, itemsize: int) -> bytes:
+    """From the machine's byte order to little-endian, or back."""
+    if sys.byteorder == "little" or itemsize == 1:
+        return data
+    words = array(_CODES[f"uint{8 * itemsize}"], data)
+    words.byteswap()
+    return words.tobytes()
+
+
+def _index_names(count: int) -> tuple[str, ...]:
+    return tuple(f"i{axis}" for axis in range(count))
+
+
+def _flat(values: Sequence[Any]) -> tuple[list[Any], tuple[int, ...]]:
+    """Nested lists as numbers in C order, and their shape."""
+    shape: list[int] = []
+    level: list[Any] = [values]
+    while level and all(_is_row(one) for one in level):
+        lengths = {len(one) for one in level}
+        if len(lengths) > 1:
+            raise CaseError(f"make.array: rows of one axis have {' and '.join(map(str, sorted(lengths)))} elements")
+        shape.append(lengths.pop())
+        level = [item for one in level for item in one]
+    if any(not isinstance(one, int | float) and not hasattr(one, "__index__") for one in level):
+        strange = next(one for one in level if not isinstance(one, int | float) and not hasattr(one, "__index__"))
+        raise CaseError(f"make.array takes numbers in lists of one length, not {type(strange).__name__} among them")
+    return level, tuple(shape)
+
+
+def _is_row(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _natural(numbers: Iterable[object]) -> DType:
+    kinds = {type(number) for number in numbers}
+    if kinds == {bool}:
+        return dtype_named("bool")
+    if kinds <= {int, bool}:
+        fits = all(-(1 << 31) <= cast("int", number) < 1 << 31 for number in numbers)
+        return dtype_named("int32" if fits else "int64")
+    return dtype_named("float32")
+
+
+def _packed(numbers: Sequence[Any] | array[int], element: DType, where: str) -> bytes:
+    """Numbers as elements, in the machine's byte order. ``CaseError`` names one that does not fit."""
+    if element.kind is not DTypeKind.FLOAT:
+        least, most = _range(element)
+        # A formula's numbers are integers, of which the extremes tell.
+        extremes = (min(numbers), max(numbers)) if isinstance(numbers, array) and numbers else numbers
+        for number in extremes:
+            if not math.isfinite(number) or int(number) != number or not least <= number <= most:
+                raise CaseError(f"{where}: {number} does not fit {element}")
+        return array(_CODES[element.name], map(int, numbers)).tobytes()
+    if element.name in _CODES:
+        return _floats(numbers, element)
+    require_numpy(f"an array of {element} with data of its own")
+    import numpy as np  # noqa: PLC0415  # numpy is optional
+
+    return round_to_bits(np.array(numbers, dtype=np.float64), element).tobytes()
+
+
+def _floats(numbers: Iterable[Any], element: DType) -> bytes:
+    doubles = [float(number) for number in numbers]
+    if element.bits == 64:
+        return array("d", doubles).tobytes()
+    return b"".join(_single(number) for number in doubles)
+
+
+def _single(number: float) -> bytes:
+    try:
+        return struct.pack("=f", number)
+    except OverflowError:  # as every other conversion: too large is infinity
+        return struct.pack("=f", math.copysign(math.inf, number))
+
+
+def _range(element: DType) -> tuple[int, int]:
+    if element.kind is DTypeKind.BOOL:
+        return 0, 1
+    signed = element.kind is DTypeKind.INT
+    return (-(1 << (element.bits - 1)) if signed else 0), (1 << (element.bits - signed)) - 1

@@ -1,0 +1,1 @@
+"""Device drivers, one folder each: the devices of this machine and the loading of code. No driver imports another."""

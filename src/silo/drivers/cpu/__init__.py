@@ -1,0 +1,1 @@
+"""The CPU as a device: its portable levels, and loading shared objects."""

@@ -1,0 +1,169 @@
+"""The CPU as a device: what it is, and loading code into it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from silo.artifacts.runs_on import runs_on
+from silo.core.consent import Consent, require_consent
+from silo.core.decisions import Decision
+from silo.core.device import HOST_MEMORY, DeviceModel, Measuring, Memory, available_sms
+from silo.core.launch_info import LaunchInfo
+from silo.core.target import Target
+from silo.drivers.cpu.levels import gather_facts, host_target
+from silo.errors import DeviceError
+from silo.frozen import frozen
+from silo.launch.native import CpuModule, LoadedKernel
+from silo.launch.resources import cpu_threads, reserved_sms
+from silo.settings import settings
+
+__all__ = ["CPU_TIMING", "CpuDevice", "CpuTimer", "devices", "load_entry"]
+
+# Caches are as warm as the previous launch left them, and no thread is pinned. It is wall time, not the threads' CPU
+# time: a kernel spread over more threads is to win if it is done sooner.
+CPU_TIMING = "cpu-wall-warm/1"
+
+
+class CpuTimer:
+    """Reads the monotonic clock round launches that return when the kernel is done.
+
+    >>> CpuTimer().elapsed_ns(lambda: None, 3) >= 0
+    True
+    """
+
+    def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
+        """Nanoseconds for ``repeats`` launches back to back."""
+        clock = time.perf_counter_ns
+        turns = range(repeats)
+        begin = clock()
+        for _ in turns:
+            launch()
+        return clock() - begin
+
+
+@frozen
+class CpuDevice:
+    """Implements :class:`silo.core.protocols.Device`: the cores this process may use."""
+
+    model: DeviceModel
+    target: Target
+    index: int = 0
+
+    def facts(self) -> Mapping[str, int]:
+        """Leaves of the expression language. ``sm_count`` counts the threads that a launch uses."""
+        threads, reserved = cpu_threads(), reserved_sms("cpu", self.index)
+        return {
+            "sm_count": threads,
+            "reserved_sms": reserved,
+            "num_sms": available_sms(threads, reserved),
+            "warp_size": 1,
+            "memory_bytes": self.model.memory_bytes,
+        }
+
+    @property
+    def memory(self) -> Memory:
+        """The host's."""
+        return Memory((HOST_MEMORY,))
+
+    @property
+    def measuring(self) -> Measuring:
+        """Code that faults ends the process it runs in."""
+        return Measuring.CONFINED
+
+    def runs(self, target: Target, blob_kind: str = "so") -> Decision:
+        """Whether code for ``target`` runs here."""
+        return runs_on(target, self.target, blob_kind)
+
+    def synchronize(self) -> None:
+        """Launches return when they are done."""
+
+    def free_memory(self) -> None:
+        """Not counted: copies are made in the host's memory, whichever device is measured."""
+
+    @property
+    def driver(self) -> str:
+        """A CPU has none."""
+        return ""
+
+    @property
+    def timing(self) -> str:
+        """How times are taken: see :data:`CPU_TIMING`."""
+        return CPU_TIMING
+
+    def timer(self) -> CpuTimer:
+        """The wall clock."""
+        return CpuTimer()
+
+    def load(
+        self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
+    ) -> LoadedKernel:
+        """Map a shared object, which runs its initialisers.
+
+        Raises:
+            DeviceError: not a shared object, or without the entry.
+            TrustError: no consent to these bytes and this launch.
+        """
+        if kind != "so":
+            raise DeviceError(f"{name}: the CPU loads shared objects (kind so), not {kind!r}")
+        require_consent(consent, launch, blob, kind, name)
+        try:
+            return load_entry(CpuModule(blob), launch, name)
+        except DeviceError as error:
+            raise DeviceError(f"{name}: {error}") from error
+
+
+def load_entry(module: CpuModule, launch: LaunchInfo, name: str) -> LoadedKernel:
+    """The kernel of a mapped shared object; ``DeviceError`` where the object does not hold it."""
+    return LoadedKernel(
+        module,
+        launch.entry,
+        name,
+        scratch_bytes=launch.scratch_bytes,
+        chunk=launch.option("cpu_chunk"),
+        threads=launch.option("cpu_threads"),
+        work=launch.option("cpu_work"),
+        together=settings().programs_at_once,
+        cooperative=launch.cooperative,
+    )
+
+
+def devices() -> Sequence[CpuDevice]:
+    """The CPU of this machine; ``TargetError`` where it is below every level Silo compiles for."""
+    target = host_target()
+    facts = gather_facts()
+    return (
+        CpuDevice(
+            DeviceModel(
+                vendor=_vendor() or facts.machine,
+                name=facts.model or facts.machine,
+                arch=target.arch,
+                units=os.cpu_count() or 1,
+                memory_bytes=_memory_bytes(),
+            ),
+            target,
+        ),
+    )
+
+
+def _vendor() -> str:
+    """The maker's name as Linux has it (GenuineIntel, AuthenticAMD, or an ARM implementer's number); "" elsewhere."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() in ("vendor_id", "CPU implementer"):
+            return value.strip()
+    return ""
+
+
+def _memory_bytes() -> int:
+    """Installed memory; 0 where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return 0

@@ -1,0 +1,136 @@
+"""A Mac's GPU as a device, through torch or MLX. It has not run on hardware."""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from silo.core.consent import Consent
+from silo.core.decisions import Decision
+from silo.core.device import DeviceModel, Measuring, Memory, available_sms
+from silo.core.launch_info import LaunchInfo
+from silo.core.protocols import LoadedKernel
+from silo.core.target import Target
+from silo.drivers.metal.target_versions import runs_version, version_of_system
+from silo.errors import DeviceError
+from silo.frozen import frozen
+from silo.launch.array_libraries.library_table import devices_through
+from silo.launch.resources import reserved_sms
+
+__all__ = ["MetalDevice", "devices"]
+
+_MEMORY = Memory((8,), {"torch": "mps"})
+
+
+# The library by its package, and the module of it that an importing program has.
+_LIBRARIES = {"torch": "torch", "mlx": "mlx.core"}
+
+
+def _present() -> Mapping[str, Any]:
+    """The libraries that are imported and see a GPU: who imported none has no arrays in Metal's memory."""
+    found = {package: sys.modules.get(module) for package, module in _LIBRARIES.items()}
+    return {
+        package: module
+        for package, module in found.items()
+        if module is not None and devices_through(package).count(module, "mps")
+    }
+
+
+def _synchronize() -> None:
+    """Wait for the streams of every library."""
+    for package, module in _present().items():
+        (module.mps if package == "torch" else module).synchronize()
+
+
+class MetalTimer:
+    """The wall clock round launches that are waited for: Metal tells no time of a launch through a library."""
+
+    def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
+        """Nanoseconds for ``repeats`` launches back to back."""
+        _synchronize()
+        begin = time.perf_counter_ns()
+        for _ in range(repeats):
+            launch()
+        _synchronize()
+        return time.perf_counter_ns() - begin
+
+
+@frozen
+class MetalDevice:
+    """Implements :class:`silo.core.protocols.Device`."""
+
+    model: DeviceModel
+    target: Target
+    driver: str = ""
+    index: int = 0
+
+    def facts(self) -> Mapping[str, int]:
+        """Leaves of the expression language. ``sm_count`` counts the GPU's cores."""
+        reserved = reserved_sms("metal", 0)
+        return {
+            "sm_count": self.model.units,
+            "reserved_sms": reserved,
+            "num_sms": available_sms(self.model.units, reserved),
+            "warp_size": 32,
+            "memory_bytes": self.model.memory_bytes,
+        }
+
+    @property
+    def memory(self) -> Memory:
+        """Metal's, in which torch's tensors on ``mps`` are."""
+        return _MEMORY
+
+    @property
+    def measuring(self) -> Measuring:
+        """Torch launches, here."""
+        return Measuring.HERE
+
+    @property
+    def timing(self) -> str:
+        """How times are taken."""
+        return "metal-wall/1"
+
+    def runs(self, target: Target, blob_kind: str = "msl") -> Decision:
+        """Whether the system's Metal is new enough."""
+        del blob_kind
+        return runs_version(target, self.target)
+
+    def synchronize(self) -> None:
+        """Wait for the libraries' streams."""
+        _synchronize()
+
+    def free_memory(self) -> None:
+        """Not counted: it is the host's."""
+
+    def timer(self) -> MetalTimer:
+        """See :class:`MetalTimer`."""
+        return MetalTimer()
+
+    def load(
+        self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
+    ) -> LoadedKernel:
+        """Nothing is loaded by a driver: the loader of ``msl`` does."""
+        del launch, blob, consent
+        raise DeviceError(f"{name}: a Mac's GPU runs texts (kind msl) through torch or MLX, not {kind!r}")
+
+
+def devices() -> Sequence[MetalDevice]:
+    """The GPU of this Mac. Raises DeviceError with the reason where there is none."""
+    if platform.system() != "Darwin":
+        raise DeviceError("Metal is on Macs alone; silo.emulated_metal and the target cpu run its kernels elsewhere")
+    version = version_of_system(platform.mac_ver()[0])
+    if version is None:
+        raise DeviceError(f"macOS {platform.mac_ver()[0]} has no Metal 3; Silo's kernels need macOS 13 or later")
+    libraries = _present()
+    if not libraries:
+        raise DeviceError(
+            "neither torch nor MLX is imported and sees a GPU of Apple's: these launch Metal kernels, with their arrays"
+        )
+    package, module = next(iter(libraries.items()))
+    found = devices_through(package).describe(module, "mps", 0)
+    memory = int(found.facts.get("memory_bytes") or 0)
+    model = DeviceModel("apple", found.model, version, found.sm_count or 1, memory)
+    return (MetalDevice(model, Target("metal", version), f"macOS {platform.mac_ver()[0]}"),)

@@ -1,0 +1,192 @@
+"""The folder of an export: what is in it compared with what belongs there, and written where it differs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from silo.core.json_reader import read_object
+from silo.core.values import JSON, parse_json
+from silo.errors import StoreError
+from silo.plain_files import open_plain, read_plain
+from silo.store.atomic_files import AtomicFile
+from silo.store.privacy import output_place
+
+__all__ = ["RECORD", "Differences", "Record", "compare_folder", "read_record", "write_folder"]
+
+RECORD = "silo-export.json"
+_SCHEMA = "export/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What was written into a folder: the options that were asked for, and the sha256 of each file by name."""
+
+    options: Mapping[str, JSON]
+    files: Mapping[str, str]
+
+    def to_bytes(self) -> bytes:
+        """The text of the record's file."""
+        data = {"schema": _SCHEMA, "options": dict(self.options), "files": dict(sorted(self.files.items()))}
+        return (json.dumps(data, indent=1, sort_keys=True) + "\n").encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """What a folder has to become an export, by names of files.
+
+    ``edited`` were changed by hand since they were written, ``foreign`` were not written by an export and stand in the
+    way, ``stale`` are written anew, ``missing`` are not there, ``superfluous`` belong to an earlier export.
+    """
+
+    edited: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    superfluous: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.lines)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Each difference in a line."""
+        words = {
+            "was changed by hand": self.edited,
+            "was not written by an export": self.foreign,
+            "is stale": self.stale,
+            "is missing": self.missing,
+            "belongs to an earlier export": self.superfluous,
+        }
+        return tuple(sorted(f"{name} {what}" for what, names in words.items() for name in names))
+
+
+def read_record(folder: Path) -> Record | None:
+    """What was written into a folder; None where nothing says so.
+
+    Raises:
+        StoreError: the record cannot be read.
+    """
+    path = folder / RECORD
+    try:
+        text = read_plain(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        return _parsed(text)
+    except ValueError as error:
+        raise StoreError(f"{path} is not the record of an export: {error}; remove it and export again") from None
+
+
+def _parsed(text: bytes) -> Record:
+    members = read_object(parse_json(text), ("schema", "options", "files"), "the record of an export")
+    options, files = members["options"], members["files"]
+    if members["schema"] != _SCHEMA or not isinstance(options, Mapping) or not isinstance(files, Mapping):
+        raise ValueError("it is of another schema")
+    named = {name: digest for name, digest in files.items() if isinstance(digest, str) and _is_inside(name)}
+    if len(named) != len(files):
+        raise ValueError("it names files outside of the folder")
+    return Record(options, named)
+
+
+def _is_inside(name: str) -> bool:
+    parts = PurePosixPath(name).parts
+    return bool(parts) and not PurePosixPath(name).is_absolute() and ".." not in parts
+
+
+def compare_folder(folder: Path, files: Mapping[str, bytes]) -> Differences:
+    """What differs between a folder and the files that belong there.
+
+    Raises:
+        StoreError: the folder cannot be read.
+    """
+    record = read_record(folder)
+    recorded: Mapping[str, str] = {} if record is None else record.files
+    found: dict[str, list[str]] = {}
+    for name in sorted({*files, *recorded}):
+        wanted = _digest(files[name]) if name in files else None
+        held = _held(folder / name)
+        if held == wanted:
+            continue
+        if held is None:
+            kind = "missing"
+        elif name not in recorded:
+            kind = "foreign"
+        elif held != recorded[name]:
+            kind = "edited"
+        else:
+            kind = "stale" if wanted is not None else "superfluous"
+        found.setdefault(kind, []).append(name)
+    return Differences(**{kind: tuple(names) for kind, names in found.items()})
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _held(path: Path) -> str | None:
+    try:
+        with os.fdopen(open_plain(path), "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from None
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes], options: Mapping[str, JSON]) -> Differences:
+    """Write what differs, remove what belongs to an earlier export, leave the rest alone. What was different.
+
+    Raises:
+        StoreError: files in the way that an export did not write, or that were changed since, or another user's link on
+            the way to the folder; nothing is written then.
+    """
+    try:
+        folder = output_place(folder)
+    except OSError as error:
+        raise StoreError(f"cannot write to {folder}: {error}") from error
+    if read_record(folder) is None and folder.is_dir() and any(folder.iterdir()):
+        raise StoreError(
+            f"{folder} is not empty and holds no export, so nothing is written there: name another folder, or empty it"
+        )
+    differences = compare_folder(folder, files)
+    if in_the_way := (*differences.foreign, *differences.edited):
+        why = ", ".join(line for line in differences.lines if line.split(" ")[0] in in_the_way)
+        raise StoreError(f"{folder}: {why}; nothing is written: move what you want to keep, and remove it there")
+    record = Record(options, {name: _digest(data) for name, data in files.items()})
+    try:
+        for name in (*differences.stale, *differences.missing):
+            if name in files:
+                _replace(folder, name, files[name])
+        if _held(folder / RECORD) != _digest(record.to_bytes()):
+            _replace(folder, RECORD, record.to_bytes())
+        for name in differences.superfluous:
+            (folder / name).unlink()
+            _prune(folder, (folder / name).parent)
+    except OSError as error:
+        raise StoreError(f"cannot write to {folder}: {error}") from error
+    return differences
+
+
+def _replace(folder: Path, name: str, data: bytes) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for parent in path.relative_to(folder).parents:
+        if (folder / parent).is_symlink() and parent != Path():
+            raise StoreError(f"cannot write to {folder / parent}: it is a link out of {folder}; remove it")
+    with AtomicFile(path, mode=0o666) as file:
+        file.write(data)
+        file.commit()
+
+
+def _prune(folder: Path, path: Path) -> None:
+    """Remove folders that became empty."""
+    while path != folder and not any(path.iterdir()):
+        path.rmdir()
+        path = path.parent

@@ -1,0 +1,353 @@
+"""The functions that a bundle's kernels become: one for each kernel and dtype signature, decided before any text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from silo.bundle.contents import BundleKernel
+from silo.core.dtypes import DType
+from silo.core.nodes import Extent, Stride, leaves
+from silo.core.recipes import AliasRecipe, ArgumentRecipe, ArrayRecipe, CaseRecipe, DescriptorRecipe, ScalarRecipe
+from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind
+from silo.core.specialization import Fact
+from silo.core.target import Target
+from silo.core.values import FunctionValue, Value, identity_of, value_sort_key
+from silo.core.variant import Variant
+from silo.errors import BundleError
+from silo.export.c_names import Names, word_of
+
+__all__ = ["Choice", "Function", "Role", "Taken", "functions_of"]
+
+# Kinds of blobs that libsilo gives to a driver itself.
+_LAUNCHED = frozenset({"so", "cubin", "ptx", "hsaco"})
+
+
+class Role(Enum):
+    """What a function takes for a parameter of the kernel."""
+
+    LEFT = "left"  # nothing: the config or a derived constant sets it, or its default holds
+    NULL = "null"  # nothing: all code was compiled for None
+    POINTER = "pointer"
+    ARRAY = "array"  # a pointer with shape and strides, which the grid or the code needs
+    DESCRIPTOR = "descriptor"
+    INTEGER = "integer"
+    FLOAT = "float"
+    BOOL = "bool"
+    CHOICE = "choice"  # one of the constants that code was compiled for
+
+
+_SCALARS = {ParameterKind.INTEGER: Role.INTEGER, ParameterKind.FLOAT: Role.FLOAT, ParameterKind.BOOL: Role.BOOL}
+# Constants of one of these types are taken as what they are; all others are enumerated.
+_NUMBERS: Mapping[type, Role] = {int: Role.INTEGER, float: Role.FLOAT, bool: Role.BOOL}
+_POINTING = (Role.POINTER, Role.ARRAY, Role.DESCRIPTOR)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One constant that a caller may give, and the name of its enumerator."""
+
+    name: str
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A parameter of the kernel as a function takes it; ``name`` is valid in both languages, ``called`` the kernel's.
+
+    ``nullable``: some code was compiled for None in its place. ``block``: the block shape of a descriptor, where all
+    code has the same. ``choices`` are the constants that there is code for.
+    """
+
+    called: str
+    name: str
+    role: Role
+    dtype: DType | None = None
+    reads: bool = True
+    writes: bool = True
+    nullable: bool = False
+    rank: int = 0
+    block: tuple[int, ...] = ()
+    choices: tuple[Choice, ...] = ()
+    default: Value | NoDefault = NO_DEFAULT
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the function has a parameter for it."""
+        return self.role not in (Role.LEFT, Role.NULL)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A kernel for one dtype signature.
+
+    ``name`` is the overload's in C++, ``c_name`` the same with what tells it from the other signatures. ``has_grid``:
+    the bundle declares the grid; else the caller gives it. ``variants`` are what serves its calls.
+    """
+
+    kernel: str
+    name: str
+    c_name: str
+    parameters: tuple[Taken, ...]
+    has_grid: bool
+    variants: tuple[Variant, ...]
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """What it has code for."""
+        return tuple(dict.fromkeys(one.target for one in self.variants))
+
+    def takes(self, case: CaseRecipe) -> bool:
+        """Whether a case's arguments are of its types."""
+        given = dict(case.arguments)
+        return all(_fits(one, _behind(given, one.called)) for one in self.parameters if one.is_given)
+
+
+def _behind(given: Mapping[str, ArgumentRecipe], name: str) -> ArgumentRecipe | None:
+    recipe = given.get(name)
+    return given.get(recipe.name) if isinstance(recipe, AliasRecipe) else recipe
+
+
+def _fits(one: Taken, recipe: ArgumentRecipe | None) -> bool:
+    if recipe is None:
+        return not isinstance(one.default, NoDefault)
+    if isinstance(recipe, ArrayRecipe):
+        return one.role in (Role.POINTER, Role.ARRAY) and one.dtype == recipe.dtype
+    if isinstance(recipe, DescriptorRecipe):
+        same = one.dtype == recipe.array.dtype and one.rank == len(recipe.block_shape)
+        return one.role is Role.DESCRIPTOR and same
+    value = recipe.value if isinstance(recipe, ScalarRecipe) else None
+    if one.role is Role.CHOICE:
+        return any(type(choice.value) is type(value) and choice.value == value for choice in one.choices)
+    if one.role in _POINTING:
+        return value is None and one.nullable
+    return _NUMBERS.get(type(value)) is one.role and not _is_big(value)
+
+
+def functions_of(kernels: Sequence[BundleKernel], cases: Mapping[str, Sequence[CaseRecipe]]) -> tuple[Function, ...]:
+    """The functions of a bundle's kernels, in order; ``cases`` are the recipes by kernel.
+
+    Raises:
+        BundleError: a kernel that no C program can call; says why.
+    """
+    names = Names(["open", "close", "warmup"])
+    found: list[Function] = []
+    for kernel in kernels:
+        name = names.give(kernel.name)
+        found += _functions(kernel, name, cases.get(kernel.name, ()))
+    return _with_c_names(found)
+
+
+def _refused(kernel: BundleKernel, reason: str) -> BundleError:
+    return BundleError(f"kernel {kernel.name} cannot be exported: {reason}")
+
+
+def _functions(kernel: BundleKernel, name: str, cases: Sequence[CaseRecipe]) -> list[Function]:
+    for one in kernel.variants:
+        blob = one.artifact.blob.kind
+        if blob not in _LAUNCHED:
+            raise _refused(
+                kernel,
+                f"its code for {one.artifact.variant.target} is of kind {blob}, which a library runs and no driver; "
+                "leave the kernel out by naming the others (-k NAME), or name other targets with --target",
+            )
+    variants = [one.artifact.variant for one in kernel.variants]
+    shaped = _shaped(kernel, variants)
+    constants = _constants(kernel, variants, cases)
+    groups: dict[tuple[_Kind, ...], list[Variant]] = {}
+    for variant in variants:
+        kinds = tuple(
+            _kind(parameter, variant, shaped, frozenset(constants)) for parameter in variant.signature.parameters
+        )
+        groups.setdefault(kinds, []).append(variant)
+    taken = Names(["queue", "grid", "error"])
+    names = {parameter.name: taken.give(parameter.name) for parameter in kernel.signature.parameters}
+    found: list[Function] = []
+    for kinds, (served, nullable) in _merged(groups).items():
+        parameters = tuple(
+            _taken(parameter, names[parameter.name], kind, served, constants, null=at in nullable)
+            for at, (parameter, kind) in enumerate(zip(kernel.signature.parameters, kinds, strict=True))
+        )
+        found.append(Function(kernel.name, name, "", parameters, kernel.grid is not None, tuple(served)))
+    return found
+
+
+_Kind = tuple[Role, DType | None, int]
+
+
+def _shaped(kernel: BundleKernel, variants: Iterable[Variant]) -> frozenset[str]:
+    """Arguments whose shapes or strides decide the grid, a derived constant, which code serves, or whether any does."""
+    nodes = (*(kernel.grid or ()), *(node for _, node in kernel.derived))
+    read = {leaf.argument for node in nodes for leaf in leaves(node) if isinstance(leaf, Extent | Stride)}
+    held = {name for one in variants for name, _ in one.specialization.extents}
+    return frozenset(read | held | {*kernel.contiguous})
+
+
+def _constants(
+    kernel: BundleKernel, variants: Sequence[Variant], cases: Sequence[CaseRecipe]
+) -> dict[str, tuple[Value, ...]]:
+    """The constants that callers give, with the values there is code for."""
+    derived = {name for name, _ in kernel.derived}
+    set_by_config = {*kernel.config_names, *(name for one in variants for name, _ in one.config.values)}
+    found: dict[str, tuple[Value, ...]] = {}
+    for parameter in kernel.signature.parameters:
+        name = parameter.name
+        if name in derived or name in set_by_config:
+            continue
+        held = [
+            one.specialization.constant_values[name]
+            for one in variants
+            if name in one.specialization.constant_values
+            and one.signature[name].kind not in (ParameterKind.DESCRIPTOR, *_SCALARS)
+        ]
+        if not held:
+            continue
+        values = sorted({identity_of(value): value for value in held}.values(), key=value_sort_key)
+        if cases and all(name not in dict(case.arguments) for case in cases) and _has_none(parameter):
+            raise _refused(
+                kernel,
+                f"its constant {name} is computed by a heuristic that is not an expression, so only Python can "
+                f"call it; write the heuristic so that it can be traced (docs/heuristics.md), or give {name} in the "
+                "cases, which makes it an argument",
+            )
+        strange = [value for value in values if isinstance(value, tuple | FunctionValue) or _is_big(value)]
+        if strange or any(isinstance(value, str) and "\0" in value for value in values):
+            what = "a tuple" if strange and isinstance(strange[0], tuple) else "a function, or a number beyond 64 bits"
+            raise _refused(kernel, f"its constant {name} is {what}, which no C program can give")
+        found[name] = tuple(values)
+    return found
+
+
+def _has_none(parameter: Parameter) -> bool:
+    return isinstance(parameter.default, NoDefault)
+
+
+def _is_big(value: Value) -> bool:
+    return type(value) is int and not -(1 << 63) <= value < 1 << 63
+
+
+def _kind(parameter: Parameter, variant: Variant, shaped: frozenset[str], constants: frozenset[str]) -> _Kind:
+    name = parameter.name
+    if name in constants:
+        return Role.CHOICE, None, 0
+    match parameter.kind:
+        case ParameterKind.POINTER:
+            if Fact.NONE in variant.specialization.facts_of(name):
+                return Role.NULL, None, 0
+            return Role.ARRAY if name in shaped else Role.POINTER, parameter.dtype, 0
+        case ParameterKind.DESCRIPTOR:
+            block = variant.specialization.constant_values.get(name)
+            return Role.DESCRIPTOR, parameter.dtype, len(block) if isinstance(block, tuple) else 0
+        case ParameterKind.INTEGER | ParameterKind.FLOAT | ParameterKind.BOOL:
+            return _SCALARS[parameter.kind], None, 0
+        case _:
+            return Role.LEFT, None, 0
+
+
+def _merged(
+    groups: Mapping[tuple[_Kind, ...], list[Variant]],
+) -> dict[tuple[_Kind, ...], tuple[list[Variant], frozenset[int]]]:
+    """Groups with the variants that were compiled for None in place of some of their arrays, and which arrays."""
+    found: dict[tuple[_Kind, ...], tuple[list[Variant], frozenset[int]]] = {}
+    for kinds, variants in groups.items():
+        wider = [other for other in groups if other != kinds and all(map(_covers, other, kinds))]
+        # Of those only what is not part of a wider one itself.
+        tops = [one for one in wider if not any(other != one and all(map(_covers, other, one)) for other in wider)]
+        for top in tops or [kinds]:
+            served, nullable = found.get(top, ([], frozenset[int]()))
+            nulls = frozenset(at for at, (mine, its) in enumerate(zip(kinds, top, strict=True)) if mine != its)
+            found[top] = ([*served, *variants], nullable | nulls)
+    return found
+
+
+def _covers(wide: _Kind, narrow: _Kind) -> bool:
+    return wide == narrow or (narrow[0] is Role.NULL and wide[0] in _POINTING)
+
+
+def _taken(
+    parameter: Parameter,
+    name: str,
+    kind: _Kind,
+    variants: Sequence[Variant],
+    constants: Mapping[str, tuple[Value, ...]],
+    *,
+    null: bool,
+) -> Taken:
+    role, dtype, rank = kind
+    typed = [one.signature[parameter.name] for one in variants]
+    if role in _POINTING:
+        typed = [one for one in typed if one.dtype == dtype]
+    values = constants.get(parameter.name, ())
+    if role is Role.CHOICE:
+        role = _NUMBERS.get(type(values[0]), role) if len({type(value) for value in values}) == 1 else role
+    enumerators = Names()
+    choices = tuple(Choice(enumerators.give(word_of(value)), value) for value in values)
+    return Taken(
+        called=parameter.name,
+        name=name,
+        role=role,
+        dtype=dtype,
+        reads=any(one.effect.reads for one in typed),
+        writes=any(one.effect.writes for one in typed),
+        nullable=null,
+        rank=rank,
+        block=_one_block(parameter.name, variants) if role is Role.DESCRIPTOR else (),
+        choices=choices,
+        default=_default(parameter, role, choices, null=null),
+    )
+
+
+def _one_block(name: str, variants: Sequence[Variant]) -> tuple[int, ...]:
+    """The block shape that a caller need not give: all code has it, or the config sets it whatever the caller's is."""
+    blocks = {block for one in variants if isinstance(block := one.specialization.constant_values.get(name), tuple)}
+    if all(Fact.CONFIG_BLOCK in one.specialization.facts_of(name) for one in variants):
+        blocks = {min(blocks, key=value_sort_key)}
+    (block, *others) = blocks or {()}
+    return () if others else tuple(size for size in block if isinstance(size, int))
+
+
+def _default(parameter: Parameter, role: Role, choices: Sequence[Choice], *, null: bool) -> Value | NoDefault:
+    default = parameter.default
+    if isinstance(default, NoDefault):
+        return default
+    if role in _POINTING:
+        return default if null and default is None else NO_DEFAULT
+    if role is Role.CHOICE:
+        held = any(type(one.value) is type(default) and one.value == default for one in choices)
+        return default if held else NO_DEFAULT
+    fits = {
+        Role.INTEGER: type(default) is int and not _is_big(default),
+        Role.FLOAT: type(default) in (int, float),
+        Role.BOOL: type(default) is bool,
+    }
+    return default if fits.get(role, False) else NO_DEFAULT
+
+
+def _with_c_names(functions: Sequence[Function]) -> tuple[Function, ...]:
+    """C has no overloads: where a kernel has several signatures, the name says which."""
+    by_name: dict[str, list[Function]] = {}
+    for one in functions:
+        by_name.setdefault(one.name, []).append(one)
+    names = Names(["open", "close", "bundle", "kernel"])
+    found: list[Function] = []
+    for one in functions:
+        types = _types(one, by_name[one.name])
+        found.append(replace(one, c_name=names.give(f"{one.name}_{types}" if types else one.name)))
+        names.give(f"{found[-1].c_name}_warmup")
+    return tuple(found)
+
+
+def _types(one: Function, all_of_name: Sequence[Function]) -> str:
+    """The types of those parameters in which a kernel's signatures differ, each once where they are equal."""
+    if len(all_of_name) == 1:
+        return ""
+    columns = zip(*(map(_type_word, other.parameters) for other in all_of_name), strict=True)
+    differ = [at for at, column in enumerate(columns) if len(set(column)) > 1]
+    words = [_type_word(one.parameters[at]) for at in differ]
+    return "_".join(dict.fromkeys(words) if len(set(words)) == 1 else words)
+
+
+def _type_word(one: Taken) -> str:
+    word = one.dtype.short if one.dtype is not None else one.role.value
+    return f"{word}_{one.rank}d" if one.role is Role.DESCRIPTOR else word

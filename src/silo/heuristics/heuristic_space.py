@@ -1,0 +1,264 @@
+"""Spaces that a heuristic makes: for each call's target and sizes the configs worth trying."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any, TypeAlias
+
+from silo.core.config import Config
+from silo.core.dispatch import bucket_of
+from silo.core.nodes import Argument, Bindings, Const, Node, OpKind, evaluate, leaves, make
+from silo.core.signature import ParameterKind, Signature
+from silo.core.space import Constraint, Space
+from silo.core.target import Target
+from silo.core.trace import trace_value
+from silo.core.values import Value
+from silo.errors import ExpressionError, SpaceError, TraceError
+from silo.heuristics.candidates import Candidate, Candidates
+from silo.heuristics.cooperative_reduction import cooperative_reduction
+from silo.heuristics.kernel_facts import Effort, KernelFacts, SizeHints
+from silo.heuristics.looped_reduction import reduction
+from silo.heuristics.mix_order import mix_order
+from silo.heuristics.native_matmul import native_matmul
+from silo.heuristics.persistent_reduction import persistent_reduction
+from silo.heuristics.pointwise import pointwise
+from silo.heuristics.split_scan import split_scan
+from silo.heuristics.target_facts import TargetFacts
+
+__all__ = ["KINDS", "OPTIONS", "BoundSpace", "HeuristicSpace", "check_blocks", "space"]
+
+HeuristicFunction: TypeAlias = "Callable[[TargetFacts, SizeHints, KernelFacts, Effort], Candidates]"
+SizeOf: TypeAlias = "str | int | Callable[[Any], object]"
+
+KINDS: dict[str, HeuristicFunction] = {
+    "pointwise": pointwise,
+    "reduction": reduction,
+    "persistent_reduction": persistent_reduction,
+    "mix_order": mix_order,
+    "cooperative_reduction": cooperative_reduction,
+    "split_scan": split_scan,
+    "native_matmul": native_matmul,
+}
+# Kinds whose rows are one block that no config sets; a kernel that has it as a constexpr gets the row's length.
+_WHOLE_ROWS = ("persistent_reduction", "mix_order")
+# Programs that wait for one another: a driver refuses to launch more of them than the device runs at once. A config may
+# meet sizes that it was not made for (a bundle takes RSPLIT from the nearest bucket): results are right with any,
+# but without this the programs that do not fit would be waited for without end.
+_TOGETHER: Mapping[str, Value] = {"launch_cooperative_grid": True}
+_GPUS = ("cuda", "hip")
+# What every config sets besides; a CPU's have none of it.
+OPTIONS = ("num_warps", "num_stages")
+
+
+def _no_names() -> Mapping[str, str]:
+    return {}
+
+
+def _no_values() -> Mapping[str, Value]:
+    return {}
+
+
+@dataclass(frozen=True)
+class HeuristicSpace:
+    """A space still to be made, for ``silo.kernel(space=...)``; build with :func:`space`."""
+
+    kind: str
+    function: HeuristicFunction
+    sizes: Mapping[str, SizeOf]
+    names: Mapping[str, str] = field(default_factory=_no_names)
+    facts: KernelFacts = KernelFacts()  # noqa: RUF009  # frozen
+    effort: Effort = Effort()  # noqa: RUF009  # frozen
+    constants: Mapping[str, Value] = field(default_factory=_no_values)
+
+    def bound(
+        self,
+        kernel: str,
+        signature: Signature,
+        constraints: Sequence[Constraint] = (),
+        *,
+        why: str = "",
+        placed: tuple[str, ...] = (),
+    ) -> BoundSpace:
+        """For one kernel. ``SpaceError`` where it lacks a block or an argument that this space names."""
+        sizes = self.size_nodes(kernel, signature)
+        sample = self.made(TargetFacts("cuda"), {dimension: 64 for dimension, _ in sizes})
+        blocks = tuple(name for name, _ in sample[0].config.values)
+        check_blocks(kernel, self.kind, blocks, signature)
+        return BoundSpace(kernel, self, sizes, blocks, tuple(constraints), why, placed)
+
+    def size_nodes(self, kernel: str, signature: Signature) -> tuple[tuple[str, Node], ...]:
+        """The size of each dimension over a kernel's scalar arguments. ``SpaceError`` where it lacks one."""
+        scalars = [p.name for p in signature.parameters if p.kind is not ParameterKind.POINTER]
+        return tuple((dimension, self._size(kernel, size, scalars)) for dimension, size in self.sizes.items())
+
+    def _size(self, kernel: str, size: SizeOf, scalars: Sequence[str]) -> Node:
+        if isinstance(size, int):
+            return Const(size)
+        if isinstance(size, str):
+            if size not in scalars:
+                raise SpaceError(f"{kernel}: {size!r} is not a scalar parameter; it has {', '.join(scalars) or 'none'}")
+            return Argument(size)
+        try:
+            node = trace_value(size, scalars)
+        except TraceError as error:
+            raise SpaceError(f"{kernel}: a size of the {self.kind} heuristic: {error}") from error
+        for leaf in leaves(node):
+            if not isinstance(leaf, Argument):
+                raise SpaceError(
+                    f"{kernel}: a size of the {self.kind} heuristic reads {leaf}; it may read scalars only"
+                )
+        return node
+
+    def made(self, target: TargetFacts, sizes: Mapping[str, int]) -> Candidates:
+        """The candidates for sizes by dimension, in the kernel's own names."""
+        hints = SizeHints.of(sizes)
+        made = self.function(target, hints, self.facts, self.effort).named(self.names)
+        row = {self.row: hints.rnumel} if self.row else {}
+        more = {**row, **(_TOGETHER if self._waits and target.kind in _GPUS else {}), **self.constants}
+        return replace(made, found=tuple(_with(one, more) for one in made)) if more else made
+
+    @property
+    def _waits(self) -> bool:
+        return self.kind == "cooperative_reduction"
+
+    @property
+    def row(self) -> str:
+        """The constexpr that is the length of a whole row, "" where there is none."""
+        return self.names.get("R0_BLOCK", "") if self.whole_rows else ""
+
+    @property
+    def whole_rows(self) -> bool:
+        """Whether its rows are one block that no config sets."""
+        return self.kind in _WHOLE_ROWS
+
+
+def check_blocks(kernel: str, kind: str, blocks: Sequence[str], signature: Signature) -> None:
+    """``SpaceError`` for a block that a heuristic sets and the kernel does not have."""
+    constants = [p.name for p in signature.parameters if p.kind is ParameterKind.CONSTEXPR]
+    for name in blocks:
+        if name not in constants:
+            raise SpaceError(
+                f"{kernel}: the {kind} heuristic sets {name}, which is not a constexpr of the kernel; it has "
+                f"{', '.join(constants) or 'none'}: say which one is meant, names={{{name!r}: ...}}, or with '' that "
+                "it is written in"
+            )
+
+
+def _with(candidate: Candidate, members: Mapping[str, Value]) -> Candidate:
+    return replace(candidate, config=Config.of({**candidate.config.as_dict(), **members}))
+
+
+@dataclass(frozen=True)
+class BoundSpace:
+    """A heuristic's space for one kernel: ``sizes`` are expressions over its scalar arguments, ``blocks`` constexprs.
+
+    For a kernel whose space was guessed, ``why`` says how, and ``placed`` names the blocks that its grid has to count.
+    """
+
+    kernel: str
+    made_by: HeuristicSpace
+    sizes: tuple[tuple[str, Node], ...]
+    blocks: tuple[str, ...]
+    constraints: tuple[Constraint, ...] = ()
+    why: str = ""
+    placed: tuple[str, ...] = ()
+
+    @property
+    def deterministic(self) -> BoundSpace:
+        """The same space where sums must be made in one order: one config for reductions."""
+        effort = replace(self.made_by.effort, deterministic=True)
+        return replace(self, made_by=replace(self.made_by, effort=effort))
+
+    @property
+    def config_names(self) -> tuple[str, ...]:
+        """Constexprs and options that its configs set, sorted."""
+        return tuple(sorted((*self.blocks, *OPTIONS)))
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Arguments whose values decide, each once: the least that tuning depends on."""
+        found = [leaf.name for _, node in self.sizes for leaf in leaves(node) if isinstance(leaf, Argument)]
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def needed(self) -> tuple[tuple[str, Node], ...]:
+        """Constexprs without which results would be wrong, as expressions over the arguments: lengths of whole rows."""
+        return ((self.made_by.row, self.row_length),) if self.made_by.row else ()
+
+    @property
+    def row_length(self) -> Node:
+        """The length of a whole row, as a power of two."""
+        rows = [node for dimension, node in self.sizes if dimension.startswith("r")]
+        length = reduce(lambda left, right: make(OpKind.MUL, left, right), rows)
+        return make(OpKind.NEXT_POW2, make(OpKind.MAX, length, Const(1)))
+
+    def candidates(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> Candidates:
+        """The candidates of one call, by its target, the facts of a device of it, and the call's scalars.
+
+        Sizes count by their bucket, so that calls of one bucket have one space. ``SpaceError`` for a size that is no
+        integer.
+        """
+        return self.made_by.made(TargetFacts.of(target, device), self.hints(values))
+
+    def hints(self, values: Mapping[str, Value]) -> dict[str, int]:
+        """The sizes of one call by dimension, of its bucket. ``SpaceError`` for one that is not an integer."""
+        known = {name: bucket_of([values.get(name)])[0] for name in self.reads}
+        found: dict[str, int] = {}
+        for dimension, node in self.sizes:
+            try:
+                found[dimension] = max(evaluate(node, Bindings(values=known)), 0)
+            except ExpressionError as error:
+                raise SpaceError(f"{self.kernel}: the size {dimension} for the heuristic: {error}") from None
+        return found
+
+    def space(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> Space:
+        """The space of one call. ``SpaceError`` where the constraints leave nothing of it."""
+        return Space.of(self.candidates(target, device, values).configs, self.constraints, self.reads)
+
+    def explain(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> str:
+        """How the space of one call comes about, a line for each config."""
+        sizes = ", ".join(f"{name}={size}" for name, size in self.hints(values).items())
+        read = ", ".join(f"{dimension} from {node}" for dimension, node in self.sizes)
+        lines = [f"space: the {self.made_by.kind} heuristic for {target} and {sizes} ({read})"]
+        if self.why:
+            lines.append(f"  {self.why}")
+        lines += [f"  {one}" for one in self.candidates(target, device, values)]
+        return "\n".join(lines)
+
+
+def space(
+    kind: str | HeuristicFunction,
+    sizes: Mapping[str, SizeOf],
+    *,
+    names: Mapping[str, str] | None = None,
+    facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
+    effort: Effort = Effort(),  # noqa: B008  # frozen
+    constants: Mapping[str, Value] | None = None,
+) -> HeuristicSpace:
+    """A space for ``silo.kernel(space=...)`` that a heuristic makes for each call's device and sizes.
+
+    Args:
+        kind: ``pointwise``, ``reduction``, ``persistent_reduction``, ``mix_order``, ``cooperative_reduction``,
+            ``split_scan``, ``native_matmul``; or a function of the same form, ``f(target, hints, facts, effort)``.
+        sizes: how many elements each dimension (x, y, z, r) has: the name of an integer argument, a number, or a
+            function of the arguments such as ``lambda a: a.m * a.n``.
+        names: the kernel's own names of the blocks, by the usual ones (``{"XBLOCK": "BLOCK"}``); "" for a block that
+            the kernel has written in. A persistent reduction's R0_BLOCK is the length of a row, a power of two. Configs
+            of a cooperative reduction ask for a cooperative launch, unless ``constants`` say otherwise.
+        facts: what is known of the kernel.
+        effort: how many configs are wanted.
+        constants: other constexprs and options that every config sets.
+
+    Raises:
+        SpaceError: an unknown kind, or a dimension that is none.
+    """
+    if isinstance(kind, str):
+        if kind not in KINDS:
+            raise SpaceError(f"there is no heuristic {kind!r}; there are {', '.join(KINDS)}")
+        function, name = KINDS[kind], kind
+    else:
+        function, name = kind, getattr(kind, "__name__", "own")
+    SizeHints.of(dict.fromkeys(sizes, 1))
+    return HeuristicSpace(name, function, dict(sizes), dict(names or {}), facts, effort, dict(constants or {}))

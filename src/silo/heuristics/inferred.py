@@ -1,0 +1,211 @@
+"""Guessing the heuristic of a kernel that has no space: from the names of its block sizes and what its code does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from silo.core.code_facts import Traits
+from silo.core.values import Value
+from silo.errors import SpaceError
+from silo.heuristics.block_names import GROUP, role_of, size_name
+from silo.heuristics.heuristic_space import HeuristicSpace, space
+from silo.heuristics.kernel_facts import KernelFacts
+
+__all__ = ["BlockUse", "KernelUse", "common_use", "guess", "use_of"]
+
+# Rows of blocks that a product of matrices handles together, where the kernel asks how many.
+_GROUP_ROWS = 8
+# Which dimension each role is, where a kernel has blocks of these roles and no others.
+_POINTWISE: tuple[dict[str, str], ...] = (
+    *({role: "x"} for role in ("any", "x", "n", "m", "k", "r")),
+    {"n": "x", "m": "y"},
+    {"x": "x", "y": "y"},
+    {"x": "x", "y": "y", "z": "z"},
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockUse:
+    """What a kernel does with one block.
+
+    ``limit`` is the argument it is masked by, "" where none is; ``folded``: it is reduced or scanned; ``stepped``: a
+    loop goes over its dimension; ``placed``: programs start at multiples of it. One that is neither stepped nor placed
+    has to hold its whole dimension.
+    """
+
+    limit: str = ""
+    folded: bool = False
+    stepped: bool = False
+    placed: bool = False
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has to hold its whole dimension."""
+        return not self.stepped and not self.placed
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUse:
+    """What a kernel does: how many operations of each kind, and its blocks by name."""
+
+    blocks: Mapping[str, BlockUse]
+    loads: int = 0
+    stores: int = 0
+    atomics: int = 0
+    dots: int = 0
+    reductions: int = 0
+    scans: int = 0
+
+
+def use_of(traits: Traits, lengths: Mapping[str, int]) -> KernelUse:
+    """What a kernel does with blocks of these lengths, by the traits of its code."""
+    blocks: dict[str, BlockUse] = {}
+    for name, length in lengths.items():
+        found = None if role_of(name) == GROUP else traits.blocks.get(length)
+        if found is None:
+            blocks[name] = BlockUse()
+            continue
+        limit = found.limits[0] if found.limits else ""
+        blocks[name] = BlockUse(limit, found.reduced or found.scanned, stepped=found.stepped, placed=found.placed)
+    return KernelUse(
+        blocks=blocks,
+        loads=traits.loads,
+        stores=traits.stores,
+        atomics=traits.atomics,
+        dots=traits.dots,
+        reductions=traits.reductions,
+        scans=traits.scans,
+    )
+
+
+def common_use(one: KernelUse, other: KernelUse) -> KernelUse:
+    """What is so with both lengths of every block: one of them may be a constant of the kernel by chance."""
+    blocks = {
+        name: BlockUse(
+            first.limit if first.limit == second.limit else "",
+            first.folded or second.folded,
+            stepped=first.stepped and second.stepped,
+            placed=first.placed and second.placed,
+        )
+        for (name, first), second in zip(one.blocks.items(), other.blocks.values(), strict=True)
+    }
+    return replace(one, blocks=blocks)
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    name: str
+    use: KernelUse
+    arguments: Sequence[str]  # scalar parameters, in order
+    key: Sequence[str]  # those that the guard of a call looks at
+
+    def refuse(self, why: str) -> SpaceError:
+        blocks = ", ".join(self.use.blocks)
+        return SpaceError(
+            f"{self.name}: the call leaves {blocks} open, and no heuristic can be guessed for them: {why}. Give the "
+            f"values in the call, or the kernel a space: silo.kernel(space=[...]), or space=heuristics.space(kind, "
+            f"sizes, names=...) of silo.heuristics"
+        )
+
+    def size(self, block: str) -> str:
+        """The argument that says how many elements a block's dimension has."""
+        use = self.use.blocks[block]
+        found = use.limit or size_name(role_of(block) or "", self.key)
+        if not found:
+            raise self.refuse(f"nothing says how far {block} goes (no mask compares it with an argument)")
+        if found not in self.key:
+            raise self.refuse(f"{block} goes up to {found}, which is not in the key: add key=[{found!r}, ...]")
+        return found
+
+
+def guess(name: str, use: KernelUse, arguments: Sequence[str], key: Sequence[str]) -> tuple[HeuristicSpace, str]:
+    """The space for a kernel, and why. Pure.
+
+    Args:
+        name: the kernel's, for messages.
+        use: what it does; its blocks are those that the call leaves open.
+        arguments: its scalar parameters.
+        key: those that tuning may depend on.
+
+    Raises:
+        SpaceError: what the kernel is cannot be told; the message says why, and what to give instead.
+    """
+    kernel = _Kernel(name, use, arguments, key)
+    groups: dict[str, Value] = {block: _GROUP_ROWS for block in use.blocks if role_of(block) == GROUP}
+    blocks = {block: role_of(block) or "" for block in use.blocks if block not in groups}
+    if len(set(blocks.values())) < len(blocks):
+        raise kernel.refuse("two of them have names that mean the same")
+    facts = KernelFacts(
+        loads=use.loads, stores=use.stores, reductions=use.reductions + use.scans, atomic_add=use.atomics > 0
+    )
+    if use.dots:
+        return _product(kernel, blocks, groups, facts)
+    if groups:
+        raise kernel.refuse(f"{', '.join(groups)} is for products of matrices, and the kernel has no tl.dot")
+    whole = [block for block in blocks if use.blocks[block].whole]
+    looped = [block for block in blocks if use.blocks[block].folded and use.blocks[block].stepped]
+    if whole or looped:
+        return _rows(kernel, blocks, whole, looped, facts)
+    parted = [block for block in blocks if use.blocks[block].folded]
+    if parted and (use.scans or not use.atomics):
+        raise kernel.refuse(f"each program reduces one {', '.join(parted)}, so its results depend on that size")
+    return _pointwise(kernel, blocks, facts)
+
+
+def _product(
+    kernel: _Kernel, blocks: Mapping[str, str], groups: Mapping[str, Value], facts: KernelFacts
+) -> tuple[HeuristicSpace, str]:
+    by_role = {role: block for block, role in blocks.items()}
+    if set(by_role) != {"m", "n", "k"} or kernel.use.reductions or kernel.use.scans:
+        raise kernel.refuse("it has tl.dot and is not a plain product with blocks of M, N and K")
+    m, n, k = (by_role[role] for role in ("m", "n", "k"))
+    for block, good, how in (
+        (m, kernel.use.blocks[m].placed, "programs do not start at multiples of it"),
+        (n, kernel.use.blocks[n].placed, "programs do not start at multiples of it"),
+        (k, kernel.use.blocks[k].stepped, "no loop goes over its dimension"),
+    ):
+        if not good:
+            raise kernel.refuse(f"it looks like a product of matrices, but of {block} {how}")
+    made = space(
+        "native_matmul",
+        {"x": kernel.size(n), "y": kernel.size(m), "r": kernel.size(k)},
+        names={"XBLOCK": n, "YBLOCK": m, "R0_BLOCK": k},
+        facts=facts,
+        constants=groups,
+    )
+    return made, f"guessed: tl.dot with blocks {m}, {n}, {k} is a product of matrices"
+
+
+def _rows(
+    kernel: _Kernel, blocks: Mapping[str, str], whole: Sequence[str], looped: Sequence[str], facts: KernelFacts
+) -> tuple[HeuristicSpace, str]:
+    along = [*whole, *looped]
+    rows = [block for block in blocks if block not in along]
+    if len(along) > 1 or len(rows) > 1:
+        raise kernel.refuse(
+            f"rows lie along {', '.join(along)}, and there are several along {', '.join(rows) or 'none'}"
+        )
+    made = space(
+        "persistent_reduction" if whole else "reduction",
+        {"x": kernel.size(rows[0]) if rows else 1, "r": kernel.size(along[0])},
+        names={"R0_BLOCK": along[0], "XBLOCK": rows[0] if rows else ""},
+        facts=facts,
+    )
+    how = f"{along[0]} holds whole rows" if whole else f"it reduces along {along[0]} in a loop"
+    return made, f"guessed: {how}, {f'several by {rows[0]}' if rows else 'one a program'}"
+
+
+def _pointwise(kernel: _Kernel, blocks: Mapping[str, str], facts: KernelFacts) -> tuple[HeuristicSpace, str]:
+    roles = set(blocks.values())
+    dimensions = next((known for known in _POINTWISE if set(known) == roles), None)
+    if dimensions is None:
+        raise kernel.refuse("they are no known set of dimensions")
+    by_dimension = {dimensions[role]: block for block, role in blocks.items()}
+    made = space(
+        "pointwise",
+        {dimension: kernel.size(by_dimension[dimension]) for dimension in ("x", "y", "z") if dimension in by_dimension},
+        names={f"{dimension.upper()}BLOCK": block for dimension, block in by_dimension.items()},
+        facts=facts,
+    )
+    return made, "guessed: neither tl.dot nor a reduction over a block, so it is pointwise"

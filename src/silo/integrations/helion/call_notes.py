@@ -1,0 +1,105 @@
+"""Calls of Helion's host functions, noted and not launched: what a bundle is built from, with no GPU at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from silo.core.cases import Case
+from silo.core.dtypes import DTypeKind, dtype
+from silo.errors import CaseError
+from silo.integrations.helion.helion_kernels import silo_kernel
+from silo.integrations.helion.launcher_call import Axes, axes, check_options, name_of, plain_arguments
+
+__all__ = ["CallNotes", "NotedCall"]
+
+
+@dataclass(frozen=True)
+class NotedCall:
+    """One call of the launcher: the kernel, and what it was called with."""
+
+    kernel: object
+    grid: Axes
+    block: Axes
+    arguments: tuple[object, ...]
+
+    def silo_kernel(
+        self,
+        expected: Mapping[str, Callable[..., object]] | None = None,
+        *,
+        rtol: float | None = None,
+        atol: float | None = None,
+    ) -> Any:  # noqa: ANN401  # what silo.cute gives
+        """A kernel of Silo with one case, this call: a variable of a module that ``silo build`` reads.
+
+        The case's arrays have the shapes, strides and dtypes of the noted ones, and values of their own. ``expected``
+        says by parameter what a function computes from all arrays, which it gets by name as numpy arrays.
+
+        Raises:
+            UnsupportedError, ArgumentError, ToolchainError: as a launch.
+            CaseError: ``expected`` names no array.
+        """
+        made = silo_kernel(self.kernel, self.arguments, self.grid, self.block)
+        names = made.kernel.source.signature.names[: len(self.arguments)]
+        arrays = {name: one for name, one in zip(names, self.arguments, strict=True) if hasattr(one, "shape")}
+        wanted = dict(expected or {})
+        for name in wanted:
+            if name not in arrays:
+                raise CaseError(f"{name_of(self.kernel)} has no array {name!r}: {', '.join(arrays)}")
+
+        def noted(make: Any) -> Case:  # noqa: ANN401
+            handles = {name: _made_like(make, array, written=name in wanted) for name, array in arrays.items()}
+
+            def results(compute: Callable[..., object]) -> Callable[[], object]:
+                return lambda: compute(**{name: handle.host for name, handle in handles.items()})
+
+            return Case(
+                args=tuple(handles.get(name, one) for name, one in zip(names, self.arguments, strict=True)),
+                expected={name: results(compute) for name, compute in wanted.items()},
+                rtol=rtol,
+                atol=atol,
+                grid=self.grid,
+            )
+
+        made.cases()(noted)
+        return made
+
+
+class CallNotes:
+    """A launcher that launches nothing: ``host_function(x, y, _launcher=notes)`` adds to ``notes.calls``."""
+
+    def __init__(self) -> None:
+        self.calls: list[NotedCall] = []
+
+    def __call__(
+        self,
+        kernel: object,
+        grid: tuple[int, ...],
+        *args: object,
+        block: tuple[int, ...] = (256, 1, 1),
+        cute_compile_options: str | None = None,
+        **options: object,
+    ) -> None:
+        """Note a launch. Refuses what :func:`default_cute_launcher` refuses."""
+        check_options(kernel, cute_compile_options, options)
+        self.calls.append(NotedCall(kernel, axes("grid", grid), axes("block", block), plain_arguments(kernel, args)))
+
+
+def _made_like(make: Any, array: Any, *, written: bool) -> Any:  # noqa: ANN401  # Make, of any library, a handle
+    """An array of a case with the extents of another."""
+    word = str(array.dtype).rpartition(".")[2]
+    said = {"dtype": word, "strides": _strides(array)}
+    shape = tuple(int(size) for size in array.shape)
+    if written:
+        return make.empty(shape, **said)
+    if dtype(word).kind is DTypeKind.FLOAT:
+        return make.normal(shape, **said)
+    return make.integers(shape, high=2 if dtype(word).kind is DTypeKind.BOOL else 100, **said)
+
+
+def _strides(array: Any) -> tuple[int, ...]:  # noqa: ANN401
+    """In elements: torch's ``stride()``, or what numpy says in bytes."""
+    if callable(getattr(array, "stride", None)):
+        return tuple(int(step) for step in array.stride())
+    return tuple(int(step) // int(array.itemsize) for step in array.strides)

@@ -1,0 +1,101 @@
+"""The host function of a kernel whose launch says more than block and cluster, written as text for the DSL."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from importlib.util import find_spec
+from typing import Any
+
+from silo.integrations.helion.launcher_call import Axes, LaunchMarks, name_of
+from silo.integrations.helion.matmul_description import host_lines, read_plans
+from silo.kinds.cute.front.cute_front_end import FRONT_END
+from silo.kinds.cute.front.cute_installation import dsl_module
+from silo.kinds.cute.front.text_functions import function_of_text
+
+__all__ = ["STREAM", "HostParameter", "host_function", "host_text"]
+
+STREAM = "stream_of_the_call"
+"""The parameter that takes the stream, which no caller passes."""
+
+_MODULES = {
+    "cutlass": "cutlass",
+    "cute": "cutlass.cute",
+    "blackwell": "cutlass.utils.blackwell_helpers",
+    "tcgen05": "cutlass.cute.nvgpu.tcgen05",
+}
+
+
+@dataclass(frozen=True)
+class HostParameter:
+    """One argument of a launch: the kernel's name of it, its annotation in the DSL, and how many axes an array has."""
+
+    name: str
+    annotation: str
+    rank: int | None = None
+
+
+def host_text(kernel: str, parameters: Sequence[HostParameter], marks: LaunchMarks, grid: Axes, block: Axes) -> str:
+    """A ``@cute.jit`` function that prepares what the plans ask for and launches ``kernel`` once. Pure.
+
+    Raises:
+        UnsupportedError: a plan that Silo does not serve.
+    """
+    names = [one.name for one in parameters]
+    given = list(names)
+    lines: list[str] = []
+    cluster, pdl = marks.cluster, marks.pdl
+    if marks.plans:
+        plan = read_plans(kernel, marks.plans, len(names))
+        shapes = {place: (0,) * one.rank for place, one in enumerate(parameters) if one.rank is not None}
+        lines += host_lines(plan, names, shapes)
+        given += [*plan.operands.names, *(plan.store.names if plan.store else ())]
+        pdl = pdl or plan.operands.pdl
+        if cluster is None and plan.operands.cluster != (1, 1, 1):
+            cluster = plan.operands.cluster
+    said = [f"grid={grid}", f"block={block}"]
+    if any(one.name == STREAM for one in parameters):
+        said.append(f"stream={STREAM}")
+        given.remove(STREAM)
+    if cluster is not None:
+        said.append(f"cluster={cluster}")
+    if pdl:
+        said.append("use_pdl=True")
+    if marks.min_blocks:
+        said.append(f"min_blocks_per_mp={marks.min_blocks}")
+    carveout = marks.carveout
+    if carveout is None and marks.min_blocks > 1:
+        carveout = -1  # the driver's own choice; left unsaid, the DSL asks the GPU of this machine for its memory
+    if carveout is not None:
+        said.append(f"preferred_smem_carveout={carveout}")
+    lines.append(f"device_function({', '.join(given)}).launch({', '.join(said)})")
+    head = ", ".join(f"{one.name}: {one.annotation}" for one in parameters)
+    return "".join(["@cute.jit\n", f"def {kernel}({head}):\n", *(f"    {line}\n" for line in lines)])
+
+
+def _tensor_layouts() -> Any:  # noqa: ANN401  # an enumeration of the DSL
+    """Where releases of the DSL have it."""
+    if find_spec("cutlass.tensor_utils") is not None:
+        return dsl_module("cutlass.tensor_utils").LayoutEnum
+    return dsl_module("cutlass.utils.layout").LayoutEnum
+
+
+def host_function(kernel: object, text: str, parameters: Sequence[HostParameter]) -> Any:  # noqa: ANN401
+    """The function of the DSL that a text of :func:`host_text` with these parameters defines. Raises ToolchainError."""
+    name = name_of(kernel)
+    file = f"<launch of {name}, {hashlib.sha256(text.encode()).hexdigest()[:16]}>"
+    space: dict[str, Any] = {word: dsl_module(module) for word, module in _MODULES.items()}
+    space["tensor_layouts"] = _tensor_layouts()
+    space["CUstream"] = dsl_module("cuda.bindings.driver").CUstream
+    space["device_function"] = kernel
+    with FRONT_END:
+        annotations = {one.name: _annotation(one.annotation, space) for one in parameters}
+        return function_of_text(file, text, name, annotations, space)
+
+
+def _annotation(word: str, space: Mapping[str, Any]) -> Any:  # noqa: ANN401  # a class of the DSL
+    """What a word such as ``cutlass.Int64`` names."""
+    module, *members = word.split(".")
+    return reduce(getattr, members, space[module])

@@ -1,0 +1,149 @@
+"""Silo's kernels behind Helion's: made at a first launch, looked up at the others."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from silo.core.dtypes import dtype
+from silo.core.values import Value
+from silo.errors import ArgumentError
+from silo.forks import Mutex
+from silo.frozen import frozen
+from silo.integrations.helion.cute_host_text import STREAM, HostParameter, host_function, host_text
+from silo.integrations.helion.launcher_call import Axes, launch_marks, marks_said, name_of
+from silo.integrations.helion.matmul_description import shares_loads
+from silo.kernels.kernel import maker
+
+__all__ = ["KernelsOfHelion", "host_parameters", "silo_kernel", "written_signature"]
+
+_KEPT = 512  # a program that tunes Helion kernels makes thousands, each used for a moment
+# As Helion types what its host code passes.
+_SCALARS = {bool: ("i1", "cutlass.Boolean"), int: ("i64", "cutlass.Int64"), float: ("fp32", "cutlass.Float32")}
+_CONSTANT = "constexpr"
+
+
+@frozen
+class _Made:
+    """One kernel that was made, and for which launches: what was written on it, and grid and ranks.
+
+    ``kernel`` is held, so that no other object gets its id.
+    """
+
+    kernel: object
+    said: tuple[object, ...]
+    own: tuple[object, ...]
+    made: Any
+
+
+class KernelsOfHelion:
+    """The kernels that launches have needed so far, the newest last. Threads may ask at once."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[object, ...], _Made] = {}
+        self._lock = Mutex()
+
+    def serving(self, kernel: object, arguments: Sequence[object], grid: Axes, block: Axes) -> Any:  # noqa: ANN401
+        """The kernel that serves a launch. Raises UnsupportedError, SourceError."""
+        types: list[object] = []
+        empty = False
+        for one in arguments:
+            shape = getattr(one, "shape", None)
+            if shape is None:
+                types.append(type(one))
+            else:
+                types.append(getattr(one, "dtype", None))
+                empty = empty or 0 in shape
+        key = (id(kernel), block, empty, *types)
+        said = marks_said(kernel)
+        found = self._made.get(key)
+        if found is not None and found.said == said and (not found.own or found.own == _own(arguments, grid)):
+            return found.made
+        marks = launch_marks(kernel)
+        made = silo_kernel(kernel, arguments, grid, block, dynamic=empty)
+        with self._lock:
+            self._made.pop(key, None)
+            self._made[key] = _Made(kernel, said, () if marks.plain else _own(arguments, grid), made)
+            while len(self._made) > _KEPT:
+                del self._made[next(iter(self._made))]
+        return made
+
+
+def _own(arguments: Sequence[object], grid: Axes) -> tuple[object, ...]:
+    """What a host function that Silo writes has in it: the grid, and ranks."""
+    return (grid, *map(_rank, arguments))
+
+
+def silo_kernel(kernel: object, arguments: Sequence[object], grid: Axes, block: Axes, *, dynamic: bool = False) -> Any:  # noqa: ANN401
+    """A kernel of Silo for one of Helion's, as a call with such arguments launches it; made anew at each call.
+
+    ``dynamic``: shapes and strides are not folded into the code, whatever the kernel is marked with: an array without
+    elements has a size that the DSL folds into no code.
+
+    Raises:
+        UnsupportedError: a plan that Silo does not serve.
+        ArgumentError: more arguments than parameters, or an array of a dtype that Silo has no name for.
+        ToolchainError: the DSL is not installed.
+    """
+    marks = launch_marks(kernel)
+    layouts = "dynamic" if dynamic or marks.dynamic else "static"
+    signature = written_signature(kernel, arguments)
+    cute = maker("cute")
+    name = name_of(kernel)
+    if marks.plain:
+        return cute(kernel, signature=signature, block=block, cluster=marks.cluster, layouts=layouts, name=name)
+    parameters, host = host_parameters(signature, arguments), "silo"
+    if shares_loads(name, marks.plans, len(arguments)):  # only the DSL's own host code makes maps for such loads
+        parameters, host = [*parameters, HostParameter(STREAM, "CUstream")], "dsl"
+    text = host_text(name, parameters, marks, grid, block)
+    function = host_function(kernel, text, parameters)
+    return cute(function, signature=signature, host=host, layouts=layouts, grid=grid, name=name)
+
+
+def written_signature(kernel: object, arguments: Sequence[object]) -> Mapping[str, Value]:
+    """The parameters that the host passes, in the kernel's order, as ``silo.cute`` takes them."""
+    parameters = inspect.signature(kernel).parameters  # pyright: ignore[reportArgumentType]  # a function of the DSL
+    if len(arguments) > len(parameters):
+        known = ", ".join(parameters) or "no parameters"
+        raise ArgumentError(f"{name_of(kernel)}: {len(arguments)} arguments, and the kernel has {known}")
+    found: dict[str, Value] = {}
+    for place, (name, argument) in enumerate(zip(parameters, arguments, strict=False)):
+        if hasattr(argument, "shape"):
+            found[name] = f"*{_element(kernel, place, argument)}"
+        elif _is_constexpr(parameters[name].annotation):
+            found[name] = _CONSTANT
+        else:
+            found[name] = _SCALARS[cast("type[bool | int | float]", type(argument))][0]
+    return found
+
+
+def _element(kernel: object, place: int, array: Any) -> str:  # noqa: ANN401  # of any library
+    word = str(array.dtype).rpartition(".")[2]
+    try:
+        return dtype(word).short
+    except KeyError:
+        raise ArgumentError(
+            f"{name_of(kernel)}: argument {place} is an array of {word}, which Silo does not know"
+        ) from None
+
+
+def _is_constexpr(annotation: object) -> bool:
+    """Whether a parameter is a ``Constexpr``: its annotation may be text."""
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", repr(annotation))
+    return text.partition("[")[0].rpartition(".")[2] == "Constexpr"
+
+
+def host_parameters(signature: Mapping[str, Value], arguments: Sequence[object]) -> list[HostParameter]:
+    """The same as the parameters of a host function that Silo writes."""
+    words = dict(_SCALARS.values()) | {_CONSTANT: "cutlass.Constexpr"}
+    return [
+        HostParameter(name, words.get(str(written), "cute.Tensor"), _rank(argument))
+        for (name, written), argument in zip(signature.items(), arguments, strict=True)
+    ]
+
+
+def _rank(argument: Any) -> int | None:  # noqa: ANN401
+    """How many axes an array has; None of a number."""
+    shape = getattr(argument, "shape", None)
+    return None if shape is None else len(shape)

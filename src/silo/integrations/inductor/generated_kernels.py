@@ -1,0 +1,103 @@
+"""Inductor's generated kernels for the CPU: Silo's configs in the place of a GPU's, and no torch process to compile."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from silo.integrations.inductor.cpu_blocks import GeneratedKernel, blocks_for
+
+__all__ = ["chosen_configs", "in_process", "never_unwrapped", "own_promises"]
+
+_log = logging.getLogger("silo")
+
+
+def chosen_configs(heuristics: Any, plain: Callable[..., Any]) -> Callable[..., Any]:  # noqa: ANN401
+    """``cached_autotune``, which is given a generated kernel's configs, with configs for a CPU where it is for one."""
+
+    @wraps(plain)
+    def cached_autotune(
+        size_hints: Any,  # noqa: ANN401
+        configs: list[Any],
+        triton_meta: Any,  # noqa: ANN401
+        heuristic_type: Any,  # noqa: ANN401
+        filename: str | None = None,
+        inductor_meta: Any = None,  # noqa: ANN401
+        *rest: Any,  # noqa: ANN401
+        **named: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        if triton_meta is not None and getattr(triton_meta.get("device"), "type", None) == "cpu" and size_hints:
+            known = GeneratedKernel(
+                heuristic_type.name,
+                dict(size_hints),
+                tuple(dict(config.kwargs) for config in configs),
+                dict(inductor_meta or {}),
+            )
+            chosen = blocks_for(known)
+            if chosen:
+                configs = [
+                    heuristics.Config(dict(blocks), num_warps=configs[0].num_warps, num_stages=configs[0].num_stages)
+                    for blocks in chosen
+                ]
+        return plain(size_hints, configs, triton_meta, heuristic_type, filename, inductor_meta, *rest, **named)
+
+    return cached_autotune
+
+
+def in_process(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """``AsyncCompile.triton``: kernels for the CPU are not sent to torch's processes, which know nothing of Silo."""
+
+    @wraps(plain)
+    def triton(self: Any, kernel_name: str, source_code: str, device_str: str = "cuda") -> Any:  # noqa: ANN401
+        if device_str != "cpu":
+            return plain(self, kernel_name, source_code, device_str)
+        self.use_process_pool = _no_pool
+        try:
+            return plain(self, kernel_name, source_code, device_str)
+        finally:
+            del self.use_process_pool
+
+    return triton
+
+
+# Kernels whose blocks Inductor is free to choose, down to one element: no element needs to be read before another is
+# written. A kernel for which that does not hold has a barrier, which the compiler heeds.
+_ANY_BLOCKS = frozenset({"POINTWISE", "REDUCTION", "PERSISTENT_REDUCTION"})
+
+
+def own_promises(plain: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """``CachingAutotuner._create_compile_options`` with what holds for the memory of generated kernels for the CPU.
+
+    What Inductor generates adds to results of its own, which no other launch reaches before the call has ended; its C++
+    for one thread counts on that as well. Elements are computed in any order there, and by its Triton kernels, whose
+    blocks may have any length. Kernels that users wrote may mean more.
+    """
+
+    @wraps(plain)
+    def create_compile_options(self: Any, cfg: Any, compile_meta: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+        options = plain(self, cfg, compile_meta)
+        if compile_meta.get("device_type") == "cpu" and self.heuristic_type.name != "USER_AUTOTUNE":
+            options["cpu_launch_atomics"] = True
+            options["cpu_elements_apart"] = self.heuristic_type.name in _ANY_BLOCKS
+        return options
+
+    return create_compile_options
+
+
+def never_unwrapped(plain: Callable[[Any, str], bool]) -> Callable[[Any, str], bool]:
+    """``GraphLowering.is_unspec_arg``: whether a tensor without dimensions is passed to a kernel as a number.
+
+    A GPU cannot read it where it lies. A kernel for the CPU can; and where it may write its result there, it has to.
+    """
+
+    @wraps(plain)
+    def is_unspec_arg(self: Any, name: str) -> bool:  # noqa: ANN401
+        return plain(self, name) and self.get_current_device_or_throw().type != "cpu"
+
+    return is_unspec_arg
+
+
+def _no_pool() -> bool:
+    return False

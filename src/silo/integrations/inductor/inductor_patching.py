@@ -1,0 +1,157 @@
+"""The switch: Inductor generates Triton kernels for the CPU, and Silo serves them; put on and taken off again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from silo.compile.c_compiler import find_compiler
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.notices import Notices
+from silo.errors import PackageError, SiloError
+from silo.forks import Mutex
+from silo.integrations.inductor.generated_kernels import chosen_configs, in_process, never_unwrapped, own_promises
+from silo.integrations.inductor.hook_points import Seams, find_seams
+from silo.integrations.inductor.launchers import served_launcher
+from silo.kinds.triton.front.adapter import plugin_driver, require_triton
+from silo.launch.torch_versions import judge_inductor
+from silo.machine.switched_on import SwitchedOn
+from silo.settings import settings, triton_mode
+
+__all__ = ["Enabled", "enable", "state"]
+
+
+class Enabled(SwitchedOn):
+    """``torch.compile`` of this thread goes through Triton and Silo on the CPU, until :meth:`stop` or the block's end.
+
+    False where Silo leaves this torch alone; ``decision`` has the reason. What was compiled meanwhile stays as it is.
+    """
+
+    def __init__(self, decision: Decision, undo: Callable[[], None] | None) -> None:
+        super().__init__(undo)
+        self.decision = decision
+
+    def __repr__(self) -> str:
+        return f"<Inductor on the CPU through Silo: {'on' if self else 'off'}, {self.decision.reason}>"
+
+
+def enable(*, force: bool = False) -> Enabled:
+    """Let ``torch.compile`` make Triton kernels for CPU tensors, which Silo compiles and launches.
+
+    It sets ``torch._inductor.config.cpu_backend`` to ``"triton"``, as torch's settings are: for this thread. May be
+    called more than once; each is undone by itself. Where this torch is not one that Silo knows, torch keeps its C++
+    backend, which the log says once, with the reason. ``force`` tries a version of torch that is not tested.
+
+    Raises:
+        PackageError: torch is not installed.
+    """
+    try:
+        torch: Any = import_module("torch")
+    except ImportError as error:
+        raise PackageError(f"torch.compile needs torch, which cannot be imported: {error}") from error
+    seams, decision = _look(str(torch.__version__), force=force)
+    if seams is None:
+        _SWITCH.refuse(decision)
+        return Enabled(decision, None)
+    return Enabled(decision, _SWITCH.more(seams, decision))
+
+
+def state() -> Decision:
+    """Whether Inductor's kernels for the CPU go through Silo in this process, and why not."""
+    return _SWITCH.decision
+
+
+def _look(version: str, *, force: bool) -> tuple[Seams | None, Decision]:
+    """Inductor's seams where Silo may and can serve it, and the decision."""
+    decision = judge_inductor(version)
+    if not decision and not force:
+        return None, decision  # told from its number: nothing of its Inductor has to be imported
+    if triton_mode() == "off":
+        return None, Rejected("SILO_TRITON=off switches Triton kernels on the CPU off")
+    try:
+        require_triton(force=settings().force_triton)
+        if plugin_driver("cpu") is None:
+            return None, Rejected(
+                "Triton knows no backend of the name cpu, which installing Silo brings: install it again"
+            )
+        find_compiler(settings().cc)
+    except SiloError as error:
+        return None, Rejected(str(error))
+    seams = find_seams()
+    if isinstance(seams, Rejected):
+        return None, Rejected(f"torch {version} changed: {seams.reason}")
+    return seams, decision or Accepted(f"torch {version}, which is not tested")
+
+
+# How often it is on in this context, and the backend before: torch's settings belong to a context, too.
+_here: ContextVar[tuple[int, str]] = ContextVar("silo_inductor", default=(0, ""))
+
+
+class _Switch:
+    """How many asked for it, and what Inductor had before."""
+
+    def __init__(self) -> None:
+        self.decision: Decision = Rejected("nobody asked for it: call silo.integrations.inductor.enable()")
+        self._lock = Mutex()
+        self._wanted = 0
+        self._before: list[tuple[Any, str, Any, Any]] = []  # holder, name, what it had, ours
+        self._notices = Notices()
+
+    def refuse(self, decision: Decision) -> None:
+        """Say once why it stays off."""
+        with self._lock:
+            if self._wanted == 0:
+                self.decision = decision
+        self._notices.once(
+            decision.reason,
+            "torch.compile keeps its C++ backend for CPU tensors, and Silo serves none of its kernels: "
+            f"{decision.reason}",
+        )
+
+    def more(self, seams: Seams, decision: Decision) -> Callable[[], None]:
+        with self._lock:
+            self._wanted += 1
+            if self._wanted == 1:
+                self._put(seams)
+                self.decision = decision
+        count, before = _here.get()
+        _here.set((count + 1, before if count else str(seams.config.cpu_backend)))
+        seams.config.cpu_backend = "triton"
+        return partial(self._undo, seams)
+
+    def _undo(self, seams: Seams) -> None:
+        count, before = _here.get()
+        if count:  # else it is undone in another thread, whose setting is its own
+            _here.set((count - 1, before))
+            if count == 1 and seams.config.cpu_backend == "triton":
+                seams.config.cpu_backend = before
+        self._less()
+
+    def _less(self) -> None:
+        with self._lock:
+            self._wanted -= 1
+            if self._wanted == 0:
+                for holder, name, before, ours in reversed(self._before):
+                    if getattr(holder, name, None) is ours:  # else somebody put another there, which calls ours
+                        setattr(holder, name, before)
+                self._before.clear()
+                self.decision = Rejected("it was switched off")
+
+    def _put(self, seams: Seams) -> None:
+        made: dict[str, Callable[[Any], Any]] = {
+            "cached_autotune": partial(chosen_configs, seams.heuristics),
+            "make_launcher": partial(served_launcher, seams.heuristics),
+            "_create_compile_options": own_promises,
+            "triton": in_process,
+            "is_unspec_arg": never_unwrapped,
+        }
+        for place, (holder, plain) in seams.found.items():
+            ours = made[place.name](plain)
+            self._before.append((holder, place.name, plain, ours))
+            setattr(holder, place.name, ours)
+
+
+_SWITCH = _Switch()

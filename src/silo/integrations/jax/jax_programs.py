@@ -1,0 +1,96 @@
+"""Joining Silo and jax: the handlers that XLA calls, and the calls that programs name by digest."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Final
+
+from silo.errors import DeviceError, UnsupportedError
+from silo.forks import Mutex
+from silo.integrations.jax.call_records import CallRecord, load_record, make_ready, make_record, save_record
+from silo.launch import native
+from silo.launch.jax_versions import load_jax
+from silo.machine.device_plugins import device_named, devices_of_kind
+
+if TYPE_CHECKING:
+    from silo.building.loaded_kernels import VouchedCode
+    from silo.core.protocols import Device
+    from silo.integrations.jax.form import CallForm
+
+__all__ = ["TARGET", "connect", "connected", "device_of", "record_of"]
+
+TARGET: Final = "silo_launch"
+# Handlers are registered under XLA's own name of a platform, which for NVIDIA GPUs is in capitals: under any other jax
+# keeps them for a platform that may come, without a word.
+_PLATFORMS: Final = {"cpu": "cpu", "cuda": "CUDA"}
+
+# By digest: what this process made, or was asked for; with the code, where that is of a bundle which it opened.
+_records: dict[str, tuple[CallRecord, VouchedCode | None]] = {}
+_made: dict[tuple[CallForm, str], str] = {}  # digests by form and target
+_lock = Mutex()
+
+
+def connect() -> None:
+    """Let programs of jax in this process launch kernels: those that were exported elsewhere, too.
+
+    ``silo.jax_call`` does it by itself. A program that only loads exported ones calls this first.
+
+    Raises:
+        PackageError: there is no jax, or one that Silo does not know.
+    """
+    connected()
+
+
+@functools.cache
+def connected() -> Any:  # noqa: ANN401  # the module jax
+    """The module jax, whose XLA knows the handlers."""
+    jax, minor = load_jax()
+    native.xla_connect(_resolve, minor)
+    for platform, of_xla in _PLATFORMS.items():
+        jax.ffi.register_ffi_target(TARGET, native.xla_handlers(platform), platform=of_xla)
+    return jax
+
+
+def device_of(platform: str, kernel: str, index: int = 0) -> Device:
+    """The device that programs for a platform of jax run on.
+
+    Raises:
+        DeviceError: there is none here.
+        UnsupportedError: no kernel is called from programs on that platform.
+    """
+    kind = {"cpu": "cpu", "gpu": "cuda", "cuda": "cuda"}.get(platform)
+    if kind is None:
+        raise UnsupportedError(
+            f"{kernel}: programs of jax call kernels on the CPU and on CUDA, and this one is for {platform}: put it "
+            "on such a device (JAX_PLATFORMS=cpu), or write the kernel with silo.pallas"
+        )
+    if kind == "cpu":
+        return device_named("cpu")
+    found = [one for one in devices_of_kind(kind) if one.index == index]
+    if not found:
+        raise DeviceError(
+            f"{kernel}: a program of jax for {platform} is made where such a device is, whose code is chosen then; "
+            f"this machine has no {kind}:{index}"
+        )
+    return found[0]
+
+
+def record_of(form: CallForm, device: Device) -> str:
+    """The digest by which a program names a call; what it names is kept in the store."""
+    key = (form, str(device.target))
+    with _lock:
+        name = _made.get(key)
+        if name is None:
+            record, found = make_record(form, device)
+            name = _made[key] = save_record(record, found)
+            _records[name] = record, found.code
+        return name
+
+
+def _resolve(name: str, platform: str, index: int) -> None:
+    """Asked by a handler that does not know a call: have it launch, or raise, which the program reports."""
+    with _lock:
+        known = _records.get(name)
+        record, code = known or (load_record(name), None)
+        make_ready(name, record, device_of(platform, record.artifact.variant.kernel, index), code)
+        _records[name] = record, code

@@ -1,0 +1,81 @@
+"""The operators of this process by name: names that are taken, and what a pickled operator is found by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from silo.errors import ArgumentError, SourceError
+from silo.forks import Mutex
+
+if TYPE_CHECKING:
+    from silo.kernels.kernel import Kernel
+
+__all__ = ["DefinedOperator", "defining", "operator_named", "operators"]
+
+
+class DefinedOperator(Protocol):
+    """What the registry needs of an operator; see :class:`silo.integrations.torch.TorchOp`."""
+
+    name: str
+    kernel: Kernel
+    library: Any
+
+
+_operators: dict[str, DefinedOperator] = {}
+_lock = Mutex()
+
+
+@contextmanager
+def defining(torch: Any, name: str, kernel: Kernel) -> Generator[Callable[[DefinedOperator], None]]:  # noqa: ANN401
+    """Hold a name while an operator is defined under it; give the operator to what this yields.
+
+    A definition that is run once more (a cell of a notebook, a module that is loaded again) replaces the one before.
+
+    Raises:
+        ArgumentError: the name is taken by another operator.
+    """
+    with _lock:
+        before = _operators.get(name)
+        if before is not None and (before.kernel.name, _file(before.kernel)) == (kernel.name, _file(kernel)):
+            before.library._destroy()  # noqa: SLF001  # as torch's own custom_op does with a second definition
+            del _operators[name]
+        elif torch._C._jit_get_schemas_for_operator(name):  # noqa: SLF001  # the public way raises for what is not there
+            owner = (
+                "torch, or another library" if before is None else f"{before.kernel.name} ({before.kernel.location})"
+            )
+            raise ArgumentError(
+                f"the operator {name} is defined already, by {owner}: give silo.torch_op another name, in a namespace "
+                "of your own"
+            )
+        made: list[DefinedOperator] = []
+        yield made.append
+        _operators.update((one.name, one) for one in made)
+
+
+def _file(kernel: Kernel) -> str:
+    return kernel.location.rpartition(":")[0]
+
+
+def operators() -> tuple[DefinedOperator, ...]:
+    """Every operator that Silo defined in this process."""
+    return tuple(_operators.values())
+
+
+def operator_named(name: str, module: str) -> DefinedOperator:
+    """The operator of a pickle. ``SourceError`` where importing its module does not define it."""
+    if name not in _operators:
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise SourceError(
+                f"a pickled operator is {name}, which {module} defines, and that cannot be imported here: {error}; put "
+                "its file where this process imports from"
+            ) from error
+    if name not in _operators:
+        raise SourceError(
+            f"a pickled operator is {name}, and {module} does not define it here: call silo.torch_op at its top"
+        )
+    return _operators[name]

@@ -1,0 +1,193 @@
+"""Calls of kernels with tensors that stand for others: fake, functional, batched. They go to torch as operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from silo.building.zeroing import refuse_zeroing
+from silo.core.signature import ParameterKind
+from silo.errors import ArgumentError
+from silo.integrations.torch.automatic import named_arguments, operator_for
+from silo.integrations.torch.call_facts import facts_of_call
+from silo.integrations.torch.call_forms import CallForm, call_parts, traced_grids
+from silo.integrations.torch.fast_calls import tracks_gradient
+from silo.kernels.kernel import Kernel
+from silo.launch.native import ABSENT
+
+__all__ = ["refuse_written_twice", "serve", "sharing_of", "stand_in"]
+
+
+def serve(kernel: Any, arguments: tuple[object, ...], options: Mapping[str, object], grid: object) -> bool:  # noqa: ANN401
+    """Whether a call was one that torch traces, and torch took it.
+
+    It becomes an operator. In a program that is exported a call with a grid becomes what torch makes of any Triton
+    kernel (``wrap_triton``).
+    """
+    torch: Any = import_module("torch")
+    if not isinstance(kernel, Kernel) or not any(_stands_for_another(torch, one) for one in arguments):
+        return False
+    if kernel.extents is not None or _mixed(torch, arguments):
+        return False  # operators know no shapes; the launcher's own error names the tensor that has no memory
+    native = torch._C._functorch  # noqa: SLF001  # torch.func has no public question for it
+    wrapped = [one for one in arguments if isinstance(one, torch.Tensor) and native.is_functorch_wrapped_tensor(one)]
+    if any(tracks_gradient(torch, one) or torch._is_functional_tensor(one) for one in wrapped):  # noqa: SLF001  # as above
+        return False  # the launcher's own error says what to do
+    refuse_zeroing(kernel, "an operator of torch")
+    names = kernel.source.signature.names
+    given = {name: value for name, value in zip(names, arguments, strict=True) if value is not ABSENT}
+    if grid is not None:
+        if torch.compiler.is_exporting():
+            return _serve_in_export(torch, kernel, given, options, grid, batched=bool(wrapped))
+        _serve_with_grid(torch, kernel, given, options, grid)
+        return True
+    if kernel.grid is None:
+        return False  # the launcher's own error says so
+    if options:
+        raise ArgumentError(
+            f"{kernel.name} is called with {', '.join(options)} while torch traces, and operators take no options: set "
+            "them in the kernel's space"
+        )
+    plain = {name: value for name, value in given.items() if name in kernel.argument_names}
+    call = named_arguments(kernel, (), plain if len(plain) == len(given) else given)
+    operator = operator_for(kernel, {name: stand_in(torch, kernel, name, value) for name, value in call.items()})
+    operator(**call)
+    return True
+
+
+def _serve_in_export(
+    torch: Any,  # noqa: ANN401  # the module
+    kernel: Kernel,
+    given: Mapping[str, object],
+    options: Mapping[str, object],
+    grid: object,
+    *,
+    batched: bool,
+) -> bool:
+    """Whether torch's own operator takes the call, so that a package holds the kernel."""
+    function = getattr(kernel.source, "function", None)
+    traced = any(type(one).__module__.startswith("torch._subclasses.") for one in given.values())
+    if function is None or batched or not traced or not hasattr(torch.library, "wrap_triton"):
+        return False
+    call, constants, chosen = call_parts(kernel, (), {**given, **options})
+    if sharing := _sharing(torch, call):
+        example = {name: stand_in(torch, kernel, name, value) for name, value in call.items()}
+        refuse_written_twice(kernel, {**example, **constants}, chosen, sharing)
+    config = {name: value for name, value in kernel.first_config({}).as_dict().items() if name not in given}
+    torch.library.wrap_triton(function)[grid](**{**config, **options, **given})
+    return True
+
+
+def _serve_with_grid(
+    torch: Any,  # noqa: ANN401  # the module
+    kernel: Kernel,
+    given: Mapping[str, Any],
+    options: Mapping[str, object],
+    grid: Any,  # noqa: ANN401  # a tuple, an integer or a function
+) -> None:
+    """Call the operator of a call with a grid."""
+    call, constants, named_options = call_parts(kernel, (), {**given, **options})
+    example = {name: stand_in(torch, kernel, name, value) for name, value in call.items()}
+    fixed = {name: stand_in(torch, kernel, name, value, constant=True) for name, value in constants.items()}
+
+    def evaluate(config: Mapping[str, object]) -> list[Any]:
+        found: Any = grid({**config, **given, **options}) if callable(grid) else grid
+        return [*found] if isinstance(found, tuple | list) else [found]
+
+    def word(axis: Any) -> str:  # noqa: ANN401
+        return str(axis.node.expr) if isinstance(axis, torch.SymInt) else str(axis)
+
+    known = {*given, *options}
+    grid_form, axes = traced_grids(kernel, known, evaluate, word, depends=callable(grid))
+    form = CallForm(tuple(fixed.items()), tuple(named_options.items()), grid_form)
+    operator_for(kernel, example, form, _sharing(torch, call))(axes, *call.values())
+
+
+def _sharing(torch: Any, call: Mapping[str, Any]) -> tuple[frozenset[str], ...]:  # noqa: ANN401  # the module
+    """The groups of tensors of a call in common memory; none where a transform of ``torch.func`` hides it."""
+    tensors = {name: value for name, value in call.items() if isinstance(value, torch.Tensor)}
+    native = torch._C._functorch  # noqa: SLF001  # torch.func has no public question for it
+    if any(native.is_functorch_wrapped_tensor(value) for value in tensors.values()):
+        return ()
+    return sharing_of(torch, tensors)
+
+
+def refuse_written_twice(
+    kernel: Kernel, example: Mapping[str, object], options: Mapping[str, object], sharing: Sequence[frozenset[str]]
+) -> None:
+    """Refuse a call that torch's own operator for Triton kernels computes wrong: it copies each written argument.
+
+    Raises:
+        ArgumentError: the kernel writes to two arguments that lie in common memory.
+        SourceError: nothing says what the kernel writes to.
+    """
+    effects = facts_of_call(kernel, example, None, options).effects
+    for group in sharing:
+        written = sorted(name for name in group if name in effects and effects[name].writes)
+        if len(written) > 1:
+            raise ArgumentError(
+                f"{kernel.name} ({kernel.location}) writes to {' and '.join(written)}, which lie in common memory, in "
+                "a program that torch exports, where its own operator for Triton kernels gives the kernel a copy of "
+                f"each: define an operator with silo.torch_op, or call {kernel.name} by its declared grid"
+            )
+
+
+def sharing_of(torch: Any, tensors: Mapping[str, Any]) -> tuple[frozenset[str], ...]:  # noqa: ANN401  # the module
+    """The groups of tensors, by name, that lie in one storage; each has two names or more."""
+    groups: dict[int, set[str]] = {}
+    for name, tensor in tensors.items():
+        if tensor.layout is torch.strided:
+            groups.setdefault(int(tensor.untyped_storage()._cdata), set()).add(name)  # noqa: SLF001  # its identity
+    return tuple(frozenset(names) for names in groups.values() if len(names) > 1)
+
+
+def stand_in(torch: Any, kernel: Kernel, name: str, value: Any, *, constant: bool = False) -> object:  # noqa: ANN401
+    """What describes an argument without its values: the dtype of a tensor; a number for one that is traced.
+
+    A ``constant`` is part of the code or an option, so that a traced number is settled to the value that it has.
+
+    Raises:
+        ArgumentError: a constexpr is a number that torch traces and does not know.
+    """
+    if isinstance(value, torch.Tensor):
+        return value.dtype
+    kinds = ((torch.SymInt, 16, int), (torch.SymFloat, 1.0, float), (torch.SymBool, True, bool))
+    for kind, number, settle in kinds:
+        if isinstance(value, kind):
+            if not constant and kernel.source.signature[name].kind is not ParameterKind.CONSTEXPR:
+                return number
+            try:
+                return settle(value)
+            except Exception as error:
+                raise ArgumentError(
+                    f"{name} is a constexpr of {kernel.name} ({kernel.location}), part of its code, and in this "
+                    f"trace it is a number that only tensors know ({value}): pass a plain number, set {name} in the "
+                    "kernel's space, or let the kernel take it when it runs (an ordinary parameter)"
+                ) from error
+    return value
+
+
+def _mixed(torch: Any, arguments: tuple[object, ...]) -> bool:  # noqa: ANN401
+    """Whether fake tensors stand beside real ones, which torch takes only where their mode says so, or meta tensors."""
+    tensors: list[Any] = [one for one in arguments if isinstance(one, torch.Tensor)]
+    if any(not isinstance(one, torch.Tensor) and hasattr(one, "__dlpack__") for one in arguments):
+        return True  # operators of torch take no arrays of other libraries
+    if len({bool(one.is_meta) for one in tensors if type(one) in (torch.Tensor, torch.nn.Parameter)}) > 1:
+        return True  # nothing would run, and the real ones keep what they hold
+    modes: list[Any] = [getattr(one, "fake_mode", None) for one in tensors]
+    modes = [mode for mode in modes if mode is not None]
+    return 0 < len(modes) < len(tensors) and not modes[0].allow_non_fake_inputs
+
+
+def _stands_for_another(torch: Any, value: object) -> bool:  # noqa: ANN401
+    if not isinstance(value, torch.Tensor):
+        return False
+    tensor: Any = value
+    if tensor.layout is not torch.strided or tensor.is_quantized:
+        return False
+    kind: Any = tensor.__class__
+    if kind not in (torch.Tensor, torch.nn.Parameter):
+        return kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+    native = torch._C._functorch  # noqa: SLF001  # torch.func has no public question for it
+    return bool(tensor.is_meta or native.is_functorch_wrapped_tensor(tensor))

@@ -1,0 +1,171 @@
+"""``silo.decisions`` and ``silo.same_decisions``: what this process has decided, and whether all ranks decided so.
+
+Ranks that measure find different winners, for what is faster differs by noise. Nothing here makes them agree (a lock
+file, a bundle and ``tune="leader"`` do): it shows whether they do, by one comparison that the caller's own collective
+carries, once, after warming up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from silo.calls import resolver
+from silo.core.values import JSON, canonical_json, digest, parse_json
+from silo.errors import AgreementError, ArgumentError
+from silo.frozen import frozen
+from silo.kernels import bundle_kernels as bundle
+
+__all__ = ["Decided", "Decisions", "decisions", "same_decisions"]
+
+_MOST_BYTES = 64 << 20
+
+
+@frozen
+class Decided:
+    """One decision: the config of a kernel for a bucket.
+
+    ``source`` is the fingerprint of the kernel's source, or ``bundle`` and the identity of the bundle that it is from.
+    ``bucket`` is the bucket of the key's values as text, "" where a bundle decides by its rules.
+    """
+
+    kernel: str
+    source: str
+    target: str
+    bucket: str
+    config: str
+
+    @property
+    def place(self) -> str:
+        """What was decided about, for people."""
+        return f"{self.kernel}{f'[{self.bucket}]' if self.bucket else ''} for {self.target}"
+
+
+@frozen
+class Decisions:
+    """Every decision of a process, in a fixed order, and the 32 bytes that are equal where all of them are."""
+
+    digest: bytes
+    rows: tuple[Decided, ...]
+
+
+def _noted() -> list[Decided]:
+    """What calls were bound to: a launch from a bundle notes it without importing this module."""
+    return [Decided(*row) for row in {**resolver.decided, **bundle.decided}]
+
+
+def decisions() -> Decisions:
+    """What was decided in this process so far: the config of each kernel and bucket that was called.
+
+    Code that differs in nothing but alignment is one decision; which device runs it plays no part.
+
+    >>> len(decisions().digest)
+    32
+    """
+    return _decisions(_noted())
+
+
+def same_decisions(all_gather: Callable[[bytes], Sequence[bytes]]) -> Decisions:
+    """Compare the decisions of all ranks; what they agree on.
+
+    Call it on every rank, after the same calls on each. One gathering of 32 bytes decides; only where these differ a
+    second one finds the difference.
+
+    Args:
+        all_gather: gives the bytes of every rank, in the order of ranks, the caller's own among them:
+            ``comm.allgather`` of mpi4py, or a function round ``torch.distributed.all_gather_object``.
+
+    Raises:
+        AgreementError: two ranks differ; names the ranks, the kernel and both configs.
+        ArgumentError: what ``all_gather`` gives is not the bytes of every rank.
+
+    >>> same_decisions(lambda own: [own, own]) == decisions()
+    True
+    """
+    mine = decisions()
+    digests = _gathered(all_gather, mine.digest)
+    if all(one == mine.digest for one in digests):
+        return mine
+    texts = _gathered(all_gather, canonical_json([_row_to_json(row) for row in mine.rows]))
+    if len(texts) != len(digests):
+        raise ArgumentError(f"all_gather gave {len(digests)} answers at first and {len(texts)} then")
+    others = [_read(rank, text) for rank, text in enumerate(texts)]
+    raise AgreementError(_difference(others))
+
+
+def _decisions(rows: Sequence[Decided]) -> Decisions:
+    ordered = sorted(rows, key=_order)
+    found: JSON = [_row_to_json(row) for row in ordered]
+    return Decisions(bytes.fromhex(digest("decisions/1", found)), tuple(ordered))
+
+
+def _order(row: Decided) -> tuple[str, ...]:
+    return (row.kernel, row.target, row.bucket, row.source, row.config)
+
+
+def _row_to_json(row: Decided) -> JSON:
+    return [row.kernel, row.source, row.target, row.bucket, row.config]
+
+
+def _gathered(all_gather: Callable[[bytes], Sequence[bytes]], own: bytes) -> list[bytes]:
+    given: object = all_gather(own)
+    answers: list[object] = list(given) if isinstance(given, list | tuple) else []
+    found = [bytes(one) for one in answers if isinstance(one, bytes | bytearray)]
+    if len(found) != len(answers) or own not in found:
+        raise ArgumentError(
+            "all_gather gives a list of the bytes of every rank, this one's among them, not "
+            f"{type(given).__name__} of {len(answers)}"
+        )
+    return found
+
+
+def _read(rank: int, text: bytes) -> list[Decided]:
+    try:
+        if len(text) > _MOST_BYTES:
+            raise ValueError(f"{len(text)} bytes")  # noqa: TRY301
+        rows = parse_json(text)
+        found: list[Decided] = []
+        for row in rows if isinstance(rows, list) else ():
+            match row:
+                case [str(kernel), str(source), str(target), str(bucket), str(config)]:
+                    found.append(Decided(kernel, source, target, bucket, config))
+                case _:
+                    raise ValueError("not a decision")  # noqa: TRY301
+    except ValueError as error:
+        raise ArgumentError(f"all_gather gave something else than the decisions of rank {rank}: {error}") from error
+    return found
+
+
+def _difference(ranks: Sequence[Sequence[Decided]]) -> str:
+    """The first difference between two ranks, in the order of kernels."""
+    of_rank = [_by_place(rows) for rows in ranks]
+    places = sorted({place for one in of_rank for place in one})
+    for place in places:
+        first = of_rank[0].get(place, ())
+        for number, one in enumerate(of_rank):
+            other = one.get(place, ())
+            if other != first:
+                return _told(place[0], (0, first), (number, other))
+    return "ranks do not agree, and their lists do not say where: they run different versions of Silo"
+
+
+def _by_place(rows: Sequence[Decided]) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """The sources and configs decided for each kernel, target and bucket."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        found.setdefault((row.place, row.kernel, row.target, row.bucket), []).append(
+            f"{row.config} of {row.source[:19]}"
+        )
+    return {place: tuple(sorted(decided)) for place, decided in found.items()}
+
+
+def _told(place: str, one: tuple[int, tuple[str, ...]], other: tuple[int, tuple[str, ...]]) -> str:
+    words = [
+        f"rank {rank} uses {' and '.join(decided)}" if decided else f"rank {rank} has not called it"
+        for rank, decided in (one, other)
+    ]
+    advice = (
+        "make the same calls on every rank before this one"
+        if not (one[1] and other[1])
+        else "give all ranks one lock file (SILO_LOCK with SILO_TUNE=frozen) or one bundle"
+    )
+    return f"ranks do not agree on {place}: {', '.join(words)}; {advice}"

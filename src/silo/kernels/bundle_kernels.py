@@ -1,0 +1,424 @@
+"""Bundles in use: loading, dispatch, trust."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
+
+from silo.building.loaded_kernels import CheckedLauncher, VouchedCode, bound_launcher, load_code, runs_here
+from silo.bundle.contents import calls_of, host_cases, host_code, variant_calls
+from silo.bundle.reader import Bundle, open_bundle
+from silo.core.device import HOST_MEMORY
+from silo.core.plugins import is_host_code, is_option, shipped_options
+from silo.core.signature import NoDefault, Signature
+from silo.core.values import JSON, Value
+from silo.errors import BundleError, NoVariantError
+from silo.launch.arguments import Call, ValueKind, describe_call
+from silo.launch.binding import bind
+from silo.launch.choice import MOST_VARIANTS, decide, guard_of, place_of, rank
+from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_launcher
+from silo.machine.device_plugins import device_for, require_memory
+
+if TYPE_CHECKING:
+    from silo.building.compiled_calls import CompiledKernel
+    from silo.bundle.contents import BundleKernel, BundleVariant
+    from silo.bundle.reader import OpenKernel
+    from silo.core.consent import Consent, HostCases, HostCode
+    from silo.core.decisions import Decision
+    from silo.core.extents import HeldExtents
+    from silo.core.launch_info import LaunchInfo
+    from silo.core.nodes import Node
+    from silo.core.protocols import Device, LoadedKernel
+    from silo.core.recipes import CaseRecipe
+    from silo.store.trusted_keys import SignedFile
+
+__all__ = ["BundledKernel", "Kernels", "load"]
+
+# The file that brings code, as it was read, with its signature: asked for where nothing else vouches for the code.
+Signed: TypeAlias = "Callable[[], SignedFile]"
+
+
+class Kernels:
+    """The kernels of a bundle: ``kernels.add(...)`` or ``kernels["add"](...)``. Made by :func:`load`.
+
+    A kernel stays usable as long as somebody holds it; the file may be renamed or removed meanwhile.
+    """
+
+    def __init__(self, bundle: Bundle, *, trust: bool, origin: str, signed: Signed | None = None) -> None:
+        self._bundle = bundle
+        self._signed = signed
+        self._trust = trust
+        self._origin = origin
+        self._kernels: dict[str, BundledKernel] = {}
+
+    def __getitem__(self, name: str) -> BundledKernel:
+        found = self._kernels.get(name)
+        if found is None:
+            kernel = self._bundle.open_kernel(name)
+            found = self._kernels[name] = _callable_kernel(
+                self._bundle, kernel, self._origin, trust=self._trust, signed=self._signed
+            )
+        return found
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # a kernel, or the kernels of a class
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in self._bundle.kernel_names and any(one.startswith(f"{name}.") for one in self):
+            return _InClass(self, name)
+        try:
+            return self[name]
+        except BundleError as error:
+            raise AttributeError(str(error)) from error
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._bundle.kernel_names)
+
+    def __len__(self) -> int:
+        return len(self._bundle.kernel_names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._bundle.kernel_names
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self})
+
+    def __repr__(self) -> str:
+        return f"<kernels of {self._bundle.name}: {', '.join(self)}>"
+
+
+class _InClass:
+    """The kernels of a bundle that were written in one class: ``kernels.Ops.add`` is ``kernels["Ops.add"]``."""
+
+    def __init__(self, kernels: Kernels, name: str) -> None:
+        self._kernels = kernels
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # a kernel, or the kernels of a class within
+        return getattr(self._kernels, f"{self._name}.{name}")
+
+    def __dir__(self) -> list[str]:
+        return sorted(
+            {
+                one.removeprefix(f"{self._name}.").partition(".")[0]
+                for one in self._kernels
+                if one.startswith(f"{self._name}.")
+            }
+        )
+
+
+# What calls of this process were bound to; see the list of that name in silo.calls.resolver.
+decided: dict[tuple[str, str, str, str, str], None] = {}
+
+
+class BundledKernel:
+    """A kernel of a bundle, called like the one it was built from: ``k(...)`` or ``k[grid](...)``."""
+
+    def __init__(
+        self, bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool, signed: Signed | None = None
+    ) -> None:
+        self.bundle = bundle
+        self._signed = signed  # what a trusted key may have signed
+        self._kernel = kernel
+        self._head = kernel.head
+        self._origin = origin  # the path as it was given, for `silo trust`
+        self._trust = trust
+        self._loaded: dict[tuple[str, LaunchInfo, str, int], LoadedKernel] = {}
+
+    if TYPE_CHECKING:  # the class of each kernel has the native launcher in their place
+
+        def __call__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # arrays of any library
+            """Launch with the declared grid."""
+
+        def __getitem__(self, grid: Any, /) -> Callable[..., None]:  # noqa: ANN401  # a tuple, an integer, a callable
+            """What launches with this grid."""
+            ...
+
+    def __repr__(self) -> str:
+        return f"<silo kernel {self.name} of {self.bundle.name}>"
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self._head.name
+
+    @property
+    def contents(self) -> BundleKernel:
+        """All the bundle says of it, with every variant; a launch reads those variants that it may use."""
+        return self.bundle.kernel(self.name)
+
+    @cached_property
+    def launcher(self) -> Launcher:
+        """The native launcher that calls go through."""
+        return self.launcher_with(self._on_miss)
+
+    @property
+    def signature(self) -> Signature:
+        """The kernel's parameters as written."""
+        return self._head.signature
+
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """Parameters that a call gives: those that neither a config nor an expression sets."""
+        taken = {*self._head.config_names, *(name for name, _ in self._head.derived)}
+        return tuple(name for name in self._head.signature.names if name not in taken)
+
+    @property
+    def grid(self) -> tuple[Node, ...] | None:
+        """The declared grid."""
+        return self._head.grid
+
+    def launcher_with(self, on_miss: OnMiss) -> Launcher:
+        """A native launcher that asks ``on_miss`` what serves a call."""
+        return make_launcher(
+            self.name,
+            self._head.signature,
+            on_miss=on_miss,
+            key=self._head.key,
+            exact=self._guard[0],
+            config_names=(*self._head.config_names, *(name for name, _ in self._head.derived)),
+            options=self._options,
+            extents=self._guard[1],
+            contiguous=self._head.contiguous,
+        )
+
+    @property
+    def _options(self) -> tuple[str, ...]:
+        """Options that calls may give: Silo's own compilers' options, and any other that configs of the bundle have."""
+        known = shipped_options()
+        others = self._kernel.option_names.difference(known)
+        return (*known, *(name for name in sorted(others) if is_option(name)))
+
+    @property
+    def holds_grid(self) -> bool:
+        """Whether its code was made for one grid."""
+        held = self._guard[1]
+        return held is not None and held.grid
+
+    @cached_property
+    def _guard(self) -> tuple[tuple[str, ...], HeldExtents | None]:
+        """The scalars of which calls with other values are other situations, and the extents."""
+        return guard_of(self._kernel)
+
+    def warmup(self, *args: object, **kwargs: object) -> CompiledKernel:
+        """Load what a call with such arguments needs, without launching; see :meth:`silo.Kernel.compiled`."""
+        return self.compiled(*args, **kwargs)
+
+    def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """The code that serves a call with such arguments; see :meth:`silo.Kernel.compiled`."""
+        from silo.building.code_forms import CodeForms  # noqa: PLC0415  # few calls look at it
+        from silo.building.compiled_calls import CompiledKernel  # noqa: PLC0415
+
+        binding = self.launcher.resolve(*args, **kwargs, **({} if grid is None else {"grid": grid}))
+        artifact = cast("BundleVariant", binding.tag).artifact
+        forms = CodeForms(artifact, lambda ref: self.bundle.blob(ref.sha256))
+        return CompiledKernel(artifact, forms, partial(self._bound, binding, None))
+
+    def _bound(self, binding: Binding, grid: object) -> Launcher | CheckedLauncher:
+        variant = cast("BundleVariant", binding.tag).artifact.variant
+        return bound_launcher(self.launcher, self._head.signature, binding, variant, grid=grid, release_gil=True)
+
+    def bind(self, *args: object, grid: object = None, **kwargs: object) -> Launcher | CheckedLauncher:
+        """A launcher for calls like this example, without the guard; see :meth:`silo.Kernel.bind`."""
+        binding = self.launcher.resolve(*args, **kwargs, **({} if grid is None else {"grid": grid}))
+        return self._bound(binding, grid)
+
+    def explain(self, *args: object, **kwargs: object) -> str:
+        """Which variant a call with such arguments gets, why, and why not the others."""
+        call = inspect_call(self.launcher, self._head.signature, *args, **kwargs)
+        return self.explain_on(call, device_for(self.name, call.device, self._serves))
+
+    def explain_on(self, call: Call, device: Device) -> str:
+        """As :meth:`explain`, on a device that need not be the one of the call's arrays."""
+        best = next(iter(self.rank_numbers(call, device, 1)), None)
+        lines = [describe_call(call), f"device: {device.target} ({device.model})"]
+        for number, (label, decision) in enumerate(self._decisions(call, device)):
+            word = "chosen" if number == best else "accepted" if decision else "rejected"
+            lines.append(f"{word}: {label}: {decision.reason}")
+        return "\n".join(lines)
+
+    def recipes(self) -> list[CaseRecipe]:
+        """The recipes of its cases."""
+        from silo.bundle.documents import case_recipes  # noqa: PLC0415  # a program that only launches needs no cases
+
+        return case_recipes(self.bundle, self.name)
+
+    def rank(self, call: Call, device: Device) -> list[BundleVariant]:
+        """The variants that a call may use on a device, best first."""
+        return [self._kernel[number] for number in self.rank_numbers(call, device)]
+
+    def rank_numbers(self, call: Call, device: Device, most: int = MOST_VARIANTS) -> tuple[int, ...]:
+        """The numbers of those variants, of up to ``most`` of them."""
+        return rank(self._kernel, call, place_of(device, self._kernel.code), most)
+
+    def variant(self, number: int) -> BundleVariant:
+        """One variant, in the order of the file."""
+        return self._kernel[number]
+
+    def scalars(self, call: Call) -> dict[str, Value]:
+        """Values of the call's scalar arguments by name, with defaults for what was left out."""
+        return _scalars(call, self._head.signature)
+
+    def choose(self, call: Call, device: Device) -> BundleVariant:
+        """The variant that serves a call on a device. NoVariantError lists all with the reasons against them."""
+        chosen = next(iter(self.rank_numbers(call, device, 1)), None)
+        if chosen is None:
+            decisions = self._decisions(call, device)
+            reasons = [f"{label}: {decision.reason}" for label, decision in decisions if not decision]
+            raise NoVariantError(
+                f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons
+            )
+        return self._kernel[chosen]
+
+    def consent(self, one: BundleVariant) -> Consent | None:
+        """Consent to load a variant's native code as the bundle has it called; None for code that needs none.
+
+        Raises:
+            TrustError: nobody vouches for it.
+        """
+        if not one.artifact.runs_on_host:
+            return None
+        from silo.machine.process_session import session  # noqa: PLC0415  # code for GPUs needs no store
+
+        return session().store.trust.vouch(
+            host_code(one, self._calls), origin=self._origin, trust=self._trust, signed=self._signed
+        )
+
+    @cached_property
+    def _calls(self) -> str:
+        return calls_of(self._head)
+
+    def said_of_calls(self, one: BundleVariant) -> JSON:
+        """What the bundle says of a variant's calls: a part of what consent to its native code is about."""
+        return variant_calls(one, self._calls)
+
+    def require_consent(self, device: Device) -> None:
+        """Ask for consent to all native code that this device may be given, and to run it on the kernel's cases.
+
+        That is before anything is made ready for it.
+
+        Raises:
+            TrustError: nobody vouches for some of it.
+        """
+        here = [
+            number
+            for group in self._kernel.code
+            if is_host_code(group.blob_kind) and runs_here(device, group.target, group.blob_kind)
+            for number in group.numbers
+        ]
+        if not here:
+            return
+        from silo.machine.process_session import session  # noqa: PLC0415  # as above
+
+        native = sorted(
+            number for group in self._kernel.code if is_host_code(group.blob_kind) for number in group.numbers
+        )
+        codes = {number: host_code(self._kernel[number], self._calls) for number in native}
+        wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(here)]
+        cases = host_cases(self._head, codes.values())
+        session().store.trust.require(
+            [*wanted, *(() if cases is None else (cases,))],
+            origin=self._origin,
+            trust=self._trust,
+            signed=self._signed,
+        )
+
+    def code(self, one: BundleVariant) -> VouchedCode:
+        """A variant's verified code, with consent where it needs some. Raises TrustError."""
+        consent = self.consent(one)
+        return VouchedCode(one.artifact, self.bundle.blob(one.artifact.blob.sha256), consent)
+
+    def launcher_on(self, device: Device) -> Launcher:
+        """A native launcher whose calls run on ``device``, whichever their arrays and the bundle would choose."""
+        return self.launcher_with(partial(self._on_miss, device=device))
+
+    def host_device(self) -> Device:
+        """Where calls with arrays in host memory run."""
+        return device_for(self.name, (HOST_MEMORY, 0), self._serves)
+
+    def _serves(self, device: Device) -> bool:
+        """Whether some code of the kernel runs on a device."""
+        return any(runs_here(device, group.target, group.blob_kind) for group in self._kernel.code)
+
+    def _on_miss(self, call: Call, device: Device | None = None) -> Binding:
+        if device is None:
+            device = device_for(self.name, call.device, self._serves)
+        else:
+            require_memory(self.name, device, call.memory)
+        chosen = self.choose(call, device)
+        variant = chosen.artifact.variant
+        decided[self.name, f"bundle {self.bundle.identity}", str(variant.target), "", str(variant.config)] = None
+        return bind(
+            cast("Any", self._load(chosen, device)),
+            chosen.artifact.launch,
+            variant.signature,
+            variant.specialization,
+            {**variant.specialization.constant_values, **variant.config.as_dict()},
+            grid=self._head.grid,
+            facts=device.facts(),
+            tag=chosen,
+        )
+
+    def _decisions(self, call: Call, device: Device) -> list[tuple[str, Decision]]:
+        """Each variant in one line, and the decision on it."""
+        return decide(self._kernel, call, place_of(device, self._kernel.code))
+
+    def _load(self, one: BundleVariant, device: Device) -> LoadedKernel:
+        """The loaded code of a variant, once for each blob and way to launch it."""
+        artifact = one.artifact
+        key = (artifact.blob.sha256, artifact.launch, device.target.kind, device.index)
+        loaded = self._loaded.get(key)
+        if loaded is None:
+            return self._loaded.setdefault(key, load_code(device, self.code(one)))
+        self.consent(one)  # it may be called in another way than the one that was vouched for
+        return loaded
+
+
+def _scalars(call: Call, signature: Signature) -> dict[str, Value]:
+    """Values of scalar arguments by name, with defaults for what was left out."""
+    values: dict[str, Value] = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
+    for one in call.arguments:
+        if one.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT):
+            values[one.name] = one.number
+        elif one.kind is ValueKind.CONSTANT:
+            values[one.name] = cast("Value", one.value)
+    return values
+
+
+def _callable_kernel(
+    bundle: Bundle, kernel: OpenKernel, origin: str, *, trust: bool, signed: Signed | None
+) -> BundledKernel:
+    """A bundled kernel whose calls reach the native launcher with no Python frame between.
+
+    The type looks ``__call__`` up on the class and binds it only if it is a descriptor; the launcher is none. So each
+    kernel has a class of its own.
+    """
+    kind = type("BundledKernel", (BundledKernel,), {"__module__": __name__, "__doc__": BundledKernel.__doc__})
+    made = kind(bundle, kernel, origin, trust=trust, signed=signed)
+    setattr(kind, "__call__", made.launcher)  # noqa: B010  # a class attribute that is not a method
+    setattr(kind, "__getitem__", staticmethod(made.launcher.__getitem__))  # noqa: B010
+    return made
+
+
+def load(path: str | os.PathLike[str], *, trust: bool = False) -> Kernels:
+    """Open a ``.silo`` file. Needs no Triton, no torch, no compiler; reads only what is asked for.
+
+    Args:
+        path: the file.
+        trust: load its native CPU code although neither this user's store built it, nor ``silo trust`` was run on it,
+            nor a key signed it that is trusted here.
+
+    Raises:
+        BundleFormatError: not a bundle, truncated or damaged.
+        BundleVersionError: written by a newer Silo.
+    """
+    bundle = open_bundle(path)
+    place = os.path.abspath(path)  # noqa: PTH100  # as it is now: a program may change its folder
+    return Kernels(bundle, trust=trust, origin=os.fspath(path), signed=cache(partial(_signed_file, bundle, place)))
+
+
+def _signed_file(bundle: Bundle, place: str) -> SignedFile:
+    from silo.bundle.signature_file import signed_file  # noqa: PLC0415  # only for code that nothing else vouches for
+
+    return signed_file(bundle, place)

@@ -1,0 +1,209 @@
+"""Launchers that run a kernel of this process, or of a bundle, in checking mode."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+from silo.artifacts.artifact import decoded
+from silo.building.loaded_kernels import HeuristicLauncher, guarded_launcher
+from silo.building.tuple_arguments import tuple_call
+from silo.building.zeroing import ZeroingLauncher, set_to_zero
+from silo.compile.toolchain import select_compiler
+from silo.core.check_limits import CheckLimits
+from silo.core.plugins import declarations, is_checked_text
+from silo.core.protocols import CheckedKernel, ChecksKernels
+from silo.errors import ArgumentError, UnsupportedError
+from silo.launch.arguments import Call, describe_call
+from silo.launch.binding import bind
+from silo.launch.runtime import Binding, inspect_call
+from silo.machine.device_plugins import device_named
+
+if TYPE_CHECKING:
+    from silo.artifacts.artifact import Artifact, BlobRef
+    from silo.building.kernel_declaration import DeclaredKernel
+    from silo.calls.resolver import Resolver
+    from silo.core.launch_info import LaunchInfo
+    from silo.core.nodes import Node
+    from silo.core.signature import Effect, Signature
+    from silo.core.target import Target
+    from silo.core.values import Value
+    from silo.core.variant import Variant
+    from silo.kernels.bundle_kernels import BundledKernel
+
+__all__ = ["CheckingBundle", "CheckingKernel", "CheckingLauncher"]
+
+
+class CheckingLauncher(ABC):
+    """Called like the kernel: launches it in checking mode, over arrays in host memory. See :func:`silo.check`."""
+
+    def __init__(self, name: str, signature: Signature, limits: CheckLimits) -> None:
+        self._name = name
+        self._signature = signature
+        self._limits = limits
+
+    def __call__(self, *args: object, **kwargs: object) -> None:
+        """Check a launch with the declared grid. Raises CheckError."""
+        self._launch(args, kwargs, {})
+
+    def config(self, **arguments: object) -> Mapping[str, Value]:
+        """The config that a call with such arguments gets; launches nothing."""
+        return self._native.resolve(**self._completed((), arguments)).config
+
+    def __getitem__(self, grid: object) -> Callable[..., None]:
+        def launch(*args: object, **kwargs: object) -> None:
+            self._launch(args, kwargs, {"grid": grid})
+
+        return launch
+
+    def _launch(self, args: tuple[object, ...], kwargs: Mapping[str, object], grid: Mapping[str, object]) -> None:
+        named = {**self._completed(args, kwargs), **grid}
+        call = inspect_call(self._native, self._signature, *args, **named)
+        binding = self._native.resolve(*args, **named)
+        checked = cast("CheckedKernel", binding.tag)
+        with checked.over(call.values, self._limits):
+            self._native(*args, **named)
+
+    @cached_property
+    def _native(self) -> Any:  # noqa: ANN401  # the native launcher
+        return self._launcher()
+
+    @abstractmethod
+    def _launcher(self) -> Any:  # noqa: ANN401  # the native launcher
+        """One whose bindings are of code that checks itself."""
+
+    def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        """The keyword arguments of a call, and what else it passes."""
+        del args
+        return dict(kwargs)
+
+
+class CheckingKernel(CheckingLauncher):
+    """For a kernel of this process, compiled from its source."""
+
+    def __init__(self, kernel: DeclaredKernel, resolver: Resolver, limits: CheckLimits) -> None:
+        super().__init__(kernel.name, kernel.source.signature, limits)
+        self._kernel = kernel
+        self._resolver = resolver
+        self._by_tuples: dict[int, CheckingKernel] = {}  # by the id of a kernel, which the kernel itself keeps
+
+    def _launch(self, args: tuple[object, ...], kwargs: Mapping[str, object], grid: Mapping[str, object]) -> None:
+        call = tuple_call(self._kernel, args, kwargs)
+        if call is None and self._kernel.zeroed:
+            named = self._completed(args, kwargs)
+            config = self._native.resolve(*args, **named, **grid).config
+            set_to_zero(self._kernel, self._kernel.zeroed_by(config), args, named)
+        if call is None or call.kernel is self._kernel:
+            super()._launch(*((args, kwargs) if call is None else ((), call.named)), grid)
+            return
+        known = call.kernel
+        made = self._by_tuples.get(id(known)) or CheckingKernel(known, type(self._resolver)(known), self._limits)
+        self._by_tuples.setdefault(id(known), made)._launch(  # noqa: SLF001  # its own class
+            (), call.named, {name: call.grid(one) for name, one in grid.items()}
+        )
+
+    def _launcher(self) -> Any:  # noqa: ANN401
+        return guarded_launcher(self._kernel, self._on_miss)
+
+    def _completed(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+        launcher = self._resolver.direct
+        if isinstance(launcher, HeuristicLauncher | ZeroingLauncher):
+            return launcher.complete(args, kwargs)
+        return dict(kwargs)
+
+    def _on_miss(self, call: Call) -> Binding:
+        kernel, resolver = self._kernel, self._resolver
+        _require_host(call)
+        situation = resolver.understand(call)
+        variant = resolver.variant(situation, resolver.decide(situation, can_tune=False).config)
+        compiler = _checking_compiler(kernel.name, kernel.source.kind, variant.target)
+        checked = compiler.check_source(kernel.source, variant, nan=self._limits.nan)
+        return _bound(checked, variant, kernel.grid, situation.device.facts())
+
+
+class CheckingBundle(CheckingLauncher):
+    """For a kernel of a bundle, compiled from the text that travels with its variants."""
+
+    def __init__(self, kernel: BundledKernel, limits: CheckLimits) -> None:
+        super().__init__(kernel.name, kernel.signature, limits)
+        self._kernel = kernel
+
+    def _launcher(self) -> Any:  # noqa: ANN401
+        return self._kernel.launcher_with(self._on_miss)
+
+    def _on_miss(self, call: Call) -> Binding:
+        kernel = self._kernel
+        _require_host(call)
+        device = device_named("cpu")
+        chosen = kernel.choose(call, device)
+        artifact = chosen.artifact
+        variant = artifact.variant
+        consent = kernel.consent(chosen)  # before any compiler is asked whether it is here: that runs programs
+        if consent is None:
+            raise UnsupportedError(
+                f"{kernel.name}: {kernel.bundle.name} has no native code ({artifact.blob.kind}) to check"
+            )
+        compiler, text = _of_texts(kernel, artifact)
+        code = decoded(text, kernel.bundle.blob(text.sha256))
+        checked = compiler.check_text(code, variant, artifact.launch, nan=self._limits.nan, consent=consent)
+        return _bound(checked, variant, kernel.grid, device.facts())
+
+
+def _bound(
+    checked: CheckedKernel, variant: Variant, grid: tuple[Node, ...] | None, facts: Mapping[str, int]
+) -> Binding:
+    return bind(
+        cast("Any", checked.loaded),
+        checked.launch,
+        variant.signature.with_effects(_effects(checked.launch, checked.effects)),
+        variant.specialization,
+        {**variant.specialization.constant_values, **variant.config.as_dict()},
+        grid=grid,
+        facts=facts,
+        tag=checked,
+    )
+
+
+def _of_texts(kernel: BundledKernel, artifact: Artifact) -> tuple[ChecksKernels, BlobRef]:
+    """The compiler that makes checking code of a text that travels with an artifact, and that text.
+
+    Raises:
+        UnsupportedError: the bundle holds no such text, or nothing here compiles it.
+        TargetError: what would compile it lacks something; says what.
+    """
+    target = artifact.variant.target
+    texts = {ref.kind: ref for ref in artifact.sidecars if is_checked_text(ref.kind)}
+    if not texts:
+        raise UnsupportedError(
+            f"{kernel.name}: {kernel.bundle.name} holds no text of this variant that a check is compiled from; "
+            "build the bundle again with this Silo, or check the Python file"
+        )
+    for declared in declarations():
+        forms = [one.name for one in declared.blobs if one.checked_text and one.name in texts]
+        if forms and target.kind in declared.targets and declared.sources:
+            return _checking_compiler(kernel.name, declared.sources[0], target), texts[forms[0]]
+    raise UnsupportedError(
+        f"{kernel.name}: {kernel.bundle.name} holds {', '.join(texts)} of this variant, and no compiler that is "
+        f"installed here makes code for {target} of that which checks itself; check the Python file"
+    )
+
+
+def _checking_compiler(kernel: str, source_kind: str, target: Target) -> ChecksKernels:
+    compiler = select_compiler(source_kind, target)
+    if not isinstance(compiler, ChecksKernels):
+        raise UnsupportedError(f"{kernel}: the compiler {compiler.declaration.name} makes no code that checks itself")
+    return compiler
+
+
+def _effects(launch: LaunchInfo, effects: Sequence[Effect]) -> dict[str, Effect]:
+    """By parameter; of a descriptor that of its base address."""
+    return {slot.name: effect for slot, effect in zip(launch.layout, effects, strict=True) if slot.part == ""}
+
+
+def _require_host(call: Call) -> None:
+    if not call.on_host:
+        raise ArgumentError(
+            f"{describe_call(call)}: a check runs on the CPU and takes arrays in host memory; copy them there (.cpu())"
+        )

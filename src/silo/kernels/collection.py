@@ -1,0 +1,70 @@
+"""Kernels of Python files and modules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from silo.building.zeroing import refuse_zeroing
+from silo.errors import SourceError
+from silo.kernels.kernel import Kernel, kernel_of
+from silo.machine.user_files import load_module
+from silo.sources.kinds import kinds
+from silo.sources.source_kind import DefinesKernels
+
+__all__ = ["collect_kernels"]
+
+
+def collect_kernels(places: Sequence[Path], names: Sequence[str] | None = None) -> list[Kernel]:
+    """The kernels of Python files and modules that ``silo.kernel`` and its like made, in order of definition.
+
+    Those in classes are found too; one that is written there is called ``Class.kernel``. ``names`` keeps only those.
+    ``SourceError`` when a file cannot be run or holds no kernel, or a name is unknown or given to two kernels.
+    """
+    by_name: dict[str, Kernel] = {}
+    for place in places:
+        module = load_module(place)
+        found = list(dict.fromkeys(_kernels_of(module)))
+        if not found:
+            raise SourceError(
+                f"{place} defines no kernel: {_advice()}"
+                + ("; it is a package: name a module in it" if hasattr(module, "__path__") else "")
+            )
+        for kernel in found:
+            other = by_name.setdefault(kernel.name, kernel)
+            if other is not kernel:
+                raise SourceError(
+                    f"two kernels are called {kernel.name!r}: {other.location} and {kernel.location}; rename one"
+                )
+    if names:
+        missing = [name for name in names if name not in by_name]
+        if missing:
+            raise SourceError(f"no kernel called {', '.join(missing)}; there are {', '.join(by_name)}")
+        return [by_name[name] for name in names]
+    return list(by_name.values())
+
+
+def _advice() -> str:
+    """How kernels of each kind are made."""
+    decorators_first = sorted(kinds().values(), key=lambda one: isinstance(one, DefinesKernels))
+    return ", or ".join(kind.advice for kind in decorators_first)
+
+
+def _kernels_of(module: ModuleType) -> Iterator[Kernel]:
+    """Every kernel that is a variable of the module, or an attribute of a class that the module defines."""
+    classes: list[type] = []
+
+    def within(members: Mapping[str, Any]) -> Iterator[Kernel]:
+        for value in tuple(members.values()):
+            one = value.__func__ if isinstance(value, staticmethod) else value
+            kernel = kernel_of(one)
+            if kernel is not None:
+                refuse_zeroing(kernel, "a bundle, or a case,")
+                yield kernel
+            elif isinstance(one, type) and one.__module__ == module.__name__ and one not in classes:
+                classes.append(one)
+                yield from within(vars(one))
+
+    yield from within(vars(module))

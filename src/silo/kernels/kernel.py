@@ -1,0 +1,523 @@
+"""``silo.kernel``, and the objects that it makes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, overload
+
+from silo.building.kernel_declaration import DeclaredKernel
+from silo.building.ready_cases import CaseFunction
+from silo.core.cases import Case
+from silo.core.config import Config
+from silo.core.grids import Grid
+from silo.core.nodes import Argument, ConfigValue, Extent, ItemSize, Node, Stride, leaves
+from silo.core.plugins import is_option, option_names
+from silo.core.search_space import DeclaredSpace, Rule, SearchSpace, SpaceHeuristic, space_of
+from silo.core.signature import ParameterKind
+from silo.core.space import Constraint
+from silo.core.trace import trace_grid
+from silo.core.values import Value
+from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
+from silo.heuristics.block_names import open_blocks, open_sizes
+from silo.settings import settings
+from silo.sources.kernel_source import KernelSource
+from silo.sources.kinds import kind_named, kind_reading
+from silo.sources.source_kind import DefinesKernels, HasLaunchHooks
+from silo.variables import TUNE_MODES
+
+if TYPE_CHECKING:
+    from silo.building.compiled_calls import CompiledKernel
+    from silo.building.tuple_arguments import TupleCall
+    from silo.calls.resolver import Resolver
+
+__all__ = ["GridFunction", "Kernel", "KernelFunction", "kernel", "kernel_of", "maker", "traced_grid"]
+
+GridFunction = Callable[[Any], object]
+GridLike: TypeAlias = GridFunction | Sequence[int] | Grid
+SpaceLike: TypeAlias = (
+    Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | DeclaredSpace | SpaceHeuristic
+)
+
+
+class Kernel(DeclaredKernel):
+    """What Silo knows of one kernel of this process: what was declared, its cases, and what answers its calls.
+
+    ``silo.kernel`` gives the object that users call: a twin of the Triton function with the methods ``cases``,
+    ``warmup``, ``explain`` and this object as ``kernel``.
+    """
+
+    @cached_property
+    def resolver(self) -> Resolver:
+        """What answers the launcher's misses."""
+        from silo.calls.resolver import Resolver  # noqa: PLC0415  # heavy: a program may define kernels and call none
+
+        return Resolver(self)
+
+    @property
+    def checking(self) -> bool:
+        """Whether calls run in checking mode."""
+        return settings().check if self.check is None else self.check
+
+    @cached_property
+    def launcher(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
+        """What a call outside of kernels goes to."""
+        if not self.checking:
+            return self.resolver.direct
+        from silo.core.check_limits import CheckLimits  # noqa: PLC0415
+        from silo.kernels.checking_launchers import CheckingKernel  # noqa: PLC0415  # few programs check
+
+        return CheckingKernel(self, self.resolver, CheckLimits())
+
+    def cases(self, **parameters: Iterable[object]) -> Callable[[Callable[..., Case]], Callable[..., Case]]:
+        """Register a function that makes cases, one for each combination of the parameters.
+
+        The function gets each parameter by name and ``make``, which makes arrays and remembers how; it returns
+        ``silo.Case(args=..., expected={name: function})``.
+        """
+        values = {name: tuple(choices) for name, choices in parameters.items()}
+        for name, choices in values.items():
+            if not choices:
+                raise CaseError(f"{self.name}.cases: {name} has no values")
+
+        def register(function: Callable[..., Case]) -> Callable[..., Case]:
+            code = getattr(function, "__code__", None)
+            location = f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+            names = (*self.argument_names, *(n for n in self.source.signature.names if n not in self.argument_names))
+            ordered = tuple(name for name in self.source.signature.names if name in names)
+            made = CaseFunction(self.name, ordered, self.config_names, function, values, location, self.open_blocks)
+            self.case_functions.append(made)
+            return function
+
+        return register
+
+    def warmup(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """Compile and load what a call with such arguments needs, without launching. Blocks until it is there.
+
+        A dtype (``torch.float32``) may stand for an array whose address is a multiple of 16. See :meth:`compiled`.
+        """
+        return self.compiled(*args, grid=grid, **kwargs)
+
+    def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """The code that serves a call with such arguments, compiled and loaded now if need be; launches nothing.
+
+        It has the members that what Triton's ``warmup`` returns has: ``asm``, ``n_regs``, ``n_spills``, ``metadata``
+        (``shared``, ``num_warps``, ...), and is launched by ``compiled[grid](*args)`` without a guard.
+        """
+        if (call := self._tuple_call(args, kwargs)) is not None:
+            return cast("Kernel", call.kernel).compiled(grid=call.grid(grid), **call.named)
+        return self.resolver.compiled(args, grid, kwargs)
+
+    def _tuple_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> TupleCall | None:
+        """The call as one of a kernel that takes the values of its tuples; None for a call without tuples."""
+        if not any(isinstance(one, tuple) for one in (*args, *kwargs.values())):
+            return None
+        from silo.building.tuple_arguments import tuple_call  # noqa: PLC0415  # few kernels take tuples
+
+        return tuple_call(self, args, kwargs)
+
+    def bind(self, *args: object, grid: object = None, **kwargs: object) -> Any:  # noqa: ANN401  # a launcher
+        """A launcher for calls like this example, without the guard: the caller promises that the facts hold.
+
+        It is called like the kernel. Kinds, dtypes, integer ranges and the device are still checked; alignment,
+        divisibility by 16, constants, and shapes or a grid that code was made for are not: where such a promise is
+        broken the kernel computes garbage or faults.
+        ``SILO_DEBUG=1`` checks every promise. Compiles and loads what is needed now; later ``forget`` or retuning does
+        not change it.
+        """
+        if (call := self._tuple_call(args, kwargs)) is not None:
+            from silo.building.tuple_arguments import TupleLauncher  # noqa: PLC0415  # few kernels take tuples
+
+            bound = cast("Kernel", call.kernel).bind(grid=call.grid(grid), **call.named)
+            return TupleLauncher(bound, self, call)
+        if self.zeroed:
+            from silo.building.zeroing import refuse_zeroing  # noqa: PLC0415  # few kernels do
+
+            refuse_zeroing(self, "bind")
+        if self.checking:  # every call is checked in full
+            return self.launcher if grid is None else self.launcher[grid]
+        return self.resolver.bind(args, grid, kwargs)
+
+    def explain(self, *args: object, grid: object = None, **kwargs: object) -> str:
+        """Which variant a call with such arguments gets, why, and what was rejected. Compiles and measures nothing."""
+        if (call := self._tuple_call(args, kwargs)) is not None:
+            return cast("Kernel", call.kernel).explain(grid=call.grid(grid), **call.named)
+        return self.resolver.explain(args, grid, kwargs)
+
+
+class KernelFunction(Protocol):
+    """What ``silo.kernel`` gives, for type checkers: a twin of the Triton function, called with or without a grid."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """What Silo knows of it."""
+        ...
+
+    @property
+    def __name__(self) -> str:
+        """The function's name."""
+        ...
+
+    @property
+    def fn(self) -> Callable[..., Any]:
+        """The Python function."""
+        ...
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # inside kernels it is the plain function
+        """Launch with the declared grid."""
+        ...
+
+    def __getitem__(self, grid: Any, /) -> Callable[..., None]:  # noqa: ANN401  # a tuple, an integer, a callable
+        """What launches with this grid."""
+        ...
+
+    def cases(self, **parameters: Iterable[object]) -> Callable[[Callable[..., Case]], Callable[..., Case]]:
+        """See :meth:`Kernel.cases`."""
+        ...
+
+    def warmup(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """See :meth:`Kernel.warmup`."""
+        ...
+
+    def compiled(self, *args: object, grid: object = None, **kwargs: object) -> CompiledKernel:
+        """See :meth:`Kernel.compiled`."""
+        ...
+
+    def bind(self, *args: object, grid: object = None, **kwargs: object) -> Any:  # noqa: ANN401  # a launcher
+        """See :meth:`Kernel.bind`."""
+        ...
+
+    def explain(self, *args: object, grid: object = None, **kwargs: object) -> str:
+        """See :meth:`Kernel.explain`."""
+        ...
+
+
+def kernel_of(value: object) -> Kernel | None:
+    """The :class:`Kernel` behind what ``silo.kernel`` gave, or None for any other object."""
+    if isinstance(value, Kernel):
+        return value
+    found = getattr(value, "__dict__", {}).get("kernel")
+    return found if isinstance(found, Kernel) else None
+
+
+@overload
+def kernel(
+    function: object,
+    /,
+    *,
+    space: SpaceLike | None = None,
+    key: Sequence[str] | None = None,
+    grid: GridLike | None = None,
+    constraints: Sequence[Constraint] = (),
+    tune: str | None = None,
+    release_gil: bool = True,
+    check: bool | None = None,
+    lock: str | os.PathLike[str] | None = None,
+    deterministic: bool | None = None,
+    contiguous: Sequence[str] = (),
+) -> KernelFunction: ...
+
+
+@overload
+def kernel(
+    *,
+    space: SpaceLike | None = None,
+    key: Sequence[str] | None = None,
+    grid: GridLike | None = None,
+    constraints: Sequence[Constraint] = (),
+    tune: str | None = None,
+    release_gil: bool = True,
+    check: bool | None = None,
+    lock: str | os.PathLike[str] | None = None,
+    deterministic: bool | None = None,
+    contiguous: Sequence[str] = (),
+) -> Callable[[object], KernelFunction]: ...
+
+
+def kernel(
+    function: object = None,
+    /,
+    *,
+    space: SpaceLike | None = None,
+    key: Sequence[str] | None = None,
+    grid: GridLike | None = None,
+    constraints: Sequence[Constraint] = (),
+    tune: str | None = None,
+    release_gil: bool = True,
+    check: bool | None = None,
+    lock: str | os.PathLike[str] | None = None,
+    deterministic: bool | None = None,
+    contiguous: Sequence[str] = (),
+) -> Any:
+    """Make a Silo kernel of any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` kernel.
+
+    The result is called like the Triton kernel, ``k[grid](...)``, or without a grid where one is declared, ``k(...)``;
+    inside other Triton kernels it is the plain function. Where it runs is decided by the arguments' device.
+
+    Args:
+        function: the kernel; absent when used as a decorator with options.
+        space: configs worth trying: named values (constexprs and options such as ``num_warps``), or a list of configs.
+            The first is the default. Or a heuristic (``silo.heuristics.heuristic_space``, for combos ``combo_space``)
+            that
+            makes them for each call's device and sizes; or a ``silo.core.grouped_space.GroupedSpace``. Without it, the
+            configs of ``@triton.autotune``; without those, block sizes with usual names (``BLOCK_SIZE``, ``BLOCK_M``,
+            ...) that a call leaves out come from a heuristic that is guessed.
+        key: names of the scalar arguments that tuning depends on; without it, the names of ``@triton.autotune``, or
+            those that the heuristic reads.
+        grid: the grid as a function of one namespace (arguments, config values, device facts), traced once to
+            expressions; or a tuple; or a ``silo.core.grids.Grid``, whose requirements join the constraints.
+        constraints: functions of a config that must hold, such as ``lambda c: c.BLOCK >= 32 * c.num_warps``.
+        tune: ``auto``, ``cached``, ``frozen`` or ``off`` at the first call of a key; the setting ``SILO_TUNE`` by
+            default.
+        release_gil: False keeps Python's lock during a launch, which saves some 60 ns and stops every other Python
+            thread while the kernel runs (on a CPU, where a launch of more than some 50 ms lets go of it) or its queue
+            is full (on a GPU).
+        check: run every call in checking mode, on the CPU (:func:`silo.check`); the setting ``SILO_CHECK`` by default.
+        lock: the lock file that says which config calls use; the setting ``SILO_LOCK`` by default.
+        deterministic: True keeps results the same bits on every run and rank: nothing that is measured decides about a
+            kernel that sums; the setting ``SILO_DETERMINISTIC`` by default.
+        contiguous: names of arrays whose elements the kernel takes in order, without reading strides. A call with a
+            view that is not contiguous (a column, a transposed matrix, every other element) is refused before it runs.
+            An address as an integer has no layout, and passes. The check costs nothing for other kernels.
+
+    Raises:
+        SourceError: not a Triton kernel, Triton is absent, the key names no scalar parameter, or ``contiguous`` names
+            something other than arrays.
+        TraceError: the grid cannot become an expression.
+        SpaceError: the space sets what the kernel does not have.
+        SettingsError: an unknown mode.
+    """
+    if function is None:
+
+        def decorate(decorated: object) -> Any:  # noqa: ANN401
+            return _make(
+                decorated,
+                space=space,
+                key=key,
+                grid=grid,
+                constraints=constraints,
+                tune=tune,
+                release_gil=release_gil,
+                check=check,
+                lock=lock,
+                deterministic=deterministic,
+                contiguous=contiguous,
+            )
+
+        return decorate
+    return _make(
+        function,
+        space=space,
+        key=key,
+        grid=grid,
+        constraints=constraints,
+        tune=tune,
+        release_gil=release_gil,
+        check=check,
+        lock=lock,
+        deterministic=deterministic,
+        contiguous=contiguous,
+    )
+
+
+def _make(
+    function: object,
+    *,
+    space: SpaceLike | None,
+    key: Sequence[str] | None,
+    grid: GridLike | None,
+    constraints: Sequence[Constraint],
+    tune: str | None,
+    release_gil: bool,
+    check: bool | None,
+    lock: str | os.PathLike[str] | None,
+    deterministic: bool | None,
+    contiguous: Sequence[str],
+) -> Any:  # noqa: ANN401
+    if tune is not None and tune not in TUNE_MODES:
+        raise SettingsError(f"tune={tune!r}: it is one of {', '.join(TUNE_MODES)}")
+    kind = kind_reading(function)
+    declared = kind.read(function)
+    source = declared.source
+    names = source.signature.names
+    made_key = _checked_key(source, declared.key if key is None else key)
+    scalars = [name for name in names if name in made_key]
+    if space is None:
+        for refusal in declared.refusals:
+            raise SourceError(f"{source.name} ({source.location}): {refusal}")
+        for remark in declared.remarks:
+            logging.getLogger("silo").info("%s (%s): %s", source.name, source.location, remark)
+    if isinstance(grid, Grid):
+        constraints = (*constraints, *(requirement for requirement, _ in grid.requires))
+    made_space: SearchSpace | None = None
+    rule: Rule | None = None
+    if isinstance(space, SpaceHeuristic):
+        rule = space.bound(source.name, source.signature, constraints)
+        made_key = _key_of(source, rule, made_key if key is not None else ())
+    elif (given := declared.space if space is None else space) is not None:
+        try:
+            made_space = space_of(given, () if space is None else constraints, scalars)
+        except SpaceError as error:
+            raise SpaceError(f"{source.name} ({source.location}): {error}") from error
+        _check_space(source, made_space)
+        _check_chosen(source, made_space, made_key)
+    free = made_space is None and rule is None and declared.open_blocks
+    known = Kernel(
+        source,
+        space=made_space,
+        rule=rule,
+        key=made_key,
+        grid=None,
+        tune=tune,
+        release_gil=release_gil and declared.release_gil,
+        check=check,
+        lock=None if lock is None else Path(lock).absolute(),
+        deterministic=deterministic,
+        open_blocks=open_blocks(source.signature, source.heuristics) if free else (),
+        open_key=open_sizes(source.signature) if free else (),
+        open_constraints=tuple(constraints) if free else (),
+        prunes=space is None and declared.prunes,
+        zeroed=dict(declared.zeroed) if space is None else None,
+        contiguous=_checked_contiguous(source, contiguous),
+    )
+    given_grid = declared.grid if grid is None else grid
+    if given_grid is not None:
+        known.grid = traced_grid(known, cast("GridLike", given_grid))
+    if isinstance(kind, HasLaunchHooks):
+        from silo.kernels.library_hooks import show_launches  # noqa: PLC0415  # few kinds have such hooks
+
+        show_launches(kind)
+    return kind.wrap(
+        source,
+        lambda: known.launcher,
+        {
+            "cases": known.cases,
+            "warmup": known.warmup,
+            "compiled": known.compiled,
+            "bind": known.bind,
+            "explain": known.explain,
+            "kernel": known,
+        },
+    )
+
+
+def maker(name: str) -> Callable[..., Any]:
+    """What ``silo.NAME`` is for a kind of source of that name: it makes a kernel of what users say.
+
+    Raises:
+        SourceError: there is no such kind, or it does not load.
+    """
+    define = cast("DefinesKernels", kind_named(name)).define
+
+    @wraps(define)
+    def make(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        return kernel(define(*args, **kwargs))
+
+    return make
+
+
+def _key_of(source: KernelSource, space: Rule, key: tuple[str, ...]) -> tuple[str, ...]:
+    """The key of a kernel whose space a heuristic makes: what it reads, at least."""
+    missing = [name for name in space.reads if name not in key]
+    if key and missing:
+        raise SpaceError(
+            f"{source.name}: the {space.made_by.kind} heuristic reads {', '.join(missing)}, which the key lacks: add "
+            "it, or leave key= out"
+        )
+    return key or space.reads
+
+
+def _check_chosen(source: KernelSource, space: SearchSpace, key: Sequence[str]) -> None:
+    chosen = {name for config in space.configs() for name, _ in config.values}
+    for name in key:
+        if name in chosen:
+            raise SourceError(
+                f"{source.name} ({source.location}): the key {name!r} is set by the configs, so it is what tuning "
+                "chooses and cannot be what it depends on"
+            )
+
+
+def _checked_key(source: KernelSource, key: Sequence[str]) -> tuple[str, ...]:
+    """The key as names of parameters; what they are called with is known at the call."""
+    where = f"{source.name} ({source.location})"
+    if isinstance(key, str):
+        raise SourceError(f"{where}: the key is a list of names, not {key!r}; write key=[{key!r}]")
+    names = source.signature.names
+    for name in key:
+        if name not in names or source.signature[name].kind is ParameterKind.POINTER:
+            raise SourceError(f"{where}: the key {name!r} is not a scalar parameter; it has {', '.join(names)}")
+        if name in source.heuristics:
+            raise SourceError(f"{where}: the key {name!r} is computed by a heuristic; name what that reads instead")
+        if tuple(key).count(name) > 1:
+            raise SourceError(f"{where}: the key names {name!r} twice")
+    return tuple(key)
+
+
+def _checked_contiguous(source: KernelSource, contiguous: Sequence[str]) -> tuple[str, ...]:
+    """The arrays that calls give contiguous, as names of parameters, in the kernel's order."""
+    if not contiguous:
+        return ()
+    where = f"{source.name} ({source.location})"
+    arrays = (ParameterKind.ANY, ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
+    names = [one.name for one in source.signature.parameters if one.kind in arrays]
+    odd = [name for name in contiguous if name not in names]
+    if isinstance(contiguous, str) or odd:
+        raise SourceError(
+            f"{where}: contiguous= is a list of names of arrays, and is {contiguous!r}; it has "
+            f"{', '.join(names) or 'none'}"
+        )
+    if source.extents is not None and (held := [name for name in contiguous if source.extents.kind_of(name)]):
+        raise SourceError(
+            f"{where}: contiguous= names {', '.join(held)}, and its code is compiled for the shapes and strides of "
+            "each call's arrays: leave them out"
+        )
+    return tuple(name for name in names if name in contiguous)
+
+
+def _check_space(source: KernelSource, space: SearchSpace) -> None:
+    constants = [one.name for one in source.signature.parameters if one.kind is ParameterKind.CONSTEXPR]
+    for config in space.configs():
+        for name, _ in config.values:
+            if name not in constants:
+                raise SpaceError(
+                    f"{source.name}: the space sets {name!r}, which is neither a constexpr of the kernel "
+                    f"({', '.join(constants) or 'it has none'}) nor a compile option ({', '.join(option_names())})"
+                )
+
+
+def traced_grid(known: DeclaredKernel, grid: GridLike) -> tuple[Node, ...]:
+    """The declared grid as expressions. ``TraceError`` names the kernel and says what to write instead."""
+    config = (*known.config_names, *known.source.heuristics)
+    if isinstance(grid, Grid):
+        return _checked_grid(known, grid, config)
+    dimensions = () if callable(grid) else tuple(grid)
+
+    def constant(_namespace: object) -> tuple[int, ...]:
+        return dimensions
+
+    try:
+        return trace_grid(grid if callable(grid) else constant, known.argument_names, config)
+    except TraceError as error:
+        raise TraceError(
+            f"the grid of {known.name} ({known.location}) cannot be traced: {error}\n"
+            f"Or leave grid= out and pass a callable at the call: {known.name}[lambda meta: ...](...)"
+        ) from error
+
+
+def _checked_grid(known: DeclaredKernel, grid: Grid, config: Sequence[str]) -> tuple[Node, ...]:
+    """The axes of a ready grid. ``TraceError`` for a name that the kernel does not have."""
+    for axis in grid.axes:
+        for leaf in leaves(axis):
+            name = leaf.argument if isinstance(leaf, Extent | Stride | ItemSize) else leaf.name
+            missing = (isinstance(leaf, Argument) and name not in known.source.signature.names) or (
+                isinstance(leaf, ConfigValue)
+                and name not in (*config, *known.source.signature.names)
+                and not is_option(name)
+            )
+            if missing:
+                have = ", ".join(known.source.signature.names)
+                raise TraceError(f"the grid of {known.name} ({known.location}) reads {name}; the kernel has {have}")
+    return grid.axes

@@ -1,0 +1,85 @@
+"""The compiler plug-in of compiled kernels, which checks them and passes them on."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, cast
+
+from silo.artifacts.device_code import check_layout, read_device_code
+from silo.compile.identity import code_digest
+from silo.core.code_facts import Lowered
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.launch_info import LaunchInfo
+from silo.core.protocols import Source
+from silo.core.target import Target
+from silo.core.variant import CompileJob, Variant
+from silo.errors import CompileError, NoVariantError, SourceError
+from silo.kinds.binary.binary_choice import choose_code
+from silo.kinds.binary.binary_declaration import BINARY
+from silo.kinds.binary.binary_source import BinarySource
+
+__all__ = ["BinaryCompiler"]
+
+
+class BinaryCompiler:
+    """The plug-in ``binary``: source kind ``binary``, any target: on which of them a binary runs, it says itself."""
+
+    declaration = BINARY
+
+    def identity(self, target: Target) -> str:
+        """Silo's own code, which reads and checks: the bytes are the source's."""
+        del target
+        return f"binary code {code_digest(*self.declaration.code)}"
+
+    def accepts(self, source_kind: str, target: Target) -> Decision:
+        """Binary sources."""
+        taken = self.declaration.takes(source_kind, target)
+        return Accepted("compiled already") if taken else taken
+
+    def artifact_target(self, target: Target) -> Target:
+        """The target itself."""
+        return target
+
+    def lower(self, source: Source, variant: Variant) -> Lowered:
+        """The binary that serves the variant's target and facts, as a job.
+
+        Raises:
+            SourceError: not a binary source.
+            NoVariantError: none of its binaries fits; lists each with the reason.
+        """
+        if not isinstance(source, BinarySource):
+            raise SourceError(f"{source.name} is not a binary source")
+        # A variant of a bundle names one binary by its fingerprint; one of a call, the kernel with all of them.
+        own = tuple(code for code in source.codes if source.fingerprint_of(code) == variant.source)
+        code, decisions = choose_code(own or source.codes, variant.target, variant.specialization)
+        if code is None:
+            reasons = [f"{one}: {decision.reason}" for one, decision in decisions if isinstance(decision, Rejected)]
+            raise NoVariantError(
+                f"{source.name} ({source.location}): none of its binaries serves this call on {variant.target}", reasons
+            )
+        text = base64.b64encode(code.data).decode("ascii")
+        parameters = {"kind": code.kind, "launch": code.launch.to_json()}
+        return Lowered(CompileJob(self.declaration.name, source.name, code.target, text, parameters))
+
+    def compile(self, job: CompileJob) -> Compiled:
+        """The job's own bytes, after checking that they are what it says.
+
+        Raises:
+            CompileError: they are not.
+        """
+        try:
+            parameters = cast("dict[str, Any]", job.parameters)
+            kind, launch = str(parameters["kind"]), LaunchInfo.from_json(parameters["launch"])
+            data = base64.b64decode(job.text, validate=True)
+        except (TypeError, KeyError, ValueError, binascii.Error) as error:
+            raise CompileError(f"the job is not that of a binary: {error}") from error
+        try:
+            code = read_device_code(data, job.kernel)
+            check_layout(code.kernel(launch.entry, job.kernel), launch.layout)
+        except SourceError as error:
+            raise CompileError(str(error)) from error
+        if code.kind != kind:
+            raise CompileError(f"the job of {job.kernel} says {kind}, and its bytes are a {code.kind}")
+        return Compiled(launch, CompiledBlob(kind, data))

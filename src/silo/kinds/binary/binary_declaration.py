@@ -1,0 +1,18 @@
+"""The declaration of the plug-in for compiled kernels, read before the plug-in is imported."""
+
+from __future__ import annotations
+
+from silo.core.declaration import BlobKind, CompilerDeclaration
+
+__all__ = ["BINARY"]
+
+BINARY = CompilerDeclaration(
+    name="binary",
+    compiler="silo.kinds.binary.binary_compiler:BinaryCompiler",
+    sources=("binary",),
+    targets=(),  # on which of them a binary runs, it says itself
+    options=(),
+    blobs=(BlobKind("cubin"), BlobKind("hsaco"), BlobKind("ptx")),
+    code=("silo.kinds.binary", "silo.kinds.binary", "silo.artifacts"),
+    in_process=True,  # checking and copying bytes is not worth a worker process
+)

@@ -1,0 +1,199 @@
+"""Compiled kernels as sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from silo.artifacts.runs_on import runs_on
+from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import ArgumentFacts
+from silo.core.config import Config
+from silo.core.decisions import Rejected
+from silo.core.dtypes import DType
+from silo.core.signature import NoDefault, ParameterKind, Signature
+from silo.core.specialization import Fact, Specialization
+from silo.core.target import Target
+from silo.core.values import FunctionValue, Value, digest
+from silo.core.variant import Variant
+from silo.errors import ArgumentError, NoVariantError, SourceError
+from silo.kinds.binary.binary_choice import choose_code, preference
+from silo.kinds.binary.binary_code import BinaryCode
+from silo.sources.kernel_source import GivenCode
+from silo.sources.kinds import brought_tools
+
+__all__ = ["BinarySource"]
+
+
+@dataclass(frozen=True, eq=False)
+class BinarySource:
+    """A compiled kernel: its signature, typed, and one or more binaries of it in order of preference.
+
+    Implements :class:`silo.sources.kernel_source.KernelSource`.
+    """
+
+    name: str
+    signature: Signature
+    codes: tuple[BinaryCode, ...]
+    location: str
+
+    @property
+    def kind(self) -> str:
+        """Always ``binary``."""
+        return "binary"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {', '.join(map(str, self.codes))}"
+
+    @property
+    def own_targets(self) -> tuple[Target, ...]:
+        """What its binaries were built for, without repetition."""
+        return tuple(dict.fromkeys(code.target for code in self.codes))
+
+    def code_for(self, targets: Sequence[Target]) -> tuple[GivenCode, ...]:
+        """Every binary that runs on one of the targets, the preferred first.
+
+        Raises:
+            NoVariantError: none does; lists each with the reason.
+        """
+        found: dict[Variant, GivenCode] = {}
+        reasons: list[str] = []
+        for code in sorted(self.codes, key=preference, reverse=True):
+            decisions = [runs_on(code.target, target, code.kind) for target in targets]
+            if not any(decisions):
+                refusals = [decision.reason for decision in decisions if isinstance(decision, Rejected)]
+                reasons.append(f"{code}: {'; '.join(dict.fromkeys(refusals))}")
+                continue
+            variant = Variant(self.name, self.fingerprint_of(code), self.signature, code.assumes, Config(), code.target)
+            found.setdefault(variant, GivenCode(variant, f"given as {code.label}", _assumes_nothing(code)))
+        if not found:
+            listing = ", ".join(map(str, targets))
+            raise NoVariantError(f"{self.name} ({self.location}) has no binary for {listing}", reasons)
+        return tuple(found.values())
+
+    def explain(self, target: Target, specialization: Specialization) -> tuple[str, ...]:
+        """Which binary serves a call on a device, and why not the others."""
+        chosen, decisions = choose_code(self.codes, target, specialization)
+        words = ("chosen" if code is chosen else "accepted" if decision else "rejected" for code, decision in decisions)
+        return tuple(
+            f"{word}: {code}: {decision.reason}" for word, (code, decision) in zip(words, decisions, strict=True)
+        )
+
+    def code_text(self, form: str, target: str | None) -> tuple[Target, str]:
+        """PTX as it is, machine code disassembled."""
+        from silo.artifacts.disassembly import DISASSEMBLED, disassemble  # noqa: PLC0415  # few programs look at it
+
+        for code in self.codes:
+            if target in (None, str(code.target)):
+                if code.kind == form:
+                    return code.target, code.data.decode()
+                if DISASSEMBLED.get(code.kind) == form:
+                    return code.target, disassemble(code.data, code.kind, brought_tools())
+        have = ", ".join(f"{code.kind} for {code.target}" for code in self.codes)
+        raise SourceError(f"{self.name}: there is no {form} of its binaries ({have})")
+
+    @property
+    def heuristics(self) -> Mapping[str, Callable[..., object]]:
+        """None: a binary's constants are known."""
+        return {}
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 over the signature and over every binary, what it assumes and how it is launched; free of paths."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return digest("binary-source/1", [self.name, self.signature.to_json(), [code.to_json() for code in self.codes]])
+
+    def fingerprint_of(self, code: BinaryCode) -> str:
+        """The fingerprint of this kernel with one of its binaries only, as the variants of a bundle have it."""
+        return digest("binary-source/1", [self.name, self.signature.to_json(), [code.to_json()]])
+
+    @property
+    def exact(self) -> frozenset[str]:
+        """Scalars of which a binary assumes the very value."""
+        return frozenset(
+            name
+            for code in self.codes
+            for name, _ in code.assumes.constants
+            if self.signature[name].kind is not ParameterKind.CONSTEXPR
+        )
+
+    @property
+    def extents(self) -> None:
+        """None: a binary takes any shape."""
+        return
+
+    @cached_property
+    def _assumed(self) -> frozenset[tuple[str, Fact]]:
+        return frozenset(fact for code in self.codes for fact in code.assumes.facts)
+
+    def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
+        """The signature, and those facts of one call that any of the binaries asks for.
+
+        Raises:
+            ArgumentError: an argument is missing, unknown, or None.
+        """
+        unknown = [name for name in arguments if name not in self.signature.names]
+        if unknown:
+            raise ArgumentError(f"{self.name} has no parameter {', '.join(unknown)}; it takes {self._names}")
+        facts: list[tuple[str, Fact]] = []
+        constants: list[tuple[str, Value]] = []
+        for parameter in self.signature.parameters:
+            name, argument = parameter.name, arguments.get(parameter.name)
+            if argument is None:
+                if isinstance(parameter.default, NoDefault):
+                    raise ArgumentError(f"{self.name}: the argument {name} is missing; it takes {self._names}")
+                argument = ArgumentFacts(parameter.default)
+            if parameter.kind is ParameterKind.CONSTEXPR:
+                constants.append((name, argument.value))
+            elif argument.is_pointer:
+                if argument.address % 16 == 0:
+                    facts.append((name, Fact.ALIGNED_16))
+                if argument.range32:
+                    facts.append((name, Fact.POINTER_RANGE_32))
+            elif argument.value is None:
+                raise ArgumentError(
+                    f"{self.name}: {name} is None, and a compiled kernel takes {parameter.dtype}; "
+                    "pass 0 for a null pointer"
+                )
+            elif isinstance(argument.value, int):
+                if argument.value % 16 == 0:
+                    facts.append((name, Fact.DIVISIBLE_16))
+                if self._asked(name, argument.value):
+                    constants.append((name, argument.value))
+        return self.signature, Specialization(tuple(fact for fact in facts if fact in self._assumed), tuple(constants))
+
+    def _asked(self, name: str, value: int) -> bool:
+        """Whether a binary assumes exactly this value: others are not part of which code serves a call."""
+        return any(
+            owner == name and type(assumed) is type(value) and assumed == value
+            for code in self.codes
+            for owner, assumed in code.assumes.constants
+        )
+
+    @property
+    def _names(self) -> str:
+        return ", ".join(self.signature.names) or "nothing"
+
+    def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
+        """None: a binary's constants are known."""
+        del config, specialization
+        return {}
+
+    def constant(self, value: object) -> Value:
+        """A constexpr argument as it is. ``SourceError`` for what is not a plain value."""
+        if value is None or isinstance(value, bool | int | float | str | DType | FunctionValue):
+            return value
+        if isinstance(value, tuple):
+            return tuple(self.constant(item) for item in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # any tuple
+        raise SourceError(
+            f"{self.name}: {describe(value)} cannot be a constexpr; it takes numbers, text, tuples and None"
+        )
+
+
+def _assumes_nothing(code: BinaryCode) -> bool:
+    constexprs = Specialization(constants=code.assumes.constants)
+    return code.assumes == constexprs and not constexprs.constants

@@ -1,0 +1,20 @@
+"""The declaration of the CuTe DSL compiler, read before the plug-in is imported."""
+
+from __future__ import annotations
+
+from silo.core.declaration import BlobKind, CompilerDeclaration, LoaderDeclaration
+
+__all__ = ["CUTE", "CUTEOBJ"]
+
+CUTE = CompilerDeclaration(
+    name="cute",
+    compiler="silo.kinds.cute.cute_compiler:CuteCompiler",
+    sources=("cute",),
+    targets=("cuda",),
+    options=(),  # block, cluster, shared memory and every constexpr belong to the source, which a config may set
+    blobs=(BlobKind("cubin"), BlobKind("cuteobj", host_code=True)),
+    # What makes the job, what it is made from, and what reads the launch info off the binary.
+    code=("silo.kinds.cute", "silo.kinds.cute.front", "silo.artifacts"),
+)
+
+CUTEOBJ = LoaderDeclaration("cuteobj", host_code=True, load="silo.kinds.cute.host_loader:load_cuteobj")

@@ -1,0 +1,161 @@
+"""A compile job of the CuTe DSL: the bytes of its precompiled artifact, and what those do not say."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from enum import Enum
+
+from silo.core.json_reader import read_integers, read_list, read_natural, read_object, read_text
+from silo.core.launch_info import AbiType
+from silo.core.target import Target
+from silo.core.values import JSON, malformed
+from silo.core.variant import CompileJob
+from silo.errors import CompileError
+from silo.frozen import frozen, names_of
+from silo.kinds.cute.array_maps import HostMaps
+from silo.kinds.cute.cute_declaration import CUTE
+from silo.kinds.cute.front.wrapper import Wrapper
+
+__all__ = ["AXES", "CuteJob", "HostArgument", "Role", "host_arguments"]
+
+AXES = ("x", "y", "z")
+
+
+class Role(Enum):
+    """What one argument of the host function is to a launch."""
+
+    POINTER = "pointer"  # an array: its address
+    TENSOR = "tensor"  # an array of a dynamic layout: its address and the leaves
+    SCALAR = "scalar"  # a number
+    GRID = "grid"  # an axis of the grid, which the launch gives: the name is x, y or z
+    STREAM = "stream"  # the launch gives it; no name
+
+
+@frozen
+class HostArgument:
+    """One argument of the host function that was traced, in its order: whose value the launch puts there.
+
+    ``name`` is the kernel parameter's, ``leaves`` are the scalars that it is in the host function's own arguments, as
+    :class:`silo.core.launch_info.LayoutSlot` has them: an ABI type and a part (``shape.0``).
+    """
+
+    role: Role
+    name: str = ""
+    leaves: tuple[tuple[AbiType, str], ...] = ()
+
+    def to_json(self) -> JSON:
+        """The canonical form: ``[role, name, [[type, part], ...]]``."""
+        return [self.role.value, self.name, [[kind.value, part] for kind, part in self.leaves]]
+
+    @classmethod
+    def from_json(cls, data: JSON) -> HostArgument:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        match read_list(data, "an argument of the host function"):
+            case [role, name, leaves]:
+                found: list[tuple[AbiType, str]] = []
+                for leaf in read_list(leaves, "the leaves of an argument"):
+                    kind, part = (read_text(one, "a leaf") for one in read_list(leaf, "a leaf"))
+                    found.append((AbiType(kind), part))
+                return cls(Role(role), read_text(name, "the name of an argument"), tuple(found))
+            case _:
+                raise malformed("an argument of the host function", data)
+
+
+def host_arguments(wrapper: Wrapper) -> tuple[HostArgument, ...]:
+    """What the arguments are that a wrapper is traced with, in its order."""
+    found: list[HostArgument] = []
+    for one in wrapper.parameters:
+        role = Role(one.form.value)
+        leaves: Iterable[tuple[AbiType, str]] = one.leaves
+        if role is Role.POINTER:
+            leaves = [(AbiType.POINTER, "")]
+        elif role is Role.SCALAR:
+            # A bool is one byte to the DSL's kernels.
+            leaves = [(AbiType.U8 if one.dtype.short == "i1" else AbiType(one.dtype.short), "")]
+        found.append(HostArgument(role, one.name, tuple(leaves)))
+    if wrapper.written:
+        found += [HostArgument(Role.GRID, axis, ((AbiType.I32, ""),)) for axis in AXES]
+    if wrapper.stream:
+        found.append(HostArgument(Role.STREAM))
+    return tuple(found)
+
+
+@frozen
+class CuteJob:
+    """What a worker needs to make a cubin and its launch info.
+
+    ``artifact`` is what ``cute.compile.to_precompiled_mlir`` gave, serialized, without source locations; it is the
+    job's text, in base64. All else is in the job's parameters: ``dsl`` and ``toolkit`` are the versions of the DSL that
+    made it and of its CUDA toolkit, which have to be the worker's; ``arguments`` say what the host function's arguments
+    are; ``block``, ``cluster`` and ``smem`` (bytes of dynamic shared memory) are what the author said, None where the
+    artifact decides: one that is a constant there has to agree, and one that is none there is taken from here.
+    ``grid`` is the grid that the variant is for, None where it is for any; ``maps`` are the tensor maps that the host
+    function makes. ``host`` is who launches: ``silo``, or ``dsl`` for the DSL's own host function; ``parameters``, the
+    names of all that the kernel has, and ``linker``, the version of what links, are for the latter alone.
+    """
+
+    artifact: bytes
+    dsl: str
+    toolkit: str
+    arguments: tuple[HostArgument, ...]
+    block: tuple[int, ...] | None = None
+    cluster: tuple[int, ...] | None = None
+    smem: int | None = None
+    grid: tuple[int, ...] | None = None
+    maps: HostMaps = HostMaps()
+    host: str = "silo"
+    parameters: tuple[str, ...] = ()
+    linker: str = ""
+
+    def to_job(self, kernel: str, target: Target) -> CompileJob:
+        """What travels to a worker."""
+
+        def sizes(given: tuple[int, ...] | None) -> JSON:
+            return None if given is None else list(given)
+
+        parameters: dict[str, JSON] = {
+            "dsl": self.dsl,
+            "toolkit": self.toolkit,
+            "arguments": [one.to_json() for one in self.arguments],
+            "block": sizes(self.block),
+            "cluster": sizes(self.cluster),
+            "smem": self.smem,
+            "grid": sizes(self.grid),
+            "maps": self.maps.to_json(),
+            "host": self.host,
+            "parameters": list(self.parameters),
+            "linker": self.linker,
+        }
+        return CompileJob(CUTE.name, kernel, target, base64.b64encode(self.artifact).decode("ascii"), parameters)
+
+    @classmethod
+    def from_job(cls, job: CompileJob) -> CuteJob:
+        """The inverse of :meth:`to_job`. Raises CompileError: the job is another compiler's, or damaged."""
+
+        def sizes(name: str) -> tuple[int, ...] | None:
+            return None if data[name] is None else read_integers(data[name], f"the {name} of a job")
+
+        try:
+            names = tuple(name for name in names_of(cls) if name != "artifact")
+            data = read_object(job.parameters, names, "the parameters of the job")
+            arguments = read_list(data["arguments"], "the arguments of the host function")
+            return cls(
+                artifact=base64.b64decode(job.text, validate=True),
+                dsl=read_text(data["dsl"], "a version"),
+                toolkit=read_text(data["toolkit"], "a version"),
+                arguments=tuple(HostArgument.from_json(one) for one in arguments),
+                block=sizes("block"),
+                cluster=sizes("cluster"),
+                smem=None if data["smem"] is None else read_natural(data["smem"], "the smem of a job"),
+                grid=sizes("grid"),
+                maps=HostMaps.from_json(data["maps"]),
+                host=read_text(data["host"], "the host of a job"),
+                parameters=tuple(
+                    read_text(one, "a parameter") for one in read_list(data["parameters"], "the parameters of a kernel")
+                ),
+                linker=read_text(data["linker"], "the linker of a job"),
+            )
+        except (TypeError, KeyError, ValueError, binascii.Error) as error:
+            raise CompileError(f"{job.kernel}: the job is no CuTe job: {error}") from error

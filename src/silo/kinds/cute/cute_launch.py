@@ -1,0 +1,213 @@
+"""Launch info of a cubin: from the launch that the host function makes, the author's words, the cubin's own table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from silo.artifacts.binary_inspection import BinaryKernel
+from silo.artifacts.runs_on import capability
+from silo.core.launch_info import LaunchInfo, format_block
+from silo.core.target import Target
+from silo.errors import CompileError, UnsupportedError
+from silo.kinds.cute.array_maps import NO_MAPS, ArrayMap
+from silo.kinds.cute.cute_job import AXES, CuteJob, HostArgument, Role
+from silo.kinds.cute.launch_call import Given, HostValue, LaunchCall, PassedParameter
+from silo.kinds.cute.slots import map_slot, placed_arguments, slot_of, value_words
+
+__all__ = ["SHARED_BYTES", "launch_info"]
+
+_WARP = 32
+
+# Numbers of CUlaunchAttributeID.
+_COOPERATIVE = 2
+_CLUSTER = 4
+_PDL = 6
+_SILENT = {7: "programmatic events", 11: "a preferred cluster", 12: "launch completion events"}
+
+# Shared memory that a block may opt in to, by compute capability: CUDA Programming Guide, "Technical Specifications".
+SHARED_BYTES = {
+    "80": 163 << 10,
+    "86": 99 << 10,
+    "87": 163 << 10,
+    "89": 99 << 10,
+    "90": 227 << 10,
+    "100": 227 << 10,
+    "103": 227 << 10,
+    "110": 227 << 10,
+    "120": 99 << 10,
+    "121": 99 << 10,
+}
+_FIRST_KEPT = 90
+_KEPT_BYTES = 1024
+_MOST_THREADS = 1024
+_FIRST_WITH_CLUSTERS = 90
+_MOST_BLOCKS = 16  # of a cluster, where the driver is asked for more than 8
+
+
+def launch_info(
+    call: LaunchCall,
+    job: CuteJob,
+    kernels: Sequence[BinaryKernel],
+    target: Target,
+    maps: Mapping[int, ArrayMap] = NO_MAPS,
+) -> LaunchInfo:
+    """What a driver needs to launch the cubin as the host function would; ``maps`` are its tensor maps, by parameter.
+
+    Raises:
+        UnsupportedError: the launcher cannot; says why, and what the author can do.
+        CompileError: the author's words, the module and the cubin contradict each other, or the arch cannot.
+    """
+    kernel = _kernel(call, kernels)
+    arguments = placed_arguments(job.arguments, call)
+    _compare_table(call.parameters, kernel)
+    slots = tuple(
+        map_slot(maps[index], index, arguments) if index in maps else slot_of(one, index, arguments)
+        for index, one in enumerate(call.parameters)
+    )
+    attributes = dict(call.attributes)
+    block = _sizes("block", call.block, job.block, arguments)
+    if kernel.required_block is not None and kernel.required_block != block:
+        raise CompileError(
+            f"the kernel is compiled for blocks of {format_block(kernel.required_block)} threads and launched with "
+            f"{format_block(block)}"
+        )
+    threads = block[0] * block[1] * block[2]
+    if not 1 <= threads <= _MOST_THREADS:
+        raise CompileError(f"a block of {format_block(block)} threads has {threads}; a block has 1 to {_MOST_THREADS}")
+    _check_grid(call, job, arguments)
+    return LaunchInfo(
+        entry=kernel.entry,
+        layout=slots,
+        num_warps=-(-threads // _WARP),
+        threads=threads,
+        block=block,
+        cluster=_cluster(attributes, job, arguments, target),
+        shared_bytes=_shared(call, job, kernel, target, arguments),
+        cooperative=_flag(_COOPERATIVE, "cooperative", attributes, arguments),
+        counts_blocks=True,
+        pdl=_flag(_PDL, "use_pdl", attributes, arguments),
+        registers=kernel.registers,
+        spills=kernel.spills,
+        tensor_maps=tuple(maps[index].of(slots[index].name) for index in sorted(maps)),
+    )
+
+
+def _kernel(call: LaunchCall, kernels: Sequence[BinaryKernel]) -> BinaryKernel:
+    found = [kernel for kernel in kernels if call.kernel.endswith(kernel.entry)]
+    if len(found) != 1:
+        entries = ", ".join(kernel.entry for kernel in kernels)
+        raise CompileError(f"the host function launches {call.kernel}, and the cubin holds {entries}")
+    return found[0]
+
+
+def _compare_table(passed: Sequence[PassedParameter], kernel: BinaryKernel) -> None:
+    """The cubin's own table: as many parameters, as large, each as far from the one before as its alignment says."""
+    sizes = [one.size for one in passed]
+    stated = [size for _, size in kernel.parameters]
+    # C has no struct without members: to the assembler one has a byte.
+    if [size or 1 for size in sizes] != stated:
+        raise CompileError(f"the host function passes parameters of {sizes} bytes, and {kernel.entry} takes {stated}")
+
+
+def _sizes(
+    what: str, found: Sequence[HostValue], said: tuple[int, ...] | None, arguments: Sequence[HostArgument]
+) -> tuple[int, int, int]:
+    """Three dimensions: the module's where they are constants, else what the author said; both have to agree."""
+    given = None if said is None else (*said, 1, 1, 1)[:3]
+    made: list[int] = []
+    for axis, value in enumerate(found):
+        if isinstance(value, int):
+            made.append(value)
+        elif given is not None:
+            made.append(given[axis])
+        else:
+            raise UnsupportedError(
+                f"the {what}'s {AXES[axis]} is no constant of the kernel: it is {value_words(value, arguments)}; say "
+                f"it: silo.cute(..., {what}=...)"
+            )
+    if given is not None and tuple(made) != given:
+        raise CompileError(
+            f"{what}={tuple(said or ())} was said, and the host function launches with {tuple(made)}; leave it out, or "
+            "let both be the same"
+        )
+    return made[0], made[1], made[2]
+
+
+def _cluster(
+    attributes: dict[int, tuple[HostValue, ...]], job: CuteJob, arguments: Sequence[HostArgument], target: Target
+) -> tuple[int, int, int]:
+    for number, what in _SILENT.items():
+        if any(word != 0 for word in attributes.get(number, ())):
+            raise UnsupportedError(f'the host function asks for {what}, which Silo does not; use host="dsl"')
+    cluster = _sizes("cluster", attributes.get(_CLUSTER, (1, 1, 1)), job.cluster, arguments)
+    blocks = cluster[0] * cluster[1] * cluster[2]
+    if not 1 <= blocks <= _MOST_BLOCKS:
+        raise CompileError(f"a cluster of {format_block(cluster)} blocks cannot be; there are 1 to {_MOST_BLOCKS}")
+    if blocks > 1 and 0 < capability(target) < _FIRST_WITH_CLUSTERS:
+        raise CompileError(
+            f"it is launched in clusters of {format_block(cluster)} blocks, and {target.arch} has none; leave cluster "
+            f"out, or build it for sm_{_FIRST_WITH_CLUSTERS} and later"
+        )
+    return cluster
+
+
+def _flag(
+    number: int, what: str, attributes: dict[int, tuple[HostValue, ...]], arguments: Sequence[HostArgument]
+) -> bool:
+    value = attributes.get(number, (0,))[0]
+    if not isinstance(value, int):
+        raise UnsupportedError(
+            f"{what} of the launch is no constant: it is {value_words(value, arguments)}; let it be a Constexpr"
+        )
+    return value != 0
+
+
+def _shared(
+    call: LaunchCall, job: CuteJob, kernel: BinaryKernel, target: Target, arguments: Sequence[HostArgument]
+) -> int:
+    """Bytes of dynamic shared memory."""
+    if isinstance(call.smem, int):
+        made = call.smem
+    elif job.smem is not None:
+        made = job.smem
+    else:
+        raise UnsupportedError(
+            f"the bytes of shared memory are no constant of the kernel: they are {value_words(call.smem, arguments)}; "
+            "say them: silo.cute(..., smem=...)"
+        )
+    if job.smem is not None and job.smem != made:
+        if not any(one.role is Role.GRID for one in arguments):  # the author's own launch
+            raise CompileError(f"smem={job.smem} was said, and the host function launches with {made}; leave it out")
+        if job.smem < made:
+            raise CompileError(f"smem={job.smem} was said, and the kernel allocates {made} bytes; leave it out")
+        made = job.smem
+    number = capability(target)
+    limit = SHARED_BYTES.get(str(number))
+    # From sm_90 on the assembler counts a block of memory that the driver keeps, beside what a block may take.
+    fixed = max(0, kernel.shared_bytes - _KEPT_BYTES) if number >= _FIRST_KEPT else kernel.shared_bytes
+    if made < 0 or (limit is not None and made + fixed > limit):
+        raise CompileError(
+            f"a block takes {made + fixed} bytes of shared memory, and {target.arch} has {limit}; take smaller tiles "
+            "or fewer stages"
+        )
+    return made
+
+
+def _check_grid(call: LaunchCall, job: CuteJob, arguments: Sequence[HostArgument]) -> None:
+    """A wrapper of ours takes the grid from the launch; an author's own may have it as constants."""
+    if any(one.role is Role.GRID for one in arguments):
+        for axis, value in enumerate(call.grid):
+            owner = arguments[value.argument] if isinstance(value, Given) else None
+            if owner is None or owner.name != AXES[axis]:
+                raise CompileError(
+                    f"the grid's {AXES[axis]} is {value_words(value, arguments)}, not what a launch gives"
+                )
+        return
+    if job.grid is None:
+        return
+    made = [value for value in call.grid if isinstance(value, int)]
+    if len(made) == len(call.grid) and tuple(made) != job.grid:
+        raise CompileError(
+            f"the grid of this call is {job.grid}, and the host function launches {tuple(made)} blocks; let grid= say "
+            "the same"
+        )

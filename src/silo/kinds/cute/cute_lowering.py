@@ -1,0 +1,175 @@
+"""The DSL's front end: from a wrapper to the bytes of a precompiled artifact, the same in every folder."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any
+
+from silo.errors import CompileError, SiloError
+from silo.gc_pause import seldom_collected
+from silo.kinds.cute.array_maps import HostMaps
+from silo.kinds.cute.cute_toolchain import Bindings, bindings, diagnosis
+from silo.kinds.cute.front.cute_installation import dsl_module, dsl_version
+from silo.kinds.cute.front.wrapper import Wrapper
+from silo.kinds.cute.tensor_maps import read_maps
+
+__all__ = ["Traced", "trace"]
+
+# The DSL asks itself for the arch in these functions of its own, whatever the kernel does.
+_ASKS_ANYWAY = frozenset({"generate_launch_op", "_is_supported_arch"})
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """What the front end made: the artifact's bytes, and the tensor maps that its host function makes.
+
+    ``asked_for_arch``: the kernel asked what arch it is for.
+    """
+
+    artifact: bytes
+    maps: HostMaps
+    asked_for_arch: bool
+
+
+def trace(wrapper: Wrapper, arch: str, name: str) -> Traced:
+    """Run the front end; ``name`` is the kernel's, for messages. The caller holds the front end's lock.
+
+    Raises:
+        CompileError: the front end refused the kernel; has its diagnosis.
+        ToolchainError: no usable DSL.
+    """
+    modules = bindings()
+    cute = dsl_module("cutlass.cute")
+    clean = _Cleaner(modules)
+    hooks = {"trace_finalize_hooks": clean} if _calls_hooks() else {}
+    with _questions() as asked, seldom_collected():  # tracing makes little else than what lives to its end
+        try:
+            artifact = cute.compile.to_precompiled_mlir(
+                wrapper.function, *wrapper.arguments, options=f"--gpu-arch {arch}", **hooks
+            )
+        except SiloError:
+            raise
+        except Exception as error:  # the kernel's own Python runs here, and may raise anything
+            if isinstance(error, KeyError) and error.args == (arch,):  # the DSL's own enumeration
+                raise CompileError(
+                    f"{name}: CuTe DSL {dsl_version()} knows no {arch}; name an arch such as sm_80, sm_90a, sm_100a or "
+                    "sm_120a"
+                ) from error
+            raise CompileError(f"{name} for {arch}: {diagnosis(error)}{_place(error)}") from error
+    if clean.module is None:
+        artifact = _cleaned(artifact, clean, modules)
+    return Traced(
+        modules.compiler.serialize_compilation_artifact(artifact), _maps_of(clean.module, modules), bool(asked)
+    )
+
+
+def _place(error: BaseException) -> str:
+    """Where in the author's own code it was raised, for the end of a message; "" where the DSL says it itself."""
+    folder = str(Path(dsl_module("cutlass").__file__).parent)
+    frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]
+    own = [(name, line) for name, line in frames if not name.startswith((folder, "<")) and name != __file__]
+    if not own or own[0][0] in str(error):
+        return ""
+    file = own[0][0]  # that of the kernel; what follows may be a library that the DSL calls
+    return f" ({file}:{[line for name, line in own if name == file][-1]})"
+
+
+def _dsl() -> Any:  # noqa: ANN401
+    """The DSL's own object, as kernels get it."""
+    return dsl_module("cutlass.cutlass_dsl").CuTeDSL._get_dsl()  # noqa: SLF001
+
+
+def _calls_hooks() -> bool:
+    """From 4.8 on the DSL calls a hook between tracing and writing, which spares a module's second reading."""
+    return hasattr(_dsl(), "trace_finalize_hooks")
+
+
+@contextmanager
+def _questions() -> Generator[list[str]]:
+    """Who asks the DSL for the arch within the block, besides the DSL's own front end."""
+    dsl = _dsl()
+    answer = dsl.get_arch_enum
+    asked: list[str] = []
+
+    def get_arch_enum() -> Any:  # noqa: ANN401
+        caller = sys._getframe(1).f_code.co_name  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        if caller not in _ASKS_ANYWAY:
+            asked.append(caller)
+        return answer()
+
+    dsl.get_arch_enum = get_arch_enum
+    try:
+        yield asked
+    finally:
+        del dsl.get_arch_enum
+
+
+class _Cleaner:
+    """Takes out of a traced module what is not of the kernel: locations in the source, host code that only prints.
+
+    Before each launch the front end adds a print, which says that the shared memory is more than the arch has; its
+    number and its words would make the bytes differ by the arch. Silo checks that itself.
+    """
+
+    def __init__(self, modules: Bindings) -> None:
+        self._modules = modules
+        self.module: Any = None
+
+    def __call__(self, _owner: object, module: Any, _function: str) -> None:  # noqa: ANN401
+        """The form of a hook that the DSL calls when it has traced a module, before it writes it."""
+        for operation in module.body.operations:
+            if operation.operation.name == "func.func":
+                for block in operation.regions[0].blocks:
+                    _drop_prints(block)
+        self._modules.passes.PassManager.parse("builtin.module(strip-debuginfo)").run(module.operation)
+        self.module = module
+
+
+def _cleaned(artifact: Any, clean: _Cleaner, modules: Bindings) -> Any:  # noqa: ANN401  # artifacts of the DSL
+    """The artifact of a DSL without hooks, cleaned: its module is read and written once more."""
+    with modules.context():
+        module = modules.ir.Module.parse(artifact.get_bitcode())
+        clean(None, module, "")
+        buffer = io.BytesIO()
+        module.operation.write_bytecode(buffer)
+    made = modules.compiler.PreCompiledMlirArtifact.from_bitcode(buffer.getvalue())
+    for one in artifact.metadata:
+        made.metadata.append(one)
+    return made
+
+
+def _maps_of(module: Any, modules: Bindings) -> HostMaps:  # noqa: ANN401
+    with module.context, modules.ir.Location.unknown():
+        return read_maps(module, modules.ir)
+
+
+def _drop_prints(block: Any) -> None:  # noqa: ANN401
+    for view in list(block.operations):
+        operation = view.operation
+        if operation.name == "scf.if" and not len(operation.results) and _only_prints(operation):
+            conditions = [operand.owner for operand in operation.operands]
+            operation.erase()
+            _drop_unused(conditions)
+
+
+def _only_prints(operation: Any) -> bool:  # noqa: ANN401
+    inside = [one.operation.name for region in operation.regions for block in region.blocks for one in block.operations]
+    return "cute.print" in inside and set(inside) <= {"cute.print", "scf.yield"}
+
+
+def _drop_unused(owners: list[Any]) -> None:
+    """Comparisons and constants that nothing uses any more."""
+    while owners:
+        owner = owners.pop()
+        if getattr(owner, "name", "") not in ("arith.cmpi", "arith.constant"):
+            continue
+        if any(list(result.uses) for result in owner.results):
+            continue
+        owners += [operand.owner for operand in owner.operands]
+        owner.erase()

@@ -1,0 +1,166 @@
+"""The DSL that is installed, as the compiler needs it: what identifies it, its modules, its words for what is wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.values import canonical_json
+from silo.errors import DeviceError, ToolchainError
+from silo.kinds.cute.front.cute_installation import INSTALL, PACKAGE, dsl_module, dsl_version
+from silo.kinds.cute.front.libraries import folders_of
+from silo.launch.native import gpu_attributes, open_driver
+from silo.settings import child_environment
+from silo.sources.package_versions import parsed_version
+
+__all__ = ["OLDEST", "Bindings", "bindings", "diagnosis", "dsl_identity", "require_dsl", "toolkit_version", "usable"]
+
+OLDEST = (4, 6, 3)
+"""The first release that compiles in two steps (``cute.compile.to_precompiled_mlir``, ``cutlass.compiler``)."""
+
+_LIBRARIES = "cutlass._mlir._mlir_libs"
+_FLAVOUR = re.compile(r"_cutlass_ir\.cu([0-9]+)\.")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_PREFIX = "CUTE_DSL_"
+# Variables of the DSL that change nothing in the code it makes.
+_WITHOUT_EFFECT = ("LOG", "PRINT", "CACHE", "NO_CACHE", "DUMP", "KEEP", "ARCH", "JIT_TIME", "DISABLE_FILE", "DRYRUN")
+
+
+def usable() -> Decision:
+    """Whether the DSL that is installed can compile here, without importing it."""
+    version = dsl_version()
+    if version is None:
+        return Rejected(f"{PACKAGE} is not installed; {INSTALL}")
+    if parsed_version(version) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        return Rejected(f"{PACKAGE} {version} cannot compile in two steps, {oldest} and later can; {INSTALL}")
+    return Accepted(f"CuTe DSL {version}")
+
+
+def require_dsl() -> str:
+    """The version of a DSL that can be used. Raises ToolchainError."""
+    decision = usable()
+    if isinstance(decision, Rejected):
+        raise ToolchainError(decision.reason)
+    return str(dsl_version())
+
+
+def dsl_identity() -> str:
+    """One line that changes with the code that the DSL makes: its version, its flavour, the digest of its files.
+
+    The flavour is the CUDA major whose toolkit is built into it (``cu13``). The DSL itself takes the newest that is
+    installed and that the driver, where there is one, supports. Raises ToolchainError.
+    """
+    version = require_dsl()
+    line = f"cute-dsl {version} {_flavour()} files {_installed_files()}"
+    environment = {
+        name: value
+        for name, value in child_environment().items()
+        if name.startswith(_PREFIX) and not name.removeprefix(_PREFIX).startswith(_WITHOUT_EFFECT)
+    }
+    return f"{line} env {hashlib.sha256(canonical_json(environment)).hexdigest()[:16]}" if environment else line
+
+
+def toolkit_version() -> str:
+    """The version of the CUDA toolkit inside the DSL, such as ``13.4``. Imports the DSL. Raises ToolchainError."""
+    version = dsl_module("cutlass").CUDA_VERSION
+    return f"{version.major}.{version.minor}"
+
+
+class Bindings(NamedTuple):
+    """Modules of the DSL that compile an artifact and read what came of it."""
+
+    compiler: Any
+    ir: Any
+    passes: Any
+    llvm: Any
+
+    def context(self) -> Any:  # noqa: ANN401  # a context of MLIR
+        """A new context without threads of its own: what is read in one is small."""
+        made = self.ir.Context()
+        made.enable_multithreading(False)  # noqa: FBT003  # the bindings' way
+        return made
+
+
+def bindings() -> Bindings:
+    """Import them: a second or two, once a process. Raises ToolchainError."""
+    require_dsl()
+    return Bindings(
+        dsl_module("cutlass.compiler"),
+        dsl_module("cutlass._mlir.ir"),
+        dsl_module("cutlass._mlir.passmanager"),
+        dsl_module("cutlass._mlir.dialects.llvm"),
+    )
+
+
+# The DSL lets such a value in, and its own words are of what comes of that.
+_OUTSIDE = (
+    "a kernel is given a value of each call where it declares a Constexpr: pass it a constant, or declare the "
+    "parameter with the DSL's type of a number"
+)
+
+
+def diagnosis(error: BaseException) -> str:
+    r"""What the DSL says is wrong, without colours and empty lines.
+
+    >>> diagnosis(RuntimeError("\x1b[31merror\x1b[0m: no such op\n\n"))
+    'error: no such op'
+    """
+    lines = [line.rstrip() for line in _COLOURS.sub("", str(error)).splitlines()]
+    said = "\n".join(line for line in lines if line) or type(error).__name__
+    return f"{_OUTSIDE}\n{said}" if "value defined outside" in said else said
+
+
+@cache
+def _flavour() -> str:
+    loaded = sys.modules.get(f"{_LIBRARIES}._cutlass_ir")
+    if loaded is not None and (match := _FLAVOUR.search(str(loaded.__file__))):
+        return f"cu{match.group(1)}"
+    installed = sorted(
+        {int(match.group(1)) for path in _library_folder().iterdir() if (match := _FLAVOUR.match(path.name))}
+    )
+    if not installed:
+        raise ToolchainError(f"{PACKAGE} {dsl_version()} is installed without a CUDA flavour; {INSTALL}")
+    driver = _driver_major() if len(installed) > 1 else None
+    fitting = [major for major in installed if driver is None or major <= driver]
+    return f"cu{(fitting or installed)[-1]}"
+
+
+def _library_folder() -> Path:
+    for folder in folders_of("nvidia_cutlass_dsl"):
+        found = folder / "dsl_packages" / "cutlass" / "_mlir" / "_mlir_libs"
+        if found.is_dir():
+            return found
+    raise ToolchainError(f"{PACKAGE} {dsl_version()} is installed, and its files are not where they were up to 4.8")
+
+
+def _driver_major() -> int | None:
+    """The CUDA major that the driver supports; None where there is no driver, or no device."""
+    try:
+        if open_driver("cuda") == 0:
+            return None
+        return int(gpu_attributes("cuda", 0)["driver_version"]) // 1000
+    except DeviceError:
+        return None
+
+
+@cache
+def _installed_files() -> str:
+    """A digest of the digests that the installer recorded for each of the DSL's distributions."""
+    state = hashlib.sha256()
+    found = {str(one.metadata["Name"]).lower(): one for one in metadata.distributions(name=None) if _is_part(one)}
+    for name in sorted(found):
+        record = found[name].read_text("RECORD") or ""
+        recorded = sorted(line for line in record.splitlines() if ",sha256=" in line and "__pycache__" not in line)
+        state.update("\n".join([name, found[name].version, *recorded, ""]).encode())
+    return state.hexdigest()[:16]
+
+
+def _is_part(one: metadata.Distribution) -> bool:
+    return str(one.metadata["Name"]).lower().replace("_", "-").startswith(PACKAGE)

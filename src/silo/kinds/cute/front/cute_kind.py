@@ -1,0 +1,63 @@
+"""The source plug-in ``cute``: kernels written in the CuTe DSL, made by ``silo.cute``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.kinds.cute.front import cute_installation as installation
+from silo.sources.callables import plain_callable
+from silo.sources.declaration import Declaration
+from silo.sources.kernel_source import KernelSource
+
+if TYPE_CHECKING:
+    from silo.core.findings import Finding
+
+__all__ = ["Kind"]
+
+
+class Kind:
+    """Reads what :func:`silo.kinds.cute.front.cute_definition.cute` makes, and takes it from ``silo.cute``."""
+
+    advice = "make one of a @cute.kernel or a @cute.jit function with silo.cute(...)"
+    requirement = "kernel-silo[cute]"
+    packages = (installation.PACKAGE, installation.FFI_PACKAGE, "cutlass", "tvm_ffi")
+    example_targets = ("cuda:sm_90a",)
+
+    @property
+    def define(self) -> Callable[..., object]:
+        """What ``silo.cute`` calls."""
+        from silo.kinds.cute.front.cute_definition import cute  # noqa: PLC0415  # most programs have no such kernels
+
+        return cute
+
+    def reads(self, value: object) -> Decision:
+        """A definition of a CuTe kernel. Imports nothing."""
+        if isinstance(value, Declaration) and value.source.kind == "cute":
+            return Accepted("a CuTe DSL kernel")
+        if installation.decorated_as(value) is not None:
+            return Rejected(
+                "a function of the CuTe DSL, whose launch is not known yet: silo.cute(function, signature=..., "
+                "block=..., grid=...) makes a kernel of it"
+            )
+        return Rejected("not a CuTe DSL kernel, which silo.cute(...) makes")
+
+    def read(self, value: object) -> Declaration:
+        """The definition itself."""
+        assert isinstance(value, Declaration)
+        return value
+
+    def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
+        """Nothing but Python calls it."""
+        return plain_callable(source, launcher, members)
+
+    def versions(self) -> Mapping[str, str]:
+        """The DSL's, where it is installed."""
+        return installation.versions()
+
+    def findings(self) -> Sequence[Finding]:
+        """Which CUDA the DSL has, and whether ``host="dsl"`` has what it needs."""
+        from silo.kinds.cute.front.cute_findings import findings  # noqa: PLC0415  # for ``silo doctor`` alone
+
+        return findings()

@@ -1,0 +1,120 @@
+"""Specialization of one call of a CuTe kernel: the typed signature, and what the code may assume."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import ArgumentFacts
+from silo.core.dtypes import DTypeKind, dtype
+from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind, Signature
+from silo.core.specialization import Fact, Specialization
+from silo.core.values import Value
+from silo.errors import ArgumentError
+from silo.frozen import replace
+
+__all__ = ["ALIGNMENT", "specialize"]
+
+ALIGNMENT = 16
+"""Bytes that an array's address is a multiple of, where the code may assume it; else of its elements' size alone."""
+
+_I32 = range(-(1 << 31), 1 << 31)
+_I64 = range(-(1 << 63), 1 << 63)
+_KINDS = {bool: ParameterKind.BOOL, int: ParameterKind.INTEGER, float: ParameterKind.FLOAT}
+
+
+def specialize(
+    kernel: str, signature: Signature, arguments: Mapping[str, ArgumentFacts]
+) -> tuple[Signature, Specialization]:
+    """The typed signature and the specialization of one call.
+
+    A scalar has the width that is declared; where none is, 32 bits if it fits. No value of it is folded into code.
+
+    >>> untyped = Signature((Parameter("x", ParameterKind.POINTER), Parameter("n")))
+    >>> typed, facts = specialize("scale", untyped, {"x": ArgumentFacts.array("float16", 64), "n": ArgumentFacts(1)})
+    >>> [str(one.dtype) for one in typed.parameters], facts.assumptions
+    (['float16', 'int32'], ('x aligned16',))
+
+    Raises:
+        ArgumentError: an argument is missing, unknown, or of a kind that its parameter cannot take.
+    """
+    if unknown := [name for name in arguments if name not in signature.names]:
+        raise ArgumentError(f"{kernel} has no parameter {', '.join(unknown)}; it takes {', '.join(signature.names)}")
+    parameters: list[Parameter] = []
+    facts: list[tuple[str, Fact]] = []
+    constants: list[tuple[str, Value]] = []
+    for one in signature.parameters:
+        given = arguments.get(one.name)
+        if one.kind is ParameterKind.CONSTEXPR:
+            if given is not None:
+                constants.append((one.name, _constant(kernel, one, given)))
+            parameters.append(one)
+            continue
+        if given is None:
+            if isinstance(one.default, NoDefault):
+                raise ArgumentError(f"{kernel}: the argument {one.name} is missing")
+            given = ArgumentFacts(one.default)
+        if given.is_pointer:
+            parameters.append(_array(kernel, one, given))
+            if given.address % ALIGNMENT == 0:
+                facts.append((one.name, Fact.ALIGNED_16))
+        elif given.value is None:
+            if one.kind not in (ParameterKind.ANY, ParameterKind.POINTER):
+                raise ArgumentError(f"{kernel}: {one.name} is {one.dtype}; it cannot be None")
+            parameters.append(replace(one, kind=ParameterKind.POINTER))
+            facts.append((one.name, Fact.NONE))
+        else:
+            parameters.append(_scalar(kernel, one, given.value))
+    return Signature(tuple(parameters)), Specialization(tuple(facts), tuple(constants))
+
+
+def _constant(kernel: str, parameter: Parameter, given: ArgumentFacts) -> Value:
+    if given.is_pointer:
+        raise ArgumentError(
+            f"{kernel}: {parameter.name} is a Constexpr, so it takes a value, not an array: annotate it as cute.Tensor"
+        )
+    return given.value
+
+
+def _array(kernel: str, parameter: Parameter, given: ArgumentFacts) -> Parameter:
+    if parameter.kind not in (ParameterKind.ANY, ParameterKind.POINTER):
+        raise ArgumentError(f"{kernel}: {parameter.name} is {parameter.dtype}; it takes a number, not an array")
+    if given.block_shape:
+        raise ArgumentError(f"{kernel}: {parameter.name} takes an array, not a tensor descriptor")
+    element = parameter.dtype or given.dtype
+    if element is None:
+        raise ArgumentError(f"{kernel}: the dtype of the array {parameter.name} is not known")
+    if given.address % element.itemsize:
+        raise ArgumentError(
+            f"{kernel}: the array {parameter.name} begins at an address that is not a multiple of the "
+            f"{element.itemsize} bytes of its elements, which no GPU reads: copy it first"
+        )
+    default = parameter.default if parameter.default is None else NO_DEFAULT
+    return replace(parameter, kind=ParameterKind.POINTER, dtype=element, default=default)
+
+
+def _scalar(kernel: str, parameter: Parameter, value: Value) -> Parameter:
+    name = parameter.name
+    if parameter.kind is ParameterKind.POINTER:
+        raise ArgumentError(f"{kernel}: {name} takes an array, not {describe(value)}")
+    if not isinstance(value, bool | int | float):
+        raise ArgumentError(
+            f"{kernel}: {name} got {describe(value)}, a {type(value).__name__}: a kernel takes arrays and numbers; "
+            "annotate it as Constexpr to pass anything else"
+        )
+    if parameter.kind is ParameterKind.ANY:
+        element = "bool" if isinstance(value, bool) else "float32" if isinstance(value, float) else "int32"
+        if element == "int32" and value not in _I32:
+            element = "int64"
+        if element == "int64" and value not in _I64:
+            raise ArgumentError(f"{kernel}: {name} = {value} does not fit in 64 bits; declare it, say Uint64")
+        return replace(parameter, kind=_KINDS[type(value)], dtype=dtype(element))
+    assert parameter.dtype is not None  # an annotation gives kind and dtype together
+    if parameter.kind is ParameterKind.INTEGER:
+        bits = parameter.dtype.bits
+        low = 0 if parameter.dtype.kind is DTypeKind.UINT else -(1 << (bits - 1))
+        if not isinstance(value, int):
+            raise ArgumentError(f"{kernel}: {name} is {parameter.dtype}; {describe(value)} is not an integer")
+        if not low <= value < low + (1 << bits):
+            raise ArgumentError(f"{kernel}: {name} is {parameter.dtype}; {value} does not fit")
+    return parameter

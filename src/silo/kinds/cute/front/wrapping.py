@@ -1,0 +1,241 @@
+"""Wrappers made: fake arguments for tracing, and the host function that Silo writes round a ``@cute.kernel``.
+
+Imports the DSL. Everything here runs while the front end's lock is held.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from silo.core.dtypes import DType, DTypeKind
+from silo.core.dynamic_layout import DynamicLayout
+from silo.core.extents import Extents
+from silo.core.launch_info import AbiType
+from silo.core.signature import NoDefault, Parameter, ParameterKind
+from silo.core.specialization import Fact
+from silo.core.values import FunctionValue, Value
+from silo.core.variant import Variant
+from silo.errors import CompileError, SourceError
+from silo.frozen import frozen
+from silo.kinds.cute.front.cute_element_types import dsl_type
+from silo.kinds.cute.front.cute_installation import dsl_module
+from silo.kinds.cute.front.cute_parameters import Passed
+from silo.kinds.cute.front.cute_specialize import ALIGNMENT
+from silo.kinds.cute.front.text_functions import function_of_text
+from silo.kinds.cute.front.wrapper import Form, Wrapper, WrapperParameter
+from silo.sources.functions import recall
+from silo.sources.launch_options import LaunchOptions, LaunchValues
+
+__all__ = ["Wrapped", "make_wrapper"]
+
+_AXES = "xyz"
+_LAUNCH = "silo_launch"
+
+
+@frozen
+class Wrapped:
+    """The members of a :class:`silo.kinds.cute.front.cute_source.CuteSource` from which its wrapper is made.
+
+    ``written_by_silo``: Silo writes the host function round the author's kernel. ``in_library``: the DSL's host code
+    launches the device function, otherwise the driver does.
+    """
+
+    name: str
+    location: str
+    function: Any
+    passed: tuple[Passed, ...]
+    options: LaunchOptions
+    stream: str | None
+    init_names: tuple[str, ...]
+    written_by_silo: bool
+    in_library: bool
+
+
+def make_wrapper(source: Wrapped, variant: Variant) -> Wrapper:
+    """The host function for one variant. Raises SourceError, CompileError, ToolchainError."""
+    constants = _constants(source, variant)
+    launch = source.options.values(source.name, constants)
+    given = {name: _dsl_value(value) for name, value in constants.items()}
+    arguments: dict[str, Any] = {}
+    parameters: list[WrapperParameter] = []
+    for one in source.passed:
+        if one.name == source.stream:
+            arguments[one.name] = dsl_module("cutlass.cute.runtime").make_fake_stream(use_tvm_ffi_env_stream=True)
+            continue
+        parameter = variant.signature[one.name]
+        if parameter.kind is ParameterKind.CONSTEXPR:
+            arguments[one.name] = given[one.name]
+        elif Fact.NONE in variant.specialization.facts_of(one.name):
+            arguments[one.name] = None
+        else:
+            arguments[one.name], described = _argument(source, variant, parameter, one)
+            parameters.append(described)
+    if source.written_by_silo:
+        return _written(source, arguments, tuple(parameters), launch)
+    function = source.function
+    if source.init_names:
+        function = _made(source, {name: given[name] for name in source.init_names})
+    elif hasattr(function, "__dict__") and not hasattr(function, "__code__"):
+        function = copy.copy(function)  # tracing leaves values of the trace in the object's attributes
+    return Wrapper(
+        function,
+        tuple(arguments.values()),
+        tuple(parameters),
+        written=False,
+        stream=source.stream is not None,
+        block=launch.block,
+        cluster=launch.cluster,
+        smem=launch.smem,
+    )
+
+
+def _constants(source: Wrapped, variant: Variant) -> dict[str, Value]:
+    """The value of every constant: what the caller gave, else the config's, else the default."""
+    known = {**dict(variant.config.values), **variant.specialization.constant_values}
+    found: dict[str, Value] = {**dict(variant.config.options)}
+    for one in variant.signature.parameters:
+        if one.kind is not ParameterKind.CONSTEXPR:
+            continue
+        if one.name in known:
+            found[one.name] = known[one.name]
+        elif not isinstance(one.default, NoDefault):
+            found[one.name] = one.default
+        else:
+            raise SourceError(
+                f"{source.name} ({source.location}): the constant {one.name} has no value: pass it, or let the space "
+                "set it"
+            )
+    return found
+
+
+def _dsl_value(value: Value) -> Any:  # noqa: ANN401
+    """A constant as the author's code knows it."""
+    if isinstance(value, DType):
+        return dsl_type(value)
+    if isinstance(value, FunctionValue):
+        return recall(value)
+    if isinstance(value, tuple):
+        return tuple(_dsl_value(item) for item in value)
+    return value
+
+
+def _made(source: Wrapped, constants: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    try:
+        return source.function(**constants)
+    except Exception as error:  # the author's own code, which refuses what it does not support
+        said = ", ".join(f"{name}={value}" for name, value in constants.items())
+        raise CompileError(f"{source.name}({said}): {type(error).__name__}: {error}") from error
+
+
+def _argument(source: Wrapped, variant: Variant, parameter: Parameter, passed: Passed) -> tuple[Any, WrapperParameter]:
+    element = parameter.dtype
+    assert element is not None  # a typed signature has one for all but constants
+    kind = dsl_type(element)
+    if parameter.kind is not ParameterKind.POINTER:
+        value = {ParameterKind.BOOL: True, ParameterKind.FLOAT: 1.0}.get(parameter.kind, 1)
+        return value if passed.python else kind(value), WrapperParameter(parameter.name, Form.SCALAR, element)
+    aligned = Fact.ALIGNED_16 in variant.specialization.facts_of(parameter.name)
+    alignment = ALIGNMENT if aligned else element.itemsize
+    runtime, cute = dsl_module("cutlass.cute.runtime"), dsl_module()
+    if passed.pointer:
+        made = runtime.make_ptr(kind, 0, cute.AddressSpace.gmem, assumed_align=alignment)
+        return made, WrapperParameter(parameter.name, Form.POINTER, element)
+    extents = dict(variant.specialization.extents).get(parameter.name)
+    if extents is None:
+        raise SourceError(
+            f"{source.name} ({source.location}): {parameter.name} is a tensor, whose shape this call does not say: "
+            "pass an array, or take a cute.Pointer"
+        )
+    shape, strides, leaves = _static(extents) if isinstance(extents, Extents) else _dynamic(extents, cute)
+    if not shape:
+        raise SourceError(
+            f"{source.name} ({source.location}): {parameter.name} is an array without axes (rank 0), which no "
+            f"cute.Tensor can index: pass {parameter.name}.reshape(1)"
+        )
+    made = runtime.make_fake_tensor(kind, shape, strides, assumed_align=alignment)
+    form = Form.TENSOR if leaves else Form.POINTER
+    return made, WrapperParameter(parameter.name, form, element, leaves)
+
+
+def _static(extents: Extents) -> tuple[tuple[int, ...], tuple[int, ...], tuple[tuple[AbiType, str], ...]]:
+    assert extents.strides is not None  # a CuTe source holds the layout
+    return extents.shape, extents.strides, ()
+
+
+def _dynamic(layout: DynamicLayout, cute: Any) -> tuple[Any, Any, tuple[tuple[AbiType, str], ...]]:  # noqa: ANN401
+    """Symbols for what is passed, each with what it is known to be a multiple of; and the leaves of the struct."""
+    sizes = (cute.sym_int32, AbiType.I32) if layout.size_bits == 32 else (cute.sym_int64, AbiType.I64)
+    steps = (cute.sym_int32, AbiType.I32) if layout.offset_bits == 32 else (cute.sym_int64, AbiType.I64)
+    shape = tuple(sizes[0](divisibility=axis.divisor) for axis in layout.axes)
+    strides = tuple(
+        steps[0](divisibility=axis.stride_divisor) if axis.stride is None else axis.stride for axis in layout.axes
+    )
+    leaves = [(AbiType.POINTER, "")]
+    leaves += [(sizes[1], f"shape.{number}") for number in range(len(layout.axes))]
+    leaves += [(steps[1], f"stride.{number}") for number, axis in enumerate(layout.axes) if axis.stride is None]
+    return shape, strides, tuple(leaves)
+
+
+def _written(
+    source: Wrapped, arguments: Mapping[str, Any], parameters: tuple[WrapperParameter, ...], launch: LaunchValues
+) -> Wrapper:
+    """One launch of the author's device function, with a grid that each call gives."""
+    forms = {one.name: one for one in parameters}
+    constants = {name: value for name, value in arguments.items() if name not in forms}
+    cutlass = dsl_module("cutlass")
+    grid = [cutlass.Int32(1) for _ in _AXES]
+    stream = source.in_library  # the host function is run, and not only read
+    if stream:
+        grid.append(dsl_module("cutlass.cute.runtime").make_fake_stream(use_tvm_ffi_env_stream=True))
+    # With the driver's launch the artifact says what the kernel allocates, and launch info holds the author's word
+    # against it: the code is the same.
+    smem = launch.smem if source.in_library else None
+    values = {"block": launch.block, "cluster": launch.cluster, "smem": smem}
+    options = {name: value for name, value in values.items() if value is not None}
+    annotations = {one.name: _annotation(forms[one.name], one) for one in source.passed if one.name in forms}
+    annotations |= {f"silo_grid_{axis}": cutlass.Int32 for axis in _AXES}
+    if stream:
+        annotations["silo_stream"] = dsl_module("cuda.bindings.driver").CUstream
+    text = _text(source, tuple(annotations), tuple(options))
+    namespace = {
+        "cute": dsl_module(),
+        "silo_kernel": source.function,
+        "silo_constants": constants,
+        "silo_options": options,
+        "__name__": "silo_wrapper",
+    }
+    return Wrapper(
+        function_of_text(f"<silo wrapper of {source.name}>", text, _LAUNCH, annotations, namespace),
+        (*(arguments[one.name] for one in parameters), *grid),
+        parameters,
+        written=True,
+        stream=stream,
+        block=launch.block,
+        cluster=launch.cluster,
+        smem=launch.smem,
+        text=text,
+    )
+
+
+def _text(source: Wrapped, taken: Sequence[str], options: Sequence[str]) -> str:
+    handed = [
+        f"{one.name}=" * one.keyword + (one.name if one.name in taken else f'silo_constants["{one.name}"]')
+        for one in source.passed
+    ]
+    said = [f"grid=({', '.join(f'silo_grid_{axis}' for axis in _AXES)})"]
+    said += [f'{name}=silo_options["{name}"]' for name in options]
+    said += ["stream=silo_stream"] * ("silo_stream" in taken)
+    return (
+        f"@cute.jit\ndef {_LAUNCH}({', '.join(taken)}):\n"
+        f"    silo_kernel({', '.join(handed)}).launch({', '.join(said)})\n"
+    )
+
+
+def _annotation(described: WrapperParameter, passed: Passed) -> Any:  # noqa: ANN401  # a class of the DSL, or Python's
+    if described.form is not Form.SCALAR:
+        return dsl_module().Pointer if passed.pointer else dsl_module().Tensor
+    if passed.python:
+        return {DTypeKind.BOOL: bool, DTypeKind.FLOAT: float}.get(described.dtype.kind, int)
+    return dsl_type(described.dtype)

@@ -1,0 +1,408 @@
+"""Reads the launch that a compiled host function makes, by running it over unknown arguments.
+
+The DSL compiles a host function to MLIR's LLVM dialect: it fills a launch config and an array of parameters, and calls
+the driver. This module follows it from its first block, with constants where it has constants and origins where it has
+not, up to that call. It takes operations through the DSL's own bindings and looks at no text. What it does not know
+gives a value of which nothing is known, so a wrong answer would take an operation that means something else than its
+name says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from silo.core.launch_info import AbiType
+from silo.errors import CompileError, UnsupportedError
+from silo.kinds.cute.c_layout import CLayout, layout_of
+from silo.kinds.cute.host_arithmetic import COMPARISONS, INTEGER_OPERATIONS, unsigned, wrapped
+from silo.kinds.cute.host_function_memory import Address, HostMemory, Part, Symbol
+from silo.kinds.cute.launch_call import Computed, Given, HostValue, LaunchCall, Leaf, PassedParameter
+
+__all__ = ["read_launch"]
+
+_MOST_STEPS = 1_000_000
+_DYNAMIC_INDEX = -(1 << 31)  # in the list of a getelementptr's indices: the next operand
+_CONFIG = "silo reads a launch config of this form only"
+_LAUNCHES = ("_cudaLaunchKernelEx", "_cudaLaunchKernel")
+_INT32 = CLayout(4, 4, (), AbiType.I32)
+_INT64 = CLayout(8, 8, (), AbiType.I64)
+_POINTER = CLayout(8, 8, (), AbiType.POINTER)
+_ATTRIBUTE_BYTES = 72  # of CUlaunchAttribute: a number, four bytes, and the value
+_ATTRIBUTE_VALUE = 8
+_VALUE_WORDS = 16
+_PASSED_ON = ("llvm.addrspacecast", "llvm.bitcast", "llvm.inttoptr", "llvm.ptrtoint", "llvm.freeze")
+_EXTENDED = ("llvm.zext", "llvm.sext", "llvm.trunc")
+
+_HOST_DSL = 'let the DSL launch it: silo.cute(..., host="dsl")'
+
+
+def read_launch(function: Any, functions: Mapping[str, Any], ir: Any, llvm: Any) -> LaunchCall:  # noqa: ANN401
+    """The one launch of ``function``, an ``llvm.func`` of the DSL's bindings.
+
+    Args:
+        function: the host function.
+        functions: the module's other functions with a body, by name: those it calls are followed too.
+        ir: the bindings' module of MLIR's core.
+        llvm: that of the LLVM dialect.
+
+    Raises:
+        UnsupportedError: it launches no kernel, or several, or decides by its arguments which.
+        CompileError: it has a form that is not known here.
+    """
+    run = _Run(functions, ir, llvm)
+    body = function.regions[0].blocks[0]
+    run.call(body, [run.argument(index, argument.type) for index, argument in enumerate(body.arguments)])
+    match run.launches:
+        case [launch]:
+            return launch
+        case []:
+            raise UnsupportedError("the host function launches no kernel")
+        case launches:
+            raise UnsupportedError(f"the host function launches {len(launches)} kernels, and Silo one; {_HOST_DSL}")
+
+
+class _Run:
+    """One run of a host function: the values of its operations, its memory, and the launches met so far."""
+
+    def __init__(self, functions: Mapping[str, Any], ir: Any, llvm: Any) -> None:  # noqa: ANN401
+        self._functions = functions
+        self._llvm = llvm
+        # The DSL's own classes of values make an operation of ==. The hash of the class below them is the value's
+        # place in memory, which names it as long as the module lives.
+        self._key: Callable[[Any], int] = ir.Value.__hash__
+        self._memory = HostMemory()
+        self._values: dict[int, Part] = {}
+        self._layouts: dict[str, CLayout] = {}
+        self._steps = 0
+        self._depth = 0
+        self.launches: list[LaunchCall] = []
+
+    def layout(self, kind: Any) -> CLayout:  # noqa: ANN401
+        text = str(kind)
+        found = self._layouts.get(text)
+        if found is None:
+            found = self._layouts[text] = layout_of(self._llvm, kind)
+        return found
+
+    def argument(self, index: int, kind: Any) -> Part:  # noqa: ANN401
+        """What the function is given: nothing is known of it but where it comes from."""
+        members = iter(range(1 << 20))
+
+        def value(layout: CLayout) -> Part:
+            if layout.scalar is not None:
+                return Given(index, next(members))
+            return tuple(value(part) for _, part in layout.parts)
+
+        return value(self.layout(kind))
+
+    def call(self, block: Any, arguments: list[Part]) -> Part:  # noqa: ANN401
+        """Run a function from its first block; what it returns."""
+        self._depth += 1
+        if self._depth > 16:
+            raise UnsupportedError(f"the host function calls itself; {_HOST_DSL}")
+        while True:
+            for name, value in zip(block.arguments, arguments, strict=True):
+                self._values[self._key(name)] = value
+            operations = list(block.operations)
+            for operation in operations[:-1]:
+                self._run(operation.operation)
+            last = operations[-1].operation
+            if last.name == "llvm.return":
+                self._depth -= 1
+                return self._operands(last)[0] if len(last.operands) else ()
+            block, arguments = self._jump(last)
+
+    def _operands(self, operation: Any) -> list[Part]:  # noqa: ANN401
+        return [self._values[self._key(operand)] for operand in operation.operands]
+
+    def _jump(self, operation: Any) -> tuple[Any, list[Part]]:  # noqa: ANN401
+        """Where a block's last operation goes, and what it hands over."""
+        values = self._operands(operation)
+        if operation.name == "llvm.br":
+            return operation.successors[0], values
+        if operation.name == "llvm.cond_br":
+            condition = values[0]
+            if not isinstance(condition, int):
+                raise UnsupportedError(
+                    f"the host function decides by {_named(condition)} how it launches, which Silo cannot; {_HOST_DSL}"
+                )
+            sizes = list(operation.attributes["operandSegmentSizes"])
+            if condition:
+                return operation.successors[0], values[1 : 1 + sizes[1]]
+            return operation.successors[1], values[1 + sizes[1] :]
+        if operation.name == "llvm.unreachable":
+            raise UnsupportedError("the host function stops with an error before it launches")
+        raise UnsupportedError(f"the host function has a jump that Silo does not follow, {operation.name}; {_HOST_DSL}")
+
+    def _run(self, operation: Any) -> None:  # noqa: ANN401
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise UnsupportedError(f"the host function takes more than {_MOST_STEPS} steps to its launch; {_HOST_DSL}")
+        name: str = operation.name
+        values = self._operands(operation)
+        if name == "llvm.call":
+            result = self._call(operation, values)
+        elif name == "llvm.store":
+            self._memory.write(values[1], self.layout(operation.operands[0].type), values[0])
+            return
+        elif (rule := _RULES.get(name)) is not None:
+            result = rule(self, operation, values)
+        elif (integer := INTEGER_OPERATIONS.get(name)) is not None:
+            result = self._arithmetic(operation, values, integer)
+        else:
+            for value in values:
+                self._memory.spoil(value)
+            result = _worked_out(values)
+        for found in operation.results:
+            self._values[self._key(found)] = result
+
+    def _arithmetic(self, operation: Any, values: list[Part], rule: Callable[[int, int, int], int | None]) -> Part:  # noqa: ANN401
+        left, right = values
+        if isinstance(left, int) and isinstance(right, int):
+            made = rule(left, right, _bits(operation.results[0].type))
+            if made is not None:
+                return made
+        return _worked_out(values)
+
+    def constant(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
+        del values
+        value = operation.attributes["value"]
+        kind = operation.results[0].type
+        if self.layout(kind).scalar is None:
+            return Computed()  # text
+        found = value.value
+        return found if isinstance(found, float) else wrapped(int(found), _bits(kind))
+
+    def zero(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
+        del values
+
+        def value(layout: CLayout) -> Part:
+            return 0 if layout.scalar is not None else tuple(value(part) for _, part in layout.parts)
+
+        return value(self.layout(operation.results[0].type))
+
+    def nothing(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
+        del values
+
+        def value(layout: CLayout) -> Part:
+            return Computed() if layout.scalar is not None else tuple(value(part) for _, part in layout.parts)
+
+        return value(self.layout(operation.results[0].type))
+
+    def allocate(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
+        member = self.layout(operation.attributes["elem_type"].value)
+        count = values[0]
+        if not isinstance(count, int):
+            raise UnsupportedError(f"the host function allocates as much memory as {_named(count)} says; {_HOST_DSL}")
+        if count == 1:
+            return self._memory.allocate(member)
+        parts = tuple((index * member.size, member) for index in range(count))
+        return self._memory.allocate(CLayout(count * member.size, member.align, parts))
+
+    def address(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
+        """Of a member of what lies at an address."""
+        base, rest = values[0], iter(values[1:])
+        indices = [
+            next(rest) if index == _DYNAMIC_INDEX else index for index in operation.attributes["rawConstantIndices"]
+        ]
+        if isinstance(base, Symbol):
+            return base
+        known = [index for index in indices if isinstance(index, int)]
+        if not isinstance(base, Address) or len(known) != len(indices):
+            return _worked_out([base, *values])
+        layout = self.layout(operation.attributes["elem_type"].value)
+        offset, _ = layout.at(tuple(known[1:]))
+        return Address(base.block, base.offset + known[0] * layout.size + offset)
+
+    def reading(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
+        return self._memory.read(values[0], self.layout(operation.results[0].type))
+
+    def member(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
+        found = values[0]
+        for index in operation.attributes["position"]:
+            if not isinstance(found, tuple):
+                return _worked_out(values)
+            found = found[index]
+        return found
+
+    def with_member(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
+        def put(whole: Part, position: list[int]) -> Part:
+            if not position:
+                return value
+            assert isinstance(whole, tuple)
+            index = position[0]
+            return (*whole[:index], put(whole[index], position[1:]), *whole[index + 1 :])
+
+        whole, value = values  # the container is the first operand
+        return put(whole, list(operation.attributes["position"]))
+
+    def compare(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
+        left, right = values
+        if isinstance(left, int) and isinstance(right, int):
+            rule = COMPARISONS[int(operation.attributes["predicate"].value)]
+            return int(rule(left, right, _bits(operation.operands[0].type)))
+        return _worked_out(values)
+
+    def select(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
+        del operation
+        condition, left, right = values
+        if isinstance(condition, int):
+            return left if condition else right
+        return left if left == right else _worked_out(values)
+
+    def same(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
+        del operation
+        return values[0]
+
+    def resize(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
+        value = values[0]
+        if not isinstance(value, int):
+            return _worked_out(values)
+        source = _bits(operation.operands[0].type)
+        value = unsigned(value, source) if operation.name == "llvm.zext" else wrapped(value, source)
+        return wrapped(value, _bits(operation.results[0].type))
+
+    def symbol(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
+        del values
+        return Symbol(operation.attributes["global_name"].value)
+
+    def _call(self, operation: Any, values: list[Part]) -> Part:  # noqa: ANN401
+        callee = operation.attributes["callee"].value if "callee" in operation.attributes else ""
+        if callee in _LAUNCHES:
+            made = self._launch_ex(values) if callee == _LAUNCHES[0] else self._launch(values)
+            self.launches.append(made)
+            return 0
+        if (function := self._functions.get(callee)) is not None:
+            return self.call(function.regions[0].blocks[0], values)
+        for value in values:
+            self._memory.spoil(value)
+        return _worked_out(values)
+
+    # -- the launch ------------------------------------------------------------------------------------------------
+
+    def _launch_ex(self, values: list[Part]) -> LaunchCall:
+        """``cudaLaunchKernelEx(config, kernel, parameters)``: 6 words of grid and block, memory, stream, attributes."""
+        config, kernel, parameters = values
+        if not isinstance(config, Address):
+            raise CompileError(f"the host function's launch config lies at a place that is not known; {_CONFIG}")
+        word = [self._read(config, 4 * index, _INT32) for index in range(6)]
+        count, where = self._read(config, 48, _INT32), self._memory.read(self._beside(config, 40), _POINTER)
+        if not isinstance(count, int):
+            raise CompileError(f"how many launch attributes the host function sets is not known; {_CONFIG}")
+        return LaunchCall(
+            kernel=_kernel(kernel),
+            parameters=self._parameters(parameters),
+            grid=(word[0], word[1], word[2]),
+            block=(word[3], word[4], word[5]),
+            smem=self._read(config, 24, _INT64),
+            stream=self._read(config, 32, _POINTER),
+            attributes=self._attributes(where, count),
+        )
+
+    def _launch(self, values: list[Part]) -> LaunchCall:
+        """``cudaLaunchKernel(kernel, grid x 3, block x 3, parameters, smem, stream)``."""
+        word = [_number(value) for value in values[1:7]]
+        return LaunchCall(
+            kernel=_kernel(values[0]),
+            parameters=self._parameters(values[7]),
+            grid=(word[0], word[1], word[2]),
+            block=(word[3], word[4], word[5]),
+            smem=_number(values[8]),
+            stream=_number(values[9]),
+        )
+
+    def _attributes(self, where: Part, count: int) -> tuple[tuple[int, tuple[HostValue, ...]], ...]:
+        found: list[tuple[int, tuple[HostValue, ...]]] = []
+        for index in range(count):
+            if not isinstance(where, Address):
+                raise CompileError(f"the launch attributes lie at a place that is not known; {_CONFIG}")
+            at = self._beside(where, index * _ATTRIBUTE_BYTES)
+            number = self._read(at, 0, _INT32)
+            if not isinstance(number, int):
+                raise CompileError(f"which launch attribute the host function sets is not known; {_CONFIG}")
+            words = [self._read(at, _ATTRIBUTE_VALUE + 4 * word, _INT32) for word in range(_VALUE_WORDS)]
+            while words and words[-1] == Computed():  # never written
+                words.pop()
+            found.append((number, tuple(words)))
+        return tuple(found)
+
+    def _parameters(self, where: Part) -> tuple[PassedParameter, ...]:
+        """The parameters behind an array of pointers to them."""
+        if not isinstance(where, Address):
+            raise CompileError(f"the kernel's parameters lie at a place that is not known; {_CONFIG}")
+        count = self._memory.blocks[where.block].layout.size // _POINTER.size
+        found: list[PassedParameter] = []
+        for index in range(count):
+            at = self._memory.read(self._beside(where, index * _POINTER.size), _POINTER)
+            if not isinstance(at, Address) or at.offset:
+                raise CompileError(f"where the kernel's parameter {index} lies is not known; {_CONFIG}")
+            layout = self._memory.blocks[at.block].layout
+            leaves = tuple(
+                Leaf(leaf.offset, leaf.type, self._read(at, leaf.offset, CLayout(0, 1, (), leaf.type)))
+                for leaf in layout.leaves
+            )
+            found.append(PassedParameter(layout.size, layout.align, leaves))
+        return tuple(found)
+
+    def _beside(self, address: Address, offset: int) -> Address:
+        return Address(address.block, address.offset + offset)
+
+    def _read(self, address: Address, offset: int, layout: CLayout) -> HostValue:
+        return _number(self._memory.read(self._beside(address, offset), layout))
+
+
+_RULES: Mapping[str, Callable[[_Run, Any, list[Part]], Part]] = {
+    "llvm.mlir.constant": _Run.constant,
+    "llvm.mlir.zero": _Run.zero,
+    "llvm.mlir.poison": _Run.nothing,
+    "llvm.mlir.undef": _Run.nothing,
+    "llvm.mlir.addressof": _Run.symbol,
+    "llvm.alloca": _Run.allocate,
+    "llvm.getelementptr": _Run.address,
+    "llvm.load": _Run.reading,
+    "llvm.extractvalue": _Run.member,
+    "llvm.insertvalue": _Run.with_member,
+    "llvm.icmp": _Run.compare,
+    "llvm.select": _Run.select,
+    **dict.fromkeys(_PASSED_ON, _Run.same),
+    **dict.fromkeys(_EXTENDED, _Run.resize),
+}
+
+
+def _kernel(value: Part) -> str:
+    if not isinstance(value, Symbol):
+        raise CompileError(f"which kernel the host function launches is not known; {_CONFIG}")
+    return value.name
+
+
+def _number(value: Part) -> HostValue:
+    return value if isinstance(value, int | float | Given | Computed) else Computed()
+
+
+def _bits(kind: Any) -> int:  # noqa: ANN401
+    width = getattr(kind, "width", None)
+    return 64 if width is None else int(width)
+
+
+def _origins(value: Part) -> frozenset[int]:
+    match value:
+        case Given(argument):
+            return frozenset({argument})
+        case Computed(arguments):
+            return arguments
+        case tuple():
+            return frozenset[int]().union(*(_origins(part) for part in value))
+        case _:
+            return frozenset()
+
+
+def _worked_out(values: list[Part]) -> Computed:
+    return Computed(frozenset[int]().union(*(_origins(value) for value in values)))
+
+
+def _named(value: Part) -> str:
+    origins = sorted(_origins(value))
+    if not origins:
+        return "what it finds when it runs"
+    return f"its argument{'s' if len(origins) > 1 else ''} {', '.join(str(index) for index in origins)}"

@@ -1,0 +1,203 @@
+"""Loading host code of the DSL, and calling it with a call's arrays and stream.
+
+Nothing of the DSL's Python is imported: the object needs the DSL's runtime library and tvm-ffi, which are those that
+are installed here. Both are loaded before it; the system's loader then takes what it needs from them by their names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from silo.core.decisions import Rejected
+from silo.core.launch_info import LaunchInfo
+from silo.core.protocols import Device, LibraryCall
+from silo.errors import ArgumentError, DeviceError, LaunchError
+from silo.forks import Mutex
+from silo.kinds.cute.front.cute_installation import FFI_PACKAGE, INSTALL, PACKAGE, dsl_version
+from silo.kinds.cute.front.libraries import runtime_library
+from silo.kinds.cute.host_blob import HostObject, HostValue, Passing
+from silo.launch import native
+from silo.temporary import own_folder
+
+__all__ = ["load_cuteobj"]
+
+_DLPACK_CUDA = 2
+
+_lock = Mutex()
+# By the digest of the object, the functions of it that are called, and the releases it is for. Loaded code stays for
+# the life of the process.
+_modules: Final[dict[tuple[str, ...], _Module]] = {}
+
+
+def load_cuteobj(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> LibraryCall:
+    """The loader of ``cuteobj``. Silo asked for consent to these bytes before.
+
+    Raises:
+        DeviceError: it is no such object, for no such device, made by another DSL, or what it needs is not here.
+    """
+    del launch
+    try:
+        host = HostObject.from_bytes(blob)
+    except ValueError as error:
+        raise DeviceError(f"{name}: its code is damaged: {error}") from error
+    if device.target.kind != "cuda":
+        raise DeviceError(f"{name}: host code of the CuTe DSL launches on NVIDIA GPUs, not on {device.target}")
+    major = _driver_major(device.facts())
+    with _lock:
+        names = (host.function, host.initialize, host.prepare, host.dsl, host.toolkit)
+        key = (hashlib.sha256(host.code).hexdigest(), *names)
+        module = _modules.get(key)
+        if module is None:
+            module = _modules[key] = _Module(host, name, major)
+        native.gpu_within("cuda", device.index, module.prepare, (device.index, name))
+    return _call(host, module, device.index, name)
+
+
+def _driver_major(facts: Mapping[str, int]) -> int | None:
+    version = facts.get("driver_version", 0)
+    return version // 1000 if version else None
+
+
+class _Module:
+    """A loaded object."""
+
+    def __init__(self, host: HostObject, name: str, driver_major: int | None) -> None:
+        """Load it. Raises DeviceError."""
+        self._host = host
+        self._prepared: set[int] = set()
+        self._library: ctypes.c_void_p | None = None
+        self._runtime = _open_runtime(host, name, driver_major)
+        tvm_ffi = _tvm_ffi(name)
+        with own_folder("silo-cute-") as folder:
+            path = Path(folder, "kernel.so")
+            path.write_bytes(host.code)
+            try:
+                self._module = tvm_ffi.load_module(str(path))
+                self._object = ctypes.CDLL(str(path))  # the same: the system's loader knows the file
+                self.function: Callable[..., object] = self._module[host.function]
+                self._initialize = self._object[host.initialize]
+                self._prepare = self._object[host.prepare]
+            except (OSError, RuntimeError, AttributeError) as error:
+                raise DeviceError(f"{name}: its host code cannot be loaded: {error}") from error
+
+    def prepare(self, index: int, name: str) -> None:
+        """Load the device code once, and set what its kernels need on a device, whose context is current."""
+        if self._library is None:
+            library = ctypes.c_void_p()
+            self._check(self._initialize(ctypes.byref(library)), name, "its device code cannot be loaded")
+            self._library = library
+        if index not in self._prepared:
+            code = self._prepare(ctypes.byref(self._library), ctypes.c_int32(index))
+            self._check(code, name, f"it cannot be made ready on device {index}")
+            self._prepared.add(index)
+
+    def _check(self, code: int, name: str, what: str) -> None:
+        if code != 0:
+            raise DeviceError(
+                f"{name}: {what}: CUDA error {code}{_error_name(self._runtime, code)}; it is of CUDA "
+                f"{self._host.toolkit}, which a driver of the same major version or a later one runs"
+            )
+
+    def failed(self, code: int, name: str) -> LaunchError:
+        """What a call raises whose launch failed."""
+        return LaunchError(f"{name}: the launch failed: CUDA error {code}{_error_name(self._runtime, code)}")
+
+
+def _open_runtime(host: HostObject, name: str, driver_major: int | None) -> ctypes.CDLL:
+    """The DSL's runtime library. Raises DeviceError."""
+    version = dsl_version()
+    if version is None:
+        raise DeviceError(
+            f"{name}: its host code calls the CuTe DSL's runtime library, and {PACKAGE} is not installed: "
+            f"pip install '{PACKAGE}=={host.dsl}'"
+        )
+    if version != host.dsl:
+        raise DeviceError(
+            f"{name}: its host code was made by {PACKAGE} {host.dsl}, and {version} is installed: install that one "
+            f"(pip install '{PACKAGE}=={host.dsl}'), or build the kernel again"
+        )
+    found = runtime_library(driver_major)
+    if isinstance(found, Rejected):
+        raise DeviceError(f"{name}: {found.reason}")
+    try:
+        return ctypes.CDLL(str(found))
+    except OSError as error:
+        raise DeviceError(f"{name}: the CuTe DSL's runtime library cannot be loaded: {error}") from error
+
+
+def _tvm_ffi(name: str) -> Any:  # noqa: ANN401  # the module
+    try:
+        import tvm_ffi  # noqa: PLC0415  # pyright: ignore[reportMissingImports]  # takes long: it imports torch
+    except ImportError as error:
+        raise DeviceError(
+            f"{name}: its host code is called through tvm-ffi, which does not load ({error}): it is the package "
+            f"{FFI_PACKAGE}; {INSTALL}"
+        ) from error
+    return tvm_ffi
+
+
+def _error_name(runtime: ctypes.CDLL, code: int) -> str:
+    """`` (cudaErrorName)``; "" where the runtime library does not say."""
+    try:
+        named = runtime.cuda_dialect_get_error_name
+    except AttributeError:
+        return ""
+    named.restype = ctypes.c_char_p
+    text = named(ctypes.c_int32(code))
+    return f" ({text.decode(errors='replace')})" if text else ""
+
+
+def _address(array: object) -> int:
+    return 0 if array is None else native.read(array)[0]
+
+
+def _converter(passing: Passing) -> Callable[[Any], object] | None:
+    """What makes an argument of a caller's object; None for one that is passed as it is, and for what is none."""
+    match passing:
+        case Passing.ADDRESS:
+            return _address
+        case Passing.INTEGER:
+            return int
+        case Passing.FLOAT:
+            return float
+        case Passing.BOOL:
+            return bool
+        case _:
+            return None
+
+
+def _call(host: HostObject, module: _Module, index: int, name: str) -> LibraryCall:
+    """What launches call."""
+    taken = tuple((one.passing, one.index, _converter(one.passing)) for one in host.arguments)
+    first = next((one.index for one in host.arguments if _is_array(one)), None)
+    function, within = module.function, native.gpu_within
+
+    def call(arguments: tuple[object, ...], grid: tuple[int, int, int], stream: object) -> None:
+        array = None if first is None else arguments[first]
+        handle = native.stream_handle(name, stream, array, _DLPACK_CUDA, index)
+        values: list[object] = []
+        for passing, place, convert in taken:
+            if convert is not None:
+                values.append(convert(arguments[place]))
+            elif passing is Passing.TENSOR:
+                values.append(arguments[place])
+            elif passing is Passing.GRID:
+                values.append(grid[place])
+            else:
+                values.append(handle)
+        try:
+            code = within("cuda", index, function, tuple(values))
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"{name}: {error}") from error
+        if code != 0:
+            raise module.failed(int(str(code)), name)
+
+    return call
+
+
+def _is_array(one: HostValue) -> bool:
+    return one.passing in (Passing.TENSOR, Passing.ADDRESS)

@@ -1,0 +1,154 @@
+"""Host code of the DSL's own: the object with tvm-ffi's calling convention, made from a precompiled artifact.
+
+The launch's CUDA error code, which the DSL's host function returns and its tvm-ffi entry by default drops, is made that
+entry's result. The stream becomes an argument like any other: tvm-ffi's current stream, which the DSL would take in its
+place, is set from the current one of torch whenever a torch tensor is passed, whatever stream the call was given. The
+host code is for any x86-64 processor; by default the DSL makes it for the one it compiles on.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from typing import Any
+
+from silo.artifacts.binary_inspection import inspect_binary
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.target import Target
+from silo.errors import CompileError
+from silo.kinds.cute.compiled_module import device_codes
+from silo.kinds.cute.cute_job import AXES, CuteJob, HostArgument, Role
+from silo.kinds.cute.cute_toolchain import Bindings, diagnosis
+from silo.kinds.cute.host_blob import CUTEOBJ, HostObject, HostValue, Passing
+from silo.kinds.cute.host_link import link
+
+__all__ = ["host_object"]
+
+_PREFIX = "silo"  # of the symbols
+_WARP = 32
+_TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
+
+
+def host_object(job: CuteJob, target: Target, modules: Bindings) -> Compiled:
+    """Compile and link the artifact of a job with ``host="dsl"``.
+
+    Raises:
+        CompileError: the DSL refused it, or its host function cannot be called for a launch.
+        ToolchainError: what it is linked with is not installed.
+    """
+    dsl = modules.compiler
+    try:
+        artifact = dsl.deserialize_compilation_artifact(job.artifact)
+        if len(artifact.metadata) != 1:
+            raise CompileError(f"the DSL made {len(artifact.metadata)} host functions, and Silo calls one")
+        passed = _matched(artifact.metadata[0], job, dsl)
+        compiler = dsl.CuteCompiler()
+        compiler.set_device_target(target.arch)
+        compiler.set_host_target(_TRIPLES.get(platform.machine(), ""))
+        compiler.set_abi(dsl.Abi.TvmFfi)
+        compiler.add_compile_option("symbol-prefix", _PREFIX)
+        compiled = compiler.compile_to(artifact, dsl.ArtifactType.CompiledMlir)
+        cubins = device_codes(compiled, modules)
+        made = compiler.compile_to(compiled, dsl.ArtifactType.Object)
+    except (RuntimeError, ValueError, TypeError, MemoryError) as error:
+        raise CompileError(diagnosis(error)) from error
+    code, log = link(made.get_data(), job.linker)
+    function = str(made.metadata[0].symbol_name)
+    blob = HostObject(
+        function=function,
+        initialize=f"{_PREFIX}_cuda_init",
+        prepare=f"{_PREFIX}_cuda_load_to_device",
+        arguments=tuple(_value(one, passing, job) for one, passing in passed),
+        parameters=len(job.parameters),
+        dsl=job.dsl,
+        toolkit=job.toolkit,
+        code=code,
+    )
+    kernels = [one for cubin in cubins for one in inspect_binary(cubin, "cubin")]
+    # The host code says itself how it launches; what follows is for those who look at it.
+    block = kernels[0].required_block if len(kernels) == 1 and kernels[0].required_block else (1, 1, 1)
+    threads = block[0] * block[1] * block[2]
+    launch = LaunchInfo(
+        entry=function,
+        layout=tuple(_slot(one) for one, _ in passed if one.role not in (Role.GRID, Role.STREAM)),
+        num_warps=-(-threads // _WARP),
+        threads=threads,
+        block=block,
+        registers=max((one.registers for one in kernels), default=None),
+        spills=max((one.spills for one in kernels), default=None),
+    )
+    return Compiled(launch, CompiledBlob(CUTEOBJ, blob.to_bytes()), log=log)
+
+
+def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgument, Passing]]:  # noqa: ANN401
+    """What each argument of the entry is and how it is passed, in its order.
+
+    Changes the description of the entry: what it returns, and how it gets its stream.
+    """
+    given = iter([one for one in job.arguments if one.role is not Role.STREAM])
+    placed: list[tuple[Any, HostArgument, Passing]] = []
+    streams: list[int] = []
+    taken: Sequence[Any] = list(function.params)
+    for index, one in enumerate(taken):
+        if one.abi_arg_index is None and one.ir_arg_index is None:
+            continue  # a constant
+        if isinstance(one, dsl.Stream | dsl.EnvStream):
+            streams.append(index)
+            continue
+        argument = next(given, None)
+        passing = None if argument is None else _passing(argument, one, dsl)
+        if argument is None or passing is None:
+            what = "nothing" if argument is None else f"the {argument.role.value} {argument.name}"
+            raise CompileError(
+                f"the host function takes {type(one).__name__} {one.name}, for which a launch has {what}; pass arrays, "
+                "numbers and bools"
+            )
+        placed.append((one.abi_arg_index, argument, passing))
+    if (left := next(given, None)) is not None:
+        raise CompileError(f"the host function takes no argument for {left.name}")
+    if len(streams) != 1:
+        raise CompileError(
+            'with host="dsl" the host function needs one parameter for the stream of a call, which it gives to '
+            f"launch(stream=...); it has {len(streams)}"
+        )
+    old = taken[streams[0]]
+    stream = dsl.Stream(old.name)
+    place: Any = len(placed) if old.abi_arg_index is None else old.abi_arg_index
+    stream.ir_arg_index, stream.abi_arg_index = old.ir_arg_index, place
+    function.params[streams[0]] = stream
+    function.ret = dsl.Var("code", dsl.DType(dsl.DTypeCode.Int, 32, 1))
+    placed.append((place, HostArgument(Role.STREAM), Passing.STREAM))
+    placed.sort(key=lambda one: one[0])
+    if [index for index, _, _ in placed] != list(range(len(placed))):
+        raise CompileError("the DSL numbers the arguments of the host function in a way that is not known here")
+    return [(argument, passing) for _, argument, passing in placed]
+
+
+def _passing(argument: HostArgument, taken: Any, dsl: Any) -> Passing | None:  # noqa: ANN401
+    """How the entry takes it; None where it takes no such thing."""
+    if argument.role in (Role.POINTER, Role.TENSOR):
+        if isinstance(taken, dsl.Pointer):
+            return Passing.ADDRESS
+        return Passing.TENSOR if isinstance(taken, dsl.Tensor) else None
+    if not isinstance(taken, dsl.Var):
+        return None
+    code, codes = taken.dtype.code, dsl.DTypeCode
+    if argument.role is Role.GRID:
+        return Passing.GRID if code == codes.Int else None
+    return {codes.Int: Passing.INTEGER, codes.UInt: Passing.INTEGER, codes.Bool: Passing.BOOL}.get(
+        code, Passing.FLOAT if code == codes.Float else None
+    )
+
+
+def _value(argument: HostArgument, passing: Passing, job: CuteJob) -> HostValue:
+    if passing is Passing.STREAM:
+        return HostValue(passing)
+    if passing is Passing.GRID:
+        return HostValue(passing, AXES.index(argument.name))
+    return HostValue(passing, job.parameters.index(argument.name))
+
+
+def _slot(argument: HostArgument) -> LayoutSlot:
+    kind = AbiType.POINTER if argument.role is not Role.SCALAR else argument.leaves[0][0]
+    return LayoutSlot(argument.name, kind)

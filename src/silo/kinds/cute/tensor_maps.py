@@ -1,0 +1,208 @@
+"""The tensor maps that a host function makes of its arrays, read off the traced module before the DSL's back end.
+
+A TMA atom is made of a tensor of global memory and a layout of shared memory. Its type says the box and the element
+type, the tensor of coordinates beside it which axis each dimension of the map is, the layout in shared memory the
+swizzle. The launcher makes the same map of the array that a call passes. What is not of a known form is refused with
+the reason: a wrong map is a wrong result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from silo.errors import CompileError, UnsupportedError
+from silo.kinds.cute.array_maps import BY_THE_DSL, ArrayMap, HostMaps
+from silo.kinds.cute.layout_text import Leaf, flat, parse_layout, type_parameters
+
+__all__ = ["read_maps"]
+
+_LOAD = "cute_nvgpu.atom.make_non_exec_tiled_tma_load"
+_MADE = {
+    _LOAD: "cute_nvgpu.atom.non_exec_tiled_tma_load",
+    "cute_nvgpu.atom.make_non_exec_tiled_tma_store": "cute_nvgpu.atom.non_exec_tiled_tma_store",
+    "cute_nvgpu.atom.make_non_exec_tiled_tma_reduce": "cute_nvgpu.atom.non_exec_tiled_tma_reduce",
+}
+_ATOM = "!cute_nvgpu.atom.non_exec_"
+_KINDS = ("#cute_nvgpu.tiled_tma_load<sm_90>", "#cute_nvgpu.tiled_tma_load<sm_90_multicast>")
+_THROUGH = ("cute.make_view", "cute.get_iter")  # the memory of the result begins where the first operand's does
+# The DSL's names of element formats: CUtensorMapDataType, and bytes.
+_FORMATS = {
+    "U8": (0, 1),
+    "U16": (1, 2),
+    "U32": (2, 4),
+    "S32": (3, 4),
+    "U64": (4, 8),
+    "S64": (5, 8),
+    "F16_RN": (6, 2),
+    "F32_RN": (7, 4),
+    "F64_RN": (8, 8),
+    "BF16_RN": (9, 2),
+    "TF32_RN": (11, 4),
+}
+# Of swizzles over bytes, and no others: the number of bits, CUtensorMapSwizzle.
+_SWIZZLES = {"S<0,4,3>": 0, "S<1,4,3>": 1, "S<2,4,3>": 2, "S<3,4,3>": 3}
+_MAX_RANK = 5
+_MAX_BOX = 256
+
+
+def read_maps(module: Any, ir: Any) -> HostMaps:  # noqa: ANN401
+    """The maps that the host function of a traced module makes for the one kernel it launches, or why Silo cannot.
+
+    The DSL's classes of values add operations to a module when they are looked at: it is of no other use afterwards.
+    The caller has entered the module's context and a location.
+    """
+    try:
+        return HostMaps(tuple(_maps_of_module(module, ir)))
+    except CompileError as error:
+        return HostMaps(refused=str(error))
+
+
+def _maps_of_module(module: Any, ir: Any) -> list[ArrayMap]:  # noqa: ANN401
+    """Those of the one launch, in the order of the kernel's parameters."""
+    hosts = [one for one in module.body.operations if one.operation.name == "func.func"]
+    if len(hosts) != 1:
+        raise CompileError(f"the artifact has {len(hosts)} host functions, and Silo takes one")
+    block = hosts[0].regions[0].blocks[0]
+    launches = [one for one in list(block.operations) if one.operation.name == "cuda.launch_ex"]
+    if len(launches) != 1:
+        raise UnsupportedError(f"the host function launches {len(launches)} kernels in its first block; {BY_THE_DSL}")
+    with ir.InsertionPoint.at_block_terminator(block):
+        values = [_raw(value, ir) for value in launches[0].operands]
+        return [_map_of(value, block, ir) for value in values if str(value.type).startswith(_ATOM)]
+
+
+def _raw(value: Any, ir: Any) -> Any:  # noqa: ANN401
+    """A value as MLIR has it: the DSL's classes wrap some kinds."""
+    return value if isinstance(value, ir.Value) else value.value
+
+
+def _map_of(atom: Any, block: Any, ir: Any) -> ArrayMap:  # noqa: ANN401
+    made = atom.owner
+    if isinstance(made, ir.Block):
+        raise UnsupportedError(f"the host function is given a tensor map; {BY_THE_DSL}")
+    name: str = made.operation.name
+    if name not in _MADE:
+        raise UnsupportedError(f"a tensor map is made by {name}, which Silo does not know; {BY_THE_DSL}")
+    words = {
+        key.strip(): value.strip().removeprefix('<"').removesuffix('">')
+        for key, found, value in (one.partition("=") for one in type_parameters(str(atom.type), _MADE[name]))
+        if found
+    }
+    if "tma_format" not in words or "tma_gbasis" not in words:
+        raise CompileError(f"a TMA atom of the artifact has another form than is known here: {atom.type}")
+    if words["tma_format"] not in _FORMATS:
+        raise UnsupportedError(f"a tensor map has elements of format {words['tma_format']}; {BY_THE_DSL}")
+    element_type, element_bytes = _FORMATS[words["tma_format"]]
+    box = _box(words["tma_gbasis"])
+    if name == _LOAD:
+        box = _multicast(box, made.attributes)
+    view, shared = (_raw(made.operands[index], ir) for index in range(2))
+    coordinates = type_parameters(str(_raw(made.results[1], ir).type), "cute.coord_tensor")[-1]
+    memory = type_parameters(str(view.type), "cute.memref")
+    argument, direct = _base(view, block, ir)
+    if _bits(memory[0]) != 8 * element_bytes:
+        raise UnsupportedError(
+            f"a tensor map counts elements of {element_bytes} bytes of an array of {memory[0]}; {BY_THE_DSL}"
+        )
+    axes = _axes(memory[-1], coordinates, len(box), element_bytes, direct=direct)
+    return ArrayMap(argument, _swizzle(str(shared.type)), element_bytes, element_type, box[::-1], axes)
+
+
+def _box(text: str) -> tuple[int, ...]:
+    """Innermost first."""
+    shape = parse_layout(text).shape
+    modes = (shape,) if isinstance(shape, Leaf) else shape
+    sizes = [mode.value for mode in modes if isinstance(mode, Leaf) and mode.value is not None]
+    if len(sizes) != len(modes) or len(sizes) > _MAX_RANK or not all(1 <= size <= _MAX_BOX for size in sizes):
+        raise UnsupportedError(f"a tensor map has a box of the form {text}; {BY_THE_DSL}")
+    return tuple(sizes)
+
+
+def _multicast(box: tuple[int, ...], attributes: Any) -> tuple[int, ...]:  # noqa: ANN401
+    """What each block of a multicast loads: the box is cut along its outermost dimensions."""
+    if str(attributes["kind"]) not in _KINDS:
+        raise UnsupportedError(f"a tensor map is for loads of kind {attributes['kind']}; {BY_THE_DSL}")
+    blocks = int(attributes["num_multicast"].value) if "num_multicast" in attributes else 1
+    made = list(box)
+    for at in reversed(range(len(box))):
+        if blocks > 1 and made[at] % blocks and blocks % made[at]:
+            break
+        made[at], blocks = max(1, made[at] // blocks), max(1, blocks // made[at])
+    if blocks != 1:
+        raise UnsupportedError(f"a box of {box} cannot be cut for the blocks of its multicast; {BY_THE_DSL}")
+    return tuple(made)
+
+
+def _swizzle(text: str) -> int:
+    if text.startswith("!cute.layout<"):
+        return 0
+    (words,) = type_parameters(text, "cute.composed_layout")
+    if not words.startswith("S<"):
+        parse_layout(words)  # of nothing but a layout
+        return 0
+    swizzle, offset, _ = (*words.split(" o ", 2), "", "")[:3]
+    if swizzle not in _SWIZZLES or offset != "0":
+        raise UnsupportedError(f"a tensor map is for shared memory of the layout {words}; {BY_THE_DSL}")
+    return _SWIZZLES[swizzle]
+
+
+def _base(view: Any, block: Any, ir: Any) -> tuple[int, bool]:  # noqa: ANN401
+    """The host function's argument that a tensor's memory begins with, and whether the tensor is the argument."""
+    at, direct = view, True
+    while not isinstance(made := at.owner, ir.Block):
+        name = made.operation.name
+        if name not in _THROUGH:
+            raise UnsupportedError(
+                f"a tensor map is of memory that the host function finds by {name}, not of an array as it is passed; "
+                f"{BY_THE_DSL}"
+            )
+        at, direct = _raw(made.operands[0], ir), False
+    if made != block:
+        raise UnsupportedError(f"a tensor map is made in a loop or a branch; {BY_THE_DSL}")
+    return int(ir.BlockArgument(at).arg_number), direct
+
+
+def _axes(
+    memory: str, coordinates: str, rank: int, element_bytes: int, *, direct: bool
+) -> tuple[int | tuple[int, int], ...]:
+    """What each dimension of the map is, outermost first: constants where the layout is one, else axes."""
+    layout, steps = parse_layout(memory), parse_layout(coordinates)
+    sizes, strides, ways = flat(layout.shape), flat(layout.stride), flat(steps.stride)
+    form = f"a tensor map of an array of layout {memory}, with coordinates {coordinates}"
+    if len(ways) != len(sizes):
+        raise UnsupportedError(f"{form}, is not known; {BY_THE_DSL}")
+    known = all(leaf.value is not None for leaf in (*sizes, *strides))
+    if not known and (not direct or any(not isinstance(mode, Leaf) for mode in _modes(layout.shape))):
+        raise UnsupportedError(f"{form}, is of a layout that the host function works out; {BY_THE_DSL}")
+    found: dict[int, int] = {}
+    for axis, (size, way) in enumerate(zip(sizes, ways, strict=True)):
+        if not way.basis:
+            if size.value != 1 or way.value != 0:
+                raise UnsupportedError(f"{form}, leaves out axis {axis}; {BY_THE_DSL}")
+            continue
+        if way.value != 1 or len(way.basis) != 1 or way.basis[0] in found:
+            raise UnsupportedError(f"{form}, has not one dimension for each axis; {BY_THE_DSL}")
+        found[way.basis[0]] = axis
+    if set(found) != set(range(rank)):
+        raise UnsupportedError(f"{form}, has not {rank} dimensions; {BY_THE_DSL}")
+    order = [found[dimension] for dimension in reversed(range(rank))]
+    for at, axis in enumerate(order):
+        size, stride = sizes[axis].value, strides[axis].value
+        inner = at == rank - 1
+        if stride is not None and size != 1 and (stride != 1 if inner else (stride * element_bytes % 16 or stride < 0)):
+            wanted = "is contiguous along its first dimension" if inner else "has strides of multiples of 16 bytes"
+            raise UnsupportedError(f"{form}, cannot be: one {wanted}, and axis {axis} has stride {stride}")
+    if not known:
+        return tuple(order)
+    return tuple((sizes[axis].value or 0, strides[axis].value or 0) for axis in order)
+
+
+def _modes(tree: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    return (tree,) if isinstance(tree, Leaf) else tree
+
+
+def _bits(element: str) -> int:
+    """Bits of an element type of MLIR: ``bf16``, ``f8E4M3FN``, ``i32``."""
+    digits = element.removeprefix("b").lstrip("abcdefghijklmnopqrstuvwxyz")
+    end = next((at for at, character in enumerate(digits) if not character.isdigit()), len(digits))
+    return int(digits[:end]) if digits[:end] else 0

@@ -1,0 +1,94 @@
+"""Pointers of one address space that are given for another's: what Metal's compiler refuses, and the CPU cannot see.
+
+Clang looks at the types alone, with Metal's address spaces told apart. Classes of the emulator's library know none of
+them, so only what is said of pointers counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+
+from silo.compile.c_compiler import CCompiler
+from silo.compile.compiler_process import run_compiler
+from silo.core.target import Target
+from silo.kinds.metal.clang import code_flags
+from silo.kinds.metal.entry_text import quoted
+from silo.kinds.metal.precompiled import precompiled_header
+from silo.settings import child_environment
+
+__all__ = ["Mixed", "mixed_spaces"]
+
+# What clang calls its numbered spaces, as the headers number them.
+_NAMES = (
+    ("address space '1'", "device memory"),
+    ("address space '2'", "constant memory"),
+    ("address space '3'", "threadgroup memory"),
+    ("generic address space", "thread memory"),
+    ("__attribute__((address_space(1)))", "device"),
+    ("__attribute__((address_space(2)))", "constant"),
+    ("__attribute__((address_space(3)))", "threadgroup"),
+)
+_OF_POINTERS = (
+    "cannot pass pointer to",
+    "cannot initialize a",
+    "cannot initialize return object",
+    "changes address space",
+)
+_KINDS = (": error: ", ": note: ")
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """One place of a text where a pointer is of another address space than what it is given for."""
+
+    place: str
+    what: str
+
+
+def mixed_spaces(source: str, file: str, target: Target, clang: CCompiler) -> Mixed | None:
+    """The first such place of a text as C++, which messages call ``file``; None where clang finds none."""
+    flags = (*code_flags(target), "-DSILO_METAL_STRICT")
+    header = precompiled_header(clang, flags)
+    command = [*clang.command, *flags, "-fno-color-diagnostics", "-fno-caret-diagnostics", "-fsyntax-only"]
+    command += [] if header is None else ["-include-pch", str(header), "-Xclang", "-fno-validate-pch"]
+    command += ["-x", "c++", "-"]
+    with TemporaryFile() as text:
+        text.write(f"#include <metal_stdlib>\n#line 1 {quoted(file)}\n{source}\n".encode())
+        text.seek(0)
+        done = run_compiler(command, stdin=text, env=child_environment(LC_ALL="C"))
+    return next(found_in(done.stderr.decode(errors="replace"), file), None)
+
+
+def found_in(log: str, file: str) -> Iterator[Mixed]:
+    r"""What clang's messages say of pointers; an error's notes say why it is one.
+
+    >>> log = "k.metal:9:10: error: no matching function for call to 'first'\n"
+    >>> log += "k.metal:3:7: note: candidate function not viable: cannot pass pointer to address space '1' as a pointer"
+    >>> log += " to address space '3' in 1st argument\n"
+    >>> [one.what for one in found_in(log, "k.metal")]
+    ['cannot pass pointer to device memory as a pointer to threadgroup memory in 1st argument']
+    """
+    place, candidates = "", 0
+    for line in log.splitlines():
+        kind = next((one for one in _KINDS if one in line), None)
+        if kind is None:
+            continue
+        where, _, said = line.partition(kind)
+        if kind == _KINDS[0]:
+            place = where.rpartition(":")[0] if where.startswith(f"{file}:") else ""
+            candidates = 0
+        candidates += "candidate" in said
+        reason = said.rpartition("not viable: ")[2]
+        if place and candidates <= 1 and _mixes(reason):
+            for name, words in _NAMES:
+                reason = reason.replace(name, words)
+            yield Mixed(place, reason)
+            place = ""
+
+
+def _mixes(said: str) -> bool:
+    spaces = "address space" in said or "address_space" in said
+    declared = any(f"'{word} " in said or f"{word} " in said for word in ("device", "threadgroup", "constant"))
+    return (said.startswith(_OF_POINTERS) and (spaces or (declared and "*" in said))) or "changes address space" in said

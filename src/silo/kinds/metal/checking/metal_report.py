@@ -1,0 +1,192 @@
+"""Faults and doubtful reads of a Metal kernel as findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from silo.checking.findings import Finding, capital, coordinates, nearest, place_in
+from silo.frozen import frozen, replace
+from silo.kinds.metal.checking.lines import LineTable
+from silo.kinds.metal.checking.metal_faults import Check, Fault, Found, FoundKind, Suspect
+from silo.launch.argument_memory import Allocation
+
+__all__ = ["Reporter"]
+
+_ON_STACK = 0xFFFFFFFF
+_FAULTS = {
+    Fault.BARRIER_MISSED: "barrier",
+    Fault.BARRIER_MIXED: "barrier",
+    Fault.SIMD_DIVERGED: "divergence",
+    Fault.GROUP_MEMORY: "threadgroup memory",
+    Fault.STACK: "thread memory",
+    Fault.CHECKED: "check",
+    Fault.BAD_ARGUMENT: "bad argument",
+}
+
+
+@frozen
+class Reporter:
+    """The words of findings of one launch, after the run that shows them.
+
+    ``check`` is the state that this run left. ``copies`` are the arrays of the call as a run sees them, ``lines`` the
+    lines of the code, ``steps`` the limit of a threadgroup, ``seed`` the schedule.
+    """
+
+    check: Check
+    copies: Sequence[Allocation]
+    lines: LineTable
+    grid: tuple[int, int, int]
+    steps: int
+    seed: int
+
+    def fault(self, fault: Found | Fault) -> Finding:
+        """The finding made of a fault: of a check in the code, or of the runtime."""
+        if isinstance(fault, Found):
+            return self._placed(self._found(fault), fault.group, fault.thread)
+        return self._placed(self._fault(fault), self.check.group, self.check.thread)
+
+    def suspect(self, suspect: Suspect, address: int | None) -> Finding:
+        """A read of unset memory; ``address`` is the address of the first result that depends on it."""
+        return self._placed(self._suspect(suspect, address), suspect.group, suspect.thread)
+
+    def result(self, kind: str, what: str, address: int) -> Finding:
+        """A finding in a result, at ``address``."""
+        owner, where = self._where(address, 1)
+        return self._placed(Finding(kind, what, (capital(where),), owner), self.check.group, self.check.thread)
+
+    def _placed(self, found: Finding, group: int, thread: int) -> Finding:
+        details = found.details
+        if self.seed:
+            details = (*details, f"Threads ran in the order of seed {self.seed}")
+        program, index = coordinates(group, self.grid), self._thread(thread)
+        at = f" at {found.place}" if found.place else ""
+        where = f"{at}, thread {index} of threadgroup {program}"
+        return replace(found, details=details, at=where, program=program, index=index)
+
+    # ---- what the code found
+
+    def _found(self, found: Found) -> Finding:
+        kind = FoundKind(found.kind)
+        place = self._site(found.site)
+        does = "write" if found.write else "read"
+        match kind:
+            case FoundKind.BOUNDS:
+                owner, where = self._where(found.address, found.size)
+                said = f"{found.size} bytes: {where}"
+                return Finding("out of bounds", f"a {does} out of bounds", (said,), owner, place)
+            case FoundKind.READONLY:
+                owner, where = self._where(found.address, found.size)
+                return Finding("read-only", "a write to memory that is read-only", (where,), owner, place)
+            case FoundKind.UNINITIALIZED:
+                owner, where = self._where(found.address, found.size)
+                return Finding("uninitialized", "a read of memory that nothing was written to", (where,), owner, place)
+            case FoundKind.RACE:
+                return self._race(found, place)
+            case FoundKind.ENDLESS:
+                steps = f"The threadgroup took {self.steps} steps (turns of loops and accesses)"
+                waits = "a thread that waits for another without a barrier may wait for ever"
+                return Finding("endless", "a loop that does not end", (f"{steps}; {waits}",), None, place)
+            case FoundKind.STACK_BOUNDS:
+                what = f"a {does} beyond a variable of the thread"
+                return Finding("out of bounds", what, (f"{found.size} bytes",), None, place)
+            case FoundKind.GLOBAL_BOUNDS:
+                what = f"a {does} beyond a constant"
+                return Finding("out of bounds", what, (f"{found.size} bytes",), None, place)
+            case FoundKind.SCOPE:
+                what = f"a {does} of a variable that lives no more"
+                why = "A pointer outlived the block that declares what it points to"
+                return Finding("out of bounds", what, (why,), None, place)
+            case FoundKind.INDEX:
+                name = (found.array_type or b"").decode(errors="replace").strip("'")
+                what = f"the index {found.index} of an array that is {name}"
+                return Finding("out of bounds", what, place=self._line(found.file, found.line))
+            case _:
+                other = self._thread(found.other_thread)
+                elsewhere = f"{found.index} live threads of the simdgroup are elsewhere, thread {other} among them"
+                said = f"{elsewhere}: what they would hand over is undefined"
+                what = "an operation between lanes in divergent flow"
+                return Finding("divergence", what, (said,), place=self._line(found.file, found.line))
+
+    def _race(self, found: Found, place: str) -> Finding:
+        owner, where = self._where(found.address, found.size)
+        does = "write" if found.write else "read"
+        did = "wrote" if found.other_write else "read"
+        other = f"thread {self._thread(found.other_thread)}"
+        if found.other_group != found.group:
+            other += f" of threadgroup {coordinates(found.other_group, self.grid)}"
+            advice = "and nothing orders threadgroups"
+        else:
+            advice = "and no barrier of that memory lies between"
+        there = self._site(found.other_site)
+        said = f"{capital(other)} {did} there{f' at {there}' if there else ''}, {advice}"
+        return Finding("race", f"a {does} that races with another thread's", (capital(where), said), owner, place)
+
+    def _suspect(self, suspect: Suspect, address: int | None) -> Finding:
+        place = self._site(suspect.site)
+        details: list[str] = []
+        if suspect.area == _ON_STACK:
+            what, owner = "a read of a variable that nothing was written to", None
+        else:
+            what = "a read of threadgroup memory that nothing was written to"
+            owner, where = self._where(suspect.address, suspect.size)
+            details.append(where)
+        if address is not None:
+            name, where = self._where(address, 1)
+            owner = owner or name
+            details.append(f"A result depends on it: {where}")
+        return Finding("uninitialized", what, tuple(details), owner, place)
+
+    # ---- what the runtime found
+
+    def _fault(self, fault: Fault) -> Finding:
+        """Its text begins with the place; then what, and in brackets where that was."""
+        text = self.check.text.decode(errors="replace")
+        place, found, said = text.partition(": ")
+        if not found:
+            place, said = "", text
+        details = self._waiting() if fault is Fault.BARRIER_MISSED else ()
+        return Finding(_FAULTS[fault], said.rpartition(" (thread ")[0] or said, details, None, place)
+
+    def _waiting(self) -> tuple[str, ...]:
+        check = self.check
+        threads = range(check.group_threads)
+        absent = [index for index in threads if not check.threads[index].line]
+        if not absent:
+            return ()
+        return (f"{len(absent)} of {len(threads)} threads are not there, {self._thread(absent[0])} the first of them",)
+
+    # ---- words
+
+    def _where(self, address: int, size: int) -> tuple[str | None, str]:
+        """The array that an address belongs to, or is nearest to, and where in it."""
+        check = self.check
+        areas = [
+            Allocation(one.name, one.low, one.high, one.address, f"{one.high - one.low} bytes") for one in self.copies
+        ]
+        for index in range(check.group_array_count):
+            array = check.group_arrays[index]
+            name = (array.name or b"").decode(errors="replace") or "threadgroup memory"
+            words = f"{array.bytes} bytes"
+            if array.line:
+                words += f", declared at {self._line(array.file, array.line)}"
+            areas.append(Allocation(name, array.low, array.low + array.bytes, array.low, words))
+        if not areas:
+            return None, f"address {address:#x}, which lies in no array"
+        one = nearest(areas, address)
+        return one.name, place_in(one, address, size)
+
+    def _site(self, site: int) -> str:
+        file, line = self.lines.place(site)
+        return f"{_short(file)}:{line}" if line else ""
+
+    @staticmethod
+    def _line(file: bytes | None, line: int) -> str:
+        return f"{_short((file or b'').decode(errors='replace'))}:{line}" if line else ""
+
+    def _thread(self, number: int) -> tuple[int, int, int]:
+        return coordinates(number, (self.check.shape[0] or 1, self.check.shape[1] or 1))
+
+
+def _short(file: str) -> str:
+    return PurePosixPath(file).as_posix().removeprefix("./")

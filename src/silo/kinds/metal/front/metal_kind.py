@@ -1,0 +1,60 @@
+"""The source plug-in ``metal``: kernels in Metal Shading Language, made by ``silo.metal``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.sources.callables import plain_callable
+from silo.sources.declaration import Declaration
+from silo.sources.kernel_source import KernelSource
+
+if TYPE_CHECKING:
+    from silo.core.findings import Finding
+
+__all__ = ["Kind"]
+
+
+class Kind:
+    """Reads what :func:`silo.kinds.metal.front.metal_definition.metal` makes, and takes it from ``silo.metal``."""
+
+    advice = "make one of a text in Metal Shading Language with silo.metal(text, group_size=...)"
+
+    @property
+    def define(self) -> Callable[..., object]:
+        """What ``silo.metal`` calls."""
+        from silo.kinds.metal.front.metal_definition import metal  # noqa: PLC0415  # most programs have no such kernels
+
+        return metal
+
+    @property
+    def example_targets(self) -> tuple[str, ...]:
+        """What a whole installation compiles for."""
+        return ("metal:3.1",)
+
+    def findings(self) -> Sequence[Finding]:
+        """What else ``silo doctor`` says."""
+        from silo.kinds.metal.front.metal_findings import findings  # noqa: PLC0415  # for ``silo doctor`` alone
+
+        return findings()
+
+    @property
+    def selftest(self) -> str:
+        """What ``silo selftest metal`` runs."""
+        return "silo.kinds.metal.programs.metal_selftest:selftest"
+
+    def reads(self, value: object) -> Decision:
+        """A definition of a Metal kernel."""
+        if isinstance(value, Declaration) and value.source.kind == "metal":
+            return Accepted("a Metal kernel")
+        return Rejected("not a Metal kernel, which silo.metal(...) makes")
+
+    def read(self, value: object) -> Declaration:
+        """The definition itself."""
+        assert isinstance(value, Declaration)
+        return value
+
+    def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
+        """Nothing but Python calls it."""
+        return plain_callable(source, launcher, members)

@@ -1,0 +1,188 @@
+"""Kernels in Metal Shading Language as sources."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import ArgumentFacts
+from silo.core.config import Config
+from silo.core.dtypes import DTypeKind, dtype
+from silo.core.nodes import Node, to_json
+from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
+from silo.core.specialization import Specialization
+from silo.core.values import Value, digest
+from silo.core.variant import Variant
+from silo.errors import ArgumentError, CompileError, SourceError
+from silo.frozen import replace
+from silo.kinds.metal.front.metal_element_types import element_of
+from silo.kinds.metal.front.shader_text import MslKernel, MslText
+from silo.kinds.metal.front.variant_text import metal_text
+from silo.sources.launch_options import evaluated
+
+__all__ = ["MOST_GROUP_BYTES", "MOST_THREADS", "MetalSource"]
+
+MOST_THREADS = 1024
+MOST_GROUP_BYTES = 32768
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MetalSource:
+    """One kernel of a text. ``group`` says how the threads of a threadgroup lie, ``memory`` what bytes a launch gives.
+
+    The signature has the buffers by rising index, then constants.
+    """
+
+    name: str
+    signature: Signature
+    text: MslText
+    kernel: MslKernel
+    location: str
+    group: tuple[Node, ...]
+    memory: tuple[tuple[str, Node], ...] = ()
+    kind: str = "metal"
+    cut: bool = False  # the grid may end within a threadgroup: a call passes its threads after the buffers
+    exact: frozenset[str] = frozenset()  # no scalar's value decides the code
+    extents: None = None  # and no array's shape does
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.location})"
+
+    @property
+    def fingerprint(self) -> str:
+        """Names what the kernel does; free of paths."""
+        return digest(
+            "metal-source/1",
+            [
+                self.name,
+                self.signature.to_json(),
+                self.text.text,
+                self.kernel.name,
+                [to_json(one) for one in self.group],
+                [[name, to_json(one)] for name, one in self.memory],
+                self.cut,
+            ],
+        )
+
+    @property
+    def heuristics(self) -> Mapping[str, Callable[..., object]]:
+        """No constants are computed from the arguments."""
+        return {}
+
+    def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
+        """A config sets nothing but what the signature has."""
+        del config, specialization
+        return {}
+
+    def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
+        """The typed signature of one call, and its constants. Raises ArgumentError."""
+        if unknown := [one for one in arguments if one not in self.signature.names]:
+            known = ", ".join(self.signature.names)
+            raise ArgumentError(f"{self.name} has no parameter {', '.join(unknown)}; it takes {known}")
+        parameters: list[Parameter] = []
+        constants: list[tuple[str, Value]] = []
+        for one in self.signature.parameters:
+            given = arguments.get(one.name)
+            if one.kind is ParameterKind.CONSTEXPR:
+                if given is not None:
+                    if given.is_pointer:
+                        raise ArgumentError(f"{self.name}: {one.name} is a constant, so it takes a value, not an array")
+                    constants.append((one.name, given.value))
+                parameters.append(one)
+            elif given is None:
+                raise ArgumentError(f"{self.name}: the argument {one.name} is missing")
+            elif one.kind is ParameterKind.POINTER:
+                parameters.append(self._array(one, given))
+            else:
+                parameters.append(self._scalar(one, given))
+        return Signature(tuple(parameters)), Specialization((), tuple(constants))
+
+    def _array(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
+        name = parameter.name
+        if not given.is_pointer or given.block_shape:
+            raise ArgumentError(f"{self.name}: {name} takes an array, not {describe(given.value)}")
+        element = next(one for one in self.kernel.buffers if one.name == name)
+        if given.dtype is None:
+            raise ArgumentError(f"{self.name}: the dtype of the array {name} is not known")
+        if given.dtype.bits == 64 and given.dtype.kind is DTypeKind.FLOAT:
+            raise ArgumentError(f"{self.name}: {name} is an array of {given.dtype}, which Metal does not have")
+        wanted = element_of(element.type)
+        if wanted is not None and wanted != given.dtype:
+            raise ArgumentError(
+                f"{self.name}: {name} is an array of {given.dtype}, and the kernel reads {element.type}: pass {wanted}"
+            )
+        return replace(parameter, dtype=given.dtype)
+
+    def _scalar(self, parameter: Parameter, given: ArgumentFacts) -> Parameter:
+        name, kind, value = parameter.name, parameter.dtype, given.value
+        assert kind is not None  # read from the text
+        if given.is_pointer:
+            raise ArgumentError(f"{self.name}: {name} is {kind}; it takes a number, not an array")
+        if not isinstance(value, bool | int | float):
+            raise ArgumentError(f"{self.name}: {name} is {kind}; it cannot be {describe(value)}")
+        if parameter.kind is ParameterKind.INTEGER:
+            low = 0 if kind.kind is DTypeKind.UINT else -(1 << (kind.bits - 1))
+            if not isinstance(value, int):
+                raise ArgumentError(f"{self.name}: {name} is {kind}; {describe(value)} is not an integer")
+            if not low <= value < low + (1 << kind.bits):
+                raise ArgumentError(f"{self.name}: {name} is {kind}; {value} does not fit")
+        return parameter
+
+    def constant(self, value: object) -> Value:
+        """The value of a constant: a number, a bool, or a word that a macro stands for. Raises SourceError."""
+        if isinstance(value, bool | int | float | str):
+            return value
+        raise SourceError(f"{self}: a constant cannot be {describe(value)}: give a number, a bool or a text")
+
+    def constants(self, variant: Variant) -> dict[str, Value]:
+        """The value of every constant of a variant: from the call, else the config, else the default. CompileError."""
+        known = {**dict(variant.config.values), **variant.specialization.constant_values}
+        found: dict[str, Value] = {}
+        for one in self.signature.parameters:
+            if one.kind is not ParameterKind.CONSTEXPR:
+                continue
+            if one.name in known:
+                found[one.name] = known[one.name]
+            elif not isinstance(one.default, NoDefault):
+                found[one.name] = one.default
+            else:
+                raise CompileError(f"{self}: the constant {one.name} has no value: pass it, or put it in the space")
+        return found
+
+    def ending_within_groups(self) -> MetalSource:
+        """The same kernel for grids that end within a threadgroup. A call passes the grid's threads as well."""
+        parameters = self.signature.parameters
+        passed = [one for one in parameters if one.kind is not ParameterKind.CONSTEXPR]
+        threads = [Parameter(f"threads_{axis}", ParameterKind.INTEGER, dtype("uint32")) for axis in "xyz"]
+        folded = [one for one in parameters if one.kind is ParameterKind.CONSTEXPR]
+        return dataclasses.replace(self, cut=True, signature=Signature((*passed, *threads, *folded)))
+
+    def group_size(self, constants: Mapping[str, Value]) -> tuple[int, int, int]:
+        """Threads of a threadgroup. CompileError for what no launch can have: it costs one config alone."""
+        sizes = [evaluated(self.name, "group_size", one, constants) for one in self.group]
+        x, y, z = (*sizes, *[1] * (3 - len(sizes)))
+        if min(x, y, z) < 1 or x * y * z > self.kernel.most_threads:
+            most = self.kernel.most_threads
+            raise CompileError(f"{self.name}: the threadgroup is ({x}, {y}, {z}); it has 1 to {most} threads")
+        required = (*self.kernel.group, 1, 1, 1)[:3]
+        if self.kernel.group and required != (x, y, z):
+            raise CompileError(f"{self.name}: the kernel requires a threadgroup of {required}, not ({x}, {y}, {z})")
+        return x, y, z
+
+    def memory_bytes(self, constants: Mapping[str, Value]) -> dict[str, int]:
+        """Bytes of threadgroup memory that a launch gives, by parameter. CompileError."""
+        found = {name: evaluated(self.name, "threadgroup_bytes", one, constants) for name, one in self.memory}
+        for name, size in found.items():
+            if not 0 < size <= MOST_GROUP_BYTES:
+                raise CompileError(f"{self.name}: {name} has {size} bytes of threadgroup memory, of {MOST_GROUP_BYTES}")
+        if sum(found.values()) > MOST_GROUP_BYTES:
+            raise CompileError(
+                f"{self.name}: it takes {sum(found.values())} bytes of threadgroup memory, of {MOST_GROUP_BYTES}"
+            )
+        return found
+
+    def metal(self, constants: Mapping[str, Value]) -> str:
+        """The text that Metal compiles; the kernel has no ``[[threadgroup(n)]]`` parameters there. CompileError."""
+        return metal_text(self.text, self.kernel, constants, self.memory_bytes(constants))

@@ -1,0 +1,434 @@
+"""From a text in Metal Shading Language to what it declares: only that is read, and clang or Metal read the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from silo.errors import SourceError
+from silo.frozen import replace
+from silo.kinds.metal.front.shader_text import (
+    ArrayDeclaration,
+    FunctionConstant,
+    MslKernel,
+    MslParameter,
+    MslText,
+    Space,
+)
+from silo.kinds.metal.front.tokens import Kind, Token, tokens_of
+
+__all__ = ["parse_metal"]
+
+_OPEN = {"(": ")", "[": "]", "{": "}", "[[": "]]"}
+_CLOSE = frozenset(_OPEN.values())
+_QUALIFIERS = frozenset({"const", "volatile", "restrict", "__restrict", "thread", "coherent"})
+_SPACES = {one.value: one for one in Space if one.value}
+MOST_BUFFERS = 31
+_TEXTURES = ("texture", "depth", "sampler", "imageblock", "visible_function_table", "intersection_function_table")
+
+
+def parse_metal(text: str, file: str) -> MslText:
+    """Read a text.
+
+    Raises:
+        SourceError: a kernel that no launch could call, with file and line.
+    """
+    return _Parser(text, file).read()
+
+
+class _Parser:
+    def __init__(self, text: str, file: str) -> None:
+        self._text, self._file = text, file
+        found = tokens_of(text)
+        self._tokens = tuple(one for one in found if one.kind is not Kind.DIRECTIVE)
+        self._macros = _macros(found)
+        self._pairs = self._paired()
+        self._templates: dict[str, tuple[tuple[str, ...], MslKernel]] = {}
+        self._kernels: list[MslKernel] = []
+        self._constants: list[FunctionConstant] = []
+        self._arrays: list[ArrayDeclaration] = []
+        self._instances: list[tuple[int, int]] = []
+        self._refused: list[tuple[str, str]] = []
+
+    def read(self) -> MslText:
+        words = frozenset(one.text for one in self._tokens if one.is_word)
+        for place, token in enumerate(self._tokens):
+            if token.text == "function_constant":
+                self._constant(place)
+            elif token.text == "threadgroup" and self._begins(place):
+                self._array(place)
+            elif token.text == "kernel" and self._at(place + 1) != "(":
+                self._kernel(place)
+        self._check_names()
+        return MslText(
+            self._text,
+            self._file,
+            tuple(self._kernels),
+            tuple(self._constants),
+            tuple(self._arrays),
+            tuple(self._instances),
+            words,
+            tuple(self._refused),
+        )
+
+    def _refuse(self, line: int, why: str) -> NoReturn:
+        raise SourceError(f"{self._file}:{line}: {why}")
+
+    def _at(self, place: int) -> str:
+        return self._tokens[place].text if 0 <= place < len(self._tokens) else ""
+
+    def _paired(self) -> dict[int, int]:
+        """For each bracket the place of its other half."""
+        found: dict[int, int] = {}
+        stack: list[int] = []
+        for place, token in enumerate(self._tokens):
+            if token.text in _OPEN:
+                stack.append(place)
+            elif token.text in _CLOSE:
+                if not stack or _OPEN[self._tokens[stack[-1]].text] != token.text:
+                    self._refuse(token.line, f"{token.text!r} closes nothing")
+                found[stack[-1]] = place
+                found[place] = stack.pop()
+        if stack:
+            last = self._tokens[stack[-1]]
+            self._refuse(last.line, f"{last.text!r} is never closed")
+        return found
+
+    def _slice(self, begin: int, end: int) -> str:
+        """The text of tokens ``begin`` up to ``end``."""
+        return self._text[self._tokens[begin].begin : self._tokens[end - 1].end] if end > begin else ""
+
+    def _begins(self, place: int) -> bool:
+        """Whether a statement begins at a token."""
+        return self._at(place - 1) in (";", "{", "}")
+
+    # Declarations
+
+    def _constant(self, place: int) -> None:
+        begin = place
+        while begin and self._at(begin - 1) not in (";", "}", "{"):
+            begin -= 1
+        opening = place - 1
+        if self._at(begin) != "constant" or self._at(opening) != "[[" or self._at(place + 1) != "(":
+            return  # an attribute of a parameter, or a word of somebody else's
+        name = self._tokens[opening - 1]
+        end = self._pairs[opening] + 1
+        if self._at(end) != ";":
+            self._refuse(name.line, f"the function constant {name.text} has a value of its own; it is given one")
+        index = self._number(place + 2, f"the function constant {name.text}")
+        kind = self._slice(begin + 1, opening - 1)
+        span = (self._tokens[begin].begin, self._tokens[end].end)
+        self._constants.append(FunctionConstant(name.text, kind, index, span, name.line))
+
+    def _number(self, place: int, what: str) -> int:
+        token = self._tokens[place]
+        if not token.text.isdigit():
+            self._refuse(token.line, f"{what} has the index {token.text!r}; write a number")
+        return int(token.text)
+
+    def _array(self, place: int) -> None:
+        end = place
+        while self._at(end) not in (";", "", "="):
+            end = self._pairs[end] + 1 if self._at(end) in _OPEN else end + 1
+        if self._at(end) != ";":
+            return  # a pointer with a value, or no declaration
+        parts = self._split(place + 1, end)
+        first = parts[0]
+        if any(self._at(one) in ("*", "&", "(") for one in range(*first)):
+            return  # a pointer
+        name = self._declared(*first)
+        kind = self._slice(first[0], name)
+        arrays = [(self._at(name), self._slice(name + 1, first[1]))]
+        arrays += [(self._at(begin), self._slice(begin + 1, stop)) for begin, stop in parts[1:]]
+        span = (self._tokens[place].begin, self._tokens[end].end)
+        self._arrays.append(ArrayDeclaration(kind, tuple(arrays), span, self._tokens[place].line))
+
+    def _declared(self, begin: int, end: int) -> int:
+        """The place of the name that a declaration declares: the last word outside of brackets."""
+        found = begin
+        place = begin
+        while place < end:
+            if self._at(place) in _OPEN:
+                place = self._pairs[place]
+            elif self._tokens[place].is_word:
+                found = place
+            place += 1
+        return found
+
+    def _split(self, begin: int, end: int) -> list[tuple[int, int]]:
+        """Parts between commas that are in no bracket; ``<`` and ``>`` are brackets of templates here."""
+        parts: list[tuple[int, int]] = []
+        first, depth, place = begin, 0, begin
+        while place < end:
+            word = self._at(place)
+            if word in _OPEN:
+                place = self._pairs[place]
+            elif word == "<":
+                depth += 1
+            elif word == ">":
+                depth -= 1
+            elif word == "," and depth == 0:
+                parts.append((first, place))
+                first = place + 1
+            place += 1
+        return [*parts, (first, end)] if end > first else parts
+
+    # Kernels
+
+    def _kernel(self, place: int) -> None:
+        """``place`` is the word ``kernel``, alone or within ``[[ ]]``."""
+        begin = place
+        while begin and self._at(begin - 1) not in (";", "}", "{"):
+            begin -= 1
+        at = place + 1
+        while at < len(self._tokens) and self._at(at) not in ("(", ";", "decltype"):
+            at += 1
+        if self._at(at) == "decltype":
+            at = self._pairs[at + 1] + 1
+            while self._at(at) not in (";", "(", ""):
+                at += 1
+        attributes = self._attributes(begin, at)
+        if self._at(begin) == "template" and self._at(begin + 1) != "<":
+            self._instance(begin, at, attributes)
+            return
+        name = self._tokens[at - 1]
+        if self._at(at) != "(" or not name.is_word:
+            return
+        close = self._pairs[at]
+        body = close + 1
+        while self._at(body) == "[[":
+            body = self._pairs[body] + 1
+        if self._at(body) != "{":
+            return  # declared here, defined elsewhere
+        span = (self._tokens[body].end, self._tokens[self._pairs[body]].begin)
+        host = attributes.get("host_name", name.text).strip('"')
+        try:
+            parameters = _numbered([self._parameter(*part, name.text) for part in self._split(at + 1, close)])
+        except SourceError as error:
+            self._refused.append((host, str(error)))
+            return
+        made = MslKernel(
+            host,
+            name.text,
+            parameters,
+            span,
+            name.line,
+            _numbers(attributes.get("required_threads_per_threadgroup", "")),
+            (_numbers(attributes.get("max_total_threads_per_threadgroup", "")) or (1024,))[0],
+        )
+        if self._at(begin) == "template":
+            self._templates[name.text] = (self._template_names(begin), replace(made, template=True))
+            return
+        self._keep(made)
+
+    def _keep(self, kernel: MslKernel) -> None:
+        """Others of the text can be launched where this one cannot."""
+        try:
+            self._check(kernel)
+        except SourceError as error:
+            self._refused.append((kernel.name, str(error)))
+        else:
+            self._kernels.append(kernel)
+
+    def _attributes(self, begin: int, end: int) -> dict[str, str]:
+        """Attributes between two places: name and what is in its parentheses."""
+        found: dict[str, str] = {}
+        place = begin
+        while place < end:
+            if self._at(place) == "[[":
+                close = self._pairs[place]
+                for first, last in self._split(place + 1, close):
+                    inner = self._slice(first + 2, last - 1) if self._at(first + 1) == "(" else ""
+                    found[self._at(first)] = inner
+                place = close
+            place += 1
+        return found
+
+    def _template_names(self, begin: int) -> tuple[str, ...]:
+        end = begin + 2
+        depth = 1
+        while depth:
+            depth += (self._at(end) == "<") - (self._at(end) == ">")
+            end += 1
+        return tuple(self._at(stop - 1) for _, stop in self._split(begin + 2, end - 1))
+
+    def _instance(self, begin: int, at: int, attributes: dict[str, str]) -> None:
+        """``template [[host_name("add_float")]] [[kernel]] void add<float>(...);`` and the form with ``decltype``."""
+        place = at - 1
+        depth = 0
+        while place > begin:
+            depth += (self._at(place) == ">") - (self._at(place) == "<")
+            if depth == 0:
+                break
+            place -= 1
+        name = self._tokens[place - 1]
+        host = attributes.get("host_name", "").strip('"')
+        template = self._templates.get(name.text)
+        if template is None:
+            self._refuse(name.line, f"{name.text} is instanced before a template of that name is defined")
+        if not host:
+            self._refuse(name.line, f'this instance of {name.text} has no name: write [[host_name("...")]]')
+        names, kernel = template
+        given = [self._slice(*part) for part in self._split(place + 1, at - 1)]
+        values = dict(zip(names, given, strict=False))
+        parameters = tuple(replace(one, type=_substituted(one.type, values)) for one in kernel.parameters)
+        function = f"{name.text}<{', '.join(given)}>"
+        made = replace(kernel, name=host, function=function, parameters=parameters, line=name.line)
+        self._keep(made)
+        for one in range(begin, at):
+            if self._at(one) == "[[":
+                self._instances.append((self._tokens[one].begin, self._tokens[self._pairs[one]].end))
+
+    def _parameter(self, begin: int, end: int, kernel: str) -> MslParameter:
+        attributes = self._attributes(begin, end)
+        plain: list[Token] = []
+        place = begin
+        while place < end:
+            if self._at(place) == "[[":
+                place = self._pairs[place] + 1
+                continue
+            plain.append(self._tokens[place])
+            place += 1
+        line = self._tokens[begin].line
+        plain = self._expanded(plain, kernel)
+        names = [one for one in plain if one.is_word]
+        if len(names) < 2:
+            self._refuse(line, f"{kernel}: a parameter without a name: {self._slice(begin, end)}")
+        name = plain[-1]
+        if not name.is_word:
+            self._refuse(line, f"{kernel}: the parameter {self._slice(begin, end)!r} is not understood")
+        words = plain[:-1]
+        space = next((_SPACES[one.text] for one in words if one.text in _SPACES), Space.NONE)
+        form = "".join(one.text for one in words if one.text in ("*", "&"))
+        const = any(one.text == "const" for one in words) or space is Space.CONSTANT
+        kind = _spelled([one for one in words if one.text not in (*_SPACES, *_QUALIFIERS, "*", "&")])
+        attribute = next(iter(attributes), "")
+        index = -1
+        if attribute in ("buffer", "threadgroup"):
+            written = attributes[attribute].strip()
+            written = self._macros.get(written) or written
+            if not written.isdigit():
+                self._refuse(
+                    line, f"{kernel}: {name.text} has the index {written!r}; write a number, or a macro that is one"
+                )
+            index = int(written)
+        span = (self._tokens[begin].begin, self._tokens[end - 1].end)
+        return MslParameter(name.text, kind, space, form, const, attribute, index, span, line)
+
+    def _expanded(self, plain: Sequence[Token], kernel: str) -> list[Token]:
+        """Words of a parameter, in the place of macros that stand for words."""
+        found: list[Token] = []
+        for one in plain:
+            text = self._macros.get(one.text, one.text)
+            if text is None:
+                self._refuse(
+                    one.line,
+                    f"{kernel}: {one.text}(...) is a macro in the parameters, which are read without the preprocessor: "
+                    "write out what it stands for",
+                )
+            found += [replace(part, line=one.line) for part in tokens_of(text)] if text != one.text else [one]
+        return found
+
+    def _check(self, kernel: MslKernel) -> None:
+        used: dict[tuple[str, int], str] = {}
+        for one in kernel.parameters:
+            what = f"{kernel.name}: {one.name}"
+            bare = one.type.removeprefix("metal::")
+            if bare.startswith(_TEXTURES) or one.attribute in ("texture", "sampler"):
+                self._refuse(one.line, f"{what} is a {one.type}: Silo launches kernels over buffers, without textures")
+            if "double" in one.type.split():
+                self._refuse(one.line, f"{what} is a double, which Metal does not have: use float")
+            if not one.attribute:
+                self._refuse(
+                    one.line,
+                    f"{what} has no attribute: write [[buffer(0)]], [[thread_position_in_grid]], ...; only where no "
+                    "buffer has an index do they get theirs by their order",
+                )
+            if one.attribute == "stage_in" or (
+                one.attribute == "buffer" and one.space in (Space.NONE, Space.THREADGROUP)
+            ):
+                self._refuse(one.line, f"{what} is a buffer: it is of the address space device or constant")
+            if one.form not in ("*", "&") and one.space is not Space.NONE:
+                self._refuse(
+                    one.line, f"{what} is in the address space {one.space.value}: it is a pointer or a reference"
+                )
+            if one.attribute == "buffer" and one.index >= MOST_BUFFERS:
+                self._refuse(one.line, f"{what} has the index {one.index}; Metal has buffers 0 to {MOST_BUFFERS - 1}")
+            if one.attribute in ("buffer", "threadgroup"):
+                key = (one.attribute, one.index)
+                if key in used:
+                    self._refuse(one.line, f"{what} has the index {one.index} of {used[key]}")
+                used[key] = one.name
+
+    def _check_names(self) -> None:
+        seen: dict[str, int] = {}
+        for one in self._kernels:
+            if one.name in seen:
+                self._refuse(
+                    one.line,
+                    f"there is a kernel {one.name} on line {seen[one.name]} already; #if is not looked at here: a text "
+                    "has one kernel of a name",
+                )
+            seen[one.name] = one.line
+
+
+def _numbered(parameters: Sequence[MslParameter]) -> tuple[MslParameter, ...]:
+    """Buffers of which none has an index get theirs by their order, as Metal gives it."""
+    if any(one.attribute == "buffer" for one in parameters):
+        return tuple(parameters)
+    found: list[MslParameter] = []
+    index = 0
+    for one in parameters:
+        if not one.attribute and one.form and one.space in (Space.DEVICE, Space.CONSTANT):
+            found.append(replace(one, attribute="buffer", index=index))
+            index += 1
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+def _macros(tokens: Sequence[Token]) -> dict[str, str | None]:
+    """What ``#define`` says a word stands for; None for macros with arguments. The last one counts.
+
+    One that stands within ``#if`` may be a default, which a constant of a launch takes the place of: it stays a word.
+    """
+    found: dict[str, str | None] = {}
+    depth = 0
+    for one in tokens:
+        if one.kind is not Kind.DIRECTIVE:
+            continue
+        words = one.text[1:].replace("\\\n", " ").split(maxsplit=2)
+        depth += (words[:1] in (["if"], ["ifdef"], ["ifndef"])) - (words[:1] == ["endif"])
+        if words[:1] != ["define"] or len(words) < 2 or depth:
+            continue
+        name, opened, _ = words[1].partition("(")
+        found[name] = None if opened else words[2] if len(words) > 2 else ""
+    return found
+
+
+def _spelled(tokens: Sequence[Token]) -> str:
+    """A type as it is usually written: one space where words meet and after commas."""
+    text = ""
+    for one in tokens:
+        joined = text and text[-1] not in "<:(" and one.text not in ("<", ">", "::", ",", "(", ")")
+        text += f" {one.text}" if joined else one.text
+    return text
+
+
+def _substituted(kind: str, values: dict[str, str]) -> str:
+    """A type of a template with what an instance sets."""
+    return "".join(values.get(one, one) for one in _pieces(kind))
+
+
+def _pieces(text: str) -> list[str]:
+    """Words and what is between them."""
+    found: list[str] = []
+    at = 0
+    for one in tokens_of(text):
+        found += [text[at : one.begin], one.text]
+        at = one.end
+    return [*found, text[at:]]
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.replace(",", " ").split() if part.isdigit())

@@ -1,0 +1,101 @@
+"""A kernel's text with what a variant sets, as Metal and the emulator get it. Lines stay where they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from silo.core.values import Value
+from silo.errors import CompileError
+from silo.kinds.metal.front.shader_text import MslKernel, MslText
+from silo.kinds.metal.front.tokens import tokens_of
+
+__all__ = ["metal_text"]
+
+_Edit = tuple[int, int, str]
+
+
+def metal_text(text: MslText, kernel: MslKernel, constants: Mapping[str, Value], group_bytes: Mapping[str, int]) -> str:
+    """What Metal compiles: constants have their values, and threadgroup memory that a launch gives is declared.
+
+    Raises:
+        CompileError: a constant without a value, or memory of a template's instance.
+    """
+    edits = [*_constants(text, constants), *_questions(text)]
+    given = [one for one in kernel.parameters if one.attribute == "threadgroup"]
+    if given and kernel.template:
+        raise CompileError(
+            f"{text.file}:{kernel.line}: {kernel.name} is the instance of a template, whose threadgroup memory cannot "
+            "be given by a launch of torch or MLX: declare it in the kernel"
+        )
+    declared = ""
+    for one in given:
+        edits.append((*_with_comma(text.text, kernel, one.span), ""))
+        count = f"{group_bytes[one.name]} / sizeof({one.type})"
+        declared += f" threadgroup {one.type} {one.name}_given[{count}];"
+        declared += f" threadgroup {one.type} {one.form}{one.name} = {'*' if one.form == '&' else ''}{one.name}_given;"
+    if declared:
+        edits.append((kernel.body[0], kernel.body[0], declared))
+    return _prologue(text, constants) + _edited(text.text, edits)
+
+
+def _constants(text: MslText, constants: Mapping[str, Value]) -> Iterable[_Edit]:
+    for one in text.constants:
+        if one.name not in constants:
+            raise CompileError(
+                f"{text.file}:{one.line}: the function constant {one.name} has no value: put it in constants= or in "
+                "the space"
+            )
+        yield (*one.span, f"constant {one.type} {one.name} = {_literal(constants[one.name])};")
+
+
+def _questions(text: MslText) -> Iterable[_Edit]:
+    """``is_function_constant_defined(N)``: a constant with a value is no function constant any more."""
+    words = tokens_of(text.text)
+    defined = {one.name for one in text.constants}
+    for at, word in enumerate(words):
+        if word.text == "is_function_constant_defined" and [one.text for one in words[at + 1 : at + 4 : 2]] == [
+            "(",
+            ")",
+        ]:
+            yield word.begin, words[at + 3].end, "true" if words[at + 2].text in defined else "false"
+
+
+def _literal(value: Value) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value!r}f" if math.isfinite(value) else _special(value)
+    return str(value)
+
+
+def _special(value: float) -> str:
+    return "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
+
+
+def _prologue(text: MslText, constants: Mapping[str, Value]) -> str:
+    """Constants that the text does not declare are macros."""
+    declared = {one.name for one in text.constants}
+    lines = "".join(
+        f"#define {name} {value if isinstance(value, str) else f'({_literal(value)})'}\n"
+        for name, value in sorted(constants.items())
+        if name not in declared
+    )
+    return f"{lines}#line 1\n" if lines else ""
+
+
+def _with_comma(text: str, kernel: MslKernel, span: tuple[int, int]) -> tuple[int, int]:
+    """A parameter with one of the commas round it."""
+    begin, end = span
+    after = next((at for at in range(end, kernel.body[0]) if not text[at].isspace()), end)
+    if text[after] == ",":
+        return begin, after + 1
+    before = next((at for at in range(begin - 1, -1, -1) if not text[at].isspace()), begin)
+    return (before, end) if text[before] == "," else (begin, end)
+
+
+def _edited(text: str, edits: Iterable[_Edit]) -> str:
+    for begin, end, made in sorted(edits, reverse=True):
+        lost = text.count("\n", begin, end) - made.count("\n")
+        text = text[:begin] + made + "\n" * lost + text[end:]
+    return text

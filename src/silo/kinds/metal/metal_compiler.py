@@ -1,0 +1,130 @@
+"""Metal kernels for the CPU: a text is made C++ here, and clang makes a shared object of it in a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from silo.core.code_facts import CodeFacts, Lowered
+from silo.core.compiled import Compiled
+from silo.core.consent import Consent, text_sha256
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.launch_info import LaunchInfo
+from silo.core.protocols import CheckedKernel, Source
+from silo.core.signature import Effect, ParameterKind, Signature
+from silo.core.target import Target
+from silo.core.values import parse_json
+from silo.core.variant import CompileJob, Variant
+from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError, TrustError
+from silo.kinds.metal.clang import code_flags, find_clang
+from silo.kinds.metal.compile_job import compile_job, emulator_identity
+from silo.kinds.metal.entry_text import entry_text
+from silo.kinds.metal.front.metal_source import MetalSource
+from silo.kinds.metal.metal_declaration import EMULATOR
+from silo.kinds.metal.metal_job import EmulatorJob
+from silo.kinds.metal.metal_lowering import lowered_job
+
+__all__ = ["EmulatorCompiler"]
+
+
+class _Facts(CodeFacts):
+    """What the text says of its arrays."""
+
+    def __init__(self, signature: Signature) -> None:
+        self._effects = {one.name: one.effect for one in signature.parameters if one.kind is ParameterKind.POINTER}
+
+    @property
+    def effects(self) -> Mapping[str, Effect]:
+        """As the source has them."""
+        return self._effects
+
+
+class EmulatorCompiler:
+    """The plug-in ``metalcpu``: source kind ``metal``, targets ``cpu:*``. A threadgroup is a program."""
+
+    declaration = EMULATOR
+
+    def identity(self, target: Target) -> str:
+        """Silo's own code with Metal's library, clang and its flags. Asks clang its version once per process.
+
+        Raises:
+            CompilerMissingError: no clang that will do.
+        """
+        return emulator_identity(target, find_clang(), self.declaration.code)
+
+    def accepts(self, source_kind: str, target: Target) -> Decision:
+        """Metal sources, for a CPU level, where a clang is."""
+        if not (taken := self.declaration.takes(source_kind, target)):
+            return taken
+        try:
+            code_flags(target)
+            clang = find_clang()
+        except (TargetError, CompilerMissingError) as error:
+            return Rejected(str(error))
+        return Accepted(f"run on the CPU, compiled by {clang.version}")
+
+    def artifact_target(self, target: Target) -> Target:
+        """The same: code for a level is for that level."""
+        return target
+
+    def lower(self, source: Source, variant: Variant) -> Lowered:
+        """The text as C++, and what its function is called with.
+
+        Raises:
+            SourceError: not a Metal source.
+            CompileError: a constant without a value, or a threadgroup that no launch can have.
+        """
+        job = _job(source, variant)
+        return Lowered(job.to_job(variant.kernel, variant.target), _Facts(source.signature))
+
+    def compile(self, job: CompileJob) -> Compiled:
+        """Clang, on the library and the text.
+
+        Raises:
+            CompileError: clang refuses the text; with its lines.
+            CompilerMissingError: no clang that will do.
+        """
+        return compile_job(job, find_clang(), self.identity(job.target))
+
+    def code_forms(self, target: Target) -> tuple[str, ...]:
+        """What clang is given."""
+        del target
+        return ("c++",)
+
+    def code_form(self, job: CompileJob, form: str) -> str:
+        """The text with its entry. CompileError: see :meth:`compile`."""
+        if form != "c++":
+            raise CompileError(f"{job.kernel}: code of the Metal emulator has no form {form}; it has c++")
+        return entry_text(EmulatorJob.from_job(job), "silo_entry")
+
+    def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
+        """Code that checks itself, with the lines of the text."""
+        job = _job(source, variant)
+        del nan  # the limits of a launch have it
+        return self._checked(variant, job, {one.name: one.effect for one in source.signature.parameters})
+
+    def check_text(
+        self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
+    ) -> CheckedKernel:
+        """Code that checks itself, from the job that travels with an artifact."""
+        del nan  # the limits of a launch have it
+        asked = (text_sha256(text), launch, variant.signature)
+        if asked != (consent.code.text, consent.code.launch, consent.code.signature):
+            raise TrustError(f"{variant.kernel}: consent was given to another text than the one to be checked")
+        try:
+            job = EmulatorJob.from_job(CompileJob.from_json(parse_json(text.encode())))
+        except ValueError as error:
+            raise CompileError(f"{variant.kernel}: its text is no job of the Metal emulator: {error}") from error
+        return self._checked(variant, job, {one.name: one.effect for one in variant.signature.parameters})
+
+    @staticmethod
+    def _checked(variant: Variant, job: EmulatorJob, effects: Mapping[str, Effect]) -> CheckedKernel:
+        from silo.kinds.metal.checking.compiling import compile_checked  # noqa: PLC0415  # for ``silo check`` alone
+
+        each = tuple(effects.get(slot.name, Effect.BOTH) for slot in job.layout)
+        return compile_checked(variant.kernel, job, each, target=variant.target, clang=find_clang())
+
+
+def _job(source: Source, variant: Variant) -> EmulatorJob:
+    if not isinstance(source, MetalSource):
+        raise SourceError(f"{source.name} is a {source.kind} source; the Metal emulator takes metal sources")
+    return lowered_job(source, variant)

@@ -1,0 +1,44 @@
+"""The declarations of the compilers of Metal kernels, for the CPU and for Metal, and of what loads them for Metal."""
+
+from __future__ import annotations
+
+from silo.core.declaration import BlobKind, CompilerDeclaration, LoaderDeclaration, Option
+
+__all__ = ["EMULATOR", "METAL", "MSL"]
+
+EMULATOR = CompilerDeclaration(
+    name="metalcpu",
+    compiler="silo.kinds.metal.metal_compiler:EmulatorCompiler",
+    sources=("metal",),
+    targets=("cpu",),
+    options=(
+        Option(
+            "cpu_chunk",
+            int,
+            0,
+            "the most programs a thread takes at a time; 0 for the usual",
+            allowed=range(1 << 20),
+            launch=True,
+        ),
+        Option(
+            "cpu_threads", int, 0, "the most threads that share a launch; 0 for all", allowed=range(1025), launch=True
+        ),
+    ),
+    blobs=(BlobKind("so", host_code=True), BlobKind("metaljob", checked_text=True)),
+    # The reader of the text, and this package with the headers that the text is compiled against.
+    code=("silo.kinds.metal", "silo.kinds.metal.front"),
+)
+
+METAL = CompilerDeclaration(
+    name="metal",
+    compiler="silo.kinds.metal.shader_compiler:ShaderCompiler",
+    sources=("metal",),
+    targets=("metal",),
+    options=(),  # group sizes and every other constant belong to the source, which a config may set
+    blobs=(BlobKind("msl"),),
+    code=("silo.kinds.metal", "silo.kinds.metal.front"),
+    in_process=True,
+)
+
+# It runs on the GPU alone.
+MSL = LoaderDeclaration("msl", host_code=False, load="silo.kinds.metal.metal_loader:load_msl")

@@ -1,0 +1,192 @@
+"""A double of what ``torch.mps.compile_shader`` gives: the same calls, answered by the emulator on the CPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from silo.core.argument_descriptions import describe
+from silo.core.signature import Parameter, ParameterKind
+from silo.errors import ArgumentError, SourceError
+from silo.forks import Mutex
+from silo.frozen import frozen
+from silo.kernels.kernel import kernel as make_kernel
+from silo.kinds.metal.front.metal_definition import metal
+from silo.kinds.metal.front.metal_source import MOST_THREADS
+from silo.kinds.metal.front.parser import parse_metal
+from silo.kinds.metal.front.shader_text import MslKernel
+from silo.kinds.metal.programs.argument_packing import cast_of, number_read
+
+__all__ = ["EmulatedFunction", "EmulatedLibrary", "RecordedCall"]
+
+_AXES = 3
+Counts = tuple[int, ...]
+
+
+@frozen
+class RecordedCall:
+    """One call of a function: what a Mac would have dispatched."""
+
+    function: str
+    arguments: tuple[object, ...]
+    threads: Counts
+    group_size: Counts
+
+
+class EmulatedFunction:
+    """A kernel of a library, called as torch's is: arguments by the index of their buffer.
+
+    ``threads`` counts threads, not threadgroups; ``group_size`` has as many axes. Arguments are tensors on the CPU (or
+    arrays of another library), numbers, or sequences of numbers. A number that is not named in ``arg_casts`` is 8 bytes
+    of an integer or 4 of a float; where the kernel reads something else of them than the number, it is an error here.
+    """
+
+    thread_execution_width = 32
+    max_total_threads_per_threadgroup = MOST_THREADS
+
+    def __init__(self, text: str, kernel: MslKernel, calls: list[RecordedCall]) -> None:
+        self._text, self._kernel, self._calls = text, kernel, calls
+        self._made: dict[tuple[Counts, bool], Any] = {}
+        self._lock = Mutex()
+
+    @property
+    def max_threads_per_threadgroup(self) -> int:
+        """As the text says, else what Metal allows at most; hardware may allow fewer."""
+        return self._kernel.most_threads
+
+    def __call__(
+        self,
+        *args: object,
+        threads: int | Sequence[int] | None = None,
+        group_size: int | Sequence[int] | None = None,
+        arg_casts: str | Mapping[int, str] | None = None,
+        error_buf_idx: int | None = None,
+    ) -> None:
+        """Run it.
+
+        Raises:
+            ValueError: threads or a group that torch refuses.
+            ArgumentError: an argument that is missing, or of which the kernel would read something else.
+            CompileError: clang refuses the text.
+        """
+        if error_buf_idx is not None:
+            raise ArgumentError(f"{self._kernel.name}: the emulator has no error buffers (error_buf_idx)")
+        total = self._threads(args, threads)
+        group = self._group(total, group_size)
+        arguments = self._arguments(args, arg_casts)
+        self._calls.append(RecordedCall(self._kernel.name, args, total, group))
+        if 0 in total:
+            return
+        whole = (*total, 1, 1)[:_AXES]
+        size = (*group, 1, 1)[:_AXES]
+        cut = any(count % one for count, one in zip(whole, size, strict=True))
+        groups = tuple(-(-count // one) for count, one in zip(whole, size, strict=True))
+        self._serving(size, cut=cut)[groups](*arguments, *(whole if cut else ()))
+
+    def _threads(self, args: tuple[object, ...], threads: int | Sequence[int] | None) -> Counts:
+        name = self._kernel.name
+        if threads is None:
+            first = next((one for one in args if hasattr(one, "shape")), None)
+            if first is None:
+                raise ValueError(f"{name}: how many threads? Pass threads=, or a tensor first")
+            return (math.prod(cast("Any", first).shape),)
+        found = (threads,) if isinstance(threads, int) else tuple(threads)
+        if not 1 <= len(found) <= _AXES or min(found) < 0:
+            raise ValueError(f"{name}: threads={threads!r}; it is one to three numbers of threads")
+        return found
+
+    def _group(self, total: Counts, group_size: int | Sequence[int] | None) -> Counts:
+        most = self.max_threads_per_threadgroup
+        name = self._kernel.name
+        if group_size is None:
+            if self._kernel.group:
+                return self._kernel.group
+            return (max(min(most, total[0]), 1), *[1] * (len(total) - 1))
+        found = (group_size,) if isinstance(group_size, int) else tuple(group_size)
+        if len(found) != len(total):
+            raise ValueError(f"{name}: threads has {len(total)} axes and group_size {len(found)}")
+        if min(found) < 1 or math.prod(found) > most:
+            raise ValueError(f"{name}: group_size={group_size!r}; a threadgroup has 1 to {most} threads")
+        return found
+
+    def _arguments(self, args: tuple[object, ...], casts: str | Mapping[int, str] | None) -> list[object]:
+        name = self._kernel.name
+        taken = {one.index: one for one in self._kernel.buffers}
+        if missing := [one.name for index, one in taken.items() if index >= len(args)]:
+            raise ArgumentError(f"{name}: {', '.join(missing)} is missing: {len(args)} arguments were passed")
+        found: list[object] = []
+        for index, parameter in sorted(taken.items()):
+            value = args[index]
+            number = self._source_parameter(parameter.name).kind is not ParameterKind.POINTER
+            if number and isinstance(value, bool | int | float):
+                found.append(number_read(name, parameter, value, cast_of(casts, index)))
+            elif number:
+                found.append(cast("Any", value).reshape(-1)[0].item())
+            else:
+                found.append(_array(name, parameter.name, value))
+        return found
+
+    def _source_parameter(self, name: str) -> Parameter:
+        return self._declared.source.signature[name]
+
+    @property
+    def _declared(self) -> Any:  # noqa: ANN401  # a declaration of a Metal source
+        return metal(self._text, kernel=self._kernel.name, group_size=1, name=self._kernel.name)
+
+    def _serving(self, group: Counts, *, cut: bool) -> Any:  # noqa: ANN401  # what silo.metal gives
+        key = (group, cut)
+        with self._lock:
+            found = self._made.get(key)
+            if found is None:
+                declared = metal(self._text, kernel=self._kernel.name, group_size=group)
+                source = declared.source
+                if cut:
+                    source = source.ending_within_groups()
+                found = self._made[key] = make_kernel(dataclasses.replace(declared, source=source))
+        return found
+
+
+def _array(kernel: str, name: str, value: Any) -> object:  # noqa: ANN401
+    """Memory that the kernel reads and writes: as it lies, whatever its shape says."""
+    if isinstance(value, list | tuple):
+        import numpy as np  # noqa: PLC0415  # few calls pass sequences
+
+        items = cast("Sequence[float]", value)
+        return np.array(items, np.float32 if any(isinstance(one, float) for one in items) else np.int64)
+    if not hasattr(value, "shape"):
+        raise ArgumentError(f"{kernel}: {name} takes a tensor, not {describe(value)}")
+    return value if len(value.shape) else value.reshape(1)
+
+
+class EmulatedLibrary:
+    """A text in Metal Shading Language as a library: its kernels are attributes. ``calls`` are recorded.
+
+    >>> library = EmulatedLibrary("float half_of(float x) { return 0.5 * x; }")
+    Traceback (most recent call last):
+    silo.errors.SourceError: program_source: no kernel is defined here
+
+    Raises:
+        SourceError: a text without kernels, or with one that no launch could call.
+    """
+
+    def __init__(self, source: str) -> None:
+        text = parse_metal(source, "program_source")
+        if not text.kernels:
+            reasons = "; ".join(reason for _, reason in text.refused)
+            raise SourceError(reasons or "program_source: no kernel is defined here")
+        self._refused = dict(text.refused)
+        self.calls: list[RecordedCall] = []
+        self._functions = {one.name: EmulatedFunction(source, one, self.calls) for one in text.kernels}
+
+    def __getattr__(self, name: str) -> EmulatedFunction:
+        functions = self.__dict__.get("_functions", {})
+        if name in self.__dict__.get("_refused", {}):
+            raise SourceError(self._refused[name])
+        if name not in functions:
+            raise AttributeError(f"the library has no function {name!r}; it has {', '.join(functions)}")
+        return functions[name]
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._functions)

@@ -1,0 +1,140 @@
+"""Metal kernels for Metal: the artifact is the text, which the system compiles where it is loaded."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from typing import cast
+
+from silo.compile.identity import code_digest
+from silo.core.code_facts import CodeFacts, Lowered
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.json_reader import read_integers, read_list, read_object, read_text
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.protocols import Source
+from silo.core.signature import Effect, ParameterKind, Signature
+from silo.core.target import CPU_LEVELS, Target
+from silo.core.values import JSON
+from silo.core.variant import CompileJob, Variant
+from silo.drivers.metal.target_versions import TARGETS
+from silo.errors import CompileError, CompilerMissingError, SourceError
+from silo.kinds.metal.checking.address_spaces import mixed_spaces
+from silo.kinds.metal.clang import find_clang
+from silo.kinds.metal.front.metal_source import MetalSource
+from silo.kinds.metal.metal_declaration import METAL
+from silo.kinds.metal.metal_to_cpp import rewritten
+from silo.kinds.metal.shader_plan import ShaderBuffer, ShaderPlan
+
+__all__ = ["ShaderCompiler"]
+
+
+class _Facts(CodeFacts):
+    def __init__(self, signature: Signature) -> None:
+        self._effects = {one.name: one.effect for one in signature.parameters if one.kind is ParameterKind.POINTER}
+
+    @property
+    def effects(self) -> Mapping[str, Effect]:
+        """As the source has them."""
+        return self._effects
+
+
+class ShaderCompiler:
+    """The plug-in ``metal``: source kind ``metal``, targets ``metal:*``. Needs no Mac, and checks no more than Silo."""
+
+    declaration = METAL
+
+    def identity(self, target: Target) -> str:
+        """Silo's own code."""
+        del target
+        return f"metal text code {code_digest(*self.declaration.code)}"
+
+    def accepts(self, source_kind: str, target: Target) -> Decision:
+        """Metal sources, for a version of the language."""
+        if not (taken := self.declaration.takes(source_kind, target)):
+            return taken
+        if target.arch not in TARGETS:
+            return Rejected(f"{target} names no version that is known here; write metal:{', metal:'.join(TARGETS)}")
+        return Accepted("its text, which Metal compiles where it is loaded")
+
+    def artifact_target(self, target: Target) -> Target:
+        """The same."""
+        return target
+
+    def lower(self, source: Source, variant: Variant) -> Lowered:
+        """The text with the variant's constants.
+
+        Raises:
+            SourceError: not a Metal source.
+            CompileError: a constant without a value, or a threadgroup that no launch can have.
+        """
+        if not isinstance(source, MetalSource):
+            raise SourceError(f"{source.name} is a {source.kind} source; Metal's compiler takes metal sources")
+        constants = source.constants(variant)
+        places = {name: place for place, name in enumerate(source.signature.names)}
+        buffers = [
+            ShaderBuffer(
+                one.index,
+                places[one.name],
+                None if (known := source.signature[one.name]).kind is ParameterKind.POINTER else known.dtype,
+            )
+            for one in source.kernel.buffers
+        ]
+        effects = {one.index: source.signature[one.name].effect for one in source.kernel.buffers}
+        plan = ShaderPlan(
+            source.kernel.name,
+            source.group_size(constants),
+            tuple(buffers),
+            read=tuple(one.index for one in buffers if one.dtype is None and effects[one.index] is Effect.READ),
+            written=tuple(one.index for one in buffers if one.dtype is None and effects[one.index] is Effect.WRITE),
+        )
+        parameters: dict[str, JSON] = {
+            "plan": plan.text,
+            "layout": [one.to_json() for one in _layout(variant.signature)],
+            "group": list(plan.group),
+        }
+        job = CompileJob(METAL.name, variant.kernel, variant.target, source.metal(constants), parameters)
+        return Lowered(job, _Facts(source.signature))
+
+    def compile(self, job: CompileJob) -> Compiled:
+        """Put text and plan together; where clang is, it looks at the text's address spaces first.
+
+        Raises:
+            CompileError: the job is damaged, or a pointer is given for one of another address space.
+        """
+        try:
+            data = read_object(job.parameters, ("plan", "layout", "group"), "the parameters of the job")
+            layout = tuple(LayoutSlot.from_json(one) for one in read_list(data["layout"], "the layout of a job"))
+            x, y, z = cast("tuple[int, int, int]", read_integers(data["group"], "a threadgroup"))
+            plan = read_text(data["plan"], "the plan of a job")
+        except (TypeError, ValueError) as error:
+            raise CompileError(f"{job.kernel}: the job is no job for Metal: {error}") from error
+        _check_spaces(job)
+        launch = LaunchInfo(
+            job.kernel, layout, threads=x * y * z, block=(x, y, z), num_warps=-(-x * y * z // 32), loader=plan
+        )
+        return Compiled(launch, CompiledBlob("msl", job.text.encode()))
+
+
+def _check_spaces(job: CompileJob) -> None:
+    """Only what clang says of pointers counts. Without a clang it is Metal that says so, on a Mac."""
+    machine = "aarch64" if platform.machine() in ("aarch64", "arm64") else "x86-64"
+    try:
+        clang = find_clang()
+    except CompilerMissingError:
+        return
+    any_level = Target("cpu", CPU_LEVELS[machine][0])
+    found = mixed_spaces(rewritten(job.text), f"{job.kernel}.metal", any_level, clang)
+    if found is not None:
+        raise CompileError(f"{found.place}: {found.what}, which Metal refuses")
+
+
+def _layout(signature: Signature) -> tuple[LayoutSlot, ...]:
+    """What a launch passes: the buffers by rising index."""
+    return tuple(
+        LayoutSlot(one.name, AbiType.POINTER)
+        if one.kind is ParameterKind.POINTER or one.dtype is None
+        else LayoutSlot(one.name, AbiType(one.dtype.short))
+        for one in signature.parameters
+        if one.kind is not ParameterKind.CONSTEXPR
+    )

@@ -1,0 +1,1 @@
+"""Pallas kernels: ``front`` reads them; the modules beside it export, load and check them through the user's jax."""

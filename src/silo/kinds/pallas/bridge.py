@@ -1,0 +1,181 @@
+"""A call's arrays as jax has them, by DLPack, and results of jax in the memory of a call's arrays."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from silo.core.dtypes import dtype
+from silo.core.extents import shape_text
+from silo.core.notices import Notices
+from silo.errors import ArgumentError, LaunchError
+from silo.kinds.pallas.call_plan import PlannedArray
+from silo.kinds.pallas.front.pallas_installation import jax_module, jax_version
+from silo.launch.array_extents import extent_of
+from silo.launch.array_libraries.library_table import library_of
+from silo.sanitized_text import one_line
+
+__all__ = ["NOTICES", "Arrays", "Importer", "is_torch"]
+
+NOTICES: Final = Notices()
+"""What was said of copies."""
+
+
+def is_torch(array: object) -> bool:
+    """Whether it is a tensor of torch. Imports nothing: without torch there is none."""
+    torch: Any = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+class Importer:
+    """From a DLPack capsule to an array of jax on one device, without a copy where jax can do without.
+
+    By the function of jaxlib that jax's own ``from_dlpack`` calls: what that does besides takes 30 microseconds an
+    array, and on a GPU 130, though device and dtype are known here. Where jaxlib has no such function, by jax's.
+    """
+
+    def __init__(self, device: Any) -> None:  # noqa: ANN401  # jax's
+        self._device = device
+        self._public: Callable[[Any], Any] = jax_module("jax").dlpack.from_dlpack
+        self._own: Callable[..., Any] | None = None
+        try:
+            self._own = jax_module("jaxlib._jax").dlpack_managed_tensor_to_buffer
+        except AttributeError:
+            self._slower("it has no dlpack_managed_tensor_to_buffer")
+
+    def __call__(self, tensor: Any, stream: int | None = None) -> Any:  # noqa: ANN401
+        """The array of a tensor of torch. ``stream`` is jax's, which was told to wait for it."""
+        if self._own is not None:
+            try:
+                return self._own(sys.modules["torch"].utils.dlpack.to_dlpack(tensor), self._device, stream)
+            except TypeError as error:  # it takes other arguments in this version
+                self._slower(str(error))
+        return self._public(tensor)
+
+    def _slower(self, why: str) -> None:
+        self._own = None
+        NOTICES.once("importer", f"arrays reach jax {jax_version()} by its own from_dlpack, some 100 us each: {why}")
+
+
+class Arrays:
+    """Checks, conversions and copies of one kernel's arrays in host memory, and what is said of copies."""
+
+    def __init__(self, kernel: str, names: tuple[str, ...], device: Any) -> None:  # noqa: ANN401  # jax's
+        self._kernel = kernel
+        self._names = names
+        self._jax = jax_module()
+        self._array_type: type = self._jax.Array
+        self._dtypes: dict[object, str] = {}
+        self.importer = Importer(device)
+
+    def name(self, one: PlannedArray) -> str:
+        """A parameter, for messages."""
+        return self._names[one.parameter]
+
+    def failed(self, error: Exception) -> LaunchError:
+        """The error of a program that jax does not compile or run: jax raises classes of several modules for that."""
+        said = one_line(str(error).strip())[:600]
+        return LaunchError(f"{self._kernel}: jax {jax_version()} does not run its code: {type(error).__name__}: {said}")
+
+    def check(self, one: PlannedArray, array: Any) -> None:  # noqa: ANN401
+        """Whether an array is what the code was made for. A guard holds it already, but not that of a bound kernel.
+
+        Raises:
+            ArgumentError: another shape or dtype, or a tensor whose gradient would be lost.
+        """
+        shape: Any = getattr(array, "shape", None)
+        if shape != one.shape and (shape is None or tuple(shape) != one.shape):
+            shape = extent_of(array).shape if shape is None else tuple(shape)
+            if shape != one.shape:
+                raise ArgumentError(
+                    f"{self._kernel}: {self.name(one)} is an array of shape {shape_text(shape)}, passed to code for "
+                    f"{shape_text(one.shape)}"
+                )
+        if (element := self._dtype_of(array)) != one.dtype.name:
+            raise ArgumentError(
+                f"{self._kernel}: {self.name(one)} is an array of {element}, passed to code for {one.dtype}"
+            )
+        if getattr(array, "requires_grad", False) and self._records():
+            raise ArgumentError(
+                f"{self._kernel}: {self.name(one)} requires a gradient, which is not computed through jax: pass "
+                f"{self.name(one)}.detach(), or call the kernel under torch.no_grad()"
+            )
+
+    def check_written(self, one: PlannedArray, array: Any) -> None:  # noqa: ANN401
+        """Whether each element of an array that is written has memory of its own; after :meth:`check`.
+
+        Raises:
+            ArgumentError: an expanded or broadcast array, of which one element would get what several are.
+        """
+        if is_torch(array):
+            strides = () if array.is_contiguous() else array.stride()
+        else:
+            strides: Any = getattr(array, "strides", None) or ()
+        if 0 in strides and any(not step and size > 1 for step, size in zip(strides, one.shape, strict=True)):
+            raise ArgumentError(
+                f"{self._kernel}: {self.name(one)} is written, and several of its elements are one in memory (an "
+                "expanded array): pass a copy that has all of them"
+            )
+
+    def take(self, one: PlannedArray, array: Any) -> Any:  # noqa: ANN401
+        """An operand: a view where jax can have one, else a copy."""
+        if isinstance(array, self._array_type):
+            return array
+        if is_torch(array):
+            plain = array.detach() if array.requires_grad else array
+            if plain.is_contiguous() and not plain.is_neg():
+                return self.importer(plain)
+            self.copied(one, "jax has no views of strided arrays")
+        return library_of(array).read(array)
+
+    def put(self, array: Any, result: Any) -> None:  # noqa: ANN401
+        """Write a result to the caller's own memory, whatever its strides. It is done when this returns.
+
+        By numpy: torch copies 32768 elements and more by threads, which go on to wait actively where jax's are to run.
+        """
+        import numpy as np  # noqa: PLC0415  # jax needs it
+
+        if is_torch(array) and array.is_neg():  # numpy has no such views
+            array.detach().copy_(cast("Any", sys.modules["torch"]).from_dlpack(result))
+        elif is_torch(array) and hasattr(np, self._dtype_of(array)):
+            np.copyto(array.detach().numpy(), np.asarray(result), casting="no")
+        else:
+            np.copyto(library_of(array).read(array), np.asarray(result), casting="no")
+
+    def like(self, result: Any, other: object) -> Any:  # noqa: ANN401
+        """A result that no array of the call takes, in the library of ``other``."""
+        if is_torch(other):
+            return cast("Any", sys.modules["torch"]).from_dlpack(result)
+        if other is None or isinstance(other, self._array_type):
+            return result
+        import numpy as np  # noqa: PLC0415
+
+        return np.array(result)
+
+    def copied(self, one: PlannedArray, why: str) -> None:
+        """Say once that an argument is copied in each call like this one."""
+        size = one.dtype.itemsize
+        for extent in one.shape:
+            size *= extent
+        key = f"{self._kernel} {self.name(one)} {why}"
+        NOTICES.once(key, f"{self._kernel}: {self.name(one)} ({size} bytes) is copied in every call: {why}")
+
+    def _dtype_of(self, array: Any) -> str:  # noqa: ANN401
+        kind = getattr(array, "dtype", None)
+        try:
+            return self._dtypes[kind]
+        except KeyError:
+            pass
+        try:
+            name = dtype(str(kind).removeprefix("torch.")).name
+        except KeyError:
+            name = extent_of(array).dtype.name
+        if kind is not None:
+            self._dtypes[kind] = name
+        return name
+
+    @staticmethod
+    def _records() -> bool:
+        torch: Any = sys.modules.get("torch")
+        return torch is None or bool(torch.is_grad_enabled())

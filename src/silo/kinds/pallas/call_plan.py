@@ -1,0 +1,139 @@
+"""The plan of a call: which argument each operand of an exported program is, and which argument each result goes to.
+
+It is what launch info has for the loader (``LaunchInfo.loader``), as text: its canonical JSON.
+"""
+
+from __future__ import annotations
+
+from silo.core.dtypes import DType
+from silo.core.json_reader import read_dtype, read_integers, read_list, read_natural, read_object, read_text
+from silo.core.signature import Signature
+from silo.core.values import JSON, MAX_PARAMETERS, canonical_json, malformed, parse_json
+from silo.frozen import frozen, names_of
+from silo.kinds.pallas.front.argument_spec import Role
+from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch
+
+__all__ = ["CallPlan", "PlannedArray", "PlannedScalar", "call_plan"]
+
+_CONVENTION = 1
+
+
+@frozen
+class PlannedArray:
+    """An array: ``parameter`` is its place among the kernel's parameters, constants counted too.
+
+    The program takes and gives it in the ``shape`` and ``dtype`` that a call has: it pads and cuts by itself.
+    """
+
+    parameter: int
+    shape: tuple[int, ...]
+    dtype: DType
+
+    def to_json(self) -> JSON:
+        """The canonical form: ``[parameter, shape, dtype]``."""
+        return [self.parameter, list(self.shape), self.dtype.name]
+
+
+@frozen
+class PlannedScalar:
+    """A scalar, an operand of shape (1,) and of ``dtype``, which may be wider than the kernel has it."""
+
+    parameter: int
+    dtype: DType
+
+    def to_json(self) -> JSON:
+        """The canonical form: ``[parameter, dtype]``."""
+        return [self.parameter, self.dtype.name]
+
+
+@frozen
+class CallPlan:
+    """``operands`` and ``results`` are in the program's order.
+
+    ``donated`` has pairs of an operand's place and a result's: of an array that is read and written, whose memory the
+    result may take. An array that is only written is among the results alone, and a call may leave it out.
+    ``proof`` is who accepted the program: ``accepted by libtpu 0.0.42``, ``estimated``, or nothing on a CPU.
+    ``calling_convention`` is the exported program's, which a jax that is too old refuses.
+    """
+
+    operands: tuple[PlannedArray | PlannedScalar, ...]
+    results: tuple[PlannedArray, ...]
+    donated: tuple[tuple[int, int], ...] = ()
+    calling_convention: int = 0
+    proof: str = ""
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "version": _CONVENTION,
+            "operands": [one.to_json() for one in self.operands],
+            "results": [one.to_json() for one in self.results],
+            "donated": [list(pair) for pair in self.donated],
+            "calling_convention": self.calling_convention,
+            "proof": self.proof,
+        }
+
+    @property
+    def text(self) -> str:
+        """What launch info has."""
+        return canonical_json(self.to_json()).decode()
+
+    @classmethod
+    def from_json(cls, data: JSON) -> CallPlan:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        members = read_object(data, ("version", *names_of(cls)), "the plan of a call")
+        if members["version"] != _CONVENTION:
+            raise malformed("a plan of a call that this Silo knows", data)
+        operands = tuple(_operand(one) for one in read_list(members["operands"], "operands", MAX_PARAMETERS))
+        results = tuple(_operand(one) for one in read_list(members["results"], "results", MAX_PARAMETERS))
+        donated: list[tuple[int, int]] = []
+        for pair in read_list(members["donated"], "donated operands", MAX_PARAMETERS):
+            match read_integers(pair, "a donated operand"):
+                case (operand, result) if 0 <= operand < len(operands) and 0 <= result < len(results):
+                    donated.append((operand, result))
+                case _:
+                    raise malformed("a donated operand", data)
+        arrays = tuple(one for one in results if isinstance(one, PlannedArray))
+        if len(arrays) != len(results):
+            raise malformed("the results of a call", data)
+        convention = read_natural(members["calling_convention"], "a calling convention")
+        proof = read_text(members["proof"], "how a program was proved")
+        return cls(operands, arrays, tuple(donated), convention, proof)
+
+    @classmethod
+    def from_text(cls, text: str) -> CallPlan:
+        """The inverse of :attr:`text`; ``ValueError`` on anything else."""
+        return cls.from_json(parse_json(text.encode()))
+
+
+def _operand(data: JSON) -> PlannedArray | PlannedScalar:
+    match read_list(data, "an operand", 3):
+        case [parameter, shape, element]:
+            return PlannedArray(_place(parameter), read_integers(shape, "a shape"), read_dtype(element, "an operand"))
+        case [parameter, element]:
+            return PlannedScalar(_place(parameter), read_dtype(element, "an operand"))
+        case _:
+            raise malformed("an operand", data)
+
+
+def _place(data: JSON) -> int:
+    place = read_natural(data, "the place of a parameter")
+    if place >= MAX_PARAMETERS:
+        raise malformed("the place of a parameter", data)
+    return place
+
+
+def call_plan(launch: BlockedLaunch, signature: Signature, calling_convention: int) -> CallPlan:
+    """The plan of a launch of a kernel with these parameters."""
+    places = {name: place for place, name in enumerate(signature.names)}
+    operands = launch.operands
+    planned = tuple(
+        PlannedArray(places[one.name], one.shape, one.dtype)
+        if isinstance(one, BlockedArray)
+        else PlannedScalar(places[one.name], one.operand)
+        for one in operands
+    )
+    outputs = launch.outputs
+    donated = tuple((operands.index(one), place) for place, one in enumerate(outputs) if one.role is Role.INOUT)
+    results = tuple(PlannedArray(places[one.name], one.shape, one.dtype) for one in outputs)
+    return CallPlan(planned, results, donated, calling_convention)

@@ -1,0 +1,242 @@
+"""The runs of a Pallas kernel that is checked: interpreted in each mode, over copies of the arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from silo.checking.findings import Finding
+from silo.checking.machine import CheckedLaunch, Difference, Doubt, Exchange, Ran, Unseen
+from silo.core.check_limits import CheckLimits
+from silo.core.values import Value
+from silo.kinds.pallas.bridge import Arrays
+from silo.kinds.pallas.call_plan import CallPlan, PlannedArray, PlannedScalar
+from silo.kinds.pallas.checking.modes import Interpreted, Mode, forget, interpreted
+from silo.kinds.pallas.checking.race_reports import Heard, listening, races_in
+from silo.kinds.pallas.checking.waits import endless_waits_raise, stuck_in
+from silo.kinds.pallas.front.pallas_installation import jax_module
+from silo.kinds.pallas.front.pallas_source import PallasSource
+from silo.kinds.pallas.host_call import given_scalar
+from silo.kinds.pallas.pallas_blocks import BlockedLaunch
+from silo.launch.array_libraries.library_table import library_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["CheckedProgram", "PallasLaunch"]
+
+# What jax's interpreter says of an access, and of a block that an index map asks for.
+_OUTSIDE = "Out-of-bounds "
+_NOWHERE = "a line that jax does not tell"
+
+
+class CheckedProgram:
+    """A Pallas kernel to be checked: the programs that jax makes of it, each compiled when first needed."""
+
+    def __init__(  # what a launch is made of
+        self,
+        source: PallasSource,
+        blocked: BlockedLaunch,
+        constants: Mapping[str, Value],
+        plan: CallPlan,
+        entry: str,
+    ) -> None:
+        self.source, self.plan = source, plan
+        self._blocked, self._constants = blocked, constants
+        self._modes: dict[Mode, Interpreted] = {}
+        device = jax_module().local_devices(backend="cpu")[0]
+        self.arrays = Arrays(entry, source.signature.names, device)
+
+    def program(self, mode: Mode) -> Interpreted:
+        """The program interpreted in ``mode``."""
+        if mode not in self._modes:
+            self._modes[mode] = interpreted(self.source, self._blocked, self._constants, mode)
+        return self._modes[mode]
+
+    def begin(
+        self, arguments: Mapping[str, object], limits: CheckLimits, notes: list[str]
+    ) -> Callable[[tuple[Any, ...]], PallasLaunch]:
+        """Launches; the call brings the arguments, and each is copied. Loops of a body are jax's."""
+        del arguments
+        if limits.memory:
+            notes.append("memory= is not looked at: a Pallas kernel's arrays are its arguments")
+        return lambda given: PallasLaunch(self, given, limits, notes)
+
+
+class PallasLaunch(CheckedLaunch[Mode, Finding, str, tuple[Any, ...]]):
+    """One launch: the program interpreted in each mode over copies of the arguments."""
+
+    def __init__(
+        self, program: CheckedProgram, arguments: tuple[Any, ...], limits: CheckLimits, notes: list[str]
+    ) -> None:
+        """ArgumentError for an array that the program was not made for."""
+        self._program, self._arguments, self._limits, self._notes = program, arguments, limits, notes
+        self._source, self._plan, self._arrays = program.source, program.plan, program.arrays
+        for one in (*self._plan.operands, *self._plan.results):
+            if isinstance(one, PlannedArray):
+                self._arrays.check(one, arguments[one.parameter])
+        self._results: tuple[Any, ...] = ()
+
+    @property
+    def schedules(self) -> Sequence[Mode]:
+        """One mode, if nothing in the program depends on the time of a copy or on the order of programs."""
+        return (Mode.EAGER, Mode.LATE) if self._program.program(Mode.EAGER).schedules else (Mode.EAGER,)
+
+    @property
+    def unseen(self) -> Sequence[Unseen[str]]:
+        """Jax does not report reads of memory to which nothing was written."""
+        return (Unseen(Doubt("memory to which nothing was written", (0,))),)
+
+    def run(self, schedule: Mode, exchange: Exchange[str] | None = None) -> Ran[Finding, str]:
+        """Interpret the program."""
+        mode = schedule if exchange is None else Mode.ZERO
+        function = self._program.program(mode).function
+        given = [self._operand(one, self._arguments[one.parameter], mode) for one in self._plan.operands]
+        with listening() as heard, endless_waits_raise(self._notes):
+            try:
+                self._results = tuple(jax_module().block_until_ready(one) for one in function(*given))
+            except Exception as error:
+                forget()
+                fault = self._fault_of(error, heard)
+                if fault is None:
+                    raise
+                return Ran(fault)
+        return Ran(self._race(heard) if heard.races and mode is Mode.EAGER else None, comparable=True)
+
+    def results(self) -> tuple[Any, ...]:
+        """Arrays of jax, which nothing writes to."""
+        return self._results
+
+    def difference(self, results: tuple[Any, ...]) -> Difference | None:
+        """The first byte of a result that differs."""
+        import numpy as np  # noqa: PLC0415  # jax needs it
+
+        for number, (one, other) in enumerate(zip(results, self._results, strict=True)):
+            before, now = (np.frombuffer(np.asarray(array).tobytes(), np.uint8) for array in (one, other))
+            if (unequal := before != now).any():
+                return Difference(number, int(unequal.argmax()))
+        return None
+
+    def fault_finding(self, fault: Finding, schedule: Mode) -> Finding:
+        """The fault is a finding already."""
+        del schedule
+        return fault
+
+    def order_finding(self, difference: Difference, schedule: Mode) -> Finding:
+        """The first element that differs."""
+        del schedule
+        why = "it depends on when copies move, or in which order programs run"
+        return self._element("race", "a race", difference, why)
+
+    def doubt_finding(
+        self, doubt: Doubt[str], other: int, effect: Finding | Difference | None, schedule: Mode
+    ) -> Finding:
+        """The first element that differs, or the fault that shows with zeros in that memory."""
+        del doubt, other, schedule
+        if isinstance(effect, Finding):
+            return effect
+        assert effect is not None  # there is one doubt
+        why = "it depends on memory to which nothing was written, or is not written itself"
+        return self._element("uninitialized", "a value of memory that was never written", effect, why)
+
+    def results_finding(self, results: tuple[Any, ...]) -> Finding | None:
+        """A NaN, if no argument has one and the caller asked for those."""
+        import numpy as np  # noqa: PLC0415
+
+        if not self._limits.nan:
+            return None
+        given = [one for one in self._plan.operands if isinstance(one, PlannedArray)]
+        if any(
+            _nans(library_of(array).read(array)).any() for array in (self._arguments[one.parameter] for one in given)
+        ):
+            return None
+        for number, result in enumerate(results):
+            nans = _nans(result)
+            if nans.any():
+                byte = int(nans.argmax()) * np.asarray(result).itemsize
+                return self._element("NaN", "a NaN", Difference(number, byte), "no argument has one")
+        return None
+
+    def publish(self, results: tuple[Any, ...]) -> None:
+        """Write the results to the caller's arrays."""
+        for one, result in zip(self._plan.results, results, strict=True):
+            self._arrays.put(self._arguments[one.parameter], result)
+
+    def put_back(self) -> None:
+        """Does nothing, because the program has copies of the arguments."""
+
+    def _operand(self, one: PlannedArray | PlannedScalar, value: Any, mode: Mode) -> Any:  # noqa: ANN401
+        """A copy: what an argument holds that holds nothing yet is what other memory holds."""
+        import numpy as np  # noqa: PLC0415  # jax needs it
+
+        jnp = jax_module("jax.numpy")
+        if isinstance(one, PlannedScalar):
+            return jnp.asarray(given_scalar(value, jnp.dtype(one.dtype.name)))
+        held: NDArray[Any] = np.array(library_of(value).read(value), copy=True)
+        if self._arrays.name(one) in self._limits.uninitialized:
+            unset = float("nan") if jnp.issubdtype(held.dtype, jnp.floating) else jnp.iinfo(held.dtype).max
+            held[...] = 0 if mode is Mode.ZERO else unset
+        return jnp.asarray(held)
+
+    def _fault_of(self, error: Exception, heard: Heard) -> Finding | None:
+        """The finding that an error of jax's is; None if it is not one of the kernel."""
+        text = str(error)
+        place = heard.places[-1] if heard.places else ""
+        if (stuck := stuck_in(text)) is not None:
+            at, reason = stuck
+            what = "a wait for a semaphore that does not end"
+            return Finding("endless", what, (reason,), place=at, at=f" at {at or _NOWHERE}")
+        if (revisited := re.search(r"Revisited block .* of output (\d+) .*", text)) is not None:
+            argument = self._arrays.name(self._plan.results[int(revisited[1])])
+            why = (
+                "Only programs that follow one another may write one block of an output: it goes to memory when "
+                "another block's turn comes, and is not read again"
+            )
+            return Finding(
+                "revisited block",
+                f"programs come back to a block of {argument}",
+                (revisited[0].rstrip(" ."), why),
+                argument,
+                self._source.location,
+                f" ({self._source.location})",
+            )
+        if races := races_in(text):  # a jax that raises them
+            heard.races.extend(races)
+            return self._race(heard)
+        at = text.find(_OUTSIDE)
+        if at < 0:
+            return None
+        reason = text[at:].splitlines()[0]
+        return Finding(
+            "out of bounds", "an access out of bounds", (reason,), place=place, at=f" at {place or _NOWHERE}"
+        )
+
+    @staticmethod
+    def _race(heard: Heard) -> Finding:
+        first, second = heard.races[0].first, heard.races[0].second
+        details = [f"{first}, and {second}: nothing says which is first"]
+        if len(heard.races) > 1:
+            details.append(f"{len(heard.races) - 1} more such pairs")
+        what, at = f"a race in {first.memory}", f" at {first.place} and {second.place}"
+        return Finding("race", what, tuple(details), place=first.place, at=at)
+
+    def _element(self, kind: str, what: str, difference: Difference, why: str) -> Finding:
+        """A finding in the element of a result that a byte is part of."""
+        import numpy as np  # noqa: PLC0415
+
+        array = np.asarray(self._results[difference.region])
+        index = tuple(int(one) for one in np.unravel_index(difference.byte // array.itemsize, array.shape))
+        name = self._arrays.name(self._plan.results[difference.region])
+        at = f" reaches {name}[{', '.join(map(str, index))}] ({self._source.location})"
+        return Finding(kind, what, (why,), name, self._source.location, at, index=index)
+
+
+def _nans(array: Any) -> NDArray[np.bool_]:  # noqa: ANN401  # any array
+    import numpy as np  # noqa: PLC0415
+
+    jnp, held = jax_module("jax.numpy"), np.asarray(array)
+    if not jnp.issubdtype(held.dtype, jnp.floating):
+        return np.zeros(1, bool)
+    return np.isnan(held.astype(np.float32))

@@ -1,0 +1,92 @@
+"""A Pallas kernel as jax interprets a TPU, in several ways: what its results depend on shows between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from enum import Enum
+from typing import Any, cast
+
+from silo.core.values import Value
+from silo.errors import CompileError
+from silo.frozen import frozen
+from silo.kinds.pallas.chips import INTERPRETED_CHIP
+from silo.kinds.pallas.front.pallas_installation import jax_module
+from silo.kinds.pallas.front.pallas_source import PallasSource
+from silo.kinds.pallas.pallas_blocks import BlockedLaunch
+from silo.kinds.pallas.pallas_export import diagnosis, held_settings, on_chip
+from silo.kinds.pallas.pallas_program import make_program
+
+__all__ = ["Interpreted", "Mode", "forget", "interpreted"]
+
+
+class Mode(Enum):
+    """When copies move, what memory holds that nothing was written to, in which order programs run."""
+
+    EAGER = "eager"  # copies move when they are started; races are looked for
+    LATE = "late"  # copies move when they are waited for, and programs along parallel axes run in another order
+    ZERO = "zero"  # as LATE, and what nothing was written to is zero instead of NaN
+
+
+_SEED = 1
+# How names of primitives begin that move memory or wait.
+_SCHEDULED = ("dma_", "semaphore_", "get_barrier_semaphore")
+
+
+@frozen
+class Interpreted:
+    """``function`` takes the operands of a program and returns its results; compiled for this machine's CPU.
+
+    ``schedules``: whether results may depend on when copies move, or on the order of programs.
+    """
+
+    function: Callable[..., Any]
+    schedules: bool
+
+
+def interpreted(source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], mode: Mode) -> Interpreted:
+    """The program as jax interprets it in ``mode``.
+
+    Raises CompileError: jax refuses the kernel.
+    """
+    jax, pltpu = jax_module(), jax_module("jax.experimental.pallas.tpu")
+    options: dict[str, Any] = {
+        "detect_races": mode is Mode.EAGER,
+        "dma_execution_mode": "eager" if mode is Mode.EAGER else "on_wait",
+        "uninitialized_memory": "zero" if mode is Mode.ZERO else "nan",
+        "out_of_bounds_reads": "raise",
+        "random_seed": None if mode is Mode.EAGER else _SEED,
+    }
+    program = make_program(source, launch, constants, interpret=pltpu.InterpretParams(**options), limit=None)
+    with held_settings(), on_chip(INTERPRETED_CHIP):
+        try:
+            traced = jax.jit(program.function).trace(*program.operands)
+            lowered = traced.lower(lowering_platforms=("cpu",))
+        except Exception as error:  # the author's own Python runs here, and may raise anything
+            raise CompileError(f"{launch.kernel}, to be checked: {diagnosis(error)}") from error
+    return Interpreted(lowered.compile(), _has_schedules(launch, traced.jaxpr))
+
+
+def _has_schedules(launch: BlockedLaunch, jaxpr: Any) -> bool:  # noqa: ANN401  # jax's
+    """Whether a program starts copies or uses semaphores, or has an axis whose programs may run in any order."""
+    axes = zip(launch.grid, launch.dimension_semantics, strict=False)
+    if any(extent > 1 and semantics != "arbitrary" for extent, semantics in axes):
+        return True
+    used = set(_primitives(jaxpr))
+    # A jax that prints the body elsewhere is not relied on.
+    return "pallas_call" not in used or any(name.startswith(_SCHEDULED) for name in used)
+
+
+def _primitives(jaxpr: Any) -> Generator[str]:  # noqa: ANN401
+    """The names of the primitives of a jaxpr and of those within it."""
+    for equation in getattr(jaxpr, "jaxpr", jaxpr).eqns:
+        yield str(equation.primitive.name)
+        for value in equation.params.values():
+            held = cast("tuple[Any, ...]", value if isinstance(value, tuple) else (value,))
+            for inner in held:
+                if hasattr(getattr(inner, "jaxpr", inner), "eqns"):
+                    yield from _primitives(inner)
+
+
+def forget() -> None:
+    """Put jax's interpreter into its first state again, after a kernel that failed in it."""
+    jax_module("jax.experimental.pallas.tpu").reset_tpu_interpret_mode_state()

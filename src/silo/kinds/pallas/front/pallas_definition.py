@@ -1,0 +1,238 @@
+"""``silo.pallas``: kernels written in Pallas."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, cast
+
+from silo.core.config import Config
+from silo.core.dtypes import DTypeKind
+from silo.core.grids import Grid
+from silo.core.search_space import DeclaredSpace, space_of
+from silo.core.signature import NO_DEFAULT, Effect, Parameter, ParameterKind, Signature
+from silo.core.space import Space
+from silo.core.values import Value
+from silo.errors import SourceError, SpaceError
+from silo.kinds.pallas.front.argument_spec import ArgSpec, Role, Scheme, Scratch
+from silo.kinds.pallas.front.launch_spec import (
+    ArraySpec,
+    SpecReader,
+    choice,
+    constants_read,
+    read_named,
+)
+from silo.kinds.pallas.front.pallas_element_types import WIDE
+from silo.kinds.pallas.front.pallas_fingerprint import constant_value, plain_function
+from silo.kinds.pallas.front.pallas_source import PallasSource
+from silo.sources.declaration import Declaration
+
+__all__ = ["pallas"]
+
+_EFFECTS = {Role.IN: Effect.READ, Role.OUT: Effect.WRITE, Role.INOUT: Effect.BOTH}
+_SCALARS = {DTypeKind.BOOL: ParameterKind.BOOL, DTypeKind.FLOAT: ParameterKind.FLOAT}
+_SEMANTICS = ("parallel", "arbitrary")
+_AXES = 3
+
+
+def pallas(
+    body: Callable[..., object],
+    *,
+    args: Sequence[ArgSpec | str | None] | Mapping[str, ArgSpec | str | None],
+    scheme: Literal["default", "pipeline", "fori", "mosaic_gpu"] = "default",
+    scratch: Sequence[Scratch] = (),
+    dimension_semantics: Sequence[str] | None = None,
+    vmem_limit_bytes: int | None = None,
+    space: Mapping[str, Iterable[Value]] | Iterable[Config | Mapping[str, Value]] | DeclaredSpace | None = None,
+    grid: Callable[[Any], object] | Sequence[int] | Grid | None = None,
+    key: Sequence[str] = (),
+    name: str | None = None,
+    release_gil: bool = True,
+) -> Any:  # noqa: ANN401  # what silo.pallas gives: a kernel, whose call takes what the body does
+    """Make a Silo kernel of a Pallas body.
+
+    Args:
+        body: what one program does. It takes its arguments by position, then one reference for each piece of scratch;
+            what it takes by keyword only is a constant, which a call or a config sets.
+        args: what each argument is, in the body's order or by name: a :class:`silo.ArgSpec` of an array; of a scalar
+            its dtype (``"fp32"``, ``"i32"``), nothing where each call says it; ``"constexpr"``. A scalar reaches the
+            body as a value that a call passes: another one compiles nothing.
+        scheme: ``default``: the body sees blocks. ``pipeline`` and ``fori``: arrays without a block stay in HBM, and
+            the body runs ``pltpu.emit_pipeline`` over them, or copies itself. ``mosaic_gpu``: the body is one of
+            ``plgpu.kernel``, for NVIDIA's GPUs alone; the axes of its grid are x, y and z.
+        scratch: memory and semaphores, for the last parameters of the body.
+        dimension_semantics: ``parallel`` or ``arbitrary`` for each axis of the grid: an axis whose programs may run
+            in any order, on several cores. Arbitrary by default.
+        vmem_limit_bytes: the VMEM that the compiler may use; by default what the estimate asks for.
+        space: as for :func:`silo.kernel`; its values are constants of the body, or names in blocks and scratch.
+        grid: as for :func:`silo.kernel`; each axis is a loop on a TPU, the last one innermost. One of more than three
+            axes is a tuple of numbers: nothing computes it from the arguments.
+        key: as for :func:`silo.kernel`.
+        name: what the kernel is called; its body's name by default.
+        release_gil: as for :func:`silo.kernel`.
+
+    Raises:
+        SourceError: not such a body, one without source, or specs that contradict it or themselves.
+        SpaceError: the space makes no sense.
+        TraceError: a size cannot become an expression.
+    """
+    plain = plain_function(getattr(body, "func", body))
+    code = getattr(plain, "__code__", None)
+    if code is None or not callable(body):
+        raise SourceError(f"{body!r} is no Pallas body: give silo.pallas a function")
+    made_name = name or str(plain.__qualname__).rpartition("<locals>.")[2]
+    try:
+        inspect.getsource(plain)
+    except (OSError, TypeError) as error:
+        raise SourceError(
+            f"{made_name} has no source ({code.co_filename}), and a kernel is known by its source: write it to a file "
+            "and import it from there; a notebook cell will do"
+        ) from error
+    location = f"{code.co_filename}:{code.co_firstlineno}"
+    where = f"{made_name} ({location})"
+    made_scheme = choice(where, "scheme", Scheme, scheme)
+    positional, constants = _parameters(where, body)
+    if len(scratch) > len(positional):
+        raise SourceError(f"{where}: {len(scratch)} pieces of scratch for {len(positional)} parameters")
+    passed, held = positional[: len(positional) - len(scratch)], positional[len(positional) - len(scratch) :]
+    said = read_named(args, [one.name for one in passed], where, "args")
+    arrays = [one for one, given in said.items() if isinstance(given, ArgSpec)]
+    folded = [*(one.name for one in constants), *(one for one, given in said.items() if given == "constexpr")]
+    others = [one for one in said if one not in arrays and one not in folded]
+    try:
+        made_space = space if space is None or isinstance(space, DeclaredSpace) else Space.of(space)
+        configs = () if made_space is None else space_of(made_space).configs()
+    except SpaceError as error:
+        raise SpaceError(f"{where}: {error}") from error
+    chosen = tuple(dict.fromkeys(name for config in configs for name, _ in config.values))
+    taken = (*others, *(one.name for one in held))
+    named = [one for one in _named_sizes(said.values(), scratch) if one not in (*arrays, *taken)]
+    reader = SpecReader(where, made_scheme, arrays, tuple(dict.fromkeys((*folded, *chosen, *named))), taken)
+    specs = tuple(reader.array(one, said[one]) for one in arrays)
+    pieces = tuple(reader.scratch(one.name, given) for one, given in zip(held, scratch, strict=True))
+    axes = _axes(grid)
+    _check_axes(where, specs, axes, dimension_semantics)
+    outer = _outer(where, grid, made_scheme)
+    by_name = {one.name: one for one in specs}
+    parameters = [_parameter(where, one, said[one.name], by_name.get(one.name), reader) for one in passed]
+    parameters += [_constant(where, one) for one in constants]
+    known = {one.name for one in parameters}
+    own = [one for one in constants_read(specs, pieces) if one not in known]
+    source = PallasSource(
+        name=made_name,
+        signature=Signature((*parameters, *(Parameter(one, ParameterKind.CONSTEXPR) for one in own))),
+        body=body,
+        location=location,
+        scheme=made_scheme,
+        arrays=specs,
+        scratch=pieces,
+        passed=tuple(one.name for one in passed),
+        keywords=tuple(one.name for one in constants),
+        axes=axes,
+        outer=outer,
+        dimension_semantics=tuple(dimension_semantics or ()),
+        vmem_limit_bytes=vmem_limit_bytes,
+    )
+    launched = grid if not outer else (math.prod(outer), *cast("Sequence[object]", grid)[len(outer) :])
+    return Declaration(source=source, space=made_space, key=tuple(key), grid=launched, release_gil=release_gil)
+
+
+def _parameters(where: str, body: Callable[..., object]) -> tuple[list[inspect.Parameter], list[inspect.Parameter]]:
+    """Those by position, and those by keyword only."""
+    found = list(inspect.signature(body).parameters.values())
+    for one in found:
+        if one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD):
+            raise SourceError(f"{where}: its parameter *{one.name} stands for any number of them; name each")
+    by_keyword = [one for one in found if one.kind is one.KEYWORD_ONLY]
+    return [one for one in found if one.kind is not one.KEYWORD_ONLY], by_keyword
+
+
+def _parameter(
+    where: str, one: inspect.Parameter, given: object, spec: ArraySpec | None, reader: SpecReader
+) -> Parameter:
+    if spec is not None:
+        assert isinstance(given, ArgSpec)  # it was read from it
+        element = None if given.dtype is None else reader.dtype(f"{where}: {one.name}", given.dtype)
+        if element is not None and element.name in WIDE:
+            raise SourceError(f"{where}: {one.name} has dtype={given.dtype!r}; jax has no 64-bit arrays as it is set")
+        return Parameter(
+            one.name,
+            ParameterKind.POINTER,
+            element,
+            default=None if spec.may_be_left_out else NO_DEFAULT,
+            effect=_EFFECTS[spec.role],
+            specialize=False,
+            align=False,
+        )
+    if given == "constexpr":
+        return _constant(where, one)
+    if given is None:
+        return Parameter(one.name, specialize=False, align=False)
+    if not isinstance(given, str) or given.startswith("*"):
+        raise SourceError(
+            f"{where}: args says {given!r} of {one.name}; it is a silo.ArgSpec of an array, the dtype of a scalar, "
+            '"constexpr", or None'
+        )
+    element = reader.dtype(f"{where}: {one.name}", given)
+    if element.name in WIDE or (element.kind is DTypeKind.FLOAT and element.bits < 16):
+        raise SourceError(
+            f"{where}: {one.name} is a scalar of {element}; scalars have 16 or 32 bits, or are bool or int8"
+        )
+    return Parameter(
+        one.name, _SCALARS.get(element.kind, ParameterKind.INTEGER), element, specialize=False, align=False
+    )
+
+
+def _named_sizes(specs: Iterable[object], scratch: Sequence[Scratch]) -> list[str]:
+    """The names among the sizes, which functions among them may read too."""
+    found: list[object] = [size for one in scratch for size in one.shape]
+    for one in specs:
+        if isinstance(one, ArgSpec):
+            found += [*(one.block or ()), *(() if one.shape is None or isinstance(one.shape, str) else one.shape)]
+    return [size for size in found if isinstance(size, str)]
+
+
+def _constant(where: str, one: inspect.Parameter) -> Parameter:
+    try:
+        default = NO_DEFAULT if one.default is one.empty else constant_value(one.default)
+    except TypeError as error:
+        raise SourceError(f"{where}: the default of {one.name}: {error}") from None
+    return Parameter(one.name, ParameterKind.CONSTEXPR, default=default)
+
+
+def _axes(grid: object) -> int:
+    """How many axes of a grid a body may ask for: as many as a tuple has; 3 where a function or each call says them."""
+    axes = len(cast("Sequence[object]", grid)) if isinstance(grid, tuple | list) else 0
+    return axes or _AXES
+
+
+def _outer(where: str, grid: object, scheme: Scheme) -> tuple[int, ...]:
+    """The sizes of the outermost axes of a grid of more than three, which its launches have as one; () of others."""
+    sizes = tuple(cast("Sequence[object]", grid)) if isinstance(grid, tuple | list) else ()
+    if len(sizes) <= _AXES:
+        return ()
+    if scheme is Scheme.MOSAIC_GPU:
+        raise SourceError(f"{where}: its grid has {len(sizes)} axes, and one for Mosaic GPU has at most {_AXES}")
+    numbers = tuple(one for one in sizes if isinstance(one, int) and not isinstance(one, bool) and one >= 0)
+    if len(numbers) < len(sizes):
+        raise SourceError(
+            f"{where}: a grid of {len(sizes)} axes is given by numbers alone; one of up to {_AXES} may be computed "
+            "from the arguments: lay several over one axis with (axis, stride, blocks) in dims"
+        )
+    return numbers[: len(numbers) - _AXES + 1]
+
+
+def _check_axes(where: str, specs: Sequence[ArraySpec], axes: int, semantics: Sequence[str] | None) -> None:
+    for one in specs:
+        used = [dim[0] if isinstance(dim, tuple) else dim for dim in one.dims if dim is not None]
+        if used and max(used) >= axes:
+            raise SourceError(
+                f"{where}: {one.name} has the axis {max(used)} of the grid in dims, and the grid has the axes 0 to "
+                f"{axes - 1}: lay several over one with (axis, stride, blocks)"
+            )
+    if semantics is not None and (len(semantics) > axes or any(one not in _SEMANTICS for one in semantics)):
+        raise SourceError(
+            f"{where}: dimension_semantics={tuple(semantics)!r}; it is 'parallel' or 'arbitrary' for each axis of the "
+            f"grid, which are {axes}"
+        )

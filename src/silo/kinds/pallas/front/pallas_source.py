@@ -1,0 +1,247 @@
+"""Pallas kernels as sources."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from silo.core.argument_descriptions import describe
+from silo.core.argument_facts import ArgumentFacts
+from silo.core.config import Config
+from silo.core.dtypes import DTypeKind, dtype
+from silo.core.extents import ExtentKind, HeldExtents, shape_text
+from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
+from silo.core.specialization import Specialization
+from silo.core.values import JSON, Value, digest
+from silo.core.variant import Variant
+from silo.errors import ArgumentError, SourceError
+from silo.frozen import replace
+from silo.kinds.pallas.front.argument_spec import Scheme
+from silo.kinds.pallas.front.launch_spec import ArraySpec, ScratchSpec
+from silo.kinds.pallas.front.pallas_element_types import refuse_wide
+from silo.kinds.pallas.front.pallas_fingerprint import constant_value, reached_from
+
+__all__ = ["PallasSource"]
+
+_KINDS = {bool: ParameterKind.BOOL, int: ParameterKind.INTEGER, float: ParameterKind.FLOAT}
+_SCALARS = {bool: dtype("bool"), int: dtype("int32"), float: dtype("float32")}
+
+
+@dataclass(frozen=True, eq=False)
+class PallasSource:
+    """A Pallas kernel. Implements :class:`silo.sources.kernel_source.KernelSource`.
+
+    ``signature`` has what the body takes by position without scratch (``passed``), then what it takes by keyword
+    (``keywords``), then the names that only sizes read; all but arrays and scalars among the first are constants.
+    ``axes`` is how many axes of the grid the body may ask for. A launch has three: of a grid of more, ``outer`` has the
+    sizes of the outermost, which are one for the launch.
+    """
+
+    name: str
+    signature: Signature
+    body: Callable[..., object]
+    location: str
+    scheme: Scheme
+    arrays: tuple[ArraySpec, ...]
+    scratch: tuple[ScratchSpec, ...]
+    passed: tuple[str, ...]
+    keywords: tuple[str, ...] = ()
+    axes: int = 3
+    outer: tuple[int, ...] = ()
+    dimension_semantics: tuple[str, ...] = ()
+    vmem_limit_bytes: int | None = None
+
+    @property
+    def kind(self) -> str:
+        """Always ``pallas``."""
+        return "pallas"
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.location})"
+
+    @property
+    def in_library(self) -> bool:
+        """Always: jax runs what is made of it."""
+        return True
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 over the body, what it calls and reads, and what is said of its arguments; free of paths."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        try:
+            code = reached_from(self.body)
+            maps: list[JSON] = [None if one.index is None else reached_from(one.index) for one in self.arrays]
+        except SourceError as error:
+            raise SourceError(f"{self}: {error}") from error
+        how: list[JSON] = [
+            self.scheme.value,
+            [one.to_json() for one in self.arrays],
+            [one.to_json() for one in self.scratch],
+            list(self.passed),
+            list(self.keywords),
+            self.axes,
+            list(self.dimension_semantics),
+            self.vmem_limit_bytes,
+            *([list(self.outer)] if self.outer else []),  # other sources keep the keys that they had
+        ]
+        return digest("pallas-source/1", [self.name, self.signature.to_json(), how, code, maps])
+
+    @property
+    def heuristics(self) -> Mapping[str, Callable[..., object]]:
+        """None: Pallas has no such thing."""
+        return {}
+
+    @property
+    def exact(self) -> frozenset[str]:
+        """None: a value that decides the code is a constexpr."""
+        return frozenset()
+
+    def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
+        """None."""
+        del config, specialization
+        return {}
+
+    @property
+    def extents(self) -> HeldExtents | None:
+        """The shape of every array, and the grid: a program of jax is for one of each. Strides are not part of it."""
+        return self._extents
+
+    @cached_property
+    def _extents(self) -> HeldExtents:
+        return HeldExtents(tuple((one.name, ExtentKind.SHAPE) for one in self.arrays), grid=True)
+
+    @cached_property
+    def index_axes(self) -> Mapping[str, int]:
+        """How many indices of the grid each index map takes; the rest are prefetched arrays."""
+        prefetched = sum(one.prefetch for one in self.arrays)
+        found: dict[str, int] = {}
+        for one in self.arrays:
+            if one.index is None:
+                continue
+            count = len(inspect.signature(one.index).parameters) - prefetched
+            if not 1 <= count <= self.axes:
+                raise SourceError(
+                    f"{self}: the index map of {one.name} takes {count + prefetched} values; it gets an index for each "
+                    f"axis of the grid, up to {self.axes}, and {prefetched} prefetched arrays"
+                )
+            found[one.name] = count
+        return found
+
+    def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
+        """The typed signature of one call, and its constants. Raises ArgumentError.
+
+        The code assumes nothing of addresses: arrays pass through the library, which aligns them itself.
+        """
+        name, signature = self.name, self.signature
+        if unknown := [one for one in arguments if one not in signature.names]:
+            raise ArgumentError(f"{name} has no parameter {', '.join(unknown)}; it takes {', '.join(signature.names)}")
+        specs = {one.name: one for one in self.arrays}
+        parameters: list[Parameter] = []
+        constants: list[tuple[str, Value]] = []
+        for one in signature.parameters:
+            given = arguments.get(one.name)
+            if one.kind is ParameterKind.CONSTEXPR:
+                if given is not None:
+                    if given.is_pointer:
+                        raise ArgumentError(f"{name}: {one.name} is a constexpr, so it takes a value, not an array")
+                    constants.append((one.name, given.value))
+                parameters.append(one)
+                continue
+            if given is None:
+                if isinstance(one.default, NoDefault):
+                    raise ArgumentError(f"{name}: the argument {one.name} is missing")
+                given = ArgumentFacts(one.default)
+            spec = specs.get(one.name)
+            if spec is not None and spec.may_be_left_out and not given.is_pointer and given.value is None:
+                parameters.append(_left_out(name, one, spec, arguments))
+            else:
+                parameters.append(_scalar(name, one, given) if spec is None else _array(name, one, spec, given))
+        return Signature(tuple(parameters)), Specialization((), tuple(constants))
+
+    def constant(self, value: object) -> Value:
+        """The value of an argument for a constexpr; ``SourceError`` where it has no canonical form."""
+        try:
+            return constant_value(value)
+        except TypeError as error:
+            raise SourceError(f"{self}: {error}") from None
+
+    def constants(self, variant: Variant) -> dict[str, Value]:
+        """The value of every constant of a variant: from the call, else the config, else the default. SourceError."""
+        known = {**dict(variant.config.values), **variant.specialization.constant_values}
+        found: dict[str, Value] = {}
+        for one in self.signature.parameters:
+            if one.kind is not ParameterKind.CONSTEXPR:
+                continue
+            if one.name in known:
+                found[one.name] = known[one.name]
+            elif isinstance(one.default, NoDefault):
+                raise SourceError(f"{self}: the constant {one.name} has no value: pass it, or put it in the space")
+            else:
+                found[one.name] = one.default
+        return found
+
+
+def _array(kernel: str, parameter: Parameter, spec: ArraySpec, given: ArgumentFacts) -> Parameter:
+    name = parameter.name
+    if not given.is_pointer:
+        raise ArgumentError(f"{kernel}: {name} takes an array, not {describe(given.value)}")
+    if given.block_shape:
+        raise ArgumentError(f"{kernel}: {name} takes an array, not a tensor descriptor")
+    if given.dtype is None:
+        raise ArgumentError(f"{kernel}: the dtype of the array {name} is not known")
+    refuse_wide(kernel, name, given.dtype)
+    if parameter.dtype is not None and parameter.dtype != given.dtype:
+        raise ArgumentError(
+            f"{kernel}: {name} is declared to be of {parameter.dtype}, and the array is of {given.dtype}; nothing is "
+            "converted: pass an array of that dtype, or leave dtype= out of its spec"
+        )
+    axes = None if given.shape is None else len(given.shape)
+    if axes is not None and spec.block is not None and len(spec.block) != axes:
+        raise ArgumentError(
+            f"{kernel}: the block of {name} has {len(spec.block)} axes, and the array is of shape "
+            f"{shape_text(given.shape or ())}: give an entry for each axis, None for all of it"
+        )
+    if axes is not None and any(axis >= axes for axis, _, _ in spec.pad):
+        raise ArgumentError(
+            f"{kernel}: {name} is padded along an axis that its shape {shape_text(given.shape or ())} lacks"
+        )
+    return replace(parameter, dtype=given.dtype)
+
+
+def _left_out(kernel: str, parameter: Parameter, spec: ArraySpec, arguments: Mapping[str, ArgumentFacts]) -> Parameter:
+    """An array that is made: of its declared dtype, else of that of the array which it is like."""
+    like = arguments.get(spec.like)
+    element = parameter.dtype or (None if like is None else like.dtype)
+    if element is None:
+        raise ArgumentError(
+            f"{kernel}: {parameter.name} is left out, and nothing says its dtype: pass it, or give its spec dtype="
+        )
+    return replace(parameter, dtype=element)
+
+
+def _scalar(kernel: str, parameter: Parameter, given: ArgumentFacts) -> Parameter:
+    name, value = parameter.name, given.value
+    if given.is_pointer:
+        raise ArgumentError(f"{kernel}: {name} takes a number, and no silo.ArgSpec says that it is an array")
+    if not isinstance(value, bool | int | float):
+        raise ArgumentError(
+            f"{kernel}: {name} got {describe(value)}, a {type(value).__name__}: a body takes arrays and numbers; "
+            "make it a constexpr to pass anything else"
+        )
+    element = parameter.dtype or _SCALARS[type(value)]
+    kind = _KINDS[type(value)] if parameter.dtype is None else parameter.kind
+    if element.kind in (DTypeKind.INT, DTypeKind.UINT):
+        low = 0 if element.kind is DTypeKind.UINT else -(1 << (element.bits - 1))
+        if not isinstance(value, int):
+            raise ArgumentError(f"{kernel}: {name} is {element}; {describe(value)} is not an integer")
+        if not low <= value < low + (1 << element.bits):
+            raise ArgumentError(
+                f"{kernel}: {name} is {element}; {value} does not fit, and jax has no wider scalars: make it a "
+                "constexpr"
+            )
+    return replace(parameter, kind=kind, dtype=element)

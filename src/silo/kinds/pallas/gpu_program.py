@@ -1,0 +1,188 @@
+"""The function of jax that a Pallas launch is on NVIDIA's GPUs: blocks alone, by jax's lowering to Triton.
+
+jax says that it will remove this lowering; Mosaic GPU, which stays, takes kernels of another form.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from itertools import product
+from typing import Any, cast
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.values import Value
+from silo.errors import CompileError
+from silo.frozen import replace
+from silo.kinds.pallas.front.argument_spec import Dim, MemorySpace, Role, Scheme
+from silo.kinds.pallas.front.pallas_installation import jax_module
+from silo.kinds.pallas.front.pallas_source import PallasSource
+from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch, PassedScalar
+from silo.kinds.pallas.pallas_program import (
+    Program,
+    block_index,
+    constant_of,
+    cut_value,
+    jax_dtype,
+    padded_value,
+    plain_name,
+    scalar_of,
+)
+
+__all__ = ["CUSTOM_CALL", "lowers_to_triton", "make_gpu_program", "on_gpu"]
+
+CUSTOM_CALL = "__gpu$xla.gpu.triton"
+"""What the exported program has Triton's IR in: jax gives no promise for how long it can be read."""
+
+_MOST_PROGRAMS = 1 << 20  # that are gone through to see whether two of them write one block
+
+
+def lowers_to_triton(launch: BlockedLaunch, index_maps: Mapping[str, Any]) -> Decision:
+    """Whether a launch can be compiled so. On a GPU programs run at once, and there is no scratch.
+
+    >>> lowers_to_triton(BlockedLaunch("k", Scheme.PIPELINE, (1,), ()), {}).reason
+    "it has scheme='pipeline'"
+    """
+    if launch.scheme is not Scheme.DEFAULT:
+        return Rejected(f"it has scheme={launch.scheme.value!r}")
+    if launch.scratch:
+        return Rejected("it has scratch, which jax's lowering to Triton lacks")
+    for one in launch.arrays:
+        if one.prefetch:
+            return Rejected(f"{one.name} is prefetched, which only TPUs do")
+        if one.space is MemorySpace.HBM:
+            return Rejected(f'{one.name} has space="hbm", from which only TPUs copy')
+        if one.role is not Role.IN and (shared := _shared(one, launch.grid, index_maps.get(one.name))):
+            return Rejected(f"{one.name} is written, and {shared}: programs run at once on a GPU")
+    return Accepted("its blocks are each of one program")
+
+
+def _shared(one: BlockedArray, grid: tuple[int, ...], index: Any) -> str:  # noqa: ANN401
+    """Why two programs may write one block; "" where none do."""
+    count = math.prod(grid)
+    if count > _MOST_PROGRAMS and (one.indexed or any(isinstance(dim, tuple) for dim in one.dims)):
+        return f"whether {count} programs write blocks of their own is not known"
+    if not one.indexed and not any(isinstance(dim, tuple) for dim in one.dims):
+        used = {dim for dim in one.dims if dim is not None}
+        idle = [axis for axis, size in enumerate(grid) if size > 1 and axis not in used]
+        return f"programs along axis {idle[0]} of the grid write the same block" if idle else ""
+    seen: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for program in product(*map(range, grid)):
+        found: tuple[Any, ...] = index(*program) if one.indexed else block_index(one.dims, program)
+        block = tuple(int(number) for number in found)
+        if block in seen:
+            return f"the programs {seen[block]} and {program} write the same block"
+        seen[block] = program
+    return ""
+
+
+def make_gpu_program(
+    source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], *, num_warps: int, num_stages: int
+) -> Program:
+    """The function of one launch. Raises CompileError where it cannot be compiled so; ToolchainError: no usable jax."""
+    jax, pl = jax_module(), jax_module("jax.experimental.pallas")
+    triton = jax_module("jax.experimental.pallas.triton")
+    maps = {one.name: _index_of(source, one.name, one.index) for one in source.arrays if one.index is not None}
+    decision = lowers_to_triton(launch, maps)
+    if isinstance(decision, Rejected):
+        raise CompileError(
+            f"{launch.kernel} for NVIDIA's GPUs: {decision.reason}; compile it for a TPU, or write one of Mosaic GPU "
+            '(scheme="mosaic_gpu")'
+        )
+    jnp = jax.numpy
+    # Triton's blocks have no end within: an array is made as long as its blocks together.
+    whole = {one.name: replace(one, padded=_filled(one)) for one in launch.arrays}
+
+    def spec(one: BlockedArray | PassedScalar) -> Any:  # noqa: ANN401
+        if isinstance(one, PassedScalar):
+            return pl.BlockSpec((1,), _first)
+        return pl.BlockSpec(one.block, maps[one.name] if one.indexed else partial(_block, one.dims))
+
+    def struct(one: BlockedArray, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
+        return jax.ShapeDtypeStruct(shape, jax_dtype(one.dtype))
+
+    operands, outputs = launch.operands, launch.outputs
+    values = {name: constant_of(value) for name, value in constants.items()}
+
+    def body(*references: Any) -> None:  # noqa: ANN401
+        found: dict[str, Any] = dict(values)
+        for one, reference in zip(operands, references, strict=False):
+            found[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
+        for one, written in zip(outputs, references[len(operands) :], strict=True):
+            found[one.name] = written  # of an inout array the same memory as what is read
+        keywords = {name: values[name] for name in source.keywords}
+        source.body(*(found[name] for name in source.passed), **keywords)
+
+    body.__name__ = body.__qualname__ = plain_name(launch.kernel)
+    call = pl.pallas_call(
+        body,
+        grid=launch.grid,
+        in_specs=[spec(one) for one in operands],
+        out_specs=[spec(one) for one in outputs],
+        out_shape=[struct(one, whole[one.name].padded) for one in outputs],
+        input_output_aliases={
+            operands.index(one): place for place, one in enumerate(outputs) if one.role is Role.INOUT
+        },
+        compiler_params=triton.CompilerParams(num_warps=num_warps, num_stages=num_stages),
+        name=plain_name(launch.kernel),
+    )
+
+    def function(*given: Any) -> Any:  # noqa: ANN401
+        taken = [
+            padded_value(jnp, one if isinstance(one, PassedScalar) else whole[one.name], value)
+            for one, value in zip(operands, given, strict=True)
+        ]
+        made = call(*taken)
+        return tuple(cut_value(whole[one.name], value) for one, value in zip(outputs, made, strict=True))
+
+    function.__name__ = function.__qualname__ = plain_name(launch.kernel)
+    structs = tuple(
+        jax.ShapeDtypeStruct((1,), jax_dtype(one.operand)) if isinstance(one, PassedScalar) else struct(one, one.shape)
+        for one in operands
+    )
+    return Program(function, structs, tuple(struct(one, one.shape) for one in outputs), CUSTOM_CALL)
+
+
+@contextmanager
+def on_gpu() -> Generator[None]:
+    """Within the block what is traced is for an NVIDIA GPU, though there is none. The program is the same for each.
+
+    What jax says of the end of its lowering to Triton the compiler says itself; it is an error where a process makes
+    warnings errors.
+    """
+    sharding = jax_module("jax.sharding")
+    held: Any = nullcontext()  # jax 0.10 asks nothing of the device
+    if "platform" in sharding.AbstractDevice.__init__.__code__.co_varnames:
+        device = sharding.AbstractDevice(device_kind="NVIDIA H100 80GB HBM3", num_cores=132, platform="gpu")
+        held = sharding.use_abstract_mesh(
+            sharding.AbstractMesh((1,), ("_",), (sharding.AxisType.Auto,), abstract_device=device)
+        )
+    with warnings.catch_warnings(), held:
+        warnings.filterwarnings("ignore", "The Pallas Triton backend is deprecated", DeprecationWarning)
+        yield
+
+
+def _index_of(source: PallasSource, name: str, index: Any) -> Any:  # noqa: ANN401
+    axes = source.index_axes[name]
+
+    def found(*programs: Any) -> tuple[Any, ...]:  # noqa: ANN401
+        block = index(*programs[:axes])
+        return tuple(cast("Sequence[Any]", block)) if isinstance(block, tuple | list) else (block,)
+
+    return found
+
+
+def _block(dims: Sequence[Dim], *programs: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    return block_index(dims, programs)
+
+
+def _first(*programs: Any) -> tuple[int]:  # noqa: ANN401
+    del programs
+    return (0,)
+
+
+def _filled(one: BlockedArray) -> tuple[int, ...]:
+    return tuple(-(-full // size) * size for full, size in zip(one.padded, one.block, strict=True))

@@ -1,0 +1,267 @@
+"""A Pallas launch with every size known: what each array's blocks are, and the scratch. Pure; imports no jax.
+
+The estimate of memory, the tracing of the body, the plan of calls and the checks all read these values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from silo.core.dtypes import DType, DTypeKind, dtype
+from silo.core.extents import Extents
+from silo.core.nodes import Bindings
+from silo.core.variant import Variant
+from silo.errors import SourceError
+from silo.frozen import frozen
+from silo.kinds.pallas.front.argument_spec import Dim, MemorySpace, Pad, Role, Scheme, ScratchKind
+from silo.kinds.pallas.front.launch_spec import ArraySpec, ScratchSpec, size_value
+from silo.kinds.pallas.front.pallas_source import PallasSource
+
+__all__ = ["BlockedArray", "BlockedLaunch", "PassedScalar", "ScratchBuffer", "blocked_launch"]
+
+_WORD_BITS = 32
+_FLOAT = dtype("float32")
+_INTEGER = dtype("int32")
+
+
+@frozen
+class BlockedArray:
+    """An array argument. ``shape`` is the caller's, ``padded`` what the body sees of it, not less along any axis.
+
+    The exported program takes and gives arrays of ``shape``: it pads and cuts by itself.
+
+    ``block`` is what a program sees, () for an array in HBM or a prefetched one, which is seen whole. ``dims`` has an
+    entry for each axis of the block; it means nothing where ``indexed``: a function of the author's says which block
+    a program has. ``prefetch``: the array is in SMEM as a whole before the grid begins.
+    """
+
+    name: str
+    role: Role
+    space: MemorySpace
+    dtype: DType
+    shape: tuple[int, ...]
+    padded: tuple[int, ...]
+    block: tuple[int, ...] = ()
+    dims: tuple[Dim, ...] = ()
+    indexed: bool = False
+    prefetch: bool = False
+    buffers: int = 2
+
+    @property
+    def pad(self) -> tuple[int, ...]:
+        """Elements added at the end of each axis."""
+        return tuple(now - was for was, now in zip(self.shape, self.padded, strict=True))
+
+
+@frozen
+class PassedScalar:
+    """A scalar argument that is no constant. ``dtype`` is what the body gets."""
+
+    name: str
+    dtype: DType
+
+    @property
+    def operand(self) -> DType:
+        """The dtype of the SMEM operand of shape (1,) that it is passed as: SMEM holds words of 32 bits."""
+        if self.dtype.kind is DTypeKind.FLOAT:
+            return _FLOAT
+        return self.dtype if self.dtype.bits == _WORD_BITS else _INTEGER
+
+
+@frozen
+class ScratchBuffer:
+    """A piece of scratch; ``dtype`` is None for semaphores."""
+
+    kind: ScratchKind
+    shape: tuple[int, ...]
+    dtype: DType | None = None
+
+
+@frozen
+class BlockedLaunch:
+    """One variant's launch.
+
+    ``arrays`` and ``scalars`` are in the order of the kernel's parameters. jax passes a body its operands in another
+    order: first prefetched arrays, then scalars, then the arrays that are read (``in`` and ``inout``), then those that
+    are written (``out`` and ``inout``, which is there twice), then scratch. ``vmem_limit_bytes`` is what the author
+    said; None: the estimate decides.
+    """
+
+    kernel: str
+    scheme: Scheme
+    grid: tuple[int, ...]
+    arrays: tuple[BlockedArray, ...]
+    scalars: tuple[PassedScalar, ...] = ()
+    scratch: tuple[ScratchBuffer, ...] = ()
+    dimension_semantics: tuple[str, ...] = ()
+    vmem_limit_bytes: int | None = None
+
+    @property
+    def prefetched(self) -> tuple[BlockedArray, ...]:
+        """Arrays that are in SMEM before the grid begins."""
+        return tuple(one for one in self.arrays if one.prefetch)
+
+    @property
+    def inputs(self) -> tuple[BlockedArray, ...]:
+        """Arrays that are read, without the prefetched: operands in this order, after scalars."""
+        return tuple(one for one in self.arrays if one.role is not Role.OUT and not one.prefetch)
+
+    @property
+    def outputs(self) -> tuple[BlockedArray, ...]:
+        """Arrays that are written: the results of the program, in this order."""
+        return tuple(one for one in self.arrays if one.role is not Role.IN)
+
+    @property
+    def operands(self) -> tuple[BlockedArray | PassedScalar, ...]:
+        """What the exported program takes, in its order; scalars as arrays of shape (1,) of their ``operand`` dtype."""
+        return (*self.prefetched, *self.scalars, *self.inputs)
+
+    def array(self, name: str) -> BlockedArray:
+        """One of ``arrays``."""
+        return next(one for one in self.arrays if one.name == name)
+
+
+def blocked_launch(source: PallasSource, variant: Variant) -> BlockedLaunch:
+    """The launch of one variant, with every size known.
+
+    Raises:
+        SourceError: the author's mistake: a block of another rank than its array, a dim past the grid.
+        CompileError: a size that one config makes impossible.
+    """
+    constants = source.constants(variant)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, extents in variant.specialization.extents:
+        assert isinstance(extents, Extents)  # the source holds shapes, no dynamic layouts
+        shapes[name] = extents.shape
+    typed = variant.signature
+    bindings = Bindings(
+        shapes=shapes,
+        itemsizes={name: element.itemsize for name in shapes if (element := typed[name].dtype) is not None},
+        config=constants,
+    )
+    grid = _grid(source, variant)
+    where = str(source)
+    for one in source.arrays:
+        if one.name not in shapes:  # the call leaves it out
+            shapes[one.name] = _made_shape(where, one, shapes, bindings)
+    dtypes = {name: element for name in typed.names if (element := typed[name].dtype) is not None}
+    specs = {one.name: one for one in source.arrays}
+    arrays = tuple(_array(where, specs[name], dtypes[name], shapes[name], grid, bindings) for name in specs)
+    scalars = tuple(
+        PassedScalar(name, dtypes[name]) for name in source.passed if name not in specs and name not in constants
+    )
+    if refused := _revisited(grid, arrays):
+        raise SourceError(f"{where}: {refused}")
+    semantics = (*source.dimension_semantics, *["arbitrary"] * len(grid))[: len(grid)]
+    return BlockedLaunch(
+        kernel=source.name,
+        scheme=source.scheme,
+        grid=grid,
+        arrays=arrays,
+        scalars=scalars,
+        scratch=tuple(_scratch(where, one, dtypes, bindings) for one in source.scratch),
+        dimension_semantics=semantics,
+        vmem_limit_bytes=source.vmem_limit_bytes,
+    )
+
+
+def _grid(source: PallasSource, variant: Variant) -> tuple[int, ...]:
+    """The axes that the body may ask for, and every further axis of more than one program."""
+    given = variant.specialization.grid
+    if given is None:
+        raise SourceError(f"{source}: a Pallas kernel is compiled for its grid, and the call names none")
+    if source.outer:
+        if given[0] != math.prod(source.outer):
+            raise SourceError(
+                f"{source}: the grid of a call is {tuple(given)}, and its first axis stands for the axes "
+                f"{source.outer}: {math.prod(source.outer)} programs"
+            )
+        return (*source.outer, *given[1:])
+    used = max((axis + 1 for axis, size in enumerate(given) if size != 1), default=1)
+    return tuple(given[: max(used, source.axes)])
+
+
+def _made_shape(
+    where: str, spec: ArraySpec, shapes: Mapping[str, tuple[int, ...]], bindings: Bindings
+) -> tuple[int, ...]:
+    if spec.like:
+        if spec.like not in shapes:
+            raise SourceError(f"{where}: {spec.name} has the shape of {spec.like}, which the call leaves out too")
+        return shapes[spec.like]
+    return tuple(size_value(where, f"the shape of {spec.name}", size, bindings, least=0) for size in spec.made or ())
+
+
+def _array(
+    where: str, spec: ArraySpec, element: DType, shape: tuple[int, ...], grid: Sequence[int], bindings: Bindings
+) -> BlockedArray:
+    what = f"{where}: {spec.name}"
+    padded = _padded(what, shape, spec.pad)
+    if spec.block is not None and len(spec.block) != len(shape):
+        raise SourceError(f"{what} has a block of {len(spec.block)} axes, and the array has {len(shape)}")
+    dims = (*spec.dims, *[None] * len(shape))[: max(len(shape), len(spec.dims))]
+    for dim in dims:
+        axis = dim[0] if isinstance(dim, tuple) else dim
+        if axis is not None and axis >= len(grid):
+            raise SourceError(f"{what} has the axis {axis} of the grid in dims, and the grid is {tuple(grid)}")
+    whole = spec.prefetch or spec.space is MemorySpace.HBM
+    sizes = spec.block if spec.block is not None else (None,) * len(shape)
+    # A block is never longer than its array.
+    block = tuple(
+        full if size is None else min(full, size_value(where, f"the block of {spec.name}", size, bindings))
+        for size, full in zip(sizes, padded, strict=True)
+    )
+    return BlockedArray(
+        name=spec.name,
+        role=spec.role,
+        space=spec.space,
+        dtype=element,
+        shape=shape,
+        padded=padded,
+        block=() if whole else block,
+        dims=() if whole else dims,
+        indexed=spec.index is not None,
+        prefetch=spec.prefetch,
+        buffers=spec.buffers,
+    )
+
+
+def _padded(what: str, shape: tuple[int, ...], pads: Sequence[Pad]) -> tuple[int, ...]:
+    """The shape with its pads. An axis without elements gets one: there are no blocks of nothing.
+
+    >>> _padded("add: x", (1000, 7), ((0, 256, 0), (1, 8, 8))), _padded("add: x", (0, 7), ())
+    ((1024, 16), (1, 7))
+    """
+    found = list(shape)
+    for axis, multiple, extra in pads:
+        if axis >= len(shape):
+            raise SourceError(f"{what} is padded along axis {axis}, and has {len(shape)}")
+        found[axis] += -shape[axis] % multiple + extra
+    return tuple(max(1, size) for size in found)
+
+
+def _scratch(where: str, spec: ScratchSpec, dtypes: Mapping[str, DType], bindings: Bindings) -> ScratchBuffer:
+    shape = tuple(size_value(where, "the shape of scratch", size, bindings) for size in spec.shape)
+    if spec.kind not in (ScratchKind.VMEM, ScratchKind.SMEM):
+        return ScratchBuffer(spec.kind, shape)
+    return ScratchBuffer(spec.kind, shape, dtypes[spec.like] if spec.like else spec.dtype)
+
+
+def _revisited(grid: Sequence[int], arrays: Sequence[BlockedArray]) -> str:
+    """Why an array cannot be read and written as it is blocked; "" where each can.
+
+    A block stays where it is while its index does not change. If programs come back to it later, an outer axis going
+    over what an inner one leaves, what they read is either what the array held or what was written: nobody says which.
+    """
+    for one in arrays:
+        if one.role is not Role.INOUT or one.indexed or not one.block:
+            continue
+        used = {dim[0] if isinstance(dim, tuple) else dim for dim in one.dims if dim is not None}
+        inner = max((axis for axis in used if grid[axis] > 1), default=0)
+        outer = [axis for axis, size in enumerate(grid) if size > 1 and axis not in used and axis < inner]
+        if outer:
+            return (
+                f"{one.name} is read and written, and programs come back to its blocks, for axis {outer[0]} of the "
+                "grid goes over all of them: make that the last axis, or leave the array in HBM"
+            )
+    return ""

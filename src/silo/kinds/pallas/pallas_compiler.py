@@ -1,0 +1,227 @@
+"""Pallas bodies for TPUs and GPUs, and interpreted for CPUs: traced and exported here, with what launches need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from silo.compile.identity import code_digest
+from silo.core.code_facts import CodeFacts, Lowered
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.decisions import Decision, Rejected
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.notices import Notices
+from silo.core.protocols import Source
+from silo.core.signature import Effect
+from silo.core.target import CPU_LEVELS, Target
+from silo.core.values import JSON
+from silo.core.variant import CompileJob, Variant
+from silo.errors import CompileError, SourceError, ToolchainError, UnsupportedError
+from silo.frozen import replace
+from silo.kinds.pallas.body_memory import body_memory
+from silo.kinds.pallas.call_plan import CallPlan, PlannedArray, call_plan
+from silo.kinds.pallas.chips import CHIPS, chip_named
+from silo.kinds.pallas.front.argument_spec import Role, Scheme
+from silo.kinds.pallas.front.pallas_installation import jax_version, usable, versions
+from silo.kinds.pallas.front.pallas_source import PallasSource
+from silo.kinds.pallas.gpu_program import make_gpu_program
+from silo.kinds.pallas.libtpu import LIBTPU, accept, libtpu_version
+from silo.kinds.pallas.memory_estimate import estimate, require_memory
+from silo.kinds.pallas.mosaic_program import make_mosaic_program
+from silo.kinds.pallas.pallas_blocks import BlockedLaunch, blocked_launch
+from silo.kinds.pallas.pallas_declaration import PALLAS
+from silo.kinds.pallas.pallas_export import export_program
+from silo.kinds.pallas.pallas_job import PallasJob
+from silo.kinds.pallas.pallas_program import Program, make_program
+from silo.kinds.pallas.tpu_rules import blocks_for_tpus
+
+if TYPE_CHECKING:
+    from silo.core.consent import Consent
+    from silo.core.protocols import CheckedKernel
+
+__all__ = ["PallasCompiler"]
+
+_EFFECTS = {Role.IN: Effect.READ, Role.OUT: Effect.WRITE, Role.INOUT: Effect.BOTH}
+
+
+_said = Notices()
+
+
+class PallasFacts(CodeFacts):
+    """What the author says of the arrays."""
+
+    def __init__(self, launch: BlockedLaunch) -> None:
+        self._launch = launch
+
+    @property
+    def effects(self) -> Mapping[str, Effect]:
+        """By their roles."""
+        return {one.name: _EFFECTS[one.role] for one in self._launch.arrays}
+
+
+class PallasCompiler:
+    """The plug-in ``pallas``: source kind ``pallas``, targets ``tpu:*``, ``cuda:*`` and ``cpu:*``. Needs no device."""
+
+    declaration = PALLAS
+
+    def identity(self, target: Target) -> str:
+        """Jax and what it needs, and Silo's code round it. Imports nothing of jax. Raises ToolchainError."""
+        decision = usable()
+        if isinstance(decision, Rejected):
+            raise ToolchainError(decision.reason)
+        tools = " ".join(f"{name} {version}" for name, version in sorted(versions().items()))
+        if target.kind == "tpu" and (libtpu := libtpu_version()) is not None:
+            tools += f" {LIBTPU} {libtpu}"
+        return f"{tools} code {code_digest(*self.declaration.code)}"
+
+    def accepts(self, source_kind: str, target: Target) -> Decision:
+        """Pallas sources, for a chip or a CPU, where jax is installed."""
+        if not (taken := self.declaration.takes(source_kind, target)):
+            return taken
+        if not target.is_concrete:
+            return Rejected(f"the target {target} names no chip and no device here gives it one; write tpu:v5e")
+        if target.kind == "tpu" and target.arch not in CHIPS:
+            return Rejected(f"no TPU is called {target.arch}; write tpu:{', tpu:'.join(CHIPS)}")
+        return usable()
+
+    def artifact_target(self, target: Target) -> Target:
+        """A CPU's lowest level, for jax makes machine code of the program when it is loaded; else the same.
+
+        >>> str(PallasCompiler().artifact_target(Target.parse("cpu:x86-64-v4")))
+        'cpu:x86-64-v2'
+        """
+        family = next((levels for levels in CPU_LEVELS.values() if target.arch in levels), ())
+        return Target("cpu", family[0]) if target.kind == "cpu" and family else target
+
+    def lower(self, source: Source, variant: Variant) -> Lowered:
+        """Trace the body and export it.
+
+        Raises:
+            ToolchainError: no usable jax.
+            SourceError: not a Pallas source, or its author's mistake.
+            CompileError: jax refused the kernel, or a config makes it impossible.
+        """
+        if not isinstance(source, PallasSource):
+            raise SourceError(f"{source.name} is no Pallas source")
+        launch = blocked_launch(source, variant)
+        target = self.artifact_target(variant.target)
+        limit: int | None = None
+        memory: JSON = None
+        chip = chip_named(target.arch) if target.kind == "tpu" else None
+        if launch.scheme is not Scheme.MOSAIC_GPU and target.kind != "cuda":
+            _check_blocks(launch, variant.kernel, target)
+        if chip is not None:
+            report = estimate(launch, chip)
+            require_memory(report, variant.kernel)  # before the body is traced
+            limit = report.limit
+
+        def check(traced: object) -> None:
+            nonlocal memory
+            if chip is not None:
+                report = estimate(launch, chip, body_memory(traced))
+                require_memory(report, variant.kernel)
+                memory = report.to_json()
+
+        program = _program(source, launch, variant, limit)
+        exported, convention = export_program(program, target, variant.kernel, check)
+        job = PallasJob(
+            program=exported,
+            jax=str(jax_version()),
+            calling_convention=convention,
+            plan=call_plan(launch, variant.signature, convention).to_json(),
+            memory=memory,
+            parameters=variant.signature.names,
+        )
+        return Lowered(job.to_job(variant.kernel, target), PallasFacts(launch))
+
+    def warm_up(self) -> None:
+        """Nothing: the worker needs no jax."""
+
+    def compile(self, job: CompileJob) -> Compiled:
+        """Put the program and what calls need together; for a TPU after its compiler accepted it, where that is here.
+
+        Raises:
+            ResourceError: it takes more memory than the chip has.
+            CompileError: the compiler for TPUs refuses it, or the job is damaged.
+        """
+        pallas = PallasJob.from_job(job)
+        try:
+            plan = CallPlan.from_json(pallas.plan)
+        except ValueError as error:
+            raise CompileError(f"{job.kernel}: the job is no Pallas job: {error}") from error
+        log = f"jax {pallas.jax}\n"
+        if job.target.kind == "tpu":
+            found = accept(pallas.program, chip_named(job.target.arch), job.kernel, pallas.memory_table)
+            plan = replace(plan, proof="estimated" if isinstance(found, Rejected) else f"accepted by {found}")
+            log += f"{plan.proof}{f': {found.reason}' if isinstance(found, Rejected) else ''}\n{pallas.memory_table}\n"
+        launch = LaunchInfo(job.kernel, _layout(pallas.parameters, plan), loader=plan.text)
+        return Compiled(launch, CompiledBlob("jaxexp", pallas.program), log=log)
+
+    def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
+        """Jax's interpreter of TPUs, in several ways. Raises SourceError, CompileError, ToolchainError."""
+        from silo.checking.kernel import LibraryKernel  # noqa: PLC0415  # for checks alone
+        from silo.kinds.pallas.checking.checked_kernel import CheckedProgram  # noqa: PLC0415  # for checks alone
+
+        del nan  # the limits of a launch have it
+        if not isinstance(source, PallasSource):
+            raise SourceError(f"{source.name} is no Pallas source")
+        launch = blocked_launch(source, variant)
+        plan = call_plan(launch, variant.signature, 0)
+        info = LaunchInfo(variant.kernel, _layout(variant.signature.names, plan), loader=plan.text)
+        program = CheckedProgram(source, launch, source.constants(variant), plan, info.entry)
+        return LibraryKernel(source.name, info, _effects(plan), program)
+
+    def check_text(
+        self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
+    ) -> CheckedKernel:
+        """Never: what a bundle has of a Pallas kernel is a program without memory, copies and semaphores."""
+        del text, launch, nan, consent
+        raise UnsupportedError(
+            f"{variant.kernel}: a bundle has no text of a Pallas kernel to check; check the Python file"
+        )
+
+
+def _effects(plan: CallPlan) -> tuple[Effect, ...]:
+    """The effect of a program through each parameter of its layout."""
+    effects = {one.parameter: Effect.READ for one in plan.operands}
+    for one in plan.results:
+        effects[one.parameter] = Effect.BOTH if one.parameter in effects else Effect.WRITE
+    return tuple(effects[place] for place in sorted(effects))
+
+
+def _check_blocks(launch: BlockedLaunch, kernel: str, target: Target) -> None:
+    """CompileError for blocks that no TPU takes; on a CPU, which interprets them all the same, that is said once."""
+    decision = blocks_for_tpus(launch)
+    if not isinstance(decision, Rejected):
+        return
+    if target.kind == "tpu":
+        raise CompileError(f"{kernel} for {target}: {decision.reason}")
+    _said.once(
+        f"{kernel} {decision.reason}", f"{kernel} runs on this CPU alone, for no TPU takes it: {decision.reason}"
+    )
+
+
+def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant, limit: int | None) -> Program:
+    constants, kind = source.constants(variant), variant.target.kind
+    if kind != "cuda":
+        return make_program(source, launch, constants, interpret=kind == "cpu", limit=limit)
+    options = PALLAS.read(PALLAS.own(variant.config.options))
+    warps, stages = options["num_warps"], options["num_stages"]
+    assert isinstance(warps, int)  # as the option is declared
+    assert isinstance(stages, int)
+    if launch.scheme is Scheme.MOSAIC_GPU:
+        return make_mosaic_program(source, launch, constants, variant.target, num_warps=warps)
+    _said.once(
+        f"{variant.kernel} on cuda",
+        f"{variant.kernel} is compiled for NVIDIA's GPUs by jax's lowering to Triton, which jax says it will remove, "
+        f"and gives no promise that a later jax reads: keep jax {jax_version()} beside the code",
+    )
+    return make_gpu_program(source, launch, constants, num_warps=warps, num_stages=stages)
+
+
+def _layout(parameters: Sequence[str], plan: CallPlan) -> tuple[LayoutSlot, ...]:
+    """The parameters that the program gets, in the kernel's order: for those who look at it, the plan says the rest."""
+    found: dict[int, AbiType] = {}
+    for one in (*plan.operands, *plan.results):
+        found[one.parameter] = AbiType.POINTER if isinstance(one, PlannedArray) else AbiType(one.dtype.short)
+    return tuple(LayoutSlot(parameters[place], found[place]) for place in sorted(found))

@@ -1,0 +1,316 @@
+"""From a blocked launch and the author's body to a function of jax: its block specs, its operands, what it calls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+from silo.core.dtypes import DType
+from silo.core.values import FunctionValue, Value
+from silo.errors import CompileError, ToolchainError
+from silo.kinds.pallas.front.argument_spec import Dim, MemorySpace, Role, Scheme, ScratchKind
+from silo.kinds.pallas.front.pallas_installation import jax_module
+from silo.kinds.pallas.front.pallas_source import PallasSource
+from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch, PassedScalar
+from silo.sources.functions import recall
+
+__all__ = [
+    "Program",
+    "block_index",
+    "constant_of",
+    "cut_value",
+    "jax_dtype",
+    "make_program",
+    "padded_value",
+    "plain_name",
+    "scalar_of",
+    "visited_anew",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """``function`` takes arrays like ``operands`` (of their shapes and dtypes), and gives a tuple like ``results``.
+
+    ``custom_call`` names what it calls that jax gives no promise for, as exports have to say.
+    """
+
+    function: Callable[..., Any]
+    operands: tuple[Any, ...]
+    results: tuple[Any, ...]
+    custom_call: str = ""
+
+
+def make_program(
+    source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], *, interpret: object, limit: int | None
+) -> Program:
+    """The function of one launch.
+
+    ``interpret`` is what ``pallas_call`` takes: False for a TPU, True, or how its TPU is interpreted. ``limit`` is the
+    VMEM that the compiler may use, None for its own default.
+
+    Raises:
+        ToolchainError: no usable jax.
+        SourceError: the author's mistake.
+        CompileError: the kernel is none of a TPU's.
+    """
+    if launch.scheme is Scheme.MOSAIC_GPU:
+        raise CompileError(
+            f'{launch.kernel}: scheme="mosaic_gpu" is for NVIDIA\'s GPUs: no TPU has them, and none is interpreted'
+        )
+    jax, pl, pltpu = jax_module(), jax_module("jax.experimental.pallas"), jax_module("jax.experimental.pallas.tpu")
+    jnp = jax.numpy
+
+    def struct(one: BlockedArray, shape: tuple[int, ...]) -> Any:  # noqa: ANN401
+        return jax.ShapeDtypeStruct(shape, jax_dtype(one.dtype))
+
+    prefetched, inputs, outputs = launch.prefetched, launch.inputs, launch.outputs
+    scalars = [pl.BlockSpec(memory_space=pltpu.SMEM) for _ in launch.scalars]
+    call = pl.pallas_call(
+        _body(source, launch, constants, pl, interpreted=interpret is True),
+        grid_spec=pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=len(prefetched),
+            grid=launch.grid,
+            in_specs=[*scalars, *(_spec(source, launch, one, pl, pltpu) for one in inputs)],
+            out_specs=[_spec(source, launch, one, pl, pltpu) for one in outputs],
+            scratch_shapes=[_scratch(one.kind, one.shape, one.dtype, pltpu) for one in launch.scratch],
+        ),
+        out_shape=[struct(one, one.padded) for one in outputs],
+        # Operands are counted with the prefetched ones.
+        input_output_aliases={
+            len(prefetched) + len(scalars) + inputs.index(one): place
+            for place, one in enumerate(outputs)
+            if one.role is Role.INOUT
+        },
+        compiler_params=pltpu.CompilerParams(
+            dimension_semantics=launch.dimension_semantics,
+            **({} if limit is None else {"vmem_limit_bytes": limit}),
+        ),
+        interpret=interpret,
+        name=plain_name(launch.kernel),
+    )
+
+    def function(*given: Any) -> Any:  # noqa: ANN401
+        taken = [padded_value(jnp, one, value) for one, value in zip(launch.operands, given, strict=True)]
+        made = call(*taken)
+        return tuple(cut_value(one, value) for one, value in zip(outputs, made, strict=True))
+
+    function.__name__ = function.__qualname__ = plain_name(launch.kernel)
+    operands = tuple(
+        jax.ShapeDtypeStruct((1,), jax_dtype(one.operand)) if isinstance(one, PassedScalar) else struct(one, one.shape)
+        for one in launch.operands
+    )
+    return Program(function, operands, tuple(struct(one, one.shape) for one in outputs))
+
+
+def jax_dtype(element: DType) -> Any:  # noqa: ANN401
+    """Jax's object for a dtype."""
+    return jax_module("jax.numpy").dtype(element.name)
+
+
+def block_index(dims: Sequence[Dim], programs: Sequence[Any]) -> tuple[Any, ...]:
+    """Which block along each axis the program with these indices has; ints or traced values.
+
+    >>> block_index((1, None, (0, 4, 3)), (9, 5))
+    (5, 0, 2)
+    """
+    found: list[Any] = []
+    for dim in dims:
+        if dim is None:
+            found.append(0)
+        elif isinstance(dim, tuple):
+            axis, stride, blocks = dim
+            found.append(programs[axis] // stride % blocks)
+        else:
+            found.append(programs[dim])
+    return tuple(found)
+
+
+def visited_anew(one: BlockedArray, grid: Sequence[int]) -> tuple[int, ...] | None:
+    """The axes of the grid along which a program has to be the first to be the first with its block.
+
+    None where that does not follow from the axes alone: the indices of two programs have to be compared then.
+    """
+    if one.indexed or any(isinstance(dim, tuple) for dim in one.dims):
+        return None
+    used = {dim for dim in one.dims if dim is not None}
+    return tuple(axis for axis, size in enumerate(grid) if size > 1 and axis not in used)
+
+
+def plain_name(name: str) -> str:
+    """A name that is an identifier: it becomes the name of a function of MLIR."""
+    return "".join(letter if letter.isascii() and (letter.isalnum() or letter == "_") else "_" for letter in name)
+
+
+def _spec(source: PallasSource, launch: BlockedLaunch, one: BlockedArray, pl: Any, pltpu: Any) -> Any:  # noqa: ANN401
+    if one.space is MemorySpace.HBM:
+        return pl.BlockSpec(memory_space=pltpu.HBM)
+    place = pltpu.SMEM if one.space is MemorySpace.SMEM else pltpu.VMEM
+    held = {} if one.buffers == 2 or one.space is MemorySpace.SMEM else {"pipeline_mode": pl.Buffered(one.buffers)}
+    return pl.BlockSpec(one.block, partial(_index, source, launch, one), memory_space=place, **held)
+
+
+def _index(source: PallasSource, launch: BlockedLaunch, one: BlockedArray, *given: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    """An index map: takes the program's indices along the grid, then the prefetched arrays."""
+    programs, prefetched = given[: len(launch.grid)], given[len(launch.grid) :]
+    if not one.indexed:
+        return block_index(one.dims, programs)
+    function = next(spec.index for spec in source.arrays if spec.name == one.name)
+    assert function is not None  # it is indexed
+    found: Any = function(*programs[: source.index_axes[one.name]], *prefetched)
+    return tuple(cast("Sequence[Any]", found)) if isinstance(found, tuple | list) else (found,)
+
+
+def _scratch(kind: ScratchKind, shape: tuple[int, ...], element: DType | None, pltpu: Any) -> Any:  # noqa: ANN401
+    match kind:
+        case ScratchKind.VMEM | ScratchKind.SMEM:
+            assert element is not None  # memory has a dtype
+            return (pltpu.VMEM if kind is ScratchKind.VMEM else pltpu.SMEM)(shape, jax_dtype(element))
+        case ScratchKind.DMA:
+            return pltpu.SemaphoreType.DMA(shape)
+        case ScratchKind.SEMAPHORE:
+            return pltpu.SemaphoreType.REGULAR(shape)
+        case ScratchKind.BARRIER:
+            return pltpu.SemaphoreType.BARRIER(shape)
+
+
+def _body(
+    source: PallasSource,
+    launch: BlockedLaunch,
+    constants: Mapping[str, Value],
+    pl: Any,  # noqa: ANN401
+    *,
+    interpreted: bool,
+) -> Any:  # noqa: ANN401
+    """What ``pallas_call`` takes: it puts references in the order that the author's body has them in."""
+    values = {name: constant_of(value) for name, value in constants.items()}
+
+    def body(*references: Any) -> None:  # noqa: ANN401
+        rest = iter(references)
+        found: dict[str, Any] = dict(values)
+        for one in launch.operands:
+            reference = next(rest)
+            found[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
+        for one in launch.outputs:
+            written = next(rest)
+            if one.role is Role.INOUT and one.space is not MemorySpace.HBM:
+                _copy_first(source, launch, one, found, written, pl)
+            found[one.name] = written
+        keywords = {name: values[name] for name in source.keywords}
+        with _known_programs(launch, pl) if interpreted else nullcontext():
+            source.body(*(found[name] for name in source.passed), *rest, **keywords)
+
+    body.__name__ = body.__qualname__ = plain_name(launch.kernel)
+    return body
+
+
+def _known_programs(launch: BlockedLaunch, pl: Any) -> AbstractContextManager[None]:  # noqa: ANN401
+    """Within it the indices of the program are values that were read at the top of the body.
+
+    Jax's interpreter gives them to the outermost scope alone: it fails where the index maps of a nested
+    ``emit_pipeline`` ask for them. By names that are jax's own; without them such bodies are not interpreted.
+    """
+    try:
+        core = jax_module("jax._src.pallas.core")
+        axes = [core.GridAxis(pl.program_id(axis), size) for axis, size in enumerate(launch.grid)]
+        return cast("AbstractContextManager[None]", core.grid_env(axes))
+    except (AttributeError, ToolchainError):
+        return nullcontext()
+
+
+def _copy_first(
+    source: PallasSource,
+    launch: BlockedLaunch,
+    one: BlockedArray,
+    found: Mapping[str, Any],
+    written: Any,  # noqa: ANN401
+    pl: Any,  # noqa: ANN401
+) -> None:
+    """Give the block that is written what the array holds, once: several programs may work on one block in turn."""
+    read = found[one.name]
+
+    def copy() -> None:
+        if one.space is MemorySpace.SMEM:
+            _copy_scalars(read, written)
+        else:
+            written[...] = read[...]
+
+    axes = visited_anew(one, launch.grid)
+    if axes is None:
+        programs = [pl.program_id(axis) for axis in range(len(launch.grid))]
+        prefetched = [found[other.name] for other in launch.prefetched]
+        now = _index(source, launch, one, *programs, *prefetched)
+        then = _index(source, launch, one, *_before(programs, launch.grid), *prefetched)
+        first = sum(programs[1:], programs[0]) == 0
+        for was, is_now in zip(then, now, strict=True):
+            first |= was != is_now
+        pl.when(first)(copy)
+        return
+    if not axes:
+        copy()
+        return
+    first = pl.program_id(axes[0]) == 0
+    for axis in axes[1:]:
+        first &= pl.program_id(axis) == 0
+    pl.when(first)(copy)
+
+
+def _copy_scalars(read: Any, written: Any) -> None:  # noqa: ANN401
+    """One by one: a TPU moves no more than a scalar at a time between places of SMEM."""
+    shape = tuple(written.shape)
+
+    def copy_one(at: Any, carry: Any) -> Any:  # noqa: ANN401
+        index: list[Any] = []
+        for size in reversed(shape):
+            index.insert(0, at % size)
+            at //= size
+        written[tuple(index)] = read[tuple(index)]
+        return carry
+
+    jax_module().lax.fori_loop(0, math.prod(shape), copy_one, 0)
+
+
+def _before(programs: Sequence[Any], grid: Sequence[int]) -> list[Any]:
+    """The indices of the program that runs before; of the first one, its own."""
+    jnp = jax_module("jax.numpy")
+    found: list[Any] = []
+    borrow: Any = 1
+    for index, size in zip(reversed(programs), reversed(grid), strict=True):
+        less = index - borrow
+        borrow = jnp.where(less < 0, 1, 0)
+        found.append(jnp.where(less < 0, size - 1, less))
+    first = sum(programs[1:], programs[0]) == 0
+    return [jnp.where(first, is_now, was) for is_now, was in zip(programs, reversed(found), strict=True)]
+
+
+def scalar_of(one: PassedScalar, reference: Any) -> Any:  # noqa: ANN401
+    """A scalar as the body gets it, from its operand."""
+    value = reference[0]
+    if one.dtype == one.operand:
+        return value
+    return value != 0 if one.dtype.short == "i1" else value.astype(jax_dtype(one.dtype))
+
+
+def constant_of(value: Value) -> Any:  # noqa: ANN401
+    """A constant as the body gets it."""
+    if isinstance(value, DType):
+        return jax_dtype(value)
+    if isinstance(value, FunctionValue):
+        return recall(value)
+    return tuple(constant_of(one) for one in value) if isinstance(value, tuple) else value
+
+
+def padded_value(jnp: Any, one: BlockedArray | PassedScalar, value: Any) -> Any:  # noqa: ANN401
+    """An operand with its pads, which are zero."""
+    if isinstance(one, PassedScalar) or not any(one.pad):
+        return value
+    return jnp.pad(value, [(0, added) for added in one.pad])
+
+
+def cut_value(one: BlockedArray, value: Any) -> Any:  # noqa: ANN401
+    """A result without them."""
+    return value[tuple(slice(size) for size in one.shape)] if any(one.pad) else value

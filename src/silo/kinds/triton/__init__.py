@@ -1,0 +1,1 @@
+"""Triton kernels: ``front`` reads, ``gpu`` and ``cpu`` compile; ``programs`` serves programs that do not use Silo."""

@@ -1,0 +1,1 @@
+"""Triton kernels for the CPU: from TTIR to C text to a shared object. Loads nothing; ``silo.drivers.cpu`` does."""

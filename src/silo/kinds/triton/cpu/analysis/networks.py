@@ -1,0 +1,302 @@
+"""Finds the steps of sorting networks, which Triton spells out, and puts one operation in the place of each run.
+
+``tl.sort`` and ``tl.topk`` view 2^n elements as a tensor of n axes of extent 2. One step exchanges elements with their
+partners along one axis: the partner is found by exclusive-oring an element with the exclusive or of both, and taken
+where ``(own > partner) != turned``. ``turned`` is the exclusive or of the element's place along that axis, perhaps its
+place along one more axis, and perhaps 1. So much shows in the operations; nothing is guessed from names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from silo.kinds.triton.cpu.analysis.combining import combining_operation
+from silo.kinds.triton.cpu.analysis.ssa_rewriting import cast, drop, replace
+from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, is_unit_reshape
+from silo.kinds.triton.cpu.analysis.value_walks import fold
+from silo.kinds.triton.front.operations import arith, tt
+from silo.kinds.triton.front.operations.operation_table import VIEWS, is_arithmetic
+from silo.kinds.triton.front.operations.own import NETWORK
+from silo.kinds.triton.front.ssa import Block, Module, Operation, Type, Value
+
+__all__ = ["NO_FLIP", "SwapStep", "fold_networks", "steps_of"]
+
+NO_FLIP = 30  # a bit that is set in no index
+_MOST_ELEMENTS = 1 << NO_FLIP
+# Sorted as the wider type, which is exact.
+_NARROW = {"f16": "f32", "bf16": "f32", "i1": "i32", "i8": "i32", "i16": "i32"}
+# Whether numbers are compared as unsigned, by the operation and its predicate.
+_GREATER: Mapping[tuple[str, int | bool], bool] = {
+    (arith.CMPF, 2): False,
+    (arith.CMPI, 4): False,
+    (arith.CMPI, 8): True,
+}
+_PURE = VIEWS | {tt.MAKE_RANGE, tt.BITCAST}
+# What keeps the indices that a value is made of, or moves them to other axes.
+_PARITY = frozenset({tt.BROADCAST, tt.SPLAT, tt.EXPAND_DIMS, tt.RESHAPE, arith.EXTUI, arith.TRUNCI})
+
+_Parity: TypeAlias = "tuple[int, frozenset[int]] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class SwapStep:
+    """Exchange elements i and i ^ (1 << bit); bit ``flip`` of i and ``down`` each turn the order round."""
+
+    bit: int
+    flip: int
+    down: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    source: Value
+    step: SwapStep
+    unsigned: bool
+
+
+def steps_of(operation: Operation) -> tuple[tuple[SwapStep, ...], str]:
+    """The steps of a network operation, and the element type of its C function (``u32`` where unsigned)."""
+    steps, unsigned = operation.attributes["steps"], operation.attributes["unsigned"]
+    assert isinstance(steps, tuple)
+    made: list[SwapStep] = []
+    for step in steps:
+        assert isinstance(step, tuple)
+        bit, flip, down = step
+        assert isinstance(bit, int)
+        assert isinstance(flip, int)
+        made.append(SwapStep(bit, flip, bool(down)))
+    element = operation.result.type.element
+    return tuple(made), f"u{element[1:]}" if unsigned else element
+
+
+def fold_networks(module: Module) -> None:
+    """Rewrite ``module`` in place."""
+    blocks = [block for operation in module.walk() for region in operation.regions for block in region.blocks]
+    for block in blocks:
+        found = False
+        for operation in list(block.operations):
+            step = _swap_step(operation)
+            if step is not None:
+                _put_network(block, operation, step)
+                found = True
+        if found:
+            _drop_unused(block)
+            _flatten(block)
+            _widen(block)
+            _drop_unused(block)
+
+
+# ---- recognising a step
+
+
+def _swap_step(select: Operation) -> _Found | None:
+    if select.name != arith.SELECT or not select.result.type.tensor:
+        return None
+    condition, partner, own = select.operands
+    shape = own.type.shape
+    if condition.type.shape != shape or _log2(own.type.elements) is None or own.type.elements > _MOST_ELEMENTS:
+        return None
+    axis = _partner_axis(partner, own)
+    compare = condition.owner
+    if axis is None or compare is None or compare.name != arith.CMPI or compare.attributes["predicate"] != 1:
+        return None
+    for greater, turned in (compare.operands, reversed(compare.operands)):
+        unsigned = _is_greater(greater, own, partner)
+        parity = _parity(turned)
+        if unsigned is None or parity is None or axis not in parity[1]:
+            continue
+        others = parity[1] - {axis}
+        flips = [_bit(shape, other) for other in others]
+        bit = _bit(shape, axis)
+        if bit is None or None in flips or len(flips) > 1 or any(flip is not None and flip <= bit for flip in flips):
+            return None
+        flip = flips[0] if flips else None
+        return _Found(own, SwapStep(bit, NO_FLIP if flip is None else flip, bool(parity[0])), unsigned)
+    return None
+
+
+def _partner_axis(partner: Value, own: Value) -> int | None:
+    """The axis of extent 2 along which ``partner`` is the other element of ``own``, if it is that."""
+    exclusive = _through_bitcast(partner).owner
+    if exclusive is None or exclusive.name != arith.XORI:
+        return None
+    bits = _through_bitcast(own)
+    for one, spread in (exclusive.operands, reversed(exclusive.operands)):
+        if _through_bitcast(one) is not bits:
+            continue
+        broadcast = spread.owner
+        expand = broadcast.operands[0].owner if broadcast is not None and broadcast.name == tt.BROADCAST else None
+        reduce = expand.operands[0].owner if expand is not None and expand.name == tt.EXPAND_DIMS else None
+        if expand is None or reduce is None or reduce.name != tt.REDUCE or len(reduce.operands) != 1:
+            continue
+        axis = reduce.attributes["axis"]
+        combining = combining_operation(reduce)
+        same = _through_bitcast(reduce.operands[0]) is bits and expand.attributes["axis"] == axis
+        if combining is not None and combining.name == arith.XORI and same and isinstance(axis, int):
+            return axis if own.type.shape[axis] == 2 else None
+    return None
+
+
+def _through_bitcast(value: Value) -> Value:
+    """The value whose bits ``value`` shows as another type of the same size."""
+    operation = value.owner
+    if operation is not None and operation.name in {tt.BITCAST, arith.BITCAST} and not value.type.pointer:
+        return operation.operands[0]
+    return value
+
+
+def _is_greater(value: Value, own: Value, partner: Value) -> bool | None:
+    """Whether ``own > partner`` is unsigned, where ``value`` is that (0 or 1); None where it is not."""
+    operation = value.owner
+    if operation is not None and operation.name == arith.EXTUI:
+        operation = operation.operands[0].owner
+    if operation is None or operation.operands != [own, partner]:
+        return None
+    predicate = operation.attributes.get("predicate")
+    return _GREATER.get((operation.name, predicate)) if isinstance(predicate, int) else None
+
+
+def _parity(root: Value) -> _Parity:
+    """``root`` as a constant exclusive-ored with the indices (0 or 1) along some axes, if it is that."""
+    return fold(root, _parity_parts, _parity_of)
+
+
+def _parity_parts(value: Value) -> list[Value]:
+    operation = value.owner
+    if operation is None or operation.name == tt.MAKE_RANGE or constant_scalar(value) is not None:
+        return []
+    is_pair = operation.name == arith.XORI or (operation.name == arith.CMPI and operation.attributes["predicate"] == 1)
+    return operation.operands[: 2 if is_pair else 1] if operation.name in _PARITY or is_pair else []
+
+
+def _parity_of(value: Value, found: list[_Parity]) -> _Parity:
+    constant = constant_scalar(value)
+    if constant is not None:
+        return (int(constant), frozenset()) if constant in {0, 1} else None
+    operation = value.owner
+    if operation is None:
+        return None
+    if operation.name == tt.MAKE_RANGE:
+        both = (operation.attributes["start"], operation.attributes["end"]) == (0, 2)
+        return (0, frozenset({0})) if both else None
+    known = [one for one in found if one is not None]
+    if not known or len(known) != len(found):
+        return None
+    constant, axes = known[0]
+    match operation.name:
+        case tt.EXPAND_DIMS:
+            added = operation.attributes["axis"]
+            assert isinstance(added, int)
+            return constant, frozenset(axis + (axis >= added) for axis in axes)
+        case tt.RESHAPE:
+            if not is_unit_reshape(operation):
+                return None
+            places = [axis for axis, extent in enumerate(operation.operands[0].type.shape) if extent != 1]
+            after = [axis for axis, extent in enumerate(operation.result.type.shape) if extent != 1]
+            return constant, frozenset(after[places.index(axis)] for axis in axes)
+        case _:
+            other, others = known[1] if len(known) > 1 else (0, frozenset[int]())
+            return constant ^ other, axes ^ others
+
+
+def _bit(shape: tuple[int, ...], axis: int) -> int | None:
+    """Which bit of the row-major index the place along ``axis`` is."""
+    stride = 1
+    for extent in shape[axis + 1 :]:
+        stride *= extent
+    return _log2(stride) if shape[axis] == 2 else None
+
+
+def _log2(number: int) -> int | None:
+    return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None
+
+
+# ---- rewriting
+
+
+def _put_network(block: Block, select: Operation, found: _Found) -> None:
+    """Put a network in the place of ``select``; one that only feeds this step is made longer by it instead."""
+    steps = ((found.step.bit, found.step.flip, found.step.down),)
+    source = found.source
+    result = Value(select.result.name, select.result.type)
+    network = Operation(NETWORK, [source], [result], {"steps": steps, "unsigned": found.unsigned}, block=block)
+    network.location = select.location
+    result.owner = network
+    source.uses.append(network)
+    block.operations.insert(block.operations.index(select), network)
+    replace(select.result, result)
+    drop(block, select)
+
+
+def _is_pure(operation: Operation) -> bool:
+    if operation.name == tt.REDUCE:
+        return combining_operation(operation) is not None
+    return operation.name in _PURE or is_arithmetic(operation.name)
+
+
+def _drop_unused(block: Block) -> None:
+    """Drop what only the replaced operations used, and join networks that follow each other."""
+    for operation in list(reversed(block.operations)):
+        if _is_pure(operation) and not any(result.uses for result in operation.results):
+            drop(block, operation)
+    for operation in list(block.operations):
+        before = operation.operands[0].owner if operation.name == NETWORK else None
+        if before is None or before.name != NETWORK or before.block is not block or len(before.result.uses) != 1:
+            continue
+        if before.attributes["unsigned"] != operation.attributes["unsigned"]:
+            continue
+        first, second = before.attributes["steps"], operation.attributes["steps"]
+        assert isinstance(first, tuple)
+        assert isinstance(second, tuple)
+        operation.attributes["steps"] = (*first, *second)
+        source = before.operands[0]
+        replace(before.result, source)
+        drop(block, before)
+
+
+def _flatten(block: Block) -> None:
+    """Let networks work on what was viewed as 2 x 2 x ..., and view their result so instead; views of views are one."""
+    for network in [operation for operation in block.operations if operation.name == NETWORK]:
+        source, result = network.operands[0], network.result
+        view = source.owner
+        if view is None or view.name != tt.RESHAPE:
+            continue
+        flat = view.operands[0]
+        source.uses.remove(network)
+        network.operands[0] = flat
+        flat.uses.append(network)
+        network.results[0] = Value(f"{result.name}_flat", flat.type, network)
+        replace(result, cast(block, tt.RESHAPE, network.result, result.type, network, after=True))
+    for operation in [operation for operation in block.operations if operation.name == tt.RESHAPE]:
+        inner = operation.operands[0].owner
+        if inner is None or inner.name != tt.RESHAPE:
+            continue
+        source = inner.operands[0]
+        if source.type.shape == operation.result.type.shape:
+            replace(operation.result, source)
+        else:
+            inner.result.uses.remove(operation)
+            operation.operands[0] = source
+            source.uses.append(operation)
+
+
+def _widen(block: Block) -> None:
+    """Let networks of narrow types sort the wider type that holds every value of them."""
+    for network in [operation for operation in block.operations if operation.name == NETWORK]:
+        source, result = network.operands[0], network.result
+        wide = _NARROW.get(source.type.element)
+        if wide is None:
+            continue
+        floats = wide == "f32"
+        extend = arith.EXTF if floats else (arith.EXTUI if network.attributes["unsigned"] else arith.EXTSI)
+        type_ = Type(wide, source.type.shape, tensor=True)
+        before = cast(block, extend, source, type_, network, after=False)
+        source.uses.remove(network)
+        network.operands[0] = before
+        before.uses.append(network)
+        sorted_ = Value(f"{result.name}_wide", type_, network)
+        network.results[0] = sorted_
+        narrow = cast(block, arith.TRUNCF if floats else arith.TRUNCI, sorted_, result.type, network, after=True)
+        replace(result, narrow)

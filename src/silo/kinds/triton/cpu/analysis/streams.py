@@ -1,0 +1,121 @@
+"""The stores that may bypass the caches, because the kernel touches their memory once.
+
+A launch that writes more than a cache holds gains by not reading every line before it is written over. How much a
+launch writes shows when it runs; that nothing else in the kernel needs these lines shows here.
+"""
+
+from __future__ import annotations
+
+from silo.kinds.triton.cpu.analysis.value_properties import load_parts, store_parts
+from silo.kinds.triton.front.operations import arith, flow, tt
+from silo.kinds.triton.front.operations.operation_table import WRITES
+from silo.kinds.triton.front.ssa import Block, Operation, Value
+
+__all__ = ["enclosing_loops", "streamable_stores"]
+
+
+def streamable_stores(kernel: Operation) -> frozenset[Operation]:
+    """Stores of tensors to arguments that the kernel never reads, to other places in every iteration of a loop.
+
+    None where other threads may wait for what was written before (atomics), or memory is reached in ways that do not
+    show (calls, addresses that were loaded); and none beside products of matrices, which memory does not hold up.
+    """
+    operations = _operations(kernel)
+    if any(operation.name == tt.DOT for operation in operations):
+        return frozenset()
+    accesses = [operation for operation in operations if operation.name in {tt.LOAD, tt.STORE}]
+    if any(operation.name in WRITES - {tt.STORE} for operation in operations):
+        return frozenset()
+    unknown = _reached(_unknown(operations))
+    if any(_pointer(access) in unknown for access in accesses):
+        return frozenset()
+    arguments = [value for value in kernel.regions[0].blocks[0].arguments if value.type.pointer]
+    reached = {argument: _reached([argument]) for argument in arguments}
+
+    def origins_of(access: Operation) -> set[Value]:
+        return {argument for argument in arguments if _pointer(access) in reached[argument]}
+
+    read = {origin for access in accesses if access.name == tt.LOAD for origin in origins_of(access)}
+    varying: dict[Operation, set[Value]] = {}
+
+    def varies(pointer: Value, loop: Operation) -> bool:
+        """Whether ``pointer`` has to do with what changes from one iteration of ``loop`` to the next."""
+        if loop not in varying:
+            varying[loop] = _reached([value for block in loop.regions[0].blocks for value in block.arguments])
+        return pointer in varying[loop]
+
+    found: list[Operation] = []
+    for store in accesses:
+        pointer = _pointer(store)
+        if store.name != tt.STORE or not pointer.type.tensor:
+            continue
+        origins = origins_of(store)
+        loops = enclosing_loops(store)
+        if origins and not origins & read and all(loop is not None and varies(pointer, loop) for loop in loops):
+            found.append(store)
+    return frozenset(found)
+
+
+def enclosing_loops(operation: Operation) -> list[Operation | None]:
+    """The ``scf.for`` loops round an operation, innermost first; None for a loop of another kind."""
+    found: list[Operation | None] = []
+    owner = _owner(operation.block)
+    while owner is not None and owner.name != tt.FUNC:
+        if owner.name != flow.IF:
+            found.append(owner if owner.name == flow.FOR else None)
+        owner = _owner(owner.block)
+    return found
+
+
+def _owner(block: Block | None) -> Operation | None:
+    return block.region.owner if block is not None and block.region is not None else None
+
+
+def _operations(kernel: Operation) -> list[Operation]:
+    found: list[Operation] = []
+    pending = [kernel]
+    while pending:
+        operation = pending.pop()
+        found.append(operation)
+        pending.extend(op for region in operation.regions for block in region.blocks for op in block.operations)
+    return found
+
+
+def _pointer(access: Operation) -> Value:
+    return load_parts(access)[0] if access.name == tt.LOAD else store_parts(access)[0]
+
+
+def _unknown(operations: list[Operation]) -> list[Value]:
+    """The pointers of which it does not show what they derive from."""
+    made = [value for operation in operations if operation.name not in _KEEPS_ORIGIN for value in operation.results]
+    function = operations[0]
+    made += [value for block in function.regions[0].blocks[1:] for value in block.arguments]
+    return [value for value in made if value.type.pointer]
+
+
+def _reached(starts: list[Value]) -> set[Value]:
+    """The values that ``starts`` are part of: what is made of them, and what loops and branches round that give."""
+    reached: set[Value] = set()
+    made: set[Operation] = set()
+    pending = list(starts)
+    while pending:
+        value = pending.pop()
+        if value in reached:
+            continue
+        reached.add(value)
+        for user in value.uses:
+            block = user.block
+            ended = _owner(block) if block is not None and block.operations[-1] is user else None
+            for operation in (user, ended):
+                if operation is None or operation in made or operation.name == tt.FUNC:
+                    continue
+                made.add(operation)
+                pending += operation.results
+                pending += [value for region in operation.regions for one in region.blocks for value in one.arguments]
+    return reached
+
+
+_KEEPS_ORIGIN = frozenset(
+    {tt.ADDPTR, tt.SPLAT, tt.BROADCAST, tt.EXPAND_DIMS, tt.RESHAPE, tt.TRANS, arith.SELECT}
+    | {flow.FOR, flow.IF, flow.WHILE}
+)

@@ -1,0 +1,79 @@
+"""Finds every operation that the CPU cannot express, before anything is planned."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from silo.errors import UnsupportedError
+from silo.kinds.triton.cpu import ops
+from silo.kinds.triton.cpu.analysis.combining import combining_operation
+from silo.kinds.triton.front.operations import tt
+from silo.kinds.triton.front.operations.operation_table import OPERATIONS, foreign_reason
+from silo.kinds.triton.front.operations.own import FENCE, VOLATILE_LOAD
+from silo.kinds.triton.front.ssa import Module, Operation
+
+__all__ = ["check_supported", "refuse_depth", "unsupported_operations"]
+
+
+def unsupported_operations(module: Module) -> dict[tuple[str, str, str], int]:
+    """How often each (operation, reason, location) that the CPU cannot express occurs."""
+    found: Counter[tuple[str, str, str]] = Counter()
+    pending = list(module.functions.values())
+    while pending:
+        operation = pending.pop()
+        reason = _refusal(operation)
+        if reason:
+            found[operation.name, reason, operation.location] += 1
+        elif operation.regions and not _is_plain_reduction(operation):  # its region was looked at with it
+            pending.extend(op for region in operation.regions for block in region.blocks for op in block.operations)
+    return dict(found)
+
+
+def check_supported(module: Module) -> None:
+    """Raise ``UnsupportedError`` with every operation of ``module`` that the CPU cannot express."""
+    found = unsupported_operations(module)
+    if not found:
+        return
+    lines = [
+        f"\n  - {name} x{count} at {place or 'unknown place'}: {reason}"
+        for (name, reason, place), count in sorted(found.items())
+    ]
+    total = sum(found.values())
+    raise UnsupportedError(
+        f"kernel {module.kernel!r} uses {total} operation{'s' if total > 1 else ''} that the CPU target cannot express;"
+        f" rewrite {'them' if total > 1 else 'it'} or leave the CPU out of the targets:" + "".join(lines)
+    )
+
+
+def _is_plain_reduction(operation: Operation) -> bool:
+    return operation.name == tt.REDUCE and combining_operation(operation) is not None
+
+
+def _refusal(operation: Operation) -> str:
+    for value in [*operation.operands, *operation.results]:
+        if not ops.has_c_type(value.type):
+            return f"values of type {value.type.element}"
+    record = OPERATIONS.get(operation.name)
+    # Of this compiler's own those are known that a module has which was lowered before, in another mode.
+    if record is None or (record.is_own and record not in {FENCE, VOLATILE_LOAD}):
+        return foreign_reason(operation.name)
+    return ops.refusal(operation) if record.refuse is None else record.refuse(operation)
+
+
+@contextmanager
+def refuse_depth() -> Generator[None]:
+    """Within it a kernel whose loops, branches and regions stand in each other too deep for Python's stack is refused.
+
+    Raises:
+        UnsupportedError: Python's limit on calls in calls was met.
+    """
+    try:
+        yield
+    except RecursionError:
+        raise UnsupportedError(
+            "the loops and branches of the kernel are nested too deep for Python's stack "
+            f"(sys.getrecursionlimit() is {sys.getrecursionlimit()}): raise the limit, or nest them less"
+        ) from None

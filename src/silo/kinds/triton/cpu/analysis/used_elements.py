@@ -1,0 +1,127 @@
+"""Which elements of a product are seen: what becomes of the sums of a loop of dots."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from silo.kinds.triton.cpu.analysis.affine import is_range_mask
+from silo.kinds.triton.cpu.analysis.value_properties import store_parts
+from silo.kinds.triton.front.operations import flow, tt
+from silo.kinds.triton.front.operations.operation_table import RENDERED
+from silo.kinds.triton.front.ssa import Block, Operation, Value
+
+__all__ = ["seen_masks"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """Values at the same index of which an element goes to: those it is stored from, and the loops between."""
+
+    masks: tuple[Value, ...]
+    loops: frozenset[Operation]
+
+
+def seen_masks(sums: Value, loop: Operation) -> tuple[Value, ...]:
+    """Masks of which one holds wherever an element of ``sums`` is seen; () where all may be, or none is known.
+
+    ``sums`` are the results of a dot in ``loop``. The masks are conjunctions of comparisons whose scalars are there
+    before the loop begins, and have the same values when the stores come.
+    """
+    reached = _reached(sums)
+    if reached is None or not all(is_range_mask(mask) for mask in reached.masks):
+        return ()
+    scalars = {scalar for mask in reached.masks for scalar in _scalars(mask)}
+    if not all(_is_there(scalar, loop) and not _is_in(scalar, reached.loops) for scalar in scalars):
+        return ()
+    return reached.masks
+
+
+def _reached(sums: Value) -> _Reached | None:
+    """Where the elements of ``sums`` go, index by index; None where one may go anywhere else."""
+    masks: list[Value] = []
+    loops: set[Operation] = set()
+    seen: set[Value] = set()
+    pending = [sums]
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        for user in value.uses:
+            places = [place for place, operand in enumerate(user.operands) if operand is value]
+            following = _following(user, value, places, masks, loops)
+            if following is None:
+                return None
+            pending += following
+    return _Reached(tuple(dict.fromkeys(masks)), frozenset(loops))
+
+
+def _following(
+    user: Operation, value: Value, places: list[int], masks: list[Value], loops: set[Operation]
+) -> list[Value] | None:
+    """The values whose elements are made of the same elements of ``value`` by ``user``; None where others are."""
+    if user.name == tt.STORE:
+        _, _, mask = store_parts(user)
+        if places != [1] or mask is None:
+            return None
+        masks.append(mask)
+        return []
+    if user.name == tt.DOT:
+        return [user.result] if places == [2] else None
+    if user.name in RENDERED:
+        same = all(result.type.shape == value.type.shape for result in user.results)
+        return list(user.results) if same else None
+    if user.name == flow.FOR:
+        if min(places) < 3:
+            return None
+        arguments = user.regions[0].blocks[0].arguments
+        return [one for place in places for one in (user.results[place - 3], arguments[place - 2])]
+    if user.name != flow.YIELD or user.block is None or user.block.region is None:
+        return None
+    owner = user.block.region.owner
+    if owner is None or owner.name not in {flow.FOR, flow.IF}:
+        return None
+    found = [owner.results[place] for place in places]
+    if owner.name == flow.FOR:
+        loops.add(owner)
+        found += [owner.regions[0].blocks[0].arguments[place + 1] for place in places]
+    return found
+
+
+def _scalars(mask: Value) -> set[Value]:
+    """The scalars that ``mask`` is made of."""
+    found: set[Value] = set()
+    seen: set[Value] = set()
+    pending = [mask]
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if not value.type.tensor:
+            found.add(value)
+        elif value.owner is not None:
+            pending += value.owner.operands
+    return found
+
+
+def _is_there(value: Value, operation: Operation) -> bool:
+    """Whether ``value`` is made before ``operation``, wherever that is run."""
+    block = value.owner.block if value.owner is not None else value.block
+    inner: Operation | None = operation
+    while inner is not None and inner.block is not None:
+        if inner.block is block:
+            operations = inner.block.operations
+            return value.owner is None or operations.index(value.owner) < operations.index(inner)
+        inner = inner.block.region.owner if inner.block.region is not None else None
+    return False
+
+
+def _is_in(value: Value, loops: frozenset[Operation]) -> bool:
+    """Whether ``value`` is made within one of ``loops``."""
+    block: Block | None = value.owner.block if value.owner is not None else value.block
+    while block is not None and block.region is not None and block.region.owner is not None:
+        if block.region.owner in loops:
+            return True
+        block = block.region.owner.block
+    return False

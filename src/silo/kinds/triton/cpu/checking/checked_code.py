@@ -1,0 +1,107 @@
+"""Compilation of a kernel to code that checks itself, and loading it for a launcher."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from silo.checking.kernel import NativeKernel
+from silo.compile.c_compiler import CCompiler
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.signature import Effect
+from silo.drivers.cpu.levels import Level
+from silo.frozen import frozen
+from silo.kinds.triton.cpu.analysis.networks import fold_networks
+from silo.kinds.triton.cpu.analysis.polls import spell_out_polls
+from silo.kinds.triton.cpu.analysis.supported import check_supported, refuse_depth
+from silo.kinds.triton.cpu.checking.cpu_runs import CheckedRuns
+from silo.kinds.triton.cpu.checking.instrument import instrument
+from silo.kinds.triton.cpu.checking.sites import Site
+from silo.kinds.triton.cpu.code_options import CpuOptions
+from silo.kinds.triton.cpu.emit.kernel_text import EmittedKernel, emit_supported
+from silo.kinds.triton.cpu.object_build import build, compile_flags
+from silo.kinds.triton.front.effects import argument_effects
+from silo.kinds.triton.front.ttir import parse_ttir
+from silo.kinds.triton.front.verifier import verify
+from silo.launch.cpu_objects import load
+
+__all__ = ["compile_checked", "emit_checked"]
+
+_QUICK = "-O1"  # a check runs a kernel a few times
+
+
+@frozen
+class _Code:
+    """A loaded object: its runs, its launch info, its effect through each parameter."""
+
+    runs: CheckedRuns
+    launch: LaunchInfo
+    effects: tuple[Effect, ...]
+
+
+def compile_checked(
+    kernel: str,
+    text: str,
+    layout: tuple[LayoutSlot, ...],
+    *,
+    level: Level,
+    options: CpuOptions,
+    nan: bool,
+    toolchain: CCompiler,
+) -> NativeKernel:
+    """Compile for checking. Equal kernels are compiled once in a process.
+
+    Args:
+        kernel: its name.
+        text: its TTIR, with places where there are some.
+        layout: its parameters.
+        level: the CPU level to compile for.
+        options: in the reference mode.
+        nan: look for NaNs that are made.
+        toolchain: the C compiler.
+
+    Raises:
+        CompileError: the text makes no sense, or holds what the CPU cannot express.
+    """
+    code = _compiled(text, layout, level, options, nan, toolchain)
+    return NativeKernel(kernel, code.launch, code.effects, code.runs)
+
+
+def emit_checked(
+    text: str, options: CpuOptions, *, nan: bool
+) -> tuple[EmittedKernel, tuple[Site, ...], tuple[Effect, ...]]:
+    """The C text of a kernel that checks itself, what its checks are about, what it does through each parameter."""
+    module = parse_ttir(text)
+    verify(module)
+    check_supported(module)
+    with refuse_depth():
+        effects = argument_effects(module)
+        fold_networks(module)  # a sort step by step takes the C compiler half a minute
+        spell_out_polls(module)  # so that a wait that never ends is a loop that never ends
+        sites = instrument(module, nan=nan)
+    return emit_supported(module, options), tuple(sites), effects
+
+
+@lru_cache(maxsize=64)
+def _compiled(
+    text: str,
+    layout: tuple[LayoutSlot, ...],
+    level: Level,
+    options: CpuOptions,
+    nan: bool,  # noqa: FBT001
+    toolchain: CCompiler,
+) -> _Code:
+    emitted, sites, effects = emit_checked(text, options, nan=nan)
+    effort = emitted.effort.flag if emitted.effort.reason else _QUICK
+    flags = compile_flags(level, contract=options.fp_contract, libm="libm" in emitted.uses, effort=effort)
+    data = build(emitted.source, flags, toolchain).data
+    launch = LaunchInfo(
+        entry=emitted.entry,
+        layout=layout,
+        threads=1,
+        scratch_bytes=emitted.scratch_bytes,
+        scratch_align=64 if emitted.scratch_bytes else 1,
+    )
+    loaded = load(Compiled(launch, CompiledBlob("so", data)))
+    names = tuple(slot.name if slot.type is AbiType.POINTER else "" for slot in layout)
+    return _Code(CheckedRuns(loaded.function, sites, names), launch, effects)

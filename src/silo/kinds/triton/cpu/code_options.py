@@ -1,0 +1,101 @@
+"""Options of the generated code that a caller may choose."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, cast
+
+from silo.core.config import Config
+from silo.core.values import JSON
+from silo.errors import CompileError
+from silo.kinds.triton.cpu.cpu_declaration import CPU
+
+__all__ = ["CpuOptions"]
+
+# Members of CpuOptions that options of a config say, by the option's name.
+_MEMBERS = {
+    "cpu_chunk": "chunk",
+    "cpu_dot_rows": "dot_rows",
+    "cpu_dot_units": "dot_units",
+    "cpu_dot_vectors": "dot_vectors",
+    "cpu_elements_apart": "elements_apart",
+    "cpu_launch_atomics": "launch_atomics",
+    "cpu_threads": "threads",
+    "cpu_work": "work",
+}
+# Members that keys of older versions know nothing of: left out where they are as usual.
+_LATER = ("elements_apart", "launch_atomics", "work")
+
+
+@dataclass(frozen=True, slots=True)
+class CpuOptions:
+    """Options of one compilation.
+
+    ``reference`` mode stores every tensor value and fuses nothing: slow, simple, and the oracle of ``optimized``.
+    ``vector_bits`` is the width of the target's vector registers (128, 256 or 512). ``dot_units`` says what dots may
+    use where the CPU turns out to have it: 0 the instructions of the level alone, 1 also vector instructions beyond it
+    (AVX512-BF16, VNNI), 2 also matrix tiles (AMX). ``dot_rows`` and ``dot_vectors`` are the block of a dot's sums that
+    stays in registers: rows (1 to 16) and vectors a row (1 to 4); 0 leaves the choice to the compiler.
+    ``launch_atomics`` says that atomics need hold among the programs of one launch only: nothing else reaches their
+    memory meanwhile. ``elements_apart`` says that a launch reads what it also writes (other than by atomics) at the
+    very index that writes it, and that no two indices write one place: nothing tells one order of indices from another.
+    ``chunk``, ``threads``, ``work`` and ``cooperative`` (programs wait for each other, so all run at once) go to the
+    launch info.
+    """
+
+    mode: Literal["optimized", "reference"] = "optimized"
+    vector_bits: int = 256
+    fp_contract: bool = True
+    dot_units: int = 2
+    dot_rows: int = 0
+    dot_vectors: int = 0
+    launch_atomics: bool = False
+    elements_apart: bool = False
+    chunk: int = 0
+    threads: int = 0
+    work: int = 0
+    cooperative: bool = False
+
+    @classmethod
+    def of(cls, config: Config, mode: Literal["optimized", "reference"], vector_bits: int) -> CpuOptions:
+        """What ``config`` asks for; options of GPUs are passed over.
+
+        Raises:
+            CompileError: an option of the CPU has a value it cannot have.
+        """
+        chosen = CPU.read(tuple((name, value) for name, value in config.options if name in _MEMBERS))
+        members = config.as_dict()
+        return cls(
+            mode,
+            vector_bits,
+            members.get("enable_fp_fusion", True) is not False,
+            **{member: cast("Any", chosen[name]) for name, member in _MEMBERS.items()},
+            cooperative=members.get("launch_cooperative_grid") is True,
+        )
+
+    def to_json(self) -> JSON:
+        """The canonical form. What later versions can say is left out where it is not said: older keys know of none."""
+        members = asdict(self)
+        for name in _LATER:
+            if not members[name]:
+                del members[name]
+        return members
+
+    @classmethod
+    def from_json(cls, data: JSON) -> CpuOptions:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        usual = asdict(cls())
+        if not isinstance(data, dict) or {*data, *_LATER} != set(usual):
+            raise ValueError(f"not the options of a CPU compilation: {data!r}")
+        data = {**{name: usual[name] for name in _LATER}, **data}
+        fits = data["mode"] in ("optimized", "reference") and data["vector_bits"] in (128, 256, 512)
+        fits = fits and all(type(data[name]) is type(value) for name, value in usual.items())
+        if not fits:
+            raise ValueError(f"not the options of a CPU compilation: {data!r}")
+        try:
+            for option in CPU.options:
+                if option.name in _MEMBERS:
+                    option.read(cast("int", data[_MEMBERS[option.name]]))
+        except CompileError as error:
+            raise ValueError(f"not the options of a CPU compilation: {error}") from None
+        return cls(**data)  # pyright: ignore[reportArgumentType]  # every member was looked at

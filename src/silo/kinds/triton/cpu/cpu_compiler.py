@@ -1,0 +1,145 @@
+"""Compiler plug-in: Triton sources to shared objects for the CPU.
+
+A process whose code is stored asks this module for identities alone: what makes jobs
+(:mod:`silo.kinds.triton.cpu.cpu_jobs`)
+and checks is imported when it is needed.
+"""
+
+from __future__ import annotations
+
+from silo.compile.c_compiler import find_compiler
+from silo.core.code_facts import Lowered
+from silo.core.compiled import Compiled
+from silo.core.consent import Consent, text_sha256
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.launch_info import LaunchInfo, LayoutSlot
+from silo.core.protocols import CheckedKernel, Source
+from silo.core.target import Target
+from silo.core.variant import CompileJob, Variant
+from silo.drivers.cpu.levels import level_of
+from silo.errors import CompilerMissingError, SourceError, TargetError, TrustError
+from silo.kinds.triton.cpu.code_options import CpuOptions
+from silo.kinds.triton.cpu.cpu_declaration import CPU
+from silo.kinds.triton.cpu.cpu_identity import compiler_identity
+from silo.kinds.triton.cpu.object_build import llvm_of
+from silo.kinds.triton.front.triton_source import TritonSource
+from silo.settings import settings
+
+__all__ = ["CpuCompiler"]
+
+
+class CpuCompiler:
+    """Compiles ``triton`` sources for ``cpu`` targets with the system's C compiler.
+
+    ``reference`` compiles in the mode that fuses nothing, the oracle of the optimized one.
+    """
+
+    def __init__(self, *, reference: bool = False) -> None:
+        self._reference = reference
+
+    declaration = CPU
+
+    def identity(self, target: Target) -> str:
+        """Triton, Silo's own code, C compiler and flags. Asks the C compiler its version once per process.
+
+        Raises:
+            CompilerMissingError: no usable C compiler.
+            ToolchainError: no usable Triton.
+        """
+        toolchain = find_compiler(settings().cc)
+        return compiler_identity(level_of(target), toolchain)
+
+    def artifact_target(self, target: Target) -> Target:
+        """The same: code for a target is for that target."""
+        return target
+
+    def accepts(self, source_kind: str, target: Target) -> Decision:
+        """Triton sources, for a CPU level, where a C compiler is."""
+        if not (taken := self.declaration.takes(source_kind, target)):
+            return taken
+        try:
+            level_of(target)
+            toolchain = find_compiler(settings().cc)
+        except (TargetError, CompilerMissingError) as error:
+            return Rejected(str(error))
+        return Accepted(f"compiled by {toolchain.version}")
+
+    def lower(self, source: Source, variant: Variant) -> Lowered:
+        """Triton's front end; configs that differ only in options of GPUs give equal jobs.
+
+        Raises:
+            SourceError: not a Triton source, or Triton refuses it.
+            CompileError: an option of the CPU that has no such value.
+            UnsupportedError: every operation the CPU cannot express, with its place and count.
+        """
+        from silo.kinds.triton.cpu.cpu_jobs import lowered  # noqa: PLC0415  # stored code needs none of it
+
+        triton, bits = _triton(source), level_of(variant.target).vector_bits
+        options = CpuOptions.of(variant.config, "reference" if self._reference else "optimized", bits)
+        return lowered(triton, variant, options)
+
+    def compile(self, job: CompileJob) -> Compiled:
+        """Parse, verify, emit C, build.
+
+        Raises:
+            CompileError: the text or the parameters make no sense, or the C compiler refused.
+        """
+        from silo.kinds.triton.cpu.cpu_jobs import compile_ttir  # noqa: PLC0415  # stored code needs none of it
+
+        return compile_ttir(job, find_compiler(settings().cc))
+
+    def code_forms(self, target: Target) -> tuple[str, ...]:
+        """The module in MLIR's generic form, and the C text."""
+        del target
+        return ("ttir", "c")
+
+    def code_form(self, job: CompileJob, form: str) -> str:
+        """One of these, or LLVM's form of the C text (``llir``) where clang is here. Emits again, builds nothing.
+
+        Raises:
+            CompileError: see :meth:`compile`.
+            ToolchainError: no clang.
+        """
+        if form == "ttir":
+            return job.text
+        from silo.kinds.triton.cpu.cpu_jobs import emit_job  # noqa: PLC0415  # stored code needs none of it
+
+        emitted = emit_job(job, find_compiler(settings().cc))
+        return emitted.text if form == "c" else llvm_of(emitted.text, emitted.flags)
+
+    def check_source(self, source: Source, variant: Variant, *, nan: bool) -> CheckedKernel:
+        """Code that checks itself, with the lines of the source. Assertions are kept."""
+        from silo.kinds.triton.cpu.cpu_jobs import located_text  # noqa: PLC0415  # few kernels are checked
+
+        text, layout = located_text(_triton(source), variant)
+        return self._checked(text, variant, layout, nan=nan)
+
+    def check_text(
+        self, text: str, variant: Variant, launch: LaunchInfo, *, nan: bool, consent: Consent
+    ) -> CheckedKernel:
+        """Code that checks itself, from the text of an artifact."""
+        asked = (text_sha256(text), launch, variant.signature)
+        if asked != (consent.code.text, consent.code.launch, consent.code.signature):
+            raise TrustError(f"{variant.kernel}: consent was given to another text than the one to be checked")
+        return self._checked(text, variant, launch.layout, nan=nan)
+
+    @staticmethod
+    def _checked(text: str, variant: Variant, layout: tuple[LayoutSlot, ...], *, nan: bool) -> CheckedKernel:
+        from silo.kinds.triton.cpu.checking.checked_code import compile_checked  # noqa: PLC0415  # few kernels are checked
+
+        level = level_of(variant.target)
+        return compile_checked(
+            variant.kernel,
+            text,
+            layout,
+            level=level,
+            options=CpuOptions.of(variant.config, "reference", level.vector_bits),
+            nan=nan,
+            toolchain=find_compiler(settings().cc),
+        )
+
+
+def _triton(source: Source) -> TritonSource:
+    if not isinstance(source, TritonSource):
+        raise SourceError(f"{source.name} is a {source.kind} source; the CPU compiler takes triton sources")
+    return source

@@ -1,0 +1,135 @@
+"""Prints a loop program as C11 text."""
+
+from __future__ import annotations
+
+from silo.kinds.triton.cpu.loop_ir import (
+    Assign,
+    Break,
+    Buffer,
+    Call,
+    Copy,
+    Define,
+    For,
+    Forever,
+    Function,
+    Goto,
+    If,
+    Label,
+    Program,
+    Return,
+    Statement,
+)
+from silo.kinds.triton.cpu.lower.control_lowering import NEXT_PROGRAM
+from silo.kinds.triton.cpu.lower.module_lowering import frame_name
+
+__all__ = ["kernel_text"]
+
+
+def kernel_text(program: Program) -> str:
+    """The kernel function with the CPU kernel ABI, what it calls, and the constant arrays it reads."""
+    lines = list(program.constants)
+    own = [function for function in program.functions if not function.inline]
+    lines.extend(f"enum {{ {frame_name(function.name)} = {function.scratch_bytes} }};" for function in own)
+    lines.extend(f"{_head(function)};" for function in own)
+    for function in program.functions:
+        _function(function, lines)
+    lines.append(f"enum {{ {frame_name(program.entry)} = {program.scratch_bytes} }};")
+    lines.append(
+        f"int32_t {program.entry}(void *const *params, const uint32_t grid[3], uint64_t begin, uint64_t end,"
+        " void *scratch, void *context) {"
+    )
+    lines.append("  (void)params; (void)scratch; (void)context;")
+    for index, parameter in enumerate(program.parameters):
+        ctype, name = parameter.ctype, parameter.name
+        lines.append(f"  {ctype} const {name} = *({ctype} const *)params[{index}]; (void){name};")
+    lines.extend(map(_buffer, program.buffers))
+    lines.extend(f"  {text}" for text in program.locals)
+    # Where it says which program runs, for the report of a fault.
+    lines.append("  uint64_t nobody;")
+    lines.append("  uint64_t volatile *const running = context && *(uint32_t const *)context >= 1040")
+    lines.append("    ? (uint64_t *)(void *)((char *)context + 1024) : &nobody;")
+    lines.append("  for (uint64_t program = begin; program < end; program++) {")
+    lines.append("    *running = program;")
+    lines.append("    int32_t const program_x = (int32_t)(program % grid[0]); (void)program_x;")
+    lines.append("    int32_t const program_y = (int32_t)(program / grid[0] % grid[1]); (void)program_y;")
+    lines.append("    int32_t const program_z = (int32_t)(program / grid[0] / grid[1]); (void)program_z;")
+    _block(program.body, 2, lines)
+    lines.append(f"    {NEXT_PROGRAM}: __attribute__((unused));")
+    lines.append("  }")
+    _block(program.finish, 1, lines)
+    lines.append("  return 0;")
+    lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def _buffer(buffer: Buffer) -> str:
+    ctype = buffer.ctype
+    return f"  {ctype} *const {buffer.name} = ({ctype} *)(void *)((char *)scratch + {buffer.offset});"
+
+
+def _head(function: Function) -> str:
+    parameters = [f"{parameter.ctype} const {parameter.name}" for parameter in function.parameters]
+    if function.surroundings:
+        parameters += [f"int32_t const program_{axis}" for axis in "xyz"]
+        parameters += ["const uint32_t grid[3]", "void *scratch", "void *context"]
+    kind = "int32_t" if function.surroundings else "void"
+    placed = "SILO_INLINE" if function.inline else "static"
+    return f"{placed} {kind} {function.name}({', '.join(parameters)})"
+
+
+def _function(function: Function, lines: list[str]) -> None:
+    lines.append(f"{_head(function)} {{")
+    lines.extend(f"  (void){parameter.name};" for parameter in function.parameters)
+    if function.surroundings:
+        lines.append("  (void)program_x; (void)program_y; (void)program_z; (void)grid; (void)scratch; (void)context;")
+    lines.extend(map(_buffer, function.buffers))
+    _block(function.body, 1, lines)
+    lines.append("}")
+
+
+def _block(body: list[Statement], depth: int, lines: list[str]) -> None:
+    pad = "  " * depth
+    for statement in body:
+        match statement:
+            case Define(ctype, name, value, mutable):
+                start = f"{pad}{ctype} {'' if mutable else 'const '}{name}"
+                lines.append(start + (";" if value is None else f" = {value};"))
+            case Assign(target, value, condition):
+                lines.append(pad + (f"if ({condition}) " if condition else "") + f"{target} = {value};")
+            case Call(text):
+                lines.append(f"{pad}{text};")
+            case Copy(target, source):
+                lines.append(f"{pad}__builtin_memcpy({target.name}, {source.name}, {source.bytes});")
+            case For():
+                if statement.simd:
+                    clauses = "".join(f" reduction({operator}:{name})" for operator, name in statement.reductions)
+                    lines.append(f"#pragma omp simd{clauses}")
+                if statement.unrolled:
+                    lines.append(f"#pragma GCC unroll {statement.unrolled}")
+                variable, step = statement.variable, statement.step
+                advance = f"{variable}++" if step == "1" else f"{variable} += {step}"
+                lines.append(
+                    f"{pad}for ({statement.ctype} {variable} = {statement.start};"
+                    f" {variable} < {statement.end}; {advance}) {{"
+                )
+                _block(statement.body, depth + 1, lines)
+                lines.append(pad + "}")
+            case If(condition, then, otherwise):
+                lines.append(f"{pad}if ({condition}) {{")
+                _block(then, depth + 1, lines)
+                if otherwise:
+                    lines.append(pad + "} else {")
+                    _block(otherwise, depth + 1, lines)
+                lines.append(pad + "}")
+            case Forever(inner):
+                lines.append(f"{pad}for (;;) {{")
+                _block(inner, depth + 1, lines)
+                lines.append(pad + "}")
+            case Break():
+                lines.append(f"{pad}break;")
+            case Label(name):
+                lines.append(f"{pad}{name}:;")
+            case Goto(name):
+                lines.append(f"{pad}goto {name};")
+            case Return(value):
+                lines.append(f"{pad}return {value};" if value else f"{pad}return;")

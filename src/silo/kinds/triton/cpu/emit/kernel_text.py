@@ -1,0 +1,130 @@
+"""The C text of a kernel, from the SSA form of its module."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from silo.kinds.triton.cpu import runtime
+from silo.kinds.triton.cpu.analysis.edges import join_edges
+from silo.kinds.triton.cpu.analysis.inline_results import split_inline
+from silo.kinds.triton.cpu.analysis.neighbour_exchange import find_mirrors
+from silo.kinds.triton.cpu.analysis.networks import fold_networks
+from silo.kinds.triton.cpu.analysis.orders import free_orders
+from silo.kinds.triton.cpu.analysis.polls import spell_out_polls
+from silo.kinds.triton.cpu.analysis.supported import check_supported, refuse_depth
+from silo.kinds.triton.cpu.analysis.waiting_order import order_memory
+from silo.kinds.triton.cpu.code_options import CpuOptions
+from silo.kinds.triton.cpu.compile_effort import USUAL, Effort, effort_of
+from silo.kinds.triton.cpu.emit.c_printer import kernel_text
+from silo.kinds.triton.cpu.emit.shared_text import BLOCK, REST
+from silo.kinds.triton.cpu.loop_ir import Program
+from silo.kinds.triton.cpu.lower.half_precision import PIECE, convert_in_blocks
+from silo.kinds.triton.cpu.lower.module_lowering import lower_kernel
+from silo.kinds.triton.cpu.lower.quotient_runs import RUN_PRELUDE
+from silo.kinds.triton.cpu.lower.reduction_lanes import reduce_in_lanes
+from silo.kinds.triton.front.ssa import Module
+
+__all__ = ["PRELUDE", "EmittedKernel", "emit_c", "emit_supported", "lower"]
+
+# Small C helpers that every kernel text may use.
+PRELUDE = (
+    """\
+/* How many leading i of 0..limit-1 have base + i < bound, given that values are 32-bit and base may have left them. */
+SILO_INLINE int64_t nest_below(int64_t base, int64_t bound, int64_t limit) {
+  int64_t count = base < -2147483647 - 1 ? 0 : bound - base;
+  count = count < 0 ? 0 : count;
+  return count < limit ? count : limit;
+}
+
+/* The same where nothing else has looked at the numbers: 0 where one of them leaves 32 bits. */
+SILO_INLINE int64_t nest_part(int64_t base, int64_t bound, int64_t limit) {
+  if (base < -2147483647 - 1 || base + limit > 2147483647 || bound < -2147483647 - 1 || bound > 2147483647)
+    return 0;
+  return bound <= base ? 0 : bound - base < limit ? bound - base : limit;
+}
+
+/* And all of them there, else at least 1. */
+SILO_INLINE int64_t nest_seen(int64_t base, int64_t bound, int64_t limit) {
+  if (base < -2147483647 - 1 || base + limit > 2147483647 || bound < -2147483647 - 1 || bound > 2147483647)
+    return limit;
+  return bound <= base ? 1 : bound - base < limit ? bound - base : limit;
+}
+
+/* Whether base .. base + limit - 1 are 32-bit values. */
+SILO_INLINE int nest_fits(int64_t base, int64_t limit) {
+  return base >= -2147483647 - 1 && base + limit - 1 <= 2147483647;
+}
+
+"""
+    + RUN_PRELUDE
+)
+
+
+_USUAL = Effort(USUAL)
+_WITHOUT_F16 = 128  # bits of the vectors of levels that have no instructions for f16
+
+
+@dataclass(frozen=True, slots=True)
+class EmittedKernel:
+    """C11 text of one kernel, without any include.
+
+    ``entry`` is the exported function, with the CPU kernel ABI. ``scratch_bytes`` is what each thread must lend it,
+    aligned to 64. ``uses`` names every runtime piece in the text. ``effort`` is how the C compiler is to compile it.
+    """
+
+    source: str
+    entry: str
+    scratch_bytes: int
+    uses: frozenset[str]
+    effort: Effort = _USUAL
+
+
+def lower(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]:
+    """The loop program of the kernel of ``module``, which is rewritten on the way, and the runtime pieces it calls."""
+    check_supported(module)
+    return _lower_supported(module, options, "")
+
+
+def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[Program, frozenset[str]]:
+    split_inline(module)
+    join_edges(module)
+    spell_out_polls(module)
+    order_memory(module)
+    free_orders(module)
+    if options.mode == "optimized":
+        fold_networks(module)
+        find_mirrors(module)
+    program, uses = lower_kernel(module, options, entry)
+    if options.mode == "optimized" and options.vector_bits > _WITHOUT_F16 and convert_in_blocks(program):
+        uses |= {PIECE}
+    if options.mode == "optimized":
+        reduce_in_lanes(program, options.vector_bits)
+    return program, uses
+
+
+def emit_c(module: Module, options: CpuOptions | None = None, entry: str = "") -> EmittedKernel:
+    """The C text of the kernel of ``module``.
+
+    Args:
+        module: parsed and verified; it is rewritten on the way.
+        options: how it is compiled.
+        entry: the symbol to export; "" makes one of the kernel's name.
+
+    Raises:
+        UnsupportedError: listing every operation the CPU cannot express, with its place and count.
+    """
+    check_supported(module)
+    return emit_supported(module, options or CpuOptions(), entry)
+
+
+def emit_supported(module: Module, options: CpuOptions, entry: str = "") -> EmittedKernel:
+    """:func:`emit_c` of a module that was checked already; it may have been instrumented since."""
+    with refuse_depth():
+        program, uses = _lower_supported(module, options, entry)
+        blocks = [text for text in program.constants if text.startswith(BLOCK)]
+        program.constants = [text for text in program.constants if text not in blocks]
+        shared = [*blocks, REST] if any(name.startswith("dot_") for name in uses) else []
+        text = kernel_text(program)
+    head = runtime.text(uses, options.vector_bits, options.dot_units)
+    source = "\n".join((head, PRELUDE, *shared, text))
+    return EmittedKernel(source, program.entry, program.total_bytes, runtime.with_needs(uses), effort_of(len(text)))

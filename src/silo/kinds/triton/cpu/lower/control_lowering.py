@@ -1,0 +1,380 @@
+"""Lowers the planned steps of a function: scalars, loops, branches and jumps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from silo.kinds.triton.cpu import ops
+from silo.kinds.triton.cpu.analysis.streams import enclosing_loops
+from silo.kinds.triton.cpu.analysis.value_properties import load_parts, store_parts
+from silo.kinds.triton.cpu.analysis.waiting_order import jump_may_wait, may_wait
+from silo.kinds.triton.cpu.loop_ir import (
+    Assign,
+    Break,
+    Call,
+    Define,
+    For,
+    Forever,
+    Goto,
+    If,
+    Label,
+    Return,
+    Statement,
+)
+from silo.kinds.triton.cpu.lower.atomic import atomic_call, atomic_mask, volatile_load
+from silo.kinds.triton.cpu.lower.checked import checked_expression, checked_statement
+from silo.kinds.triton.cpu.lower.dot import leading_products, lower_dot
+from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.materialized import lower_whole
+from silo.kinds.triton.cpu.lower.messages import flush_statement, message_statements
+from silo.kinds.triton.cpu.lower.transpose import lower_turning
+from silo.kinds.triton.cpu.schedule.block_schedule import (
+    BlockPlan,
+    Branch,
+    Carried,
+    DotStep,
+    Group,
+    Jump,
+    Loop,
+    ScalarStep,
+    Step,
+    WhileLoop,
+    WholeStep,
+)
+from silo.kinds.triton.cpu.schedule.loop_values import jump_arguments
+from silo.kinds.triton.front.operations import arith, flow, tt
+from silo.kinds.triton.front.operations.operation_table import ATOMICS, CHECKS, MESSAGES, REGION_RETURNS
+from silo.kinds.triton.front.operations.own import CLOCK, FENCE, VOLATILE_LOAD
+from silo.kinds.triton.front.ssa import Block, Operation, Value
+
+__all__ = ["NEXT_PROGRAM", "FunctionLowering"]
+
+NEXT_PROGRAM = "next_program"  # the label at the end of one program, where a return goes
+_AXES = "xyz"
+
+
+class FunctionLowering:
+    """Lowers the steps of one function: the kernel, one that it calls, or the region of an operation."""
+
+    def __init__(
+        self, scope: Scope, blocks: list[Block], *, kernel: bool = False, targets: Sequence[str] = (), status: str = "0"
+    ) -> None:
+        self.scope = scope
+        self.kernel = kernel
+        self.status = status  # what a return that is no error gives back
+        self.targets = targets  # where a region that is applied to elements puts its results
+        self.labels = {block: f"block{number}" for number, block in enumerate(blocks)}
+
+    def function(self, plans: list[BlockPlan]) -> None:
+        """All blocks of the function, in order."""
+        if len(plans) == 1:
+            self.steps(plans[0])
+            return
+        for block in list(self.labels)[1:]:
+            for argument in block.arguments:
+                if argument.type.tensor:
+                    self.scope.buffer_for(argument)
+                else:
+                    self._variable(argument)
+        for (_, label), plan in zip(self.labels.items(), plans, strict=True):
+            self.scope.emit(Label(label))
+            self.steps(plan)
+
+    def steps(self, plan: BlockPlan) -> None:
+        """Every step of ``plan``, in order."""
+        turning: list[Group] = []
+        for step, next_ in zip(plan.steps, [*plan.steps, None][1:], strict=True):
+            self.scope.lifetimes.advance()
+            if isinstance(step, Group) and _waits(step, next_):
+                turning.append(step)
+                continue
+            match step:
+                case Group():
+                    lower_turning(self.scope, turning, step)
+                    turning = []
+                case ScalarStep(operation):
+                    self._scalar(operation)
+                case WholeStep(operation):
+                    lower_whole(self.scope, operation)
+                case DotStep():
+                    lower_dot(self.scope, step)
+                case Loop():
+                    self._loop(step)
+                case WhileLoop():
+                    self._while(step)
+                case Branch():
+                    self._branch(step)
+                case Jump(operation):
+                    self._jump(operation)
+
+    # ---- scalars
+
+    def _variable(self, value: Value, start: str | None = None) -> str:
+        name = self.scope.name("v")
+        self.scope.emit(Define(ops.c_type(value.type), name, start, mutable=True))
+        self.scope.bind(value, name)
+        return name
+
+    def _scalar(self, operation: Operation) -> None:
+        scope = self.scope
+        if operation.name == tt.STORE:
+            pointer, value, mask = store_parts(operation)
+            condition = scope.scalar(mask) if mask is not None else ""
+            scope.emit(Assign(f"*{scope.scalar(pointer)}", scope.scalar(value), condition))
+            return
+        if operation.name == FENCE:
+            scope.emit(Call("__atomic_thread_fence(__ATOMIC_ACQ_REL)"))
+            return
+        if operation.name in ATOMICS:
+            mask = atomic_mask(operation)
+            condition = scope.scalar(mask) if mask is not None else ""
+            call = atomic_call(scope, operation, [scope.scalar(operand) for operand in operation.operands])
+            if not operation.result.uses:
+                scope.emit(If(condition, [Call(call)]) if condition else Call(call))
+                return
+            scope.bind(operation.result, scope.name("s"))
+            result = scope.scalar(operation.result)
+            scope.emit(Define(ops.c_type(operation.result.type), result, "0", mutable=True))
+            scope.emit(Assign(result, call, condition))
+            return
+        if operation.name in MESSAGES:
+            values = [scope.scalar(operand) for operand in operation.operands]
+            for statement in message_statements(scope, operation, "".join(values)):
+                scope.emit(statement)
+            if operation.name == tt.PRINT:
+                scope.emit(flush_statement())
+            return
+        if operation.name in CHECKS:
+            statement = checked_statement(scope, operation)
+            if statement is not None:
+                scope.emit(statement)
+                return
+        result = operation.result
+        text = self._scalar_text(operation)
+        if operation.name == arith.CONSTANT:
+            scope.bind(result, text)
+            return
+        name = scope.name("s")
+        scope.emit(Define(ops.c_type(result.type), name, text))
+        scope.bind(result, name)
+
+    def _scalar_text(self, operation: Operation) -> str:
+        scope = self.scope
+        match operation.name:
+            case tt.GET_PROGRAM_ID:
+                return f"program_{_AXES[_axis(operation)]}"
+            case tt.GET_NUM_PROGRAMS:
+                return f"(int32_t)grid[{_axis(operation)}]"
+            case tt.LOAD:
+                pointer, mask, other = load_parts(operation)
+                text = f"*{scope.scalar(pointer)}"
+                if mask is None:
+                    return text
+                fill = scope.scalar(other) if other is not None else ops.zero(operation.result.type)
+                return f"{scope.scalar(mask)} ? {text} : {fill}"
+            case name if name == CLOCK:
+                scope.pieces.add("clock")
+                return "silo_nanoseconds()"
+            case name if name == VOLATILE_LOAD:
+                texts = [scope.scalar(part) if part is not None else "" for part in load_parts(operation)]
+                return volatile_load(scope, operation.result.type, *texts)
+            case name if name in CHECKS:
+                return checked_expression(scope, operation, [scope.scalar(operand) for operand in operation.operands])
+            case _:
+                return scope.expression(operation, [scope.scalar(operand) for operand in operation.operands])
+
+    def _assign_all(self, pairs: list[tuple[str, Value]]) -> None:
+        """Assign to variables as if at once: every value is read before any is written."""
+        held: list[tuple[str, str]] = []
+        for target, value in pairs:
+            name = self.scope.name("y")
+            self.scope.emit(Define(ops.c_type(value.type), name, self.scope.scalar(value)))
+            held.append((target, name))
+        for target, name in held:
+            self.scope.emit(Assign(target, name))
+
+    # ---- control
+
+    def _loop(self, step: Loop) -> None:
+        scope = self.scope
+        operation = step.operation
+        variable = operation.regions[0].blocks[0].arguments[0]
+        start, end, stride = (scope.scalar(value) for value in operation.operands[:3])
+        scalars: list[tuple[str, Value]] = []
+        offsets: list[tuple[str, Value]] = []
+        for entry in step.carried:
+            self._enter(entry, scalars, offsets)
+        counter = scope.name("n")
+        ctype = ops.c_type(variable.type)
+        unsigned = bool(operation.attributes.get("unsignedCmp"))
+        convert = f"(int64_t)(u{ctype})" if unsigned else "(int64_t)"
+        first, last, add = (f"{convert}{text}" for text in (start, end, stride))
+
+        if any(operation in enclosing_loops(store) for store in scope.streamable):
+            trips = scope.trips[operation] = scope.name("trips")
+            scope.emit(Define("int64_t", trips, f"({last} - {first}) / {add}"))
+            scope.emit(Call(f"(void){trips}"))
+
+        def advance() -> None:
+            self._assign_all(scalars)
+            for name, amount in offsets:
+                scope.emit(Assign(name, f"{name} + (int64_t){self._uniform(amount)}"))
+
+        if step.dot is not None:
+            place = scope.name("n")
+            scope.emit(Define("int64_t", place, first, mutable=True))
+            scope.bind(variable, f"(({ctype}){place})")
+            uniform = BlockPlan([inner for inner in step.body.steps if isinstance(inner, ScalarStep)], [])
+            leading_products(scope, step.dot, (place, last, add), lambda: self.steps(uniform), advance)
+            first = place
+        scope.bind(variable, f"(({ctype}){counter})")
+        with scope.collecting() as body, scope.lifetimes.loop():
+            for entry in step.carried:
+                buffer = scope.buffer(entry.argument) if entry.kind == "buffer" else None
+                if buffer is not None:
+                    scope.lifetimes.touch(buffer)
+            self.steps(step.body)
+            scope.lifetimes.advance()
+            scope.unstage(entry.argument for entry in step.carried)
+            advance()
+        scope.emit(For(counter, first, last, body, step=add))
+        for entry in step.carried:
+            if entry.kind == "scalar":
+                scope.bind(entry.result, scope.scalar(entry.argument))
+            elif entry.kind == "offset":
+                scope.offsets[entry.result] = scope.offsets[entry.argument]
+            else:
+                scope.same[entry.result] = entry.argument
+
+    def _enter(self, entry: Carried, scalars: list[tuple[str, Value]], offsets: list[tuple[str, Value]]) -> None:
+        scope = self.scope
+        if entry.kind == "scalar":
+            scalars.append((self._variable(entry.argument, scope.scalar(entry.initial)), entry.yielded))
+        elif entry.kind == "invariant":
+            scope.same[entry.argument] = entry.initial
+        elif entry.kind == "offset":
+            assert entry.step is not None
+            name = scope.name("o")
+            scope.emit(Define("int64_t", name, "0", mutable=True))
+            scope.offsets[entry.argument] = (entry.initial, name)
+            offsets.append((name, entry.step))
+
+    def _uniform(self, value: Value) -> str:
+        """A scalar, or the one value of a splat constant."""
+        if not value.type.tensor:
+            return self.scope.scalar(value)
+        assert value.owner is not None
+        attribute = value.owner.attributes["value"]
+        single = getattr(attribute, "splat", attribute)
+        assert isinstance(single, (int, float))
+        return ops.literal(single, value.type.element)
+
+    def _while(self, step: WhileLoop) -> None:
+        scope = self.scope
+        operation = step.operation
+        before, after = (region.blocks[0] for region in operation.regions)
+        variables: list[str] = []
+        for initial, argument in zip(operation.operands, before.arguments, strict=True):
+            if not argument.type.tensor:
+                variables.append(self._variable(argument, scope.scalar(initial)))
+        results = [self._variable(result) for result in operation.results if not result.type.tensor]
+        with scope.collecting() as body, scope.lifetimes.loop():
+            for argument in before.arguments:
+                buffer = scope.buffer(argument) if argument.type.tensor else None
+                if buffer is not None:
+                    scope.lifetimes.touch(buffer)
+            self.steps(step.before)
+            condition = before.operations[-1].operands
+            values = [value for value in condition[1:] if not value.type.tensor]
+            self._assign_all(list(zip(results, values, strict=True)))
+            scope.emit(If(f"!{scope.scalar(condition[0])}", [Break()]))
+            for argument, result in zip(after.arguments, operation.results, strict=True):
+                scope.same[argument] = result
+            self.steps(step.after)
+            scope.lifetimes.advance()
+            scope.unstage(before.arguments)
+            yielded = [value for value in after.operations[-1].operands if not value.type.tensor]
+            self._assign_all(list(zip(variables, yielded, strict=True)))
+            if may_wait(operation):
+                self._wait()
+        scope.emit(Forever(body))
+
+    def _wait(self) -> None:
+        """In a turn of a loop that may wait for another program: let others run."""
+        self.scope.pieces.add("wait")
+        self.scope.emit(Call("silo_wait(context)"))
+
+    def _branch(self, step: Branch) -> None:
+        scope = self.scope
+        operation = step.operation
+        results = operation.results
+        variables = {result: self._variable(result) for result in results if not result.type.tensor}
+        for result in results:
+            if result.type.tensor:
+                scope.buffer_for(result)
+        bodies: list[list[Statement]] = []
+        for plan, region in zip((step.then, step.otherwise), operation.regions, strict=False):
+            with scope.collecting() as body:
+                self.steps(plan)
+                if region.blocks:
+                    yielded = region.blocks[0].operations[-1].operands
+                    pairs = [(variables[r], v) for r, v in zip(results, yielded, strict=True) if r in variables]
+                    self._assign_all(pairs)
+            bodies.append(body)
+        scope.emit(If(scope.scalar(operation.operands[0]), bodies[0], bodies[1] if len(bodies) > 1 else []))
+
+    def _jump(self, operation: Operation) -> None:
+        scope = self.scope
+        if operation.name in REGION_RETURNS:
+            for target, value in zip(self.targets, operation.operands, strict=True):
+                scope.emit(Assign(f"*{target}", scope.scalar(value)))
+            scope.emit(Return(self.status))
+            return
+        if operation.name == tt.RETURN:
+            for value, target in jump_arguments(operation):
+                if not value.type.tensor:
+                    scope.emit(Assign(scope.scalar(target), scope.scalar(value)))
+            if not self.kernel:
+                scope.emit(Return(self.status))
+            elif len(self.labels) > 1:
+                scope.emit(Goto(NEXT_PROGRAM))
+            return
+        back = operation.block is not None and jump_may_wait(operation.block, list(self.labels))
+        if operation.name == flow.BR:
+            self._pass(operation.operands, operation.successors[0])
+            if back:
+                self._wait()
+            scope.emit(Goto(self.labels[operation.successors[0]]))
+            return
+        condition, *edges = operation.operand_segments()
+        sides: list[list[Statement]] = []
+        for values, successor in zip(edges, operation.successors, strict=True):
+            with scope.collecting() as side:
+                self._pass(list(values), successor)
+                if back:
+                    self._wait()
+                scope.emit(Goto(self.labels[successor]))
+            sides.append(side)
+        scope.emit(If(scope.scalar(condition[0]), sides[0], sides[1]))
+
+    def _pass(self, values: list[Value], successor: Block) -> None:
+        pairs = [
+            (self.scope.scalar(argument), value)
+            for value, argument in zip(values, successor.arguments, strict=True)
+            if not argument.type.tensor
+        ]
+        self._assign_all(pairs)
+
+
+def _axis(operation: Operation) -> int:
+    axis = operation.attributes["axis"]
+    assert isinstance(axis, int)
+    return axis
+
+
+def _waits(step: Group, next_: Step | None) -> bool:
+    """Whether a nest turns a tile and does nothing else, directly before the nest that uses it, or another such one."""
+    user = step.turned_by
+    if user is None or len(step.sinks) != 1:
+        return False
+    return next_ is user or (isinstance(next_, Group) and next_.turned_by is user and len(next_.sinks) == 1)

@@ -1,0 +1,475 @@
+"""Lowers ``tt.dot``: a call of the runtime's blocked product, or plain loops in reference mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from silo.kinds.triton.cpu.analysis.used_elements import seen_masks
+from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, load_parts, loaded_by
+from silo.kinds.triton.cpu.loop_ir import Assign, Break, Buffer, Call, Define, For, Forever, If, Statement
+from silo.kinds.triton.cpu.lower.dot_scaled import is_pair_along_depth, scaled_operand
+from silo.kinds.triton.cpu.lower.forms import AffineForms, view_axes
+from silo.kinds.triton.cpu.lower.group import lower_group
+from silo.kinds.triton.cpu.lower.index import linear_index
+from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.nest import Nest
+from silo.kinds.triton.cpu.lower.packed_tiles import Panels, keep_panels, slots_of
+from silo.kinds.triton.cpu.runtime import DOT_DEPTH_BYTES
+from silo.kinds.triton.cpu.schedule.block_schedule import DotStep, Group
+from silo.kinds.triton.front.operations import tt
+from silo.kinds.triton.front.operations.cpu.c_types import C_TYPES, HALVES
+from silo.kinds.triton.front.ssa import Operation, Type, Value
+
+__all__ = ["leading_products", "lower_dot"]
+
+# What each width of vectors has registers for: vectors and rows of a block of sums, widest first.
+_BLOCKS = {128: ((2, 4), (1, 8)), 256: ((2, 6), (1, 8)), 512: ((4, 6), (2, 8), (1, 16))}
+_WIDE = {"f64": "f64", "i8": "i8"}  # which product multiplies an element; f32 does all others
+_ITEM_BYTES = {"f64": 8}
+_DIRECT = frozenset({"f32", "f64"})  # multiplied as they are
+_MOST_ROWS = 16  # of a block of sums
+_PACKED = {"bf16": ("SILO_UNIT_TILE_BF16", "SILO_UNIT_BF16", 2), "i8": ("SILO_UNIT_TILE_I8", "SILO_UNIT_VNNI", 4)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an operand lies: a pointer to its first element, and how far apart neighbours along each axis are."""
+
+    pointer: str
+    strides: tuple[str, ...]
+    element: str
+    copy: str = ""  # the buffer that the pointer leads to where masks leave out a part of the tile; "" for none
+
+    def tile(self, batch: str) -> str:
+        """The last two axes as the runtime's ``silo_tile``, for one index along the first of three."""
+        at = self.pointer if len(self.strides) == 2 else f"{self.pointer} + {batch} * {self.strides[0]}"
+        return f"(silo_tile){{{at}, {self.strides[-2]}, {self.strides[-1]}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What one C function multiplies."""
+
+    kind: str
+    left: str
+    right: str
+    rows: int
+    columns: int
+    lanes: int
+    packed: str
+    fresh: bool
+    part: bool  # whether it is told how many rows and columns count
+
+
+def lower_dot(scope: Scope, step: DotStep) -> None:
+    """Emit ``target += left @ right``; sums of an f16 result are kept in f32 and rounded once."""
+    operation = step.operation
+    result = operation.result
+    if step.target is not result:
+        scope.same[result] = step.target
+    target = scope.buffer_for(step.target)
+    places = [_place(scope, step, side) for side in (0, 1)]
+    sums, element = target, result.type.element
+    if element in HALVES:
+        sums = scope.new_buffer(result.type, "f32")
+        if not step.fresh:
+            _convert(scope, target, element, sums, "f32")
+    scope.lifetimes.touch(sums)
+    depth = _depth(operation)
+    rank = len(result.type.shape)
+    batches = result.type.shape[0] if rank == 3 else 1
+    batch = scope.name("i") if rank == 3 else "0"
+    size = result.type.elements // batches
+    with scope.collecting() as body:
+        into = f"{sums.name} + {batch} * {size}" if rank == 3 else sums.name
+        if scope.reference:
+            _plain(scope, result.type, depth, places, batch, sums, fresh=step.fresh)
+        else:
+            rows, columns = result.type.shape[-2:]
+            seen = (str(rows), str(columns)) if operation in scope.parts else None
+            kept = _slots(scope, step, depth, places)
+            _call(scope, result.type, depth, str(depth), places, batch, into, fresh=step.fresh, kept=kept, seen=seen)
+    if rank == 3:
+        scope.emit(For(batch, "0", str(batches), body))
+    else:
+        for statement in body:
+            scope.emit(statement)
+    if element in HALVES:
+        _convert(scope, sums, "f32", target, element)
+    scope.lifetimes.touch(target)
+
+
+def leading_products(
+    scope: Scope,
+    step: DotStep,
+    loop: tuple[str, str, str],
+    scalars: Callable[[], None],
+    advance: Callable[[], None],
+) -> None:
+    """Emit the leading iterations of a loop as one product, where their tiles lie side by side along the inner axis.
+
+    ``scalars`` emits the scalar steps of the body and ``advance`` the change of what the loop carries. What the
+    iterations would read is looked at one by one, so that nothing is assumed of how it changes. ``loop`` is the
+    counter, its end and its step; the counter is left at the first iteration that is not part of the product.
+    """
+    counter, end, stride = loop
+    operation = step.operation
+    left, right = operation.operands[:2]
+    depth = left.type.shape[-1]
+    target = scope.buffer_for(step.target)
+    seen = _seen(scope, step, _round(operation))
+    if seen is not None:
+        scope.parts.add(operation)
+    length = scope.name("length")
+    scope.emit(Define("int64_t", length, "0", mutable=True))
+    starts: list[_Place] = []
+    for value in (left, right):
+        ctype = C_TYPES[value.type.element]
+        names = scope.name("tile"), scope.name("row"), scope.name("column")
+        scope.emit(Define(f"{ctype} const *", names[0], "0", mutable=True))
+        scope.emit(Define("int64_t", names[1], "0", mutable=True))
+        scope.emit(Define("int64_t", names[2], "0", mutable=True))
+        starts.append(_Place(names[0], names[1:], value.type.element))
+    with scope.collecting() as body:
+        scope.emit(If(f"{counter} >= {end}", [Break()]))
+        scalars()
+        first: list[Statement] = []
+        same: list[str] = []
+        parts: list[str] = []
+        for side, (value, start) in enumerate(zip((left, right), starts, strict=True)):
+            axis = 1 - side  # along the depth
+            extents = {} if seen is None else {side: seen[side]}
+            forms, base, strides = _forms(scope, value, extents, axis if _is_zero_beyond(value) else None)
+            scope.emit(If(f"!({' && '.join(dict.fromkeys(forms.guards)) or '1'})", [Break()]))
+            place, part = scope.name("tile"), str(depth)
+            scope.emit(Define(f"{C_TYPES[value.type.element]} const *", place, base, mutable=True))
+            first.append(Assign(start.pointer, place))
+            for name, stride_text in zip(start.strides, strides, strict=True):
+                first.append(Assign(name, stride_text))
+                same.append(f"{name} == {stride_text}")
+            same.append(f"{place} == {start.pointer} + {length} * {start.strides[axis]}")
+            for count in dict.fromkeys(forms.counts):
+                part = f"nest_part({count}, {part})"
+            parts.append(scope.name("part"))
+            scope.emit(Define("int64_t", parts[-1], part))
+        # Beyond its end both tiles are zeros, whose products are: the sums end there.
+        scope.emit(If(f"{parts[0]} != {parts[1]} || {parts[0]} == 0", [Break()]))
+        scope.emit(If(f"{length} == 0", first, [If(f"!({' && '.join(same)})", [Break()])]))
+        scope.emit(Assign(length, f"{length} + {parts[0]}"))
+        advance()
+        scope.emit(Assign(counter, f"{counter} + {stride}"))
+        scope.emit(If(f"{parts[0]} < {depth}", [Break()]))
+    scope.emit(Forever(body))
+    scope.lifetimes.touch(target)
+    with scope.collecting() as product:
+        kept = keep_panels(scope, right, operation.result.type)
+        _call(scope, operation.result.type, depth, length, starts, "0", target.name, kept=kept, seen=seen)
+    scope.emit(If(f"{length} > 0", product))
+
+
+def _round(operation: Operation) -> Operation:
+    """The loop whose body ``operation`` stands in."""
+    assert operation.block is not None
+    assert operation.block.region is not None
+    assert operation.block.region.owner is not None
+    return operation.block.region.owner
+
+
+def _is_zero_beyond(value: Value) -> bool:
+    """Whether masked elements of a loaded tile are zeros."""
+    load = loaded_by(value)
+    assert load is not None, "the scheduler looked for the load"
+    _, _, other = load_parts(load)
+    return other is None or constant_scalar(other) == 0
+
+
+def _seen(scope: Scope, step: DotStep, loop: Operation) -> tuple[str, str] | None:
+    """How many leading rows and columns of the sums of a loop are seen, at least 1, as C names; None for all."""
+    result = step.operation.result
+    masks = seen_masks(result, loop)
+    found: list[list[str]] = []
+    for mask in masks:
+        bounds: list[str] = []
+        for axis, extent in enumerate(result.type.shape):
+            nest = Nest(scope, result.type.shape)
+            forms = AffineForms(scope, nest, counted=axis)
+            if not forms.guard_mask(mask, (0, 1)):
+                return None
+            for statement in nest.levels[0]:
+                scope.emit(statement)
+            text = str(extent)
+            for count in dict.fromkeys(forms.counts):
+                text = f"nest_seen({count}, {text})"
+            bounds.append(text)
+        found.append(bounds)
+    if not found or all(text.isdigit() for bounds in found for text in bounds):
+        return None
+    names = scope.name("rows"), scope.name("columns")
+    for axis, name in enumerate(names):
+        scope.emit(Define("int64_t", name, found[0][axis], mutable=True))
+        for bounds in found[1:]:
+            scope.emit(Assign(name, bounds[axis], f"{name} < {bounds[axis]}"))
+    return names
+
+
+def _depth(operation: Operation) -> int:
+    """Extent of the inner axis."""
+    pairs = operation.name == tt.DOT_SCALED and is_pair_along_depth(operation, 0)
+    return operation.operands[0].type.shape[-1] * (2 if pairs else 1)
+
+
+# ---- operands
+
+
+def _forms(
+    scope: Scope, value: Value, extents: Mapping[int, str] | None = None, counted: int | None = None
+) -> tuple[AffineForms, str, tuple[str, ...]]:
+    """Where the tile that ``value`` is loaded from lies, and under which conditions; its nest is emitted here."""
+    load = loaded_by(value)
+    assert load is not None, "the scheduler looked for the load"
+    nest = Nest(scope, value.type.shape)
+    forms = AffineForms(scope, nest, wrapped=True, extents=extents, counted=counted)
+    axes = tuple(range(len(value.type.shape)))
+    view = value.owner
+    while view is not None and view is not load:
+        axes = view_axes(view, axes)
+        view = view.operands[0].owner
+    pointer, mask, _ = load_parts(load)
+    base, strides = forms.of(pointer, axes)
+    known = forms.guard_mask(mask, axes)
+    assert known, "the scheduler looked at the mask"
+    for statement in nest.levels[0]:
+        scope.emit(statement)
+    return forms, base, tuple(f"({strides.get(axis, '0')})" for axis in range(len(value.type.shape)))
+
+
+def _place(scope: Scope, step: DotStep, side: int) -> _Place:
+    """Where an operand lies: in global memory if it can be read there, else in a buffer."""
+    value = step.operation.operands[side]
+    copy = step.right if side else step.left
+    if step.operation.name == tt.DOT_SCALED:
+        buffer, shape = scaled_operand(scope, step.operation, side)
+        return _Place(buffer.name, _compact(shape), "f32")
+    if copy is not None and not scope.reference:
+        return _in_place(scope, copy, value)
+    buffer = scope.buffer(value)
+    assert buffer is not None
+    scope.lifetimes.touch(buffer)
+    return _Place(buffer.name, _compact(value.type.shape), value.type.element)
+
+
+def _compact(shape: tuple[int, ...]) -> tuple[str, ...]:
+    strides = [1]
+    for extent in reversed(shape[1:]):
+        strides.insert(0, strides[0] * extent)
+    return tuple(map(str, strides))
+
+
+def _in_place(scope: Scope, copy: Group, value: Value) -> _Place:
+    """An operand read where it lies if all of it may be read, else copied."""
+    forms, base, strides = _forms(scope, value)
+    buffer = scope.buffer_for(value)
+    scope.lifetimes.touch(buffer)
+    place = scope.name("tile")
+    names = tuple(scope.name("stride") for _ in strides)
+    scope.emit(Define(f"{buffer.ctype} const *", place, buffer.name, mutable=True))
+    for name, stride in zip(names, _compact(value.type.shape), strict=True):
+        scope.emit(Define("int64_t", name, stride, mutable=True))
+    with scope.collecting() as copying:
+        lower_group(scope, copy)
+    _spare_tails(copying)
+    found: list[Statement] = [Assign(place, base), *(Assign(n, s) for n, s in zip(names, strides, strict=True))]
+    scope.emit(If(" && ".join(dict.fromkeys(forms.guards)) or "1", found, copying))
+    return _Place(place, names, value.type.element, buffer.name)
+
+
+def _spare_tails(statements: list[Statement]) -> None:
+    """Leave the ends of rows that masks cut off to plain loops: few elements, slow to compile as vectors."""
+    for statement in statements:
+        if isinstance(statement, For):
+            statement.simd = statement.simd and statement.start == "0"
+            _spare_tails(statement.body)
+
+
+def _convert(scope: Scope, source: Buffer, before: str, target: Buffer, after: str) -> None:
+    index = scope.name("i")
+    scope.pieces.add("half")
+    scope.lifetimes.touch(source)
+    scope.lifetimes.touch(target)
+    body = [Assign(f"{target.name}[{index}]", f"silo_{before}_to_{after}({source.name}[{index}])")]
+    scope.emit(For(index, "0", str(source.elements), [*body], simd=not scope.reference))
+
+
+# ---- reference mode
+
+
+def _plain(
+    scope: Scope, result: Type, depth: int, places: list[_Place], batch: str, sums: Buffer, *, fresh: bool
+) -> None:
+    rows, columns = result.shape[-2:]
+    i, j, k = scope.name("i"), scope.name("i"), scope.name("i")
+    place = f"{sums.name}[{linear_index((batch, i, j), (1, rows, columns))}]"
+    total = scope.name("sum")
+    texts: list[str] = []
+    for operand, (row, column) in zip(places, ((i, k), (k, j)), strict=True):
+        index = [*([batch] if len(operand.strides) == 3 else []), row, column]
+        offset = " + ".join(f"{name} * {stride}" for name, stride in zip(index, operand.strides, strict=True))
+        texts.append(_number(scope, f"{operand.pointer}[{offset}]", operand.element, sums.ctype))
+    left, right = texts
+    if sums.ctype == "int32_t":
+        product = f"(int32_t)((uint32_t){total} + (uint32_t)({left} * {right}))"
+    else:
+        product = f"{total} + {left} * {right}"
+    inner = For(k, "0", str(depth), [Assign(total, product)])
+    start = "0" if fresh else place
+    cell = For(j, "0", str(columns), [Define(sums.ctype, total, start, mutable=True), inner, Assign(place, total)])
+    scope.emit(For(i, "0", str(rows), [cell]))
+
+
+def _number(scope: Scope, text: str, element: str, ctype: str) -> str:
+    if C_TYPES[element] == ctype or element == "i8":
+        return f"({ctype}){text}"
+    scope.pieces.add(f"dot_read_{element}")
+    return f"silo_{element}_to_f32({text})"
+
+
+# ---- blocked
+
+
+def _call(
+    scope: Scope,
+    result: Type,
+    depth: int,
+    length: str,
+    places: list[_Place],
+    batch: str,
+    into: str,
+    *,
+    fresh: bool = False,
+    kept: Panels | None = None,
+    seen: tuple[str, str] | None = None,
+) -> None:
+    """One product of depth ``length`` into the sums at ``into``, or the first ``seen`` rows and columns of them."""
+    left, right = places
+    rows, columns = result.shape[-2:]
+    kind = _WIDE.get(left.element, "f32")
+    item = _ITEM_BYTES.get(kind, 4)
+    real = "double" if kind == "f64" else "float"
+    lanes = scope.options.vector_bits // 8 // item
+    width = max(columns, lanes)
+    packed = left.element if left.element == right.element and _may_pack(scope, left.element, depth) else ""
+    in_place = left.element in _DIRECT
+    filled = max(rows, 16) * 2 if packed else _MOST_ROWS if in_place else rows
+    lead = None if in_place and seen is None else _work(scope, real, filled * DOT_DEPTH_BYTES, item)
+    panels = kept.buffer if kept else _work(scope, real, width * DOT_DEPTH_BYTES, item)
+    scope.lifetimes.touch(panels)
+    sums = into
+    total = "int32_t" if kind == "i8" else real
+    if columns < lanes:
+        sums = _pad(scope, rows, columns, lanes, total, into, fresh=fresh)
+    shape = _Shape(kind, left.element, right.element, rows, columns, lanes, packed, fresh, seen is not None)
+    tail = [kept.kept if kept else "0", str(kept.room if kept else 0), *(seen or ())]
+    work = [lead.name if lead else "0", kept.place if kept else panels.name]
+    arguments = [length, left.tile(batch), right.tile(batch), sums, *work, *tail]
+    scope.emit(Call(f"{_product(scope, shape, real, total)}({', '.join(arguments)})"))
+    if sums != into:
+        _unpad(scope, rows, columns, lanes, sums, into)
+
+
+def _slots(scope: Scope, step: DotStep, depth: int, places: list[_Place]) -> Panels | None:
+    """Slots for panels of a right operand that is read where it lies."""
+    left, right = places
+    if not right.copy:
+        return None
+    packed = left.element == right.element == "bf16" and _may_pack(scope, "bf16", depth)
+    copied = f"{right.pointer} == {right.copy}"
+    # Rows of what is multiplied as it is are vectors already.
+    unless = f"{right.strides[-1]} == 1" if right.element in _DIRECT else ""
+    return slots_of(scope, step.operation, right.tile("0"), copied, 2 if packed else 1, unless)
+
+
+def _product(scope: Scope, shape: _Shape, real: str, total: str) -> str:
+    """The name of the C function for products of one shape and type, which is emitted once."""
+    kind, left, right, packed = shape.kind, shape.left, shape.right, shape.packed
+    name = f"silo_product_{left}_{right}_{shape.rows}x{shape.columns}" + ("_packed" if packed else "")
+    name += ("_fresh" if shape.fresh else "") + ("_part" if shape.part else "")
+    width = max(shape.columns, shape.lanes)
+    sizes = [str(shape.rows), "m" if shape.part else str(shape.rows), str(width)]
+    sizes += ["n" if shape.part else str(shape.columns), "k"]
+    before = str(int(shape.fresh))
+    body = ""
+    if packed != "bf16":
+        scope.pieces |= {f"dot_{kind}", f"dot_read_{left}", f"dot_read_{right}"}
+        reader = "0" if left in _DIRECT else f"silo_dot_left_{left}"
+        blocks = _blocks(scope, kind, shape.rows, width // shape.lanes, narrow=shape.part)
+        near = str(int(right in _DIRECT))
+        tail = ["left", "right", "kept", "room"]
+        general = [*sizes, "a", reader, "b", f"silo_dot_right_{right}", near, "c", before, *blocks, *tail]
+        body = f"  silo_dot_{kind}({', '.join(general)});\n"
+    if packed:
+        scope.pieces.add(f"dot_packed_{packed}")
+        tiles, vectors, _ = _PACKED[packed]
+        words = ["(uint32_t *)left", "(uint32_t *)right", "kept", "room"]
+        special = [f"units & {tiles}", f"units & {vectors}", *sizes, "a", "b", "c", before, *words]
+        call = f"silo_dot_packed_{packed}({', '.join(special)});\n"
+        test = f"  if (units & ({tiles} | {vectors})) {{\n    {call}    return;\n  }}\n" if body else f"  {call}"
+        body = f"  const int units = silo_units();\n{test}{body}"
+    head = f"static __attribute__((noinline)) void {name}(int64_t k, silo_tile a, silo_tile b, {total} *c,"
+    part = ", int64_t m, int64_t n" if shape.part else ""
+    text = f"{head} {real} *left, {real} *right, silo_kept *kept, int64_t room{part}) {{\n{body}}}"
+    if text not in scope.constants:
+        scope.constants.append(text)
+    return name
+
+
+def _may_pack(scope: Scope, element: str, depth: int) -> bool:
+    """Whether words of several elements are multiplied: what the CPU may have beyond its level, and bf16 without."""
+    if scope.options.vector_bits != 512 or element not in _PACKED or depth % _PACKED[element][2]:
+        return False
+    return element == "bf16" or scope.options.dot_units > 0
+
+
+def _blocks(scope: Scope, kind: str, rows: int, vectors: int, *, narrow: bool) -> list[str]:
+    """The functions for whole blocks, for the rows that are left, and with ``narrow`` for one vector of each row.
+
+    Each is emitted once; with them go the rows and the vectors of a block.
+    """
+    options = scope.options
+    blocks = _BLOCKS[options.vector_bits]
+    usual = next(block for block in blocks if vectors % block[0] == 0)
+    wide = min(options.dot_vectors or usual[0], vectors)
+    while vectors % wide:
+        wide -= 1
+    high = min(options.dot_rows or dict(_BLOCKS[options.vector_bits]).get(wide, usual[1]), rows)
+    rest = rows % high or high
+    shapes = ((high, wide), (rest, wide), (high, 1 if narrow else wide))
+    for height, width in shapes:
+        text = f"SILO_DOT_KERNEL_{kind}({height}, {width})"
+        if text not in scope.constants:
+            scope.constants.append(text)
+    full, left, one = (f"silo_dot_{kind}_{height}x{width}" for height, width in shapes)
+    return [full, str(high), left, str(wide), one]
+
+
+def _work(scope: Scope, ctype: str, size: int, item: int) -> Buffer:
+    buffer = Buffer(scope.name("b"), ctype, size // item, item)
+    scope.lifetimes.touch(buffer)
+    return buffer
+
+
+def _pad(scope: Scope, rows: int, columns: int, lanes: int, ctype: str, into: str, *, fresh: bool) -> str:
+    """A copy of the sums in rows of whole vectors."""
+    item = 8 if ctype == "double" else 4
+    buffer = _work(scope, ctype, rows * lanes * item, item)
+    if not fresh:
+        i, j = scope.name("i"), scope.name("i")
+        copy = Assign(f"{buffer.name}[{i} * {lanes} + {j}]", f"({into})[{i} * {columns} + {j}]")
+        scope.emit(For(i, "0", str(rows), [For(j, "0", str(columns), [copy])]))
+    return buffer.name
+
+
+def _unpad(scope: Scope, rows: int, columns: int, lanes: int, sums: str, into: str) -> None:
+    i, j = scope.name("i"), scope.name("i")
+    copy = Assign(f"({into})[{i} * {columns} + {j}]", f"{sums}[{i} * {lanes} + {j}]")
+    scope.emit(For(i, "0", str(rows), [For(j, "0", str(columns), [copy])]))

@@ -1,0 +1,455 @@
+"""Lowers one planned nest: its sinks, its limits, its reductions, and the run-time check where it needs one."""
+
+from __future__ import annotations
+
+from silo.kinds.triton.cpu import ops
+from silo.kinds.triton.cpu.analysis.combining import combining_operation
+from silo.kinds.triton.cpu.analysis.value_properties import load_parts, store_parts
+from silo.kinds.triton.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
+from silo.kinds.triton.cpu.lower.flat import flat_cut
+from silo.kinds.triton.cpu.lower.index import linear_index
+from silo.kinds.triton.cpu.lower.lowering_scope import Scope, Tail
+from silo.kinds.triton.cpu.lower.nest import Nest
+from silo.kinds.triton.cpu.lower.ordered_nests import lower_ordered
+from silo.kinds.triton.cpu.lower.overlap import safe_to_fuse
+from silo.kinds.triton.cpu.lower.reduction import Accumulation, accumulation
+from silo.kinds.triton.cpu.lower.streaming import Streaming, streaming_of
+from silo.kinds.triton.cpu.schedule.block_schedule import Fill, Group, OrderedSink, ReduceSink, Sink, StoreSink
+from silo.kinds.triton.front.operations import tt
+from silo.kinds.triton.front.operations.cpu.c_types import NARROW
+from silo.kinds.triton.front.operations.operation_table import ATOMICS
+from silo.kinds.triton.front.ssa import Operation, Value
+
+__all__ = ["lower_group"]
+
+# A tile of these elements is turned by vectors from these extents on (`runtime/transpose.h`).
+_TURNED_BYTES = (2, 4, 8)
+_TURNED_FROM = 8
+_TURNED_LINES = 16  # rows of four-byte elements that are turned at a time, where a vector is a line of memory
+_ACCESSES = ATOMICS | {tt.LOAD, tt.STORE}
+
+
+def lower_group(scope: Scope, group: Group) -> None:
+    """Emit the nest of ``group`` and bind the values it makes."""
+    if group.ordered is not None:
+        lower_ordered(scope, group)
+        return
+    computed = {sink.value for sink in group.sinks if isinstance(sink, Fill) and sink.value is sink.target}
+    for sink in group.sinks:
+        _prepare(scope, sink)
+    if not group.checks:
+        _GroupLowering(scope, group, computed).emit()
+        return
+    condition = safe_to_fuse(scope, group)
+    with scope.collecting() as fused:
+        _GroupLowering(scope, group, computed).emit()
+    with scope.collecting() as ordered:
+        values = {store: scope.new_buffer(store_parts(store)[1].type) for store in group.stores}
+        _GroupLowering(scope, group, computed, values).emit()
+        for store, buffer in values.items():
+            _GroupLowering(
+                scope, Group(group.shape, [StoreSink(store)], inner=group.inner), set(), replay={store: buffer}
+            ).emit()
+    scope.emit(If(condition, fused, ordered))
+
+
+def _reads_memory(value: Value) -> bool:
+    """Whether something is loaded or carried on the way to ``value``."""
+    pending, seen = [value], {value}
+    while pending:
+        one = pending.pop()
+        operation = one.owner
+        if operation is None:
+            if one.type.tensor:
+                return True
+            continue
+        if operation.name == tt.LOAD or operation.regions:
+            return True
+        fresh = [operand for operand in operation.operands if operand not in seen]
+        seen.update(fresh)
+        pending.extend(fresh)
+    return False
+
+
+def _prepare(scope: Scope, sink: Sink) -> None:
+    """Make what a sink writes to, before anything is lowered."""
+    match sink:
+        case Fill():
+            if not sink.staged:
+                scope.buffer_for(sink.target)
+        case ReduceSink(operation):
+            result = operation.result
+            if result.type.tensor:
+                scope.buffer_for(result)
+            else:
+                name = scope.name("r")
+                scope.emit(Define(ops.c_type(result.type), name, None, mutable=True))
+                scope.bind(result, name)
+        case StoreSink() | OrderedSink():
+            pass
+
+
+class _GroupLowering:
+    """One pass over a group's sinks."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        group: Group,
+        computed: set[Value],
+        spill: dict[Operation, Buffer] | None = None,
+        replay: dict[Operation, Buffer] | None = None,
+    ) -> None:
+        self.scope = scope
+        self.group = group
+        self.spill = spill or {}  # stores whose value goes to a buffer instead of its place
+        self.replay = replay or {}  # stores whose value comes from a buffer
+        cut = None if scope.reference else flat_cut(scope, group)
+        self.nest = Nest(scope, group.shape, computed, cut, inner=group.inner)
+        self.in_runs = lambda: Nest(scope, group.shape, computed, cut, inner=group.inner, in_runs=True)
+        self.accumulators: dict[ReduceSink, tuple[str, str, Accumulation]] = {}
+        self.unconditional: set[Operation] = set()  # stores that the fast body does for every element
+        self.limits_of: dict[Operation, set[str]] = {}  # of a store: it does nothing where one of them is passed
+        self.repeated: list[tuple[ReduceSink, str]] = []  # what a reduction has one value of in a whole tail
+        self.streaming: Streaming | None = None
+        self.turned: Buffer | None = self._turned()
+        self.aside: Streaming | None = None  # set while the body is lowered whose stores are put aside
+
+    def emit(self) -> None:
+        """Emit the loops."""
+        nest, scope = self.nest, self.scope
+        for sink in self.group.sinks:
+            if isinstance(sink, ReduceSink) and self._is_inner(sink.operation):
+                combining = combining_operation(sink.operation)
+                assert combining is not None
+                how = accumulation(combining)
+                piece = NARROW.get(sink.operation.result.type.element)
+                if piece is not None:
+                    scope.pieces.add(piece)
+                self.accumulators[sink] = (scope.name("acc"), scope.name("flag"), how)
+        fast = self._body(fast=not scope.reference)
+        if nest.wants_runs:
+            nest = self.nest = self.in_runs()
+            fast = self._body(fast=True)
+        streamed = self._streamed(len(fast))
+        simd = self._is_simd()
+        tail = nest.tail_limit()
+        limits, extent = nest.limit_statements()
+        rows = self._rows_to_turn()
+        slow = self._body(fast=False, tail=tail) if limits else []
+        if rows:
+            self._turn_rows(rows, self._inner_loops(fast, streamed, slow, limits, extent, simd=simd), limits)
+            return
+        loops = nest.outer_loops(self._inner_loops(fast, streamed, slow, limits, extent, simd=simd))
+        for statement in loops:
+            scope.emit(statement)
+        if self.turned is not None:
+            self._turn()
+
+    def _streamed(self, statements: int) -> list[Statement]:
+        """The fast body with its stores put aside for ``streaming``; [] where they are not to go past the caches."""
+        stores = self.group.stores
+        special = self.nest.flat is not None or self.nest.runs is not None
+        if self.spill or self.replay or special or not self.unconditional.issuperset(stores):
+            return []
+        self.streaming = streaming_of(self.scope, self.nest, stores, statements)
+        if self.streaming is None:
+            return []
+        self.aside = self.streaming
+        body = self._body(fast=True)
+        self.aside = None
+        return body
+
+    def _is_simd(self) -> bool:
+        return not self.scope.reference and not self._repeats_one_value()
+
+    def _body(self, *, fast: bool, tail: str = "") -> list[Statement]:
+        self.nest.begin_body(fast=fast, tail=tail)
+        effects: list[Statement] = []
+        for sink in self.group.sinks:  # every value first: what is read here is read before anything is written
+            effects.extend(self._sink(sink))
+        return [*self.nest.levels[self.nest.depth], *effects]
+
+    def _repeats_one_value(self) -> bool:
+        """Whether a reduction adds up the same value: gcc 12 and 13 then misalign an array that they make for it."""
+        return any(
+            self.nest.level(self.nest.value(sink.operation.operands[0], self.nest.index)) < self.nest.depth
+            for sink in self.accumulators
+        )
+
+    def _is_inner(self, operation: Operation) -> bool:
+        return operation.attributes["axis"] == self.nest.axes[-1]
+
+    # ---- sinks
+
+    def _sink(self, sink: Sink) -> list[Statement]:
+        match sink:
+            case Fill():
+                return [self._fill(sink)]
+            case StoreSink(operation):
+                return self._store(operation)
+            case ReduceSink(operation):
+                return self._reduce(sink, operation)
+            case OrderedSink(operation):
+                raise AssertionError(operation.name)  # has a nest of its own, lowered elsewhere
+
+    def _fill(self, sink: Fill) -> Statement:
+        nest, scope = self.nest, self.scope
+        text = self._address(sink.value) or nest.value(sink.value, nest.index)
+        if sink.staged:
+            buffer = scope.stage(sink.target)
+        else:
+            buffer = scope.buffer(sink.target)
+            assert buffer is not None
+        scope.lifetimes.touch(buffer if self.turned is None else self.turned)
+        # Where the nest is lowered in two ways, a name of the one is not known after both.
+        if nest.tail and sink.value is sink.target and nest.level(text) == 0 and not self.group.checks:
+            scope.tails[sink.value] = Tail(nest.axes[-1], nest.tail, text)
+        if self.turned is not None:
+            place = linear_index(
+                tuple(nest.index[axis] for axis in nest.axes), tuple(nest.shape[axis] for axis in nest.axes)
+            )
+            return Assign(f"{self.turned.name}[{place}]", text)
+        return Assign(f"{buffer.name}[{nest.linear(nest.index, sink.target.type.shape)}]", text)
+
+    def _turned(self) -> Buffer | None:
+        """A buffer for a tile as it lies in memory, from which it is turned by vectors; None where it is not turned."""
+        nest = self.nest
+        match self.group.sinks:
+            case [Fill(target=target, staged=False)] if not self.scope.reference:
+                buffer = self.scope.buffer(target)
+            case _:
+                return None
+        ordered = len(nest.axes) != 2 or nest.axes[0] < nest.axes[1] or nest.flat is not None
+        if buffer is None or ordered or buffer.item_bytes not in _TURNED_BYTES:
+            return None
+        if min(nest.shape[axis] for axis in nest.axes) < _TURNED_FROM:
+            return None
+        self.scope.pieces.add("transpose")
+        return Buffer(self.scope.name("b"), buffer.ctype, buffer.elements, buffer.item_bytes)
+
+    def _rows_to_turn(self) -> str:
+        """The C name of the address of a row of a tile that is turned where it lies, "" where a buffer has it."""
+        if self.turned is None or self.nest.runs is not None:
+            return ""
+        (sink,) = self.group.sinks
+        assert isinstance(sink, Fill)
+        load = sink.value.owner
+        if load is None or load.name != tt.LOAD or self.scope.resolve(sink.value) is not sink.value:
+            return ""
+        pointer, mask, _ = load_parts(load)
+        if self.nest.mask(mask, self.nest.index):
+            return ""
+        return self.nest.row_start(pointer, self.nest.index) or ""
+
+    def _turn_rows(self, start: str, copy: list[Statement], limits: list[str]) -> None:
+        """Some rows at a time are turned from where they lie; ``copy`` makes one in a buffer where masks cut it."""
+        nest, scope, turned = self.nest, self.scope, self.turned
+        assert turned is not None
+        (sink,) = self.group.sinks
+        assert isinstance(sink, Fill)
+        buffer = scope.buffer(sink.target)
+        assert buffer is not None
+        for one in (buffer, turned):
+            scope.lifetimes.touch(one)
+        rows, count = (nest.shape[axis] for axis in nest.axes)
+        (index, _), *_ = nest.loops_over
+        lines = buffer.item_bytes == 4 and scope.options.vector_bits == 512 and min(rows, count) >= _TURNED_LINES
+        part, function = (_TURNED_LINES, "lines") if lines else (_TURNED_FROM, "rows")
+        first, parts, whole = scope.name("first"), scope.name("rows"), scope.name("whole")
+
+        def each(body: list[Statement]) -> For:
+            return For(index, first, f"{first} + {part}", [*nest.levels[1], *body], ctype=nest.ctype)
+
+        look: list[Statement] = [Assign(f"{parts}[{index} - {first}]", start)]
+        some: list[Statement] = []
+        if limits:
+            limit = scope.name("limit")
+            look.append(Define("int64_t", limit, str(count), mutable=True))
+            look += [Assign(limit, text.replace("limit", limit)) for text in limits]
+            look.append(Assign(whole, f"{whole} & ({limit} == {count})"))
+            again = Assign(f"{parts}[{index} - {first}]", f"{turned.name} + {index} * {count}")
+            some = [If(f"!{whole}", [each([*copy, again])])]
+        turn = Call(f"silo_turn_{function}_{buffer.item_bytes}({buffer.name} + {first}, {parts}, {rows}, {count})")
+        body: list[Statement] = [
+            Define("void const *", f"{parts}[{part}]", None, mutable=True),
+            *([Define("int32_t", whole, "1", mutable=True)] if limits else []),
+            each(look),
+            *some,
+            turn,
+        ]
+        for statement in [*nest.levels[0], For(first, "0", str(rows), body, step=str(part))]:
+            scope.emit(statement)
+
+    def _turn(self) -> None:
+        (sink,) = self.group.sinks
+        assert isinstance(sink, Fill)
+        buffer = self.scope.buffer(sink.target)
+        assert buffer is not None
+        assert self.turned is not None
+        for one in (buffer, self.turned):
+            self.scope.lifetimes.touch(one)
+        rows, count = (self.nest.shape[axis] for axis in self.nest.axes)
+        self.scope.emit(Call(f"silo_turn_{buffer.item_bytes}({buffer.name}, {self.turned.name}, {rows}, {count})"))
+
+    def _address(self, value: Value) -> str:
+        """An address that accesses alone want, by the loop's own counter where it follows it; "" where it does not."""
+        nest = self.nest
+        if not value.type.pointer or not nest.fast or any(use.name not in _ACCESSES for use in value.uses):
+            return ""
+        form = nest.affine(value, nest.index)
+        return "" if form is None or form[1] == "0" else f"&{nest.place(value, nest.index)[0]}"
+
+    def _store(self, operation: Operation) -> list[Statement]:
+        nest = self.nest
+        pointer, value, mask = store_parts(operation)
+        linear = nest.linear(nest.index, self.group.shape)
+        if operation in self.spill:
+            buffer = self.spill[operation]
+            self.scope.lifetimes.touch(buffer)
+            if nest.fast:
+                self.limits_of[operation] = self._limits_of_mask(mask)
+            return [Assign(f"{buffer.name}[{linear}]", nest.value(value, nest.index))]
+        known = len(nest.limits)
+        condition = nest.mask(mask, nest.index)
+        if nest.fast:
+            self.limits_of[operation] = set(nest.limits[known:])
+        if condition == "0":
+            return []
+        if operation in self.replay:
+            buffer = self.replay[operation]
+            self.scope.lifetimes.touch(buffer)
+            text = f"{buffer.name}[{linear}]"
+        else:
+            text = nest.value(value, nest.index)
+        if self.aside is not None:
+            return [Assign(self.aside.place(operation, nest.inner), text)]
+        if not condition:
+            self.unconditional.add(operation)
+        place, _ = nest.place(pointer, nest.index)
+        return [Assign(place, text, condition)]
+
+    def _limits_of_mask(self, mask: Value | None) -> set[str]:
+        """From where on a store that is put off will do nothing; unknown where memory has a say, which changes."""
+        nest = self.nest
+        if mask is None or _reads_memory(mask):
+            return set()
+        before = list(nest.limits)
+        nest.mask(mask, nest.index)
+        found = set(nest.limits[len(before) :])
+        nest.limits[:] = before
+        return found
+
+    def _reduce(self, sink: ReduceSink, operation: Operation) -> list[Statement]:
+        nest = self.nest
+        element = nest.value(operation.operands[0], nest.index)
+        if sink in self.accumulators:
+            name, flag, how = self.accumulators[sink]
+            item = how.load.format(element)
+            if nest.tail and how.repeat and nest.level(element) < nest.depth:
+                self.repeated.append((sink, element))
+                return []
+            loaded = item if item == element else nest.put(how.ctype, item, nest.depth)
+            statements: list[Statement] = [Assign(name, how.combine.format(name, loaded))]
+            if how.flag:
+                statements.append(Assign(flag, f"{flag} | ({how.flag.format(loaded)})"))
+            return statements
+        return [self._reduce_outer(operation, element)]
+
+    def _reduce_outer(self, operation: Operation, element: str) -> Statement:
+        """Along another axis than the innermost: combine rows into the result, the first one as it is."""
+        axis = operation.attributes["axis"]
+        assert isinstance(axis, int)
+        target = self._result_place(operation)
+        if self.nest.index[axis] == "0":
+            return Assign(target, element)
+        combining = combining_operation(operation)
+        assert combining is not None
+        combined = self.scope.expression(combining, [target, element])
+        return Assign(target, f"{self.nest.index[axis]} == 0 ? {element} : {combined}")
+
+    def _result_place(self, operation: Operation) -> str:
+        result = operation.result
+        if not result.type.tensor:
+            return self.scope.scalar(result)
+        buffer = self.scope.buffer(result)
+        assert buffer is not None
+        self.scope.lifetimes.touch(buffer)
+        axis = operation.attributes["axis"]
+        rest = tuple(name for place, name in enumerate(self.nest.index) if place != axis)
+        return f"{buffer.name}[{linear_index(rest, result.type.shape)}]"
+
+    # ---- loops
+
+    def _rest_ends(self, limits: list[str], extent: int) -> str:
+        """The condition under which nothing is left to do from the limits on; "" where that is not known.
+
+        From the least limit on one of the comparisons is false, unless its numbers leave 32 bits on the way.
+        """
+        nest = self.nest
+        if nest.runs is not None or any(limit not in nest.bases for limit in limits):
+            return ""
+        for sink in self.group.sinks:
+            if not isinstance(sink, StoreSink) or not self.limits_of.get(sink.operation, set()).issuperset(limits):
+                return ""
+        bases = dict.fromkeys(base for limit in limits if (base := nest.bases[limit]))
+        return " && ".join(f"nest_fits({base}, {extent})" for base in bases) or "1"
+
+    def _inner_loops(
+        self,
+        fast: list[Statement],
+        streamed: list[Statement],
+        slow: list[Statement],
+        limits: list[str],
+        extent: int,
+        *,
+        simd: bool,
+    ) -> list[Statement]:
+        inner = self.nest.inner
+        before: list[Statement] = []
+        clauses: list[tuple[str, str]] = []
+        for name, flag, how in self.accumulators.values():
+            before.append(Define(how.ctype, name, how.start, mutable=True))
+            clauses.append((how.clause, name))
+            if how.flag:
+                before.append(Define("int32_t", flag, "0", mutable=True))
+                clauses.append(("|", flag))
+        marks = tuple(clauses)
+        if limits:
+            limit = self.scope.name("limit")
+            before.append(Define("int64_t", limit, str(extent), mutable=True))
+            before.extend(Assign(limit, text.replace("limit", limit)) for text in limits)
+            end = limit
+            rest: list[Statement] = []
+            if slow:
+                simd_rest = simd and (len(self.repeated) == len(self.accumulators) or self._is_simd())
+                nothing = self._rest_ends(limits, extent)
+                if not nothing:
+                    rest.append(For(inner, limit, str(extent), slow, simd=simd_rest, reductions=marks))
+                elif nothing != "1":  # so rare that vectors are not worth their compile time
+                    rest.append(If(f"!({nothing})", [For(inner, limit, str(extent), slow)]))
+            for sink, element in self.repeated:
+                name, flag, how = self.accumulators[sink]
+                item = how.load.format(element)
+                some = f"{limit} < {extent}"
+                rest.append(Assign(name, how.repeat.format(name, item, f"{extent} - {limit}"), some))
+                if how.flag:
+                    rest.append(Assign(flag, f"{flag} | ({how.flag.format(item)})", some))
+        else:
+            end, rest = str(extent), []
+        loops: list[Statement] = [For(inner, "0", end, fast, ctype=self.nest.ctype, simd=simd, reductions=marks)]
+        if self.nest.runs is not None:
+
+            def run(first: str, last: str) -> For:
+                return For(inner, first, last, fast, simd=simd, reductions=marks)
+
+            loops = self.nest.runs.loop(end, self.nest.levels[self.nest.depth - 1], run)
+        if self.streaming is not None:
+            chunks = self.streaming.loops(self.scope, inner, end, streamed, marks)
+            loops = [If(self.streaming.condition, chunks, loops)]
+        loops += rest
+        after = [
+            Assign(self._result_place(sink.operation), how.finish.format(name, flag))
+            for sink, (name, flag, how) in self.accumulators.items()
+        ]
+        return [*before, *loops, *after]

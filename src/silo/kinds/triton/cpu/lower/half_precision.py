@@ -1,0 +1,171 @@
+"""Loops over f16 in memory, cut into blocks that are converted as a whole.
+
+CPUs have instructions that convert f16, but gcc vectorises integer code in their place. So a loop that reads and writes
+f16 in the order of its index gets a block of the operands as f32, computes on it, and converts the results at its end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from silo.kinds.triton.cpu.loop_ir import Assign, Call, Define, For, Forever, If, Program, Statement
+
+__all__ = ["PIECE", "convert_in_blocks"]
+
+PIECE = "half_blocks"  # the runtime piece that the blocks are converted with
+_BLOCK = 256  # elements: a block of f32 takes 1 KiB of the stack
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_SCRATCH = re.compile(r"b\d+")
+_WIDEN, _NARROW = "silo_f16_to_f32", "silo_f32_to_f16"
+
+
+def convert_in_blocks(program: Program) -> bool:
+    """Cut the loops of ``program`` where it helps; whether there was any."""
+    state = _State()
+    program.body = _statements(program.body, state)
+    for function in program.functions:
+        function.body = _statements(function.body, state)
+    return state.count > 0
+
+
+@dataclass(slots=True)
+class _State:
+    """How many names were made."""
+
+    count: int = 0
+
+    def name(self, stem: str) -> str:
+        self.count += 1
+        return f"{stem}{self.count}"
+
+
+def _statements(body: list[Statement], state: _State) -> list[Statement]:
+    result: list[Statement] = []
+    for statement in body:
+        match statement:
+            case For() if statement.simd:
+                result.extend(_blocked(statement, state))
+            case For():
+                result.append(replace(statement, body=_statements(statement.body, state)))
+            case If(condition, then, otherwise):
+                result.append(If(condition, _statements(then, state), _statements(otherwise, state)))
+            case Forever(inner):
+                result.append(Forever(_statements(inner, state)))
+            case _:
+                result.append(statement)
+    return result
+
+
+def _blocked(loop: For, state: _State) -> list[Statement]:
+    """The loop in blocks, or as it is where it holds anything but definitions and assignments or no f16 to convert."""
+    if loop.step != "1" or not all(isinstance(statement, Define | Assign) for statement in loop.body):
+        return [loop]
+    loads, stores = _loads(loop), _stores(loop)
+    if not loads and not stores:
+        return [loop]
+    start, count = state.name("block"), state.name("count")
+    index = f"{loop.variable} - {start}"
+    wide = {name: state.name("wide") for name in (*loads, *stores)}
+    body: list[Statement] = []
+    for statement in loop.body:
+        match statement:
+            case Define(_, name) if name in wide:
+                pass
+            case Assign(_, value) if value in stores:
+                body.append(Assign(f"{wide[value]}[{index}]", _replaced(stores[value][1], wide, loads, index)))
+            case Define(ctype, name, value, mutable):
+                body.append(Define(ctype, name, value and _replaced(value, wide, loads, index), mutable))
+            case Assign(target, value, condition):
+                texts = (_replaced(text, wide, loads, index) for text in (target, value, condition))
+                body.append(Assign(*texts))
+            case _:
+                raise AssertionError(statement)  # excluded above
+    block: list[Statement] = [
+        Define("int64_t", count, f"({loop.end}) - {start} < {_BLOCK} ? ({loop.end}) - {start} : {_BLOCK}"),
+        *(Call(f"silo_widen_row_f16({wide[name]}, {place} + {start}, {count})") for name, place in loads.items()),
+        For(loop.variable, start, f"{start} + {count}", body, "1", loop.ctype, simd=True, reductions=loop.reductions),
+        *(
+            Call(f"silo_narrow_row_f16({place} + {start}, {wide[name]}, {count})")
+            for name, (place, _) in stores.items()
+        ),
+    ]
+    buffers = [Define("float", f"{name}[{_BLOCK}]", None, mutable=True) for name in wide.values()]
+    return [*buffers, For(start, loop.start, loop.end, block, str(_BLOCK), loop.ctype)]
+
+
+def _uses(loop: For) -> Counter[str]:
+    """How often each word occurs in the body, definitions not counted."""
+    found: Counter[str] = Counter()
+    for statement in loop.body:
+        if isinstance(statement, Define):
+            found.update(_WORD.findall(statement.value or ""))
+        elif isinstance(statement, Assign):
+            found.update(_WORD.findall(f"{statement.target} {statement.value} {statement.condition}"))
+    return found
+
+
+def _loads(loop: For) -> dict[str, str]:
+    """Names of f16 that are read in order and only widened, with the pointer they are read through."""
+    uses = _uses(loop)
+    texts = [f"{getattr(statement, 'value', '') or ''}" for statement in loop.body]
+    found: dict[str, str] = {}
+    for statement in loop.body:
+        if isinstance(statement, Define) and statement.ctype == "uint16_t" and statement.value is not None:
+            place = _in_order(statement.value, loop.variable)
+            widened = sum(text.count(f"{_WIDEN}({statement.name})") for text in texts)
+            if place and widened and widened == uses[statement.name]:
+                found[statement.name] = place
+    return found
+
+
+def _stores(loop: For) -> dict[str, tuple[str, str]]:
+    """Names of f16 that are narrowed and only written in order: the pointer, and the f32 they come from."""
+    uses = _uses(loop)
+    narrowed = {
+        statement.name: statement.value[len(_NARROW) + 1 : -1]
+        for statement in loop.body
+        if isinstance(statement, Define) and statement.value is not None and _is_call(statement.value, _NARROW)
+    }
+    found: dict[str, tuple[str, str]] = {}
+    for statement in loop.body:
+        if isinstance(statement, Assign) and statement.value in narrowed and not statement.condition:
+            place = _in_order(statement.target, loop.variable)
+            if place and uses[statement.value] == 1:
+                found[statement.value] = (place, narrowed[statement.value])
+    # What is narrowed is written after the block: another store of the body may be meant to come later.
+    written = [s for s in loop.body if isinstance(s, Assign) and _reaches_memory(s.target)]
+    if all(statement.value in found for statement in written):
+        return found
+    return {name: store for name, store in found.items() if _SCRATCH.fullmatch(store[0])}
+
+
+def _reaches_memory(target: str) -> bool:
+    """Whether an assignment is to an argument's memory: not to a scalar, and not to a buffer of the kernel's own."""
+    return target.startswith("*") or ("[" in target and not _SCRATCH.fullmatch(target.partition("[")[0]))
+
+
+def _in_order(text: str, variable: str) -> str:
+    """The pointer of ``pointer[variable]``, else ""."""
+    match = re.fullmatch(r"(\w+)\[(\w+)\]", text)
+    return match.group(1) if match is not None and match.group(2) == variable else ""
+
+
+def _is_call(text: str, function: str) -> bool:
+    """Whether the whole text is one call of ``function``."""
+    if not text.startswith(f"{function}(") or not text.endswith(")"):
+        return False
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0 and letter == ")":
+            return place == len(text) - 1
+    return False
+
+
+def _replaced(text: str, wide: dict[str, str], loads: dict[str, str], index: str) -> str:
+    """``text`` with the widened loads read from their blocks."""
+    for name in loads:
+        text = text.replace(f"{_WIDEN}({name})", f"{wide[name]}[{index}]")
+    return text

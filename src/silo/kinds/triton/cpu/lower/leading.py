@@ -1,0 +1,58 @@
+"""The loops of a nest whose body is written twice: for where every mask holds, in runs, and for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Statement
+from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.nest import Nest
+
+__all__ = ["Body", "leading_loops"]
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What the innermost loop does once, and whether its iterations may be done side by side."""
+
+    statements: list[Statement]
+    simd: bool
+
+
+def leading_loops(
+    scope: Scope,
+    shape: tuple[int, ...],
+    body: Callable[[Nest], Body],
+    reductions: tuple[tuple[str, str], ...] = (),
+) -> list[Statement]:
+    """The loops over ``shape``; ``body`` writes what is done for one element, after its nest's levels."""
+
+    def written(nest: Nest, *, fast: bool) -> Body:
+        nest.begin_body(fast=fast)
+        made = body(nest)
+        return Body([*nest.levels[nest.depth], *made.statements], made.simd)
+
+    nest = Nest(scope, shape)
+    fast = written(nest, fast=True)
+    if nest.wants_runs:
+        nest = Nest(scope, shape, in_runs=True)
+        fast = written(nest, fast=True)
+    limits, extent = nest.limit_statements()
+    slow = written(nest, fast=False) if limits else None
+
+    def loop(first: str, last: str, part: Body) -> For:
+        return For(nest.inner, first, last, part.statements, simd=part.simd, reductions=reductions if part.simd else ())
+
+    limit = scope.name("limit")
+    inner: list[Statement] = [Define("int64_t", limit, str(extent), mutable=True)]
+    inner += [Assign(limit, text.replace("limit", limit)) for text in limits]
+    if nest.runs is not None:
+        once = nest.levels[nest.depth - 1]
+        runs = None if fast.statements or not fast.simd else nest.runs.by_quotients(limit, once, reductions)
+        inner += runs or nest.runs.loop(limit, once, lambda first, last: loop(first, last, fast))
+    else:
+        inner.append(loop("0", limit, fast))
+    if slow is not None:
+        inner.append(loop(limit, str(extent), slow))
+    return nest.outer_loops(inner)

@@ -1,0 +1,110 @@
+"""Lowers a module to its loop program: the kernel, the functions it calls, and those applied to elements."""
+
+from __future__ import annotations
+
+import re
+
+from silo.kinds.triton.cpu import ops
+from silo.kinds.triton.cpu.analysis.calls import callees_first
+from silo.kinds.triton.cpu.analysis.streams import streamable_stores
+from silo.kinds.triton.cpu.code_options import CpuOptions
+from silo.kinds.triton.cpu.loop_ir import Buffer, Function, Parameter, Program
+from silo.kinds.triton.cpu.lower.control_lowering import FunctionLowering
+from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.materialized import function_name
+from silo.kinds.triton.cpu.lower.messages import split_prints
+from silo.kinds.triton.cpu.lower.regions import element_functions
+from silo.kinds.triton.cpu.lower.sharing import check_sharing
+from silo.kinds.triton.cpu.schedule.function import plan_function
+from silo.kinds.triton.cpu.schedule.loop_values import declare_results
+from silo.kinds.triton.cpu.schedule.scratch_layout import Lifetimes
+from silo.kinds.triton.front.ssa import Module, Operation, Value
+
+__all__ = ["frame_name", "lower_kernel"]
+
+_LONGEST_NAME = 128  # characters of a kernel's name that go into that of its C function
+
+
+def frame_name(function: str) -> str:
+    """The C constant that is the size of a function's own scratch memory."""
+    return f"{function}_frame"
+
+
+def lower_kernel(module: Module, options: CpuOptions, entry: str = "") -> tuple[Program, frozenset[str]]:
+    """The loop program of the kernel of ``module``, and the runtime pieces its text calls.
+
+    ``entry`` is the C name of the kernel; "" makes one of its own name.
+    """
+    split_prints(module)
+    scope = Scope(options, module)
+    applied = element_functions(scope, module)
+    called = [_function(scope, module, symbol) for symbol in callees_first(module)[:-1]]
+    entry = entry or "silo_kernel_" + re.sub(r"[^A-Za-z0-9_]", "_", module.kernel[:_LONGEST_NAME])
+    arguments = module.entry.regions[0].blocks[0].arguments
+    parameters: list[Parameter] = []
+    for argument in arguments:
+        name = f"a{argument.index}"
+        scope.bind(argument, name)
+        parameters.append(Parameter(ops.c_type(argument.type), name))
+    scope.streamable = frozenset() if scope.reference else streamable_stores(module.entry)
+    scratch = _lower(scope, module.entry, entry, kernel=True)
+    program = Program(
+        entry=entry,
+        parameters=parameters,
+        buffers=_buffers(scope),
+        constants=scope.constants,
+        body=scope.out,
+        functions=[*applied, *called],
+        finish=scope.finish,
+        scratch_bytes=scratch,
+        locals=scope.locals,
+    )
+    program.total_bytes = _total_bytes(module, {function.name: function.scratch_bytes for function in called}, scratch)
+    return program, frozenset(scope.pieces)
+
+
+def _lower(scope: Scope, function: Operation, name: str, *, kernel: bool) -> int:
+    """Emit the body of ``function``; the bytes of scratch memory it needs for itself."""
+    scope.lifetimes = Lifetimes()
+    scope.frame = frame_name(name)
+    scope.in_kernel = kernel
+    blocks = function.regions[0].blocks
+    FunctionLowering(scope, blocks, kernel=kernel).function(plan_function(function, scope.options))
+    size = scope.lifetimes.assign(shared=len(blocks) == 1)
+    check_sharing(name, _buffers(scope), scope.out)
+    return size
+
+
+def _buffers(scope: Scope) -> list[Buffer]:
+    return sorted(scope.lifetimes.spans, key=lambda buffer: int(buffer.name[1:]))
+
+
+def _function(scope: Scope, module: Module, symbol: str) -> Function:
+    name, function = function_name(module, symbol), module.functions[symbol]
+    declare_results(function)
+    parameters = [_parameter(scope, argument) for argument in function.regions[0].blocks[0].arguments]
+    parameters += [_parameter(scope, result, result=True) for result in function.results]
+    with scope.collecting() as body:
+        scratch = _lower(scope, function, name, kernel=False)
+    return Function(name, parameters, _buffers(scope), body, inline=False, surroundings=True, scratch_bytes=scratch)
+
+
+def _parameter(scope: Scope, value: Value, *, result: bool = False) -> Parameter:
+    """A scalar by value, a tensor by its address, a result by the address of where it goes."""
+    name = scope.name("p")
+    ctype = ops.c_type(value.type)
+    if value.type.tensor:
+        buffer = scope.new_buffer(value.type)
+        scope.hold(value, Buffer(name, buffer.ctype, buffer.elements, buffer.item_bytes, external=True))
+        return Parameter(f"{ctype} *", name)
+    scope.bind(value, f"*{name}" if result else name)
+    return Parameter(f"{ctype} *" if result else ctype, name)
+
+
+def _total_bytes(module: Module, own: dict[str, int], kernel: int) -> int:
+    """The kernel's scratch memory and that of the deepest chain of calls."""
+    deepest: dict[str, int] = {}
+    for symbol in callees_first(module):
+        below = (own[function_name(module, name)] + deepest[name] for name in module.callees(symbol))
+        deepest[symbol] = max(below, default=0)
+    return kernel + deepest[module.kernel]

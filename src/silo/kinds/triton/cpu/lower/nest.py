@@ -1,0 +1,578 @@
+"""Evaluates values inside one loop nest.
+
+Every statement goes to the outermost loop level it depends on, so row invariants leave the inner loop by themselves.
+The body of the innermost loop is lowered up to twice: for the leading part of the range in which every mask is known
+to hold (``limits`` say how long it is), and for the rest. Where one comparison is all that limits the leading part, it
+is known to be false in the rest, which is a ``tail`` then: what a masked load gives there is one value, and so is
+what is computed of it, before the loop.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from silo.kinds.triton.cpu import ops
+from silo.kinds.triton.cpu.analysis.value_properties import is_unit_reshape, load_parts, scalar_source
+from silo.kinds.triton.cpu.analysis.value_walks import fold
+from silo.kinds.triton.cpu.lower.affine_text import combine
+from silo.kinds.triton.cpu.lower.checked import checked_expression
+from silo.kinds.triton.cpu.lower.deep_calls import Descent
+from silo.kinds.triton.cpu.lower.index import Index, linear_index, remap
+from silo.kinds.triton.cpu.lower.known_conditions import holds_within
+from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.nest_loops import NestLoops
+from silo.kinds.triton.front.operations import arith, tt
+from silo.kinds.triton.front.operations.operation_table import CHECKS, SHUFFLES, VIEWS
+from silo.kinds.triton.front.operations.own import MIRROR
+from silo.kinds.triton.front.ssa import Operation, Value
+
+__all__ = ["Nest"]
+
+_LONGEST_FORM = 1500  # characters of one text of an affine form: a C compiler may refuse more than 256 parentheses
+_WIDEST = 64  # conditions of a mask that is looked into
+_RANGE_START = re.compile(r"\(int64_t\)[0-9]+")
+_BY_RECIPROCAL: Mapping[str, str] = {arith.DIVSI: "silo_divsi_by_i32", arith.REMSI: "silo_remsi_by_i32"}
+
+
+class Nest(NestLoops):
+    """Loops over ``shape`` in which values are evaluated.
+
+    ``computed`` are evaluated here although they have a buffer: this nest fills it. :class:`NestLoops` says what the
+    other arguments are.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        shape: tuple[int, ...],
+        computed: set[Value] | None = None,
+        cut: int | None = None,
+        *,
+        inner: int | None = None,
+        in_runs: bool = False,
+    ) -> None:
+        super().__init__(scope, shape, cut=cut, inner=inner, in_runs=in_runs)
+        self.computed = computed or set()
+        self.wants_runs = False  # set where an address has a quotient or a remainder of the innermost index
+        self.fast = False
+        self.tail = ""  # while a tail is lowered: the limit from which on its comparison is false
+        self.limits: list[str] = []
+        self.bases: dict[str, str] = {}  # of limits: what is compared begins there; "": it is the same everywhere
+        self._adopted: list[str] = []  # limits of the tails that values read here have
+        self._depends: dict[tuple[Value, Index], bool] = {}
+        self._same_in_run: dict[tuple[Value, Index], bool] = {}
+        self._outer_memo: dict[tuple[Value, Index], str] = {}
+        self._inner_memo: dict[tuple[Value, Index], str] = {}
+        self._affine: dict[tuple[Value, Index], tuple[str, str] | None] = {}
+        self._widths: dict[Value, int] = {}  # of masks: of how many conditions they are a conjunction
+        self._descent = Descent()
+
+    def begin_body(self, *, fast: bool, tail: str = "") -> None:
+        """Start lowering the innermost body (again); a tail last, as what is known in it is known nowhere else."""
+        self.fast = fast
+        self.tail = tail
+        self._inner_memo = {}
+        self._affine = {}
+        if self.runs is not None:  # what a run knows is not known outside of it
+            known = self._outer_memo.items()
+            self._outer_memo = {key: name for key, name in known if self.level(name) < self.depth - 1}
+        self.clear_body()
+
+    # ---- values
+
+    def value(self, value: Value, index: Index) -> str:
+        """The C name of ``value`` at ``index``."""
+        value = self.scope.resolve(value)
+        if not value.type.tensor:
+            return self.scope.scalar(value)
+        key = (value, index)
+        for memo in (self._outer_memo, self._inner_memo):
+            if key in memo:
+                return memo[key]
+        return self._descent.call(self._find_value, value, index)
+
+    def _find_value(self, value: Value, index: Index) -> str:
+        if self.runs is not None and self.fast and self.depends(value, index) and self._is_same_in_run(value, index):
+            name = self.value(value, self._at_first(index))
+        else:
+            name = self._evaluate(value, index)
+        memo = self._inner_memo if self.level(name) == self.depth else self._outer_memo
+        memo[value, index] = name
+        return name
+
+    def _evaluate(self, value: Value, index: Index) -> str:
+        scope = self.scope
+        operation = value.owner
+        is_filled_here = value in self.computed and index == self.index
+        buffer = None if is_filled_here else scope.buffer(value)
+        if buffer is not None:
+            end = scope.tails.get(value)
+            if end is not None and index == self.index and end.axis == self.axes[-1]:
+                if self.fast:
+                    self._adopted.append(end.limit)
+                if self.tail == end.limit:
+                    return end.element
+            scope.lifetimes.touch(buffer)
+            text = f"{buffer.name}[{self.linear(index, value.type.shape)}]"
+            return self.put(ops.c_type(value.type), text, self.level(*index))
+        if value in scope.offsets:
+            return self._offset(value, index)
+        assert operation is not None, f"{value.name} has no buffer"
+        if operation.name == arith.CONSTANT:
+            return self._constant(operation, value, index)
+        if operation.name in VIEWS:
+            return self._view(operation, index)
+        if operation.name in SHUFFLES:
+            return self._shuffled(operation, value, index)
+        if operation.name == tt.MAKE_RANGE:
+            text = f"((int32_t)({operation.attributes['start']} + {index[0]}))"
+            return self.put("int32_t", text, self.level(*index))
+        if operation.name == tt.LOAD:
+            return self.load(operation, index)
+        if self.tail and operation.name == arith.CMPI and self._limit_of(operation, index) == self.tail:
+            return "0"
+        if (quotient := self._quotient_of_run(operation, index)) is not None:
+            return quotient
+        if operation.name == arith.SELECT and self.fast and (chosen := self._chosen(operation, index)):
+            return chosen
+        names = [self.value(operand, index) for operand in operation.operands]
+        if operation.name in CHECKS:  # never out of a loop: each element is looked at
+            text = checked_expression(scope, operation, names, linear_index(index, value.type.shape), index)
+            return self.put(ops.c_type(value.type), text, self.depth)
+        text = self._divided(operation, names) or scope.expression(operation, names)
+        return self.put(ops.c_type(value.type), text, self.level(*names))
+
+    def _chosen(self, operation: Operation, index: Index) -> str:
+        """The element that a selection takes wherever the fast body runs; "" where that is not known.
+
+        One that leaves the innermost loop would be known to the slow body, too, where the other may be taken.
+        """
+        condition, kept, _ = operation.operands
+        name = self.value(kept, index)
+        holds = self.level(name) == self.depth and holds_within(self.limits, condition, index, self._limit_set_by)
+        return name if holds else ""
+
+    def _limit_set_by(self, condition: Value, index: Index) -> str | None:
+        condition = self.scope.resolve(condition)
+        if self.scope.buffer(condition) is not None:
+            return None
+        operation = condition.owner
+        compares = condition.type.tensor and operation is not None and operation.name == arith.CMPI
+        if compares and operation is not None and (limit := self._limit_of(operation, index)):
+            return limit
+        return "" if self.depends(condition, index) else f"{self.value(condition, index)} ? limit : 0"
+
+    def _divided(self, operation: Operation, names: list[str]) -> str | None:
+        """A quotient or a remainder by a divisor that the innermost loop shares: by its reciprocal, computed once."""
+        function = _BY_RECIPROCAL.get(operation.name)
+        if function is None or operation.result.type.element != "i32" or self.scope.reference:
+            return None
+        dividend, divisor = names
+        if self.level(dividend) < self.depth or self.level(divisor) == self.depth:
+            return None
+        self.scope.pieces.add("integer")
+        reciprocal = self.put("double", f"silo_reciprocal_i32({divisor})", self.level(divisor))
+        return f"{function}({dividend}, {divisor}, {reciprocal})"
+
+    def _offset(self, value: Value, index: Index) -> str:
+        start, offset = self.scope.offsets[value]
+        name = self.value(start, index)
+        ctype = ops.c_type(value.type)
+        text = f"{name} + {offset}" if value.type.pointer else f"({ctype})((uint64_t){name} + (uint64_t){offset})"
+        return self.put(ctype, text, self.level(name))
+
+    def _constant(self, operation: Operation, value: Value, index: Index) -> str:
+        attribute = operation.attributes["value"]
+        single = getattr(attribute, "splat", attribute)
+        if single is not None:
+            assert isinstance(single, (int, float))
+            return ops.literal(single, value.type.element)
+        text = f"{self.scope.constant_array(value)}[{self.linear(index, value.type.shape)}]"
+        return self.put(ops.c_type(value.type), text, self.level(*index))
+
+    def _view(self, operation: Operation, index: Index) -> str:
+        operand = operation.operands[0]
+        if operation.name == tt.RESHAPE and not is_unit_reshape(operation):
+            return self._reshaped(operation, index)
+        return self.value(operand, remap(operation, index))
+
+    def _reshaped(self, operation: Operation, index: Index) -> str:
+        """A reshape keeps row-major order: the same place of the operand's buffer."""
+        operand, result = operation.operands[0], operation.result
+        place = self.linear(index, result.type.shape)
+        buffer = self.scope.buffer(operand)
+        if buffer is None:
+            source = scalar_source(operand)
+            assert source is not None, f"{operand.name} is reshaped but not stored"
+            return self.value(source, (index[0],) * len(source.type.shape))
+        self.scope.lifetimes.touch(buffer)
+        return self.put(ops.c_type(result.type), f"{buffer.name}[{place}]", self.level(*index))
+
+    def _shuffled(self, operation: Operation, value: Value, index: Index) -> str:
+        """One element of a value that takes its elements from elsewhere."""
+        ctype = ops.c_type(value.type)
+        match operation.name:
+            case tt.SPLIT:
+                return self.value(operation.operands[0], (*index, str(value.index)))
+            case tt.JOIN:
+                left, right = (self.value(operand, index[:-1]) for operand in operation.operands)
+                text = f"{index[-1]} == 0 ? {left} : {right}"
+                return self.put(ctype, text, self.level(left, right, index[-1]))
+            case tt.CAT:
+                return self._cat(operation, index)
+            case name if name == MIRROR:
+                return self.value(operation.operands[0], self._mirror_image(operation, index))
+            case _:
+                return self._gathered(operation, index)
+
+    def _mirror_image(self, operation: Operation, index: Index) -> Index:
+        axis = operation.attributes["axis"]
+        assert isinstance(axis, int)
+        return (*index[:axis], self.mirrored(index[axis]), *index[axis + 1 :])
+
+    def _stored(self, value: Value, index: Index) -> str:
+        """The place of one element of a value that lies in memory, or is one constant."""
+        buffer = self.scope.buffer(value)
+        if buffer is None:
+            source = scalar_source(value)
+            assert source is not None, f"{value.name} is not stored"
+            return self.value(source, ("0",) * len(source.type.shape))
+        self.scope.lifetimes.touch(buffer)
+        return f"{buffer.name}[{self.linear(index, value.type.shape)}]"
+
+    def _cat(self, operation: Operation, index: Index) -> str:
+        left, right = operation.operands
+        extent = left.type.shape[0]
+        first, *rest = index
+        second = self._stored(right, (f"({first} - {extent})", *rest))
+        text = f"{first} < {extent} ? {self._stored(left, index)} : {second}"
+        return self.put(ops.c_type(operation.result.type), text, self.level(*index))
+
+    def _gathered(self, operation: Operation, index: Index) -> str:
+        """An index out of range, which has no meaning, reads element 0: nothing outside is touched."""
+        source, positions = operation.operands
+        axis = operation.attributes["axis"]
+        assert isinstance(axis, int)
+        position = self.value(positions, index)
+        extent = source.type.shape[axis]
+        level = self.level(position, *index)
+        place = self.put("int64_t", f"(uint64_t){position} < {extent} ? (int64_t){position} : 0", level)
+        element = self._stored(source, (*index[:axis], place, *index[axis + 1 :]))
+        return self.put(ops.c_type(operation.result.type), element, level)
+
+    # ---- memory
+
+    def load(self, operation: Operation, index: Index) -> str:
+        """One element of a ``tt.load``."""
+        pointer, mask, other = load_parts(operation)
+        inner = self.depends(pointer, index)
+        if self.runs is not None and self.fast and self.runs.first in index:  # where a run begins its mask holds
+            condition = self.mask(mask, tuple(self.inner if name == self.runs.first else name for name in index))
+        else:
+            condition = self.mask(mask, index, limiting=inner)
+        if condition == "0":
+            return self.value(other, index) if other is not None else ops.zero(operation.result.type)
+        place, level = self.place(pointer, index)
+        if inner:  # a limit may stand for its mask, and limits hold in the innermost loop alone
+            level = self.depth
+        type_ = operation.result.type
+        if condition:
+            fill = self.value(other, index) if other is not None else ops.zero(type_)
+            level = max(level, self.level(condition, fill))
+            place = f"{condition} ? {place} : {fill}"
+        return self.put(ops.c_type(type_), place, level)
+
+    def place(self, pointer: Value, index: Index) -> tuple[str, int]:
+        """The C lvalue that ``pointer`` at ``index`` points at, and its level."""
+        form = self.affine(pointer, index)
+        if form is None:
+            name = self.value(pointer, index)
+            return f"*{name}", self.level(name)
+        base, stride = form
+        start = self.put(ops.c_type(pointer.type), base, self.text_level(base, stride))
+        if stride == "0":
+            return f"*{start}", self.level(start)
+        step = self.inner if stride == "1" else f"{self.inner} * {stride}"
+        return f"{start}[{step}]", self.depth
+
+    def row_start(self, pointer: Value, index: Index) -> str | None:
+        """The C name of the address of the first element, where ``pointer`` is consecutive along the innermost loop."""
+        form = self.affine(pointer, index)
+        if form is None or form[1] != "1":
+            return None
+        level = self.text_level(form[0])
+        return None if level == self.depth else self.put(ops.c_type(pointer.type), form[0], level)
+
+    def mask(self, mask: Value | None, index: Index, *, limiting: bool = True) -> str:
+        """The condition under which an access happens at ``index``; "" where it always does.
+
+        While the fast body is lowered, conditions that hold on a leading part of the innermost loop become limits. An
+        access that leaves that loop must not be ``limiting``: it happens also where the loop does not run at all.
+        """
+        if mask is None:
+            return ""
+        mask = self.scope.resolve(mask)
+        if not limiting:
+            return self._constant_mask(mask) or self.value(mask, index)
+        return fold((mask, index), self._mask_parts, self._condition)
+
+    def _mask_parts(self, place: tuple[Value, Index]) -> list[tuple[Value, Index]]:
+        """The masks that must hold for one to hold, where the masks of a body are looked into."""
+        mask, index = place
+        operation = mask.owner
+        looks = (self.fast or self.tail) and self.scope.buffer(mask) is None and not self._constant_mask(mask)
+        if not looks or operation is None or not mask.type.tensor:
+            return []
+        if fold(mask, _conjunction, lambda _, widths: min(sum(widths) or 1, _WIDEST + 1), self._widths) > _WIDEST:
+            return []
+        if operation.name in VIEWS and not (operation.name == tt.RESHAPE and not is_unit_reshape(operation)):
+            return [(self.scope.resolve(operation.operands[0]), remap(operation, index))]
+        if operation.name == arith.ANDI:
+            return [(self.scope.resolve(operand), index) for operand in operation.operands]
+        return []
+
+    def _condition(self, place: tuple[Value, Index], parts: list[str]) -> str:
+        """The condition that a mask holds, made of the conditions of its parts."""
+        mask, index = place
+        if parts:
+            if "0" in parts:
+                return "0"
+            both = [part for part in parts if part]
+            return both[0] if len(both) == 1 else self._both(both)
+        constant = self._constant_mask(mask)
+        if not (self.fast or self.tail) or self.scope.buffer(mask) is not None:
+            return constant or self.value(mask, index)
+        if constant:
+            return "" if constant != "0" else constant
+        operation = mask.owner
+        compares = operation is not None and mask.type.tensor and operation.name == arith.CMPI
+        if compares and operation is not None and (limit := self._limit_of(operation, index)):
+            if self.tail:
+                return "0" if limit == self.tail else self.value(mask, index)
+            self.limits.append(limit)
+            return ""
+        if not self.tail and not self.depends(mask, index):
+            self.limits.append(f"{self.value(mask, index)} ? limit : 0")
+            self.bases[self.limits[-1]] = ""
+            return ""
+        return self.value(mask, index)
+
+    def _both(self, parts: list[str]) -> str:
+        return self.put("uint8_t", " & ".join(parts), self.level(*parts)) if parts else ""
+
+    @staticmethod
+    def _constant_mask(mask: Value) -> str:
+        source = scalar_source(mask)
+        operation = source.owner if source is not None else None
+        if operation is None or operation.name != arith.CONSTANT:
+            return ""
+        attribute = operation.attributes["value"]
+        return "1" if getattr(attribute, "splat", attribute) else "0"
+
+    def _limit_of(self, compare: Operation, index: Index) -> str:
+        """A signed comparison of an affine value with an invariant one as a limit; "" where it is no such one."""
+        predicate = compare.attributes["predicate"]
+        left, right = compare.operands
+        if predicate in {4, 5}:  # a > b is b < a
+            left, right = right, left
+            predicate = 2 if predicate == 4 else 3
+        if predicate not in {2, 3}:
+            return ""
+        low, high = self.affine(left, index), self.affine(right, index)
+        if low is None or high is None:
+            return ""
+        if self.runs is not None and self.text_level(low[0], high[0]) == self.depth - 1:  # differs from run to run
+            return ""
+        inclusive = " + 1" if predicate == 3 else ""
+        if low[1] == "1" and high[1] == "0":
+            limit = f"nest_below({low[0]}, {high[0]}{inclusive}, limit)"
+            self.bases[limit] = low[0]
+            return limit
+        if low[1] == "0" and high[1] == "1":  # holds from some index on: fast only where it holds from the start
+            less = f"({low[0]}) {'<' if predicate == 2 else '<='} ({high[0]})"
+            return f"{less} && nest_fits({high[0]}, limit) ? limit : 0"
+        return ""
+
+    def tail_limit(self) -> str:
+        """The limit from which on a tail begins, once the leading part is lowered; "" where the rest is no tail."""
+        limits, _ = self.limit_statements()
+        adopted = list(dict.fromkeys(self._adopted))
+        if not limits and len(adopted) == 1:
+            self.limits += adopted
+            return adopted[0]
+        plain = len(limits) == 1 and _RANGE_START.fullmatch(self.bases.get(limits[0], ""))  # it never leaves 32 bits
+        return limits[0] if plain else ""
+
+    # ---- affine forms
+
+    def depends(self, value: Value, index: Index) -> bool:
+        """Whether ``value`` at ``index`` changes along the innermost loop."""
+        value = self.scope.resolve(value)
+        key = (value, index)
+        known = self._depends.get(key)
+        if known is None:
+            known = self._descent.call(self._find_dependence, value, index)
+        return known
+
+    def _find_dependence(self, value: Value, index: Index) -> bool:
+        found = self._depends[value, index] = self._changes(value, index)
+        return found
+
+    def _changes(self, value: Value, index: Index) -> bool:
+        if not value.type.tensor or self.level(*index) < self.depth:
+            return False
+        if scalar_source(value) is not None and self.scope.buffer(value) is None:
+            return False
+        if value in self.scope.offsets:
+            return self.depends(self.scope.offsets[value][0], index)
+        operation = value.owner
+        if operation is None or self.scope.buffer(value) is not None or operation.name == tt.MAKE_RANGE:
+            return True
+        if operation.name in VIEWS:
+            if operation.name == tt.RESHAPE and not is_unit_reshape(operation):
+                return True
+            return self.depends(operation.operands[0], remap(operation, index))
+        if operation.name == tt.SPLIT:
+            return self.depends(operation.operands[0], (*index, str(value.index)))
+        if operation.name in SHUFFLES or not operation.operands:
+            return True
+        return any(self.depends(operand, index) for operand in operation.operands)
+
+    def affine(self, value: Value, index: Index) -> tuple[str, str] | None:
+        """``value`` at ``index`` as (base, stride): C texts, base + stride x innermost index; None if it is not so.
+
+        Integers are computed in 64 bits, where they do not wrap; limits check that they would not have in 32.
+        """
+        value = self.scope.resolve(value)
+        key = (value, index)
+        if key in self._affine:
+            return self._affine[key]
+        return self._descent.call(self._find_affine, value, index)
+
+    def _find_affine(self, value: Value, index: Index) -> tuple[str, str] | None:
+        form = self._form(value, index)
+        if form is not None:
+            form = (
+                self._short(form[0], ops.c_type(value.type) if value.type.pointer else "int64_t"),
+                self._short(form[1]),
+            )
+        self._affine[value, index] = form
+        return form
+
+    def _short(self, text: str, ctype: str = "int64_t") -> str:
+        """A text of an affine form, or the name of a constant in the place of a long one."""
+        return text if len(text) <= _LONGEST_FORM else self.put(ctype, text, self.text_level(text))
+
+    def _form(self, value: Value, index: Index) -> tuple[str, str] | None:
+        wide = "" if value.type.pointer else "(int64_t)"
+        if not self.depends(value, index):
+            return f"{wide}{self.value(value, index)}", "0"
+        if self.scope.buffer(value) is not None and not (value in self.computed and index == self.index):
+            if self.runs is not None and self.fast and self._is_same_in_run(value, index):
+                return f"{wide}{self.value(value, index)}", "0"
+            return None
+        if value in self.scope.offsets:
+            start, offset = self.scope.offsets[value]
+            form = self.affine(start, index)
+            return None if form is None else (f"({form[0]} + {offset})", form[1])
+        operation = value.owner
+        if operation is None:
+            return None
+        name = operation.name
+        if self.runs is not None and self.fast and self._is_same_in_run(value, index):
+            return f"{wide}{self.value(value, index)}", "0"
+        if name == tt.MAKE_RANGE:
+            return (f"(int64_t){operation.attributes['start']}", "1") if index[0] == self.inner else None
+        if name in VIEWS:
+            if name == tt.RESHAPE and not is_unit_reshape(operation):
+                return None
+            return self.affine(operation.operands[0], remap(operation, index))
+        if name == arith.EXTSI:
+            return self.affine(operation.operands[0], index)
+        if name in _BY_RECIPROCAL and self.fast:
+            return self._divided_form(operation, index)
+        if name in {arith.ADDI, arith.SUBI, arith.MULI, tt.ADDPTR}:
+            left, right = (self.affine(operand, index) for operand in operation.operands)
+            if left is not None and right is not None:
+                return combine(name, left, right)
+        return None
+
+    # ---- what is one value within a run
+
+    def _at_first(self, index: Index) -> Index:
+        assert self.runs is not None
+        return tuple(self.runs.first if name == self.inner else name for name in index)
+
+    def _quotient_of_run(self, operation: Operation, index: Index) -> str | None:
+        """The quotient where a run begins, which is known already."""
+        if self.runs is None or not self.fast or operation.name != arith.DIVSI or self.runs.first not in index:
+            return None
+        form = self._divided_form(operation, tuple(self.inner if n == self.runs.first else n for n in index))
+        if form is None:
+            return None
+        ctype = ops.c_type(operation.result.type)
+        return self.put(ctype, f"({ctype}){form[0]}", self.depth - 1)
+
+    def _is_same_in_run(self, value: Value, index: Index) -> bool:
+        """Whether all elements of a run have one ``value``: it is made of quotients, and of what is loaded by them."""
+        value = self.scope.resolve(value)
+        if not self.depends(value, index):
+            return True
+        key = (value, index)
+        known = self._same_in_run.get(key)
+        if known is None:
+            known = self._descent.call(self._find_sameness, value, index)
+        return known
+
+    def _find_sameness(self, value: Value, index: Index) -> bool:
+        found = self._same_in_run[value, index] = self._stays(value, index)
+        return found
+
+    def _stays(self, value: Value, index: Index) -> bool:
+        operation = value.owner
+        if operation is None or value in self.computed or value in self.scope.offsets or not operation.operands:
+            return False
+        name = operation.name
+        if name in VIEWS:
+            if name == tt.RESHAPE and not is_unit_reshape(operation):
+                return False
+            return self._is_same_in_run(operation.operands[0], remap(operation, index))
+        if name == arith.DIVSI and self._divided_form(operation, index) is not None:
+            return True
+        if name == tt.LOAD:
+            pointer, mask, _ = load_parts(operation)
+            if not self._is_same_in_run(pointer, index):
+                return False
+            return mask is None or self._is_same_in_run(mask, index) or self.mask(mask, index) == ""
+        plain = name.startswith(("arith.", "math.")) or name == tt.ADDPTR
+        return plain and all(self._is_same_in_run(operand, index) for operand in operation.operands)
+
+    def _divided_form(self, operation: Operation, index: Index) -> tuple[str, str] | None:
+        """Within a run the quotient of consecutive numbers is one number, and the remainder goes up by one."""
+        form, divisor = (self.affine(operand, index) for operand in operation.operands)
+        if form is None or divisor is None or form[1] != "1" or divisor[1] != "0":
+            return None
+        if self.runs is None:
+            self.wants_runs = True
+            return None
+        if self.text_level(form[0], divisor[0]) >= self.depth - 1:  # itself known within a run only
+            return None
+        pair = self.runs.pair(form[0], divisor[0])
+        self.level_of |= dict.fromkeys((pair.quotient, pair.remainder, self.runs.first), self.depth - 1)
+        if operation.name == arith.DIVSI:
+            return pair.quotient, "0"
+        return f"({pair.remainder} - {self.runs.first})", "1"
+
+    def limit_statements(self) -> tuple[list[str], int]:
+        """The limits found, each once, as texts over ``limit``."""
+        limits = self.limits if self.runs is None else [*self.limits, *self.runs.limits]
+        return list(dict.fromkeys(limits)), self.loops_over[-1][1]
+
+
+def _conjunction(mask: Value) -> list[Value]:
+    """The masks that must hold for ``mask`` to hold."""
+    operation = mask.owner
+    if operation is None or not mask.type.tensor or operation.name not in VIEWS | {arith.ANDI}:
+        return []
+    return operation.operands

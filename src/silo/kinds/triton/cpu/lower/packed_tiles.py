@@ -1,0 +1,88 @@
+"""Panels of a product's right operand that later products use again: of the next program, or of its same round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from silo.kinds.triton.cpu.analysis.roots import keeps_unchanged
+from silo.kinds.triton.cpu.analysis.streams import enclosing_loops
+from silo.kinds.triton.cpu.analysis.value_properties import loaded_by
+from silo.kinds.triton.cpu.loop_ir import Assign, Buffer, Define
+from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.runtime import DOT_DEPTH_BYTES
+from silo.kinds.triton.front.ssa import Operation, Type, Value
+
+__all__ = ["Panels", "keep_panels", "slots_of"]
+
+# Panels of a right operand that are kept from program to program: at most a part of the second-level cache.
+_KEPT_BYTES = 1 << 20
+# The same for each product of a loop that is not itself a product: attention has two.
+_SLOTS_BYTES = 1 << 19
+_MOST_SLOTS = 64
+_LEAST_SLOTS = 4
+_TILE_WORDS = 16  # matrix tiles fill the depth up to so many words
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """Where panels lie, C texts: what says which they are (``0``: nobody asks), their place, how many values fit."""
+
+    kept: str
+    place: str
+    room: int
+    buffer: Buffer
+
+
+def keep_panels(scope: Scope, right: Value, result: Type) -> Panels | None:
+    """Room for the panels of one whole operand, where no program can change what they hold."""
+    load = loaded_by(right)
+    assert load is not None
+    if not keeps_unchanged(scope.module, load):
+        return None
+    item = 8 if right.type.element == "f64" else 4
+    least = max(result.shape[-1], scope.options.vector_bits // 8 // item) * DOT_DEPTH_BYTES
+    panels = _buffer(scope, max(_KEPT_BYTES, least), item)
+    variable = scope.name("kept")
+    scope.locals.append(f"silo_kept {variable} = {{0, 0, 0, 0, 0}};")
+    return Panels(f"&{variable}", panels.name, panels.elements, panels)
+
+
+def slots_of(scope: Scope, operation: Operation, tile: str, copied: str, share: int, unless: str) -> Panels | None:
+    """Slots for the right operand of a product in a loop, one for each of its rounds; None where they do not serve.
+
+    ``tile`` is the operand as ``silo_tile``, ``copied`` a condition under which it lies in a buffer of the program's
+    own, ``unless`` one under which it is multiplied where it lies (each "" for never). ``share`` elements are a word.
+    """
+    right = operation.operands[1]
+    load = loaded_by(right)
+    inside = any(loop is not None for loop in enclosing_loops(operation))
+    if load is None or not inside or not scope.in_kernel or scope.reference or len(right.type.shape) != 2:
+        return None
+    if not keeps_unchanged(scope.module, load):
+        return None
+    depth, columns = right.type.shape
+    item = 8 if right.type.element == "f64" else 4
+    lanes = scope.options.vector_bits // 8 // item
+    filled = -(-columns // lanes) * lanes
+    words = depth if share == 1 else -(depth // -(share * _TILE_WORDS)) * _TILE_WORDS
+    size = max(words, 1) * filled
+    count = min(_SLOTS_BYTES // (size * item), _MOST_SLOTS)
+    if count < _LEAST_SLOTS:
+        return None
+    panels = _buffer(scope, count * size * item, item)
+    kept, slots, slot = scope.name("kept"), scope.name("slots"), scope.name("slot")
+    scope.locals += [f"silo_kept {kept}[{count}] = {{{{0, 0, 0, 0, 0}}}};", f"silo_slots {slots} = {{-1, 0, 0}};"]
+    never = " || ".join(text for text in (copied, unless) if text)
+    found = f"silo_next_slot(&{slots}, {kept}, {count}, program, {tile}, {depth}, {columns})"
+    scope.emit(Define("int64_t", slot, f"{never} ? -1 : {found}" if never else found))
+    # What is made of another tile goes to the last slot, which then holds none.
+    scope.emit(Assign(f"{kept}[{count - 1}].at", "0", f"{slot} < 0"))
+    place = f"{panels.name} + ({slot} < 0 ? {count - 1} : {slot}) * {size}"
+    return Panels(f"{slot} < 0 ? 0 : &{kept}[{slot}]", place, size, panels)
+
+
+def _buffer(scope: Scope, size: int, item: int) -> Buffer:
+    buffer = Buffer(scope.name("b"), "double" if item == 8 else "float", size // item, item)
+    scope.lifetimes.touch(buffer)
+    scope.lifetimes.keep(buffer)
+    return buffer

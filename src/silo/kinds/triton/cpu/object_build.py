@@ -1,0 +1,132 @@
+"""Building of C text to a shared object, with the system's C compiler."""
+
+from __future__ import annotations
+
+import shutil
+from tempfile import TemporaryFile
+
+from silo.compile.c_compiler import CCompiler
+from silo.compile.compiler_process import memory_note, run_compiler
+from silo.compile.native_build import BuiltObject, build, build_beside
+from silo.core.target import Target
+from silo.drivers.cpu.levels import Level, level_of
+from silo.errors import ToolchainError
+from silo.kinds.triton.cpu.compile_effort import USUAL
+from silo.kinds.triton.cpu.emit.shared_text import part
+from silo.settings import child_environment
+
+__all__ = [
+    "BuiltObject",
+    "build",
+    "build_kernel",
+    "compile_flags",
+    "forget_shared",
+    "llvm_of",
+    "source_flags",
+]
+
+# What changes neither results nor speed for the better is left out. NaN, infinities and the sign of zero are kept: only
+# errno and trapping are given up, which no kernel can observe. The rest makes the object small, and the same bytes from
+# any folder: no debug information, no build id, no compiler's name, no unwind tables.
+_CODE_FLAGS = (
+    "-std=gnu11",
+    USUAL,
+    "-fopenmp-simd",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",
+    "-fPIC",
+    "-fno-stack-protector",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-ident",
+    "-g0",
+    "-Wno-pass-failed",  # clang: a loop that calls the C library is not vectorised
+)
+# Those that make the object small and reproducible, and change nothing that the code does.
+_OBJECT_FLAGS = frozenset(
+    {"-fno-stack-protector", "-fno-asynchronous-unwind-tables", "-fno-ident", "-g0", "-Wno-pass-failed"}
+)
+_LINK_FLAGS = (
+    "-shared",
+    "-nostartfiles",
+    "-Wl,-s",
+    "-Wl,--build-id=none",
+    "-Wl,--hash-style=gnu",
+    "-Wl,-z,noseparate-code",
+    "-Wl,-z,defs",
+)
+_NO_UNUSED = "-Wl,--gc-sections"  # of what kernels share
+
+# Objects of this process by text, flags and compiler; some 20 KB each.
+_shared: dict[tuple[str, tuple[str, ...], CCompiler], bytes] = {}
+_MOST_SHARED = 64
+
+# Flags of the linker, and those that make its object a shared one.
+_LINKED_ONLY = frozenset({*_LINK_FLAGS, "-lm"})
+
+
+def build_kernel(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObject:
+    """Compile and link the C text of a kernel; what it shares with other kernels is compiled once a process, beside it.
+
+    The bytes do not depend on what was compiled before.
+
+    Raises:
+        CompileError: see :func:`build`.
+    """
+    parts = part(text)
+    if not parts.shared:
+        return build(text, flags, toolchain)
+    # Kernels share it, so it gets the usual effort whatever this kernel gets.
+    usual = (USUAL if flag.startswith("-O") else flag for flag in flags)
+    apart = tuple(flag for flag in usual if flag not in _LINKED_ONLY)
+    both = (_NO_UNUSED, *flags)
+    beside = _shared.get((parts.shared, apart, toolchain))
+    if beside is not None:
+        return build(parts.own, both, toolchain, beside=beside)
+    built, beside = build_beside(parts.own, parts.shared, both, apart, toolchain)
+    if len(_shared) >= _MOST_SHARED:
+        _shared.clear()
+    _shared[parts.shared, apart, toolchain] = beside
+    return built
+
+
+def forget_shared() -> None:
+    """Let the next kernel be as the first of a process."""
+    _shared.clear()
+
+
+def compile_flags(level: Level, *, contract: bool = True, libm: bool = False, effort: str = USUAL) -> tuple[str, ...]:
+    """Every flag of one compile.
+
+    ``contract`` lets a * b + c be fused to one rounding; ``libm`` links the mathematical functions of the C library;
+    ``effort`` is the flag of :class:`silo.kinds.triton.cpu.compile_effort.Effort`.
+    """
+    fused = f"-ffp-contract={'fast' if contract else 'off'}"
+    code = (effort if flag == USUAL else flag for flag in _CODE_FLAGS)
+    return (*level.flags, *code, fused, *_LINK_FLAGS, *(("-lm",) if libm else ()))
+
+
+def source_flags(target: Target, *, contract: bool) -> tuple[str, ...]:
+    """The flags that decide what the C text of a kernel does, for those who compile it into a program of their own."""
+    fused = f"-ffp-contract={'fast' if contract else 'off'}"
+    return (*level_of(target).flags, *(flag for flag in _CODE_FLAGS if flag not in _OBJECT_FLAGS), fused)
+
+
+def llvm_of(source: str, flags: tuple[str, ...]) -> str:
+    """What clang makes of the C text before machine code. ``ToolchainError`` where it is not here, or refuses."""
+    place = shutil.which("clang")
+    if place is None:
+        raise ToolchainError(
+            "LLVM's form of CPU code is made by clang, which is not on PATH: install it (Debian, Ubuntu: apt-get "
+            "install clang), or look at --code c and --code asm, which need none"
+        )
+    kept = [flag for flag in flags if not flag.startswith("-Wl,") and flag not in ("-shared", "-nostartfiles", "-lm")]
+    with TemporaryFile() as text:
+        text.write(source.encode())
+        text.seek(0)
+        command = [place, *kept, "-x", "c", "-", "-S", "-emit-llvm", "-o", "-"]
+        done = run_compiler(command, stdin=text, env=child_environment(LC_ALL="C"))
+    if done.returncode != 0:
+        log = done.stderr.decode(errors="replace").strip()
+        raise ToolchainError(f"clang refuses the C text: {log[:500]}{memory_note(log)}")
+    return done.stdout.decode()

@@ -1,0 +1,461 @@
+/* What a kernel that is being checked calls. One thread runs it, one program after another; the
+ * host (kinds/triton/cpu/checking/cpu_faults.py declares the same structs) sets everything up and reads what
+ * was found. After the first fault nothing is accessed any more. */
+
+enum silo_check_kind {
+    SILO_CHECK_NOTHING,
+    SILO_CHECK_BOUNDS,
+    SILO_CHECK_READONLY,
+    SILO_CHECK_UNALIGNED,
+    SILO_CHECK_UNINITIALIZED,
+    SILO_CHECK_RACE,
+    SILO_CHECK_ENDLESS,
+    SILO_CHECK_ASSERT,
+    SILO_CHECK_ASSUME,
+    SILO_CHECK_DIVISIBLE,
+    SILO_CHECK_CONTIGUOUS,
+    SILO_CHECK_CONSTANT,
+    SILO_CHECK_TWICE,
+    SILO_CHECK_OUTSIDE,
+};
+
+/* Of a cell of `shared`. */
+enum silo_check_shared {
+    SILO_CHECK_SHARED = 1,  /* several programs stored the same value here */
+    SILO_CHECK_CHANGED = 2, /* a program read it and then stored: it would see others' stores */
+};
+
+/* Of a cell of `fresh`. */
+enum silo_check_fresh {
+    SILO_CHECK_HELD, /* something was written here */
+    SILO_CHECK_NEW,  /* nothing was: a read is a fault */
+    SILO_CHECK_JUNK, /* it holds what the allocator left there: a read is noted */
+};
+
+enum silo_check_use {
+    SILO_CHECK_READS = 1,
+    SILO_CHECK_WRITES = 2,
+    SILO_CHECK_ATOMIC = 4,
+    SILO_CHECK_ACQUIRES = 8,
+    SILO_CHECK_RELEASES = 16,
+};
+
+/* The memory that one pointer argument may reach. A cell of shadow stands for 1 << shift bytes. */
+struct silo_bounds {
+    uint64_t low, high;    /* addresses */
+    uint64_t origin;       /* the address that the first cell stands for */
+    uint64_t *writers;     /* who wrote last, as silo_check_cell has it; NULL: nobody asks */
+    uint64_t *readers;     /* who read since */
+    uint8_t *fresh;        /* enum silo_check_fresh; NULL: all of it held something before */
+    uint8_t *shared;       /* enum silo_check_shared; NULL where writers is */
+    uint64_t *stamps;      /* which execution of a store wrote here last; NULL: nobody asks */
+    uint8_t *stored;       /* the bytes that it wrote, one for each byte from `origin` */
+    uint8_t const *inside; /* by byte from `low`, 1: part of the array; NULL: every byte is */
+    int32_t writable;
+    int32_t unused;
+};
+
+/* One operation that is watched: an access, or one whose result may be none. */
+struct silo_site {
+    uint32_t use;          /* enum silo_check_use */
+    uint32_t bytes;        /* of one access */
+    uint32_t first, count; /* which of `reach` it may access */
+    uint32_t change; /* the value to take instead of a suspect one: 0 its own, 1 or 2 another */
+    uint32_t seen;   /* whether it was suspect in the watched program, first at `watched` */
+    uint64_t events; /* how often it was suspect, first as the `order`-th site */
+    uint64_t order, program;
+    int64_t lane, watched;
+    uint64_t stamp; /* of a store of several elements: its current execution */
+};
+
+struct silo_check {
+    uint32_t bytes; /* these three as in struct silo_fault */
+    int32_t claimed;
+    char text[1016];
+    struct silo_site *sites;
+    struct silo_bounds const *bounds;
+    uint32_t const *reach;
+    uint64_t limit; /* steps a program may take */
+    uint64_t shift;
+    /* Order that atomics give. Clocks count releases of each of `programs` programs; row 0 is what
+     * the running program knows, row i is what location i - 1 hands on. NULL: too many. */
+    uint64_t programs;
+    uint16_t *clocks;
+    uint64_t *locations;
+    uint64_t rows, used;
+    /* Found: */
+    int32_t kind, site;
+    int64_t lane;
+    uint64_t address, other;
+    uint64_t program; /* the running one */
+    uint64_t steps, order;
+    uint32_t epoch, acquired;
+    int64_t last;
+    /* Who wrote to an address last, for reports. */
+    uint64_t watch, watch_program, writer;
+    int64_t writer_lane;
+    int32_t writer_site, quiet;
+    /* The first read of memory that holds junk; unset_site is the site's number + 1, 0: none. */
+    uint64_t unset_site, unset_address, unset_program;
+    int64_t unset_lane;
+    uint64_t stamp;    /* executions of stores so far */
+    void const *value; /* what the running access stores; NULL: an access of another kind */
+    uint64_t spare[2]; /* where a compare-and-swap goes that must not go where it wants */
+};
+
+/* program + 1, site, releases of the program so far, whether it was atomic. */
+SILO_INLINE uint64_t silo_check_cell(struct silo_check const *check, uint32_t site, uint32_t use) {
+    return (check->program + 1) << 24 | (uint64_t)(site & 0xfffu) << 12 |
+           (uint64_t)check->epoch << 1 | (use & SILO_CHECK_ATOMIC ? 1u : 0u);
+}
+
+#define SILO_CHECK_MANY (~(uint64_t)0 << 24)
+
+static
+    __attribute__((noinline, unused)) void silo_check_fail(struct silo_check *check, int32_t kind,
+                                                           uint32_t site, int64_t lane,
+                                                           uint64_t address, uint64_t other) {
+    if (check->kind)
+        return;
+    check->kind = kind;
+    check->site = (int32_t)site;
+    check->lane = lane;
+    check->address = address;
+    check->other = other;
+}
+
+/* Whether what a cell tells happened before what the program does now. */
+static __attribute__((unused)) int silo_check_ordered(struct silo_check const *check,
+                                                      uint64_t cell) {
+    if (!check->acquired)
+        return 0;
+    uint64_t epoch = cell >> 1 & 0x7ffu;
+    if (!check->clocks || epoch == 0x7ffu || cell >= SILO_CHECK_MANY)
+        return 1; /* not known: no false alarm */
+    return check->clocks[(cell >> 24) - 1] > epoch;
+}
+
+/* The row of a location; 0: it has none, and none can be made. */
+static __attribute__((unused)) uint64_t silo_check_row(struct silo_check *check, uint64_t address,
+                                                       int make) {
+    uint64_t at = (address >> 2) * 0x9e3779b97f4a7c15u % check->rows;
+    for (; check->locations[at]; at = (at + 1) % check->rows)
+        if (check->locations[at] == address)
+            return at + 1;
+    if (!make || check->used * 2 >= check->rows)
+        return 0;
+    check->used++;
+    check->locations[at] = address;
+    return at + 1;
+}
+
+static __attribute__((unused)) void silo_check_sync(struct silo_check *check, uint32_t use,
+                                                    uint64_t address) {
+    uint64_t programs = check->programs;
+    uint64_t row;
+    if (use & SILO_CHECK_ACQUIRES) {
+        if (!check->clocks) {
+            check->acquired = 1;
+        } else if ((row = silo_check_row(check, address, 0)) != 0) {
+            check->acquired = 1;
+            uint16_t *known = check->clocks;
+            uint16_t const *clock = check->clocks + row * programs;
+            for (uint64_t i = 0; i < programs; i++)
+                known[i] = clock[i] > known[i] ? clock[i] : known[i];
+        }
+    }
+    if ((use & SILO_CHECK_RELEASES) && check->clocks) {
+        row = silo_check_row(check, address, 1);
+        if (!row) {
+            check->clocks = (uint16_t *)0;
+            return;
+        }
+        uint16_t const *known = check->clocks;
+        uint16_t *clock = check->clocks + row * programs;
+        for (uint64_t i = 0; check->acquired && i < programs; i++)
+            clock[i] = clock[i] > known[i] ? clock[i] : known[i];
+        check->epoch = check->epoch < 0x7ffu ? check->epoch + 1 : check->epoch;
+        clock[check->program] = (uint16_t)check->epoch;
+    }
+}
+
+static __attribute__((unused)) struct silo_bounds const *
+silo_check_find(struct silo_check const *check, struct silo_site const *site, uint64_t address) {
+    for (uint32_t i = 0; i < site->count; i++) {
+        struct silo_bounds const *bounds = &check->bounds[check->reach[site->first + i]];
+        if (address < bounds->low || address >= bounds->high ||
+            bounds->high - address < site->bytes)
+            continue;
+        uint64_t const at = address - bounds->low;
+        if (!bounds->inside || (bounds->inside[at] && bounds->inside[at + site->bytes - 1]))
+            return bounds;
+    }
+    return (struct silo_bounds const *)0;
+}
+
+/* Whether a plain store leaves memory as it is. Programs run one after another, so that memory
+ * holds what earlier programs wrote. */
+SILO_INLINE int silo_check_same(struct silo_check const *check, struct silo_site const *site,
+                                uint64_t address) {
+    return check->value &&
+           !__builtin_memcmp((void const *)(uintptr_t)address, check->value, site->bytes);
+}
+
+/* Notes one access to a cell; whether it races with another program's. Plain stores of one value by
+ * several programs are no race and count as an event of the site: whichever is last, memory holds
+ * the same. After that, a write of another value is one, also by the program that wrote last. */
+SILO_INLINE int silo_check_races(struct silo_check *check, struct silo_bounds const *bounds,
+                                 struct silo_site *site, uint64_t address, uint64_t at,
+                                 uint64_t mine) {
+    uint32_t const use = site->use;
+    uint64_t const own = mine >> 24, writer = bounds->writers[at], reader = bounds->readers[at];
+    int const conflict =
+        writer && writer >> 24 != own && !(writer & mine & 1) && !silo_check_ordered(check, writer);
+    if (conflict && !(writer & 1) && bounds->shared[at] != SILO_CHECK_CHANGED &&
+        silo_check_same(check, site, address)) {
+        bounds->shared[at] = SILO_CHECK_SHARED;
+        site->events++;
+    } else if (conflict) {
+        check->other = writer;
+        return 1;
+    }
+    if (bounds->shared[at] == SILO_CHECK_SHARED && (use & SILO_CHECK_WRITES) && !check->acquired &&
+        !silo_check_same(check, site, address)) {
+        check->other = SILO_CHECK_MANY | (writer & 0xfff000u);
+        return 1;
+    }
+    if (use & SILO_CHECK_WRITES) {
+        /* A reader that is atomic wrote too, or is a volatile load of what atomics write. Who read
+         * the shared value after storing it would read the same now. */
+        if (reader && reader >> 24 != own && !(reader & mine & 1) &&
+            !(bounds->shared[at] == SILO_CHECK_SHARED && reader >> 24 == writer >> 24) &&
+            !silo_check_ordered(check, reader)) {
+            check->other = reader;
+            return 1;
+        }
+        if (reader && (reader >> 24 != writer >> 24 || !silo_check_same(check, site, address)))
+            bounds->shared[at] = SILO_CHECK_CHANGED;
+        /* A plain write stays known when the same program's atomics follow it. */
+        if (writer >> 24 != own || (writer & 1) || !(mine & 1))
+            bounds->writers[at] = mine;
+        bounds->readers[at] = 0;
+    } else if (!reader || reader >> 24 == own ||
+               (reader < SILO_CHECK_MANY && silo_check_ordered(check, reader))) {
+        bounds->readers[at] = reader >> 24 == own ? mine & (reader | ~(uint64_t)1) : mine;
+    } else {
+        bounds->readers[at] = SILO_CHECK_MANY | 0xfff000u | (reader & mine & 1);
+    }
+    return 0;
+}
+
+/* Whether the running execution of a store of several elements stored another value to `address`
+ * already; notes the value. Elements of one store are aligned and of one size, so that two of them
+ * are equal or do not overlap. */
+static __attribute__((unused)) int silo_check_twice(struct silo_check const *check,
+                                                    struct silo_bounds const *bounds,
+                                                    struct silo_site const *site,
+                                                    uint64_t address) {
+    if (!site->stamp || !bounds->stamps)
+        return 0;
+    uint64_t const from = address - bounds->origin, at = from >> check->shift;
+    if (bounds->stamps[at] == site->stamp)
+        return __builtin_memcmp(bounds->stored + from, check->value, site->bytes) != 0;
+    bounds->stamps[at] = site->stamp;
+    __builtin_memcpy(bounds->stored + from, check->value, site->bytes);
+    return 0;
+}
+
+/* Whether an access may happen. */
+static __attribute__((noinline, unused)) uint8_t silo_check_access(void *context, uint32_t number,
+                                                                   uint64_t address, int mask,
+                                                                   int64_t lane) {
+    struct silo_check *check = (struct silo_check *)context;
+    struct silo_site *site = &check->sites[number];
+    if (!mask || check->kind)
+        return 0;
+    check->steps++;
+    struct silo_bounds const *bounds = silo_check_find(check, site, address);
+    uint32_t const use = site->use;
+    int32_t kind = SILO_CHECK_NOTHING;
+    check->other = 0;
+    if (!bounds)
+        kind = SILO_CHECK_BOUNDS;
+    else if (address & (site->bytes - 1))
+        kind = SILO_CHECK_UNALIGNED;
+    else if ((use & SILO_CHECK_WRITES) && !bounds->writable)
+        kind = SILO_CHECK_READONLY;
+    if (kind) {
+        silo_check_fail(check, kind, number, lane, address, 0);
+        return 0;
+    }
+    if (use & SILO_CHECK_ACQUIRES)
+        silo_check_sync(check, SILO_CHECK_ACQUIRES, address);
+    uint64_t const first = (address - bounds->origin) >> check->shift;
+    uint64_t const last = (address + site->bytes - 1 - bounds->origin) >> check->shift;
+    uint64_t const mine = silo_check_cell(check, number, use);
+    for (uint64_t at = first; at <= last; at++) {
+        if (bounds->fresh) {
+            if ((use & SILO_CHECK_READS) && bounds->fresh[at] == SILO_CHECK_NEW) {
+                silo_check_fail(check, SILO_CHECK_UNINITIALIZED, number, lane, address, 0);
+                return 0;
+            }
+            if ((use & SILO_CHECK_READS) && bounds->fresh[at] && !check->unset_site) {
+                check->unset_site = (uint64_t)number + 1;
+                check->unset_lane = lane;
+                check->unset_program = check->program;
+                check->unset_address = address;
+            }
+            if (use & SILO_CHECK_WRITES)
+                bounds->fresh[at] = SILO_CHECK_HELD;
+        }
+        if (bounds->writers && silo_check_races(check, bounds, site, address, at, mine)) {
+            silo_check_fail(check, SILO_CHECK_RACE, number, lane, address, check->other);
+            return 0;
+        }
+    }
+    if (check->value && silo_check_twice(check, bounds, site, address)) {
+        silo_check_fail(check, SILO_CHECK_TWICE, number, lane, address, 0);
+        return 0;
+    }
+    if (use & SILO_CHECK_RELEASES)
+        silo_check_sync(check, SILO_CHECK_RELEASES, address);
+    if ((use & SILO_CHECK_WRITES) && check->watch - address < site->bytes) {
+        check->writer = check->program;
+        check->writer_lane = lane;
+        check->writer_site = (int32_t)number;
+    }
+    return 1;
+}
+
+/* Whether a store of the value at `value` may happen. */
+static __attribute__((unused)) uint8_t silo_check_store(void *context, uint32_t number,
+                                                        uint64_t address, int mask, int64_t lane,
+                                                        void const *value) {
+    struct silo_check *check = (struct silo_check *)context;
+    check->value = value;
+    uint8_t const allowed = silo_check_access(context, number, address, mask, lane);
+    check->value = (void const *)0;
+    return allowed;
+}
+
+/* A store of several elements begins. */
+static __attribute__((unused)) void silo_check_stores(void *context, uint32_t number) {
+    struct silo_check *check = (struct silo_check *)context;
+    check->sites[number].stamp = ++check->stamp;
+}
+
+/* An index into a tile of `extent` elements along an axis; 0 for one that is outside. */
+static __attribute__((unused)) int64_t silo_check_within(void *context, uint32_t number,
+                                                         int64_t lane, int64_t index,
+                                                         int64_t extent) {
+    if (index >= 0 && index < extent)
+        return index;
+    silo_check_fail((struct silo_check *)context, SILO_CHECK_OUTSIDE, number, lane, (uint64_t)index,
+                    (uint64_t)extent);
+    return 0;
+}
+
+/* Where an operation goes that cannot be masked. */
+static __attribute__((unused)) uint64_t silo_check_place(void *context, uint32_t number,
+                                                         uint64_t address, int64_t lane) {
+    struct silo_check *check = (struct silo_check *)context;
+    if (silo_check_access(context, number, address, 1, lane))
+        return address;
+    return (uint64_t)(uintptr_t)check->spare;
+}
+
+/* A program starts; whether it need not. */
+static __attribute__((unused)) int silo_check_begin(void *context, uint64_t program) {
+    struct silo_check *check = (struct silo_check *)context;
+    if (check->kind)
+        return 1;
+    if (check->acquired && check->clocks)
+        __builtin_memset(check->clocks, 0, check->programs * sizeof *check->clocks);
+    check->program = program;
+    check->steps = 0;
+    check->epoch = 0;
+    check->acquired = 0;
+    return 0;
+}
+
+/* Once in every turn of a loop; whether to give up. */
+static __attribute__((unused)) int silo_check_step(void *context, uint32_t number) {
+    struct silo_check *check = (struct silo_check *)context;
+    if (++check->steps > check->limit)
+        silo_check_fail(check, SILO_CHECK_ENDLESS, number, -1, 0, 0);
+    return check->kind != 0;
+}
+
+/* Notes that a value may be none; which value to take instead, 0 for its own. */
+static __attribute__((noinline, unused)) uint32_t silo_check_suspect(void *context, uint32_t number,
+                                                                     int64_t lane, int suspect) {
+    struct silo_check *check = (struct silo_check *)context;
+    struct silo_site *site = &check->sites[number];
+    if (!suspect || check->kind)
+        return 0;
+    if (site->events++ == 0) {
+        site->order = check->order++;
+        site->program = check->program;
+        site->lane = lane;
+    }
+    if (check->program == check->watch_program && !site->seen) {
+        site->seen = 1;
+        site->watched = lane;
+    }
+    return site->change;
+}
+
+static __attribute__((unused)) uint8_t silo_check_holds(void *context, int32_t kind,
+                                                        uint32_t number, int64_t lane, int holds) {
+    if (!holds)
+        silo_check_fail((struct silo_check *)context, kind, number, lane, 0, 0);
+    return holds != 0;
+}
+
+/* What tl.multiple_of, tl.max_contiguous and tl.max_constancy promise of one element. `along` is
+ * its index on the axis, and the element before on that axis is the one seen last. An address that
+ * is no multiple of what was promised, in an allocation that begins at none either, is noted and no
+ * fault: a GPU's allocations begin at multiples of much. */
+static __attribute__((unused)) uint8_t silo_check_hint(void *context, uint32_t number, int64_t lane,
+                                                       int64_t along, int64_t value, int64_t unit,
+                                                       int64_t divisor, int64_t contiguity,
+                                                       int64_t constancy, int pointer) {
+    struct silo_check *check = (struct silo_check *)context;
+    int64_t const before = check->last;
+    check->last = value;
+    int const follows = along != 0 && value - before == unit;
+    int const starts = contiguity > 1 ? along % contiguity == 0 : !follows;
+    int32_t kind = SILO_CHECK_NOTHING;
+    if (divisor > 1 && starts && value % divisor != 0)
+        kind = SILO_CHECK_DIVISIBLE;
+    else if (contiguity > 1 && !starts && !follows)
+        kind = SILO_CHECK_CONTIGUOUS;
+    else if (constancy > 1 && along % constancy != 0 && value != before)
+        kind = SILO_CHECK_CONSTANT;
+    if (kind == SILO_CHECK_DIVISIBLE && pointer) {
+        struct silo_site *site = &check->sites[number];
+        uint64_t const base = site->count == 1 ? check->bounds[check->reach[site->first]].low : 0;
+        if (site->count != 1 || ((uint64_t)value - base) % (uint64_t)divisor == 0) {
+            (void)silo_check_suspect(context, number, lane, 1);
+            return 1;
+        }
+    }
+    if (kind)
+        silo_check_fail(check, kind, number, lane, (uint64_t)value, (uint64_t)before);
+    return kind == 0;
+}
+
+SILO_INLINE int silo_check_wraps_add(int32_t a, int32_t b) {
+    int32_t unused;
+    return __builtin_add_overflow(a, b, &unused);
+}
+
+SILO_INLINE int silo_check_wraps_sub(int32_t a, int32_t b) {
+    int32_t unused;
+    return __builtin_sub_overflow(a, b, &unused);
+}
+
+SILO_INLINE int silo_check_wraps_mul(int32_t a, int32_t b) {
+    int32_t unused;
+    return __builtin_mul_overflow(a, b, &unused);
+}

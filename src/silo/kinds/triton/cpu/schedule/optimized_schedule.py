@@ -1,0 +1,596 @@
+"""The optimised schedule of one block: which loop nests, what each is for, and which values are stored.
+
+Two passes. Forward: every anchor (store, reduction, carried value) joins the open nest where that is sound, else opens
+a new one. Backward: knowing where each value is needed, decide for each whether it is evaluated where it is used or
+written to a buffer once.
+
+Invariant: a load is evaluated before every store that follows it in the program and may touch the same memory, unless
+both are in one nest and a run-time check (``Group.checks``) covers the pair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from silo.kinds.triton.cpu.analysis.affine import is_index_only, is_range_mask, is_structurally_affine
+from silo.kinds.triton.cpu.analysis.costs import arithmetic_cost, recompute_cost
+from silo.kinds.triton.cpu.analysis.value_properties import (
+    constant_scalar,
+    defining_block,
+    dot_inputs,
+    first_tensor,
+    inner_axis,
+    is_ordered,
+    is_whole,
+    load_parts,
+    loaded_by,
+    scalar_source,
+    store_parts,
+    stored_operands,
+)
+from silo.kinds.triton.cpu.schedule.block_schedule import (
+    BlockPlan,
+    Branch,
+    Carried,
+    DotStep,
+    Fill,
+    Group,
+    Jump,
+    Loop,
+    OrderedSink,
+    ReduceSink,
+    ScalarStep,
+    Sink,
+    Step,
+    StoreSink,
+    WhileLoop,
+    WholeStep,
+    writes,
+)
+from silo.kinds.triton.cpu.schedule.demands import (
+    Demand,
+    one_by_one,
+    reads_out_of_order,
+    turned_by,
+    whole_demand,
+)
+from silo.kinds.triton.cpu.schedule.lone_dot import lone_dot
+from silo.kinds.triton.cpu.schedule.loop_order import inner_axis_of, read_across
+from silo.kinds.triton.cpu.schedule.loop_values import NO_OFFSETS, Offsets, carried_of, jump_arguments
+from silo.kinds.triton.front.operations import flow, tt
+from silo.kinds.triton.front.operations.cpu.c_types import FLOATS
+from silo.kinds.triton.front.operations.operation_table import (
+    CONTROL,
+    DOTS,
+    EFFECTS,
+    JUMPS,
+    NO_EFFECT,
+    OPAQUE,
+    REGION_RETURNS,
+    VIEWS,
+    YIELDS,
+)
+from silo.kinds.triton.front.operations.own import MIRROR
+from silo.kinds.triton.front.ssa import Block, Operation, Value
+
+__all__ = ["plan_block"]
+
+# Recompute rather than store a value whose cost is at most this. Index arithmetic mostly leaves the inner loop, and
+# stored addresses hide that they are consecutive.
+_RECOMPUTE_LIMIT = 6.0
+_RECOMPUTE_LIMIT_INDEX = 30.0
+# Pairs of accesses that one nest compares when it runs: gcc takes time by the square of so long a condition.
+_MOST_CHECKS = 256
+
+
+def plan_block(
+    block: Block,
+    external: Sequence[tuple[Value, bool]] = (),
+    carried: Sequence[Carried] = (),
+    offsets: Offsets = NO_OFFSETS,
+    *,
+    apart: bool = False,
+) -> BlockPlan:
+    """Plan ``block``.
+
+    ``external`` is what other blocks need (their ``free``), ``carried`` what its loop carries, ``offsets`` what the
+    loops around it carry so. ``apart`` is the promise of ``CpuOptions.elements_apart``.
+    """
+    barred: set[Value] = set()
+    while True:
+        planner = _Planner(block, external, carried, barred, offsets.within(carried), apart=apart)
+        plan = planner.run()
+        late = planner.overwritten_early()
+        if not late:
+            return plan
+        barred |= late
+
+
+class _Planner:
+    """State of planning one block."""
+
+    def __init__(
+        self,
+        block: Block,
+        external: Sequence[tuple[Value, bool]],
+        carried: Sequence[Carried],
+        barred: set[Value],
+        offsets: Offsets,
+        *,
+        apart: bool,
+    ) -> None:
+        self.block = block
+        self.external = external
+        self.carried = carried
+        self.barred = barred  # carried tensors that a dot must not overwrite in place
+        self.steps: list[Step] = []
+        self.open: Group | None = None
+        self.position = {operation: index for index, operation in enumerate(block.operations)}
+        self.step_position: dict[Step, int] = {}  # program position of the operation behind a step that is not a nest
+        self.demands: dict[Value, list[Demand]] = {}
+        self.free: dict[tuple[Value, bool], None] = {}
+        self.costs: dict[tuple[Value, bool], float] = {}
+        self.offsets = offsets
+        self.apart = apart
+        self.order: dict[Step | None, int] | None = None  # of the steps, where none was added since
+        self.writing: list[Step] = []  # the steps that write memory, in order
+        self.loops: dict[Operation, Loop] = {}
+
+    def run(self) -> BlockPlan:
+        """Both passes."""
+        for operation in self.block.operations:
+            self._forward(operation)
+        self._close()
+        for step in self.steps:
+            if isinstance(step, Group):
+                step.inner = inner_axis_of(step)
+        self.writing = [step for step in self.steps if (step.writers if isinstance(step, Group) else writes(step))]
+        self.loops = {step.operation: step for step in self.steps if isinstance(step, Loop)}
+        self._start_demands()
+        for operation in reversed(self.block.operations):
+            self._place(operation)
+        self._stage_carried()
+        self._leave_in_place()
+        return BlockPlan(self.steps, list(self.free))
+
+    # ---- forward: anchors into nests
+
+    def _forward(self, operation: Operation) -> None:
+        name = operation.name
+        if name in NO_EFFECT:
+            return
+        if name in REGION_RETURNS:
+            self._step(Jump(operation), operation)
+            return
+        if name == tt.STORE and operation.operands[0].type.tensor:
+            self._anchor(StoreSink(operation), operation.operands[0].type.shape)
+        elif is_whole(operation):
+            self._close()
+            self._step(WholeStep(operation), operation)
+        elif is_ordered(operation):
+            self._close()
+            self._anchor(OrderedSink(operation), first_tensor(operation).type.shape)
+            self._close()
+        elif name == tt.REDUCE:
+            self._anchor(ReduceSink(operation), operation.operands[0].type.shape)
+        elif name in DOTS:
+            self._dot(operation)
+        elif name in CONTROL:
+            self._structured(operation)
+        elif name in YIELDS:
+            self._yield(operation)
+        elif name in JUMPS:
+            self._jump(operation)
+        elif not operation.results or not operation.results[0].type.tensor:
+            self._scalar(operation)
+
+    def _scalar(self, operation: Operation) -> None:
+        group = self.open
+        if group is not None and (
+            any(operand in group.reduced for operand in operation.operands)
+            or operation.name in EFFECTS
+            or (operation.name == tt.LOAD and group.stores)
+        ):
+            self._close()
+        self._step(ScalarStep(operation), operation)
+
+    def _step(self, step: Step, operation: Operation) -> None:
+        self.steps.append(step)
+        self.step_position[step] = self.position[operation]
+
+    def _close(self) -> None:
+        if self.open is not None:
+            self.steps.append(self.open)
+            self.open = None
+
+    def _dot(self, operation: Operation) -> None:
+        accumulator, result = operation.operands[2], operation.result
+        target = self._carried_target(result)
+        if target is None or target in self.barred:
+            target = result
+        fill = None
+        fresh = str(constant_scalar(accumulator)) in {"0", "0.0"}  # not -0.0, which would show
+        if accumulator is not target and not fresh:
+            fill = Fill(accumulator, target)
+            self._anchor(fill, result.type.shape)
+        self._close()
+        self._step(DotStep(operation, target, fill, fresh=fresh), operation)
+
+    def _carried_target(self, value: Value) -> Value | None:
+        """The carried tensor that ``value`` becomes, if that is its only use."""
+        for entry in self.carried:
+            if entry.kind == "buffer" and entry.yielded is value:
+                return entry.argument if len(value.uses) == 1 else None
+        return None
+
+    def _structured(self, operation: Operation) -> None:
+        if operation.name == flow.FOR:
+            body = operation.regions[0].blocks[0]
+            entries = carried_of(operation)
+            for entry in entries:
+                if entry.kind == "buffer":
+                    self._anchor(Fill(entry.initial, entry.argument), entry.argument.type.shape)
+            self._close()
+            plan = plan_block(body, carried=entries, offsets=self.offsets, apart=self.apart)
+            self._step(Loop(operation, entries, plan, lone_dot(plan, entries)), operation)
+        elif operation.name == flow.IF:
+            self._close()
+            empty = BlockPlan([], [])
+            blocks = (region.blocks for region in operation.regions)
+            plans = [self._inside(inner[0]) if inner else empty for inner in blocks]
+            self._step(Branch(operation, plans[0], plans[1] if len(plans) > 1 else empty), operation)
+        else:
+            before, after = (region.blocks[0] for region in operation.regions)
+            for initial, argument in zip(operation.operands, before.arguments, strict=True):
+                if argument.type.tensor:
+                    self._anchor(Fill(initial, argument), argument.type.shape)
+            self._close()
+            self._step(WhileLoop(operation, self._inside(before), self._inside(after)), operation)
+
+    def _inside(self, block: Block) -> BlockPlan:
+        return plan_block(block, offsets=self.offsets, apart=self.apart)
+
+    def _yield(self, operation: Operation) -> None:
+        owner = self.block.region.owner if self.block.region is not None else None
+        assert owner is not None
+        if owner.name == flow.FOR:
+            for entry in self.carried:
+                done = any(isinstance(s, DotStep) and s.target is entry.argument for s in self.steps)
+                if entry.kind == "buffer" and not done:
+                    self._anchor(Fill(entry.yielded, entry.argument), entry.argument.type.shape)
+        else:
+            targets = owner.results
+            values = operation.operands
+            staged = False
+            if operation.name == flow.CONDITION:
+                values = values[1:]
+            elif owner.name == flow.WHILE:
+                targets, staged = owner.regions[0].blocks[0].arguments, True
+            for value, target in zip(values, targets, strict=True):
+                if target.type.tensor:
+                    self._anchor(Fill(value, target, staged=staged), target.type.shape)
+        self._close()
+
+    def _jump(self, operation: Operation) -> None:
+        for value, target in jump_arguments(operation):
+            if target.type.tensor:
+                self._anchor(Fill(value, target), target.type.shape)
+        self._close()
+        self._step(Jump(operation), operation)
+
+    def _anchor(self, sink: Sink, shape: tuple[int, ...]) -> None:
+        group = self.open
+        if group is not None and not self._may_join(group, sink, shape):
+            self._close()
+        if self.open is None:
+            self.open = Group(shape)
+        self.open.sinks.append(sink)
+
+    def _may_join(self, group: Group, sink: Sink, shape: tuple[int, ...]) -> bool:
+        if group.shape != shape:
+            return False
+        filled = {other.target for other in group.sinks if isinstance(other, Fill)}
+        # What was made before all that the group stores and reduces comes from none of it.
+        made = [self.position[other.operation] for other in group.sinks if not isinstance(other, Fill)]
+        reach = self._reach(_roots(sink), since=-1 if filled else min(made))
+        if reach & group.reduced or reach & filled:
+            return False
+        if isinstance(sink, StoreSink) and self._loads_from_reduced(group, sink.operation):
+            return False
+        stores = group.stores
+        if not stores:
+            return True
+        first = self.position[stores[0]]
+        makers = [value.owner for value in reach if value.owner is not None]
+        if any(op.name == tt.LOAD and op.block is self.block and self.position[op] > first for op in makers):
+            return False
+        if isinstance(sink, StoreSink):
+            # A load between two stores has no place of its own in a nest that does both.
+            between = self.block.operations[first : self.position[sink.operation]]
+            if any(operation.name == tt.LOAD for operation in between):
+                return False
+            if self.apart:
+                return True
+            checkable = self._is_checkable(sink.operation) and all(self._is_checkable(store) for store in stores)
+            if not checkable or len(group.checks) + len(stores) > _MOST_CHECKS:
+                return False
+            group.checks.extend((store, sink.operation) for store in stores)
+        return True
+
+    def _loads_from_reduced(self, group: Group, store: Operation) -> bool:
+        """Whether a load before ``store`` needs a reduction of ``group``: it fits nowhere if one nest does both."""
+        reduced = group.reduced
+        earlier = self.block.operations[: self.position[store]] if reduced else []
+        return any(op.name == tt.LOAD and self._reach(op.operands) & reduced for op in earlier)
+
+    def _is_checkable(self, access: Operation) -> bool:
+        """Whether the addresses of ``access`` form a range that is known before its nest runs."""
+        if access.name == tt.LOAD:
+            return is_structurally_affine(access.operands[0], self.offsets.plain)
+        pointer, _, mask = store_parts(access)
+        return is_structurally_affine(pointer, self.offsets.plain) and is_index_only(mask)
+
+    def _reach(self, roots: list[Value], *, since: int = -1) -> set[Value]:
+        """Every value of this block that evaluating ``roots`` may visit, by operations from place ``since`` on."""
+        seen: set[Value] = set()
+        pending = list(roots)
+        while pending:
+            value = pending.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            operation = value.owner
+            if operation is None or operation.block is not self.block or operation.name in OPAQUE:
+                continue
+            if self.position[operation] >= since:
+                pending.extend(operation.operands)
+        return seen
+
+    # ---- backward: where values live
+
+    def _start_demands(self) -> None:
+        for step in self.steps:
+            match step:
+                case Group():
+                    for sink in step.sinks:
+                        for root in _roots(sink):
+                            self._need(root, whole_demand(step))
+                case WholeStep(operation):
+                    for operand in operation.operands:
+                        self._need(operand, Demand(step, stored=True))
+                case DotStep(operation):
+                    for operand in dot_inputs(operation):
+                        self._need(operand, Demand(step, stored=True))
+                    self._need(step.target, Demand(step))
+                case Loop():
+                    self._need_free(step, step.body)
+                    for entry in step.carried:
+                        if entry.kind in {"invariant", "offset"}:
+                            self._need(entry.initial, Demand(step))
+                case Branch():
+                    self._need_free(step, step.then)
+                    self._need_free(step, step.otherwise)
+                case WhileLoop():
+                    self._need_free(step, step.before)
+                    self._need_free(step, step.after)
+                case ScalarStep() | Jump():
+                    pass
+        for value, stored in self.external:
+            self._need(value, Demand(None, stored=stored))
+
+    def _need_free(self, step: Step, plan: BlockPlan) -> None:
+        for value, stored in plan.free:
+            self._need(value, Demand(step, stored=stored))
+
+    def _need(self, value: Value, demand: Demand) -> None:
+        if not value.type.tensor:
+            return
+        known = self.demands.setdefault(value, [])
+        if demand not in known:
+            known.append(demand)
+        if defining_block(value) is not self.block:
+            self.free[value, demand.stored] = None
+
+    def _place(self, operation: Operation) -> None:
+        if operation.name in OPAQUE:
+            self._through_loop(operation)
+            return
+        for value in operation.results:
+            demands = self.demands.get(value)
+            if demands and value.type.tensor:
+                self._place_value(operation, value, demands)
+
+    def _through_loop(self, operation: Operation) -> None:
+        """Results that are a carried start plus an offset are evaluated from that start."""
+        step = self.loops.get(operation)
+        for entry in step.carried if step is not None else ():
+            if entry.kind in {"invariant", "offset"}:
+                for demand in self.demands.get(entry.result, []):
+                    self._need(entry.initial, demand)
+
+    def _place_value(self, operation: Operation, value: Value, demands: list[Demand]) -> None:
+        order = self._order()
+        is_load = operation.name == tt.LOAD
+        first = min(demands, key=lambda demand: order[demand.step]).step
+        across = read_across(operation, [demand.inner for demand in demands]) if is_load else None
+        if across is not None:  # a tile read along its rows, and then taken from a buffer along its columns
+            before = self._overwritten_by(operation, order, order[first]) or first
+            user = turned_by(demands, across) if self.apart else None
+            group = Group(
+                value.type.shape, [Fill(value, value)], inner=across, turned_by=user if user is before else None
+            )
+            self._insert(group, before)
+            self._pass_on(operation, [whole_demand(group)])
+            return
+        barrier = self._store_before(operation, order, order[first]) if is_load else None
+        cost = recompute_cost(value, self.costs, rows=not any(one_by_one(demand.step) for demand in demands))
+        limit = _RECOMPUTE_LIMIT if value.type.element in FLOATS and not value.type.pointer else _RECOMPUTE_LIMIT_INDEX
+        places = {demand.step for demand in demands}
+        nest = first if isinstance(first, Group) and first.ordered is None else None
+        lone_nest = nest is not None and len(places) == 1 and not self._repeats(value, nest, demands, cost)
+        if len(demands) > 1 and arithmetic_cost(cost) > limit:  # it would be computed at several indices
+            lone_nest = False
+        stored = any(demand.stored for demand in demands)
+        again = cost <= limit and not reads_out_of_order(operation, demands)
+        if again and is_load and len(places) > 1:  # it is read in several steps: nothing may be written up to the last
+            again = self._store_before(operation, order, max(order[demand.step] for demand in demands)) is None
+        if barrier is None and not stored and (lone_nest or again):
+            self._pass_on(operation, demands)
+            return
+        fill = Fill(value, value)
+        here = [demand for demand in demands if demand.step is first]
+        if (
+            barrier is None
+            and nest is not None
+            and nest.shape == value.type.shape
+            and all(demand.identity for demand in here)
+        ):
+            nest.sinks.insert(0, fill)
+            group = nest
+        else:
+            group = Group(value.type.shape, [fill])
+            before = barrier if barrier is not None else first
+            self._insert(group, before)
+        self._pass_on(operation, [whole_demand(group)])
+
+    @staticmethod
+    def _repeats(value: Value, group: Group, demands: list[Demand], cost: float) -> bool:
+        """Whether the innermost loop of ``group`` would compute a costly value again for every row."""
+        if arithmetic_cost(cost) <= _RECOMPUTE_LIMIT or value.type.elements >= math.prod(group.shape):
+            return False
+        return any(not demand.identity and demand.inner is not None for demand in demands)
+
+    def _insert(self, group: Group, before: Step | None) -> None:
+        """Add a nest right before a step; None stands for the end."""
+        order = self._order()
+        self.steps.insert(order[before], group)
+        self.order = None
+
+    def _order(self) -> dict[Step | None, int]:
+        if self.order is not None:
+            return self.order
+        order: dict[Step | None, int] = {step: index for index, step in enumerate(self.steps)}
+        last = len(self.steps)
+        if self.steps and isinstance(self.steps[-1], Jump):
+            last -= 1  # values that other blocks need are stored before the jump
+        order[None] = last
+        self.order = order
+        return order
+
+    def _pass_on(self, operation: Operation, demands: list[Demand]) -> None:
+        stored = stored_operands(operation)
+        for demand in demands:
+            inner = inner_axis(operation, demand.inner)
+            for position, operand in enumerate(operation.operands):
+                identity = demand.identity and operand.type.shape == operation.results[0].type.shape
+                identity = identity and operation.name not in VIEWS and operation.name != MIRROR
+                passed = Demand(demand.step, identity=identity, inner=inner)
+                self._need(operand, Demand(demand.step, stored=True) if position in stored else passed)
+
+    def _overwritten_by(self, load: Operation, order: dict[Step | None, int], end: int) -> Step | None:
+        """The first step before ``end`` that holds a later store."""
+        position = self.position[load]
+        for step in self.writing:
+            if order[step] >= end:
+                return None
+            if isinstance(step, Group):
+                if any(self.position[writer] > position for writer in step.writers):
+                    return step
+            elif self.step_position.get(step, -1) > position:
+                return step
+        return None
+
+    def _store_before(self, load: Operation, order: dict[Step | None, int], last: int) -> Step | None:
+        """The first step up to ``last`` that holds a later store which no run-time check can cover."""
+        step = self.steps[last] if last < len(self.steps) else None
+        if not isinstance(step, Group):
+            return self._overwritten_by(load, order, last + 1)
+        if (earlier := self._overwritten_by(load, order, last)) is not None:
+            return earlier
+        later = [writer for writer in step.writers if self.position[writer] > self.position[load]]
+        if not later or (self.apart and all(d.identity for d in self.demands[load.result] if d.step is step)):
+            return None
+        pairs = [(load, store) for store in later]
+        if step.ordered is not None or not all(self._is_checkable(access) for pair in pairs for access in pair):
+            return step
+        step.checks.extend(pair for pair in pairs if pair not in step.checks)
+        return None
+
+    # ---- carried values
+
+    def _stage_carried(self) -> None:
+        """Mark the carried tensors whose old value is still needed when the new one is written."""
+        order = self._order()
+        for step in self.steps:
+            if not isinstance(step, Group):
+                continue
+            for sink in step.sinks:
+                if isinstance(sink, Fill) and any(entry.argument is sink.target for entry in self.carried):
+                    sink.staged = self._is_read_after(sink.target, step, order) and not self._feeds_dot(sink)
+
+    def _leave_in_place(self) -> None:
+        """Hand a dot the nests that copy its operands, where nothing is written between that nest and the dot."""
+        for step in [step for step in self.steps if isinstance(step, DotStep)]:
+            left, right = step.operation.operands[:2]
+            if step.operation.name == tt.DOT and left is not right:
+                step.left = self._take_copy(step, left)
+                step.right = self._take_copy(step, right)
+
+    def _take_copy(self, step: DotStep, value: Value) -> Group | None:
+        """The nest that does nothing but copy ``value`` for ``step`` from one place in global memory, if it is so."""
+        operation = loaded_by(value)
+        if operation is None:
+            return None
+        pointer, mask, other = load_parts(operation)
+        affine = is_structurally_affine(pointer, self.offsets.wrapped, wrapped=True)
+        known = affine and is_range_mask(mask, self.offsets.plain)
+        nest = next((s for s in self.steps if isinstance(s, Group) and _copies_only(s, value)), None)
+        if nest is None or not known or (other is not None and scalar_source(other) is None):
+            return None
+        start, end = self.steps.index(nest), self.steps.index(step)
+        if start > end or len(self.demands[value]) != 1 or any(writes(between) for between in self.steps[start:end]):
+            return None
+        self.steps.remove(nest)
+        self.order = None
+        return nest
+
+    def _feeds_dot(self, fill: Fill) -> bool:
+        return any(isinstance(step, DotStep) and step.accumulator is fill for step in self.steps)
+
+    def _is_read_after(self, value: Value, step: Step, order: dict[Step | None, int]) -> bool:
+        for demand in self.demands.get(value, []):
+            if isinstance(demand.step, DotStep) and demand.step.target is value:
+                continue
+            if order[demand.step] > order[step] or (demand.step is step and not demand.identity):
+                return True
+        return False
+
+    def overwritten_early(self) -> set[Value]:
+        """Carried tensors that a dot overwrites although their old value is read later."""
+        order = self._order()
+        late: set[Value] = set()
+        for step in self.steps:
+            if not isinstance(step, DotStep) or step.target is step.operation.result:
+                continue
+            start: Step = step
+            for other in self.steps:
+                if isinstance(other, Group) and step.accumulator in other.sinks:
+                    start = other
+            if self._is_read_after(step.target, start, order):
+                late.add(step.target)
+        return late
+
+
+def _copies_only(group: Group, value: Value) -> bool:
+    """Whether storing ``value`` is all that ``group`` does."""
+    if len(group.sinks) != 1:
+        return False
+    (sink,) = group.sinks
+    return isinstance(sink, Fill) and sink.value is value and sink.target is value
+
+
+def _roots(sink: Sink) -> list[Value]:
+    if isinstance(sink, Fill):
+        return [sink.value]
+    return list(sink.operation.operands)

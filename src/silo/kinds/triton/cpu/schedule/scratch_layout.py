@@ -1,0 +1,74 @@
+"""The layout of scratch memory: buffers that are never alive at the same time share it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from silo.kinds.triton.cpu.loop_ir import Buffer
+
+__all__ = ["Lifetimes"]
+
+_ALIGNMENT = 64
+
+
+@dataclass(slots=True)
+class Lifetimes:
+    """First and last use of each buffer, counted in steps: uses within one step are at the same time.
+
+    A buffer that is alive when a loop starts and used inside it stays alive until the loop ends, because the next
+    iteration uses it again.
+    """
+
+    clock: int = 0
+    spans: dict[Buffer, list[int]] = field(default_factory=dict[Buffer, list[int]])
+
+    def touch(self, buffer: Buffer) -> None:
+        """Note a read or a write of ``buffer`` now."""
+        if buffer.external:
+            return
+        span = self.spans.setdefault(buffer, [self.clock, self.clock])
+        span[1] = max(span[1], self.clock)
+
+    def keep(self, buffer: Buffer) -> None:
+        """Say that ``buffer`` holds its values from program to program, so that nothing may share its memory."""
+        buffer.kept = True
+        self.spans[buffer] = [0, sys.maxsize]
+
+    def advance(self) -> None:
+        """Start the next step."""
+        self.clock += 1
+
+    @contextmanager
+    def loop(self) -> Generator[None]:
+        """Everything inside happens repeatedly."""
+        self.clock += 1
+        start = self.clock
+        yield
+        self.clock += 1
+        for span in self.spans.values():
+            if span[0] < start <= span[1]:
+                span[1] = max(span[1], self.clock)  # what is kept for the next program ends later than any loop
+
+    def assign(self, *, shared: bool) -> int:
+        """Set every buffer's offset; returns the bytes needed in all. Without ``shared`` nothing overlaps."""
+        placed: list[tuple[Buffer, int, int]] = []
+        total = 0
+        for buffer, (first, last) in sorted(self.spans.items(), key=lambda item: (item[1][0], item[0].name)):
+            size = -(-max(buffer.bytes, 1) // _ALIGNMENT) * _ALIGNMENT
+            taken = sorted(
+                (other.offset, other.offset + -(-other.bytes // _ALIGNMENT) * _ALIGNMENT)
+                for other, other_first, other_last in placed
+                if not shared or (first <= other_last and other_first <= last)
+            )
+            offset = 0
+            for start, end in taken:
+                if offset + size <= start:
+                    break
+                offset = max(offset, end)
+            buffer.offset = offset
+            placed.append((buffer, first, last))
+            total = max(total, offset + size)
+        return total

@@ -1,0 +1,1 @@
+"""Reading Triton kernels: the adapter to Triton, the TTIR parser, SSA and effects. Compiles nothing."""

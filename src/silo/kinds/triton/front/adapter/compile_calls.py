@@ -1,0 +1,256 @@
+"""Where Triton compiles: each compile that a launch of a program asks for goes through one function of Silo.
+
+Triton's own launch path ends there whenever its memory has no code for a call (3.4 to 3.9). What takes its place may
+answer with code that was compiled before; Triton then launches that as its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import tempfile
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+from silo.kinds.triton.front.adapter.lowering import read_off
+from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, module
+
+__all__ = [
+    "CompileCall",
+    "KeptCode",
+    "active_target",
+    "adapter_is_ready",
+    "cache_key_text",
+    "compile_call",
+    "default_options",
+    "intercept_compiles",
+    "kept_code",
+    "launcher_kind",
+    "revived",
+    "ttir_of",
+]
+
+
+@dataclass(frozen=True)
+class CompileCall:
+    """What a launch asks Triton to compile.
+
+    ``types`` are Triton's words for each parameter's type, ``constants`` and ``attributes`` what is known of values, by
+    the parameter's place. ``target`` is Triton's own object, and so is ``source``.
+    """
+
+    source: Any
+    function: Any
+    types: Mapping[str, Any]
+    constants: Mapping[int, object]
+    attributes: Mapping[int, tuple[tuple[str, object], ...]]
+    options: Mapping[str, Any]
+    target: Any
+
+    def relaxed(
+        self, types: Mapping[str, str], attributes: Mapping[int, tuple[tuple[str, object], ...]]
+    ) -> CompileCall:
+        """The same call, to be compiled with other types for what was a constant, and these attributes alone."""
+        places = {name: place for place, name in enumerate(self.types)}
+        free = {places[name] for name in types}
+        constants = {place: value for place, value in self.constants.items() if place not in free}
+        return compile_call(self.function, {**self.types, **types}, constants, attributes, self.options, self.target)
+
+
+def compile_call(
+    function: Any,  # noqa: ANN401  # Triton's JITFunction
+    types: Mapping[str, Any],
+    constants: Mapping[int, object],
+    attributes: Mapping[int, tuple[tuple[str, object], ...]],
+    options: Mapping[str, Any],
+    target: Any,  # noqa: ANN401  # Triton's GPUTarget
+) -> CompileCall:
+    """What a launch would ask for; see :class:`CompileCall`."""
+    source = module("triton.compiler").ASTSource(
+        function,
+        dict(types),
+        {(place,): value for place, value in constants.items()},
+        {(place,): [list(pair) for pair in pairs] for place, pairs in attributes.items()},
+    )
+    return CompileCall(source, function, dict(types), constants, attributes, options, target)
+
+
+# The call, and Triton's own compiler: it may be given another call than this one.
+Handler = Callable[[CompileCall, Callable[[CompileCall], Any]], Any]
+
+
+def intercept_compiles(handler: Handler) -> Callable[[], None]:
+    """Ask ``handler`` in the place of Triton's compiler, for every kernel of the process; what undoes it exactly.
+
+    Sources other than plain functions (Gluon, files of IR) and arguments that are tuples go Triton's way.
+    """
+    jit: Any = module("triton.runtime.jit").JITFunction
+    before: Any = jit.__dict__.get("compile")
+
+    def get(function: Any) -> Any:  # noqa: ANN401
+        own: Any = function.__dict__["compile"]  # what Triton put there when it first had to compile the kernel
+
+        def compile_kernel(src: Any, **rest: Any) -> Any:  # noqa: ANN401
+            options: dict[str, Any] = rest.get("options") or {}
+            target = rest.get("target")
+            call = _read(src, options, target)
+            if call is None:
+                return own(src, **rest)
+            # Triton's key of the environment stays right whatever the source is.
+            return handler(call, lambda asked: own(asked.source, **{**rest, "options": dict(asked.options)}))
+
+        return compile_kernel
+
+    def put(function: Any, value: object) -> None:  # noqa: ANN401
+        function.__dict__["compile"] = value
+
+    # A property comes before what lies in the object, so kernels that were used before are served too.
+    jit.compile = property(get, put)
+
+    def undo() -> None:
+        if before is None:
+            del jit.compile
+        else:
+            jit.compile = before
+
+    return undo
+
+
+def _read(source: Any, options: Mapping[str, Any], target: Any) -> CompileCall | None:  # noqa: ANN401
+    """The call, where it is of the plain kind."""
+    function = getattr(source, "fn", None)
+    if type(source).__name__ != "ASTSource" or function is None or type(function).__name__ != "JITFunction":
+        return None
+    names = list(source.signature)
+    constants: dict[int, object] = {}
+    for path, value in source.constants.items():
+        place = names.index(path) if isinstance(path, str) else path if isinstance(path, int) else _only(path)
+        if place is None:
+            return None
+        constants[place] = value
+    attributes: dict[int, tuple[tuple[str, object], ...]] = {}
+    for path, pairs in source.attrs.items():
+        place = path if isinstance(path, int) else _only(path)
+        if place is None:
+            return None
+        if pairs:
+            attributes[place] = tuple((str(name), value) for name, value in pairs)
+    return CompileCall(source, function, dict(source.signature), constants, attributes, options, target)
+
+
+def _only(path: tuple[int, ...]) -> int | None:
+    return path[0] if len(path) == 1 else None
+
+
+@lru_cache(maxsize=16)
+def default_options(target: Any) -> Mapping[str, Any]:  # noqa: ANN401  # Triton's GPUTarget
+    """The compile options of a call that sets none."""
+    parsed: Any = backend_for(target).parse_options({})
+    return dict(cast("dict[str, Any]", vars(parsed)))
+
+
+# -- what Triton compiled ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KeptCode:
+    """What Triton keeps of a compiled kernel: its metadata as JSON, and each stage's output by the ending of its file.
+
+    ``key`` is the folder of Triton's cache that holds them, ``name`` how their names begin.
+    """
+
+    key: str
+    name: str
+    metadata: dict[str, Any]
+    stages: Mapping[str, bytes]
+    binary: str  # the ending of the binary
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """As files of Triton's cache, by name."""
+        found = {f"{self.name}.{ending}": data for ending, data in self.stages.items()}
+        found[f"{self.name}.json"] = json.dumps(self.metadata).encode()
+        return found
+
+
+def cache_key_text(digest: str) -> str:
+    """The name of the folder in Triton's cache for a hash in hex."""
+    return base64.b32encode(bytes.fromhex(digest)).decode("utf-8").rstrip("=")
+
+
+def kept_code(compiled: Any) -> KeptCode:  # noqa: ANN401  # Triton's CompiledKernel
+    """What is to be kept of a kernel that Triton compiled, or took from its cache."""
+    metadata = json.loads(json.dumps(compiled.metadata._asdict(), default=vars))
+    binary = str(backend_for(compiled.metadata.target).binary_ext)
+    stages = {
+        str(ending): data if isinstance(data, bytes) else str(data).encode() for ending, data in compiled.asm.items()
+    }
+    group: Mapping[str, object] = getattr(compiled, "metadata_group", None) or {}  # 3.4 keeps none
+    name = next((file.removesuffix(".json") for file in group if file.endswith(".json")), str(compiled.name)[:150])
+    return KeptCode(cache_key_text(compiled.hash), name, metadata, stages, binary)
+
+
+def ttir_of(compiled: Any) -> str | None:  # noqa: ANN401  # Triton's CompiledKernel
+    """The kernel's TTIR in MLIR's generic form without places, as Silo reads it; None where Triton cannot give it."""
+    text = compiled.asm.get("ttir")
+    if not isinstance(text, str):
+        return None
+    ir = module("triton._C.libtriton").ir
+    context = ir.context()
+    ir.load_dialects(context)
+    backend_for(compiled.metadata.target).load_dialects(context)
+    with tempfile.TemporaryDirectory(prefix="silo-") as folder:
+        path = Path(folder) / "kernel.ttir"
+        path.write_text(text, encoding="utf-8")
+        try:
+            made = ir.parse_mlir_module(str(path), context)
+        except RuntimeError:
+            return None
+    made.context = context
+    return read_off(made).text
+
+
+def active_target() -> Any:  # noqa: ANN401  # Triton's GPUTarget
+    """What Triton compiles for now."""
+    return module("triton.runtime.driver").driver.active.get_current_target()
+
+
+def adapter_is_ready() -> bool:
+    """Whether Triton is imported so far that the classes which launch and tune are complete."""
+    jit, tuner = sys.modules.get("triton.runtime.jit"), sys.modules.get("triton.runtime.autotuner")
+    return hasattr(jit, "JITFunction") and hasattr(tuner, "Heuristics")
+
+
+def launcher_kind() -> Any:  # noqa: ANN401
+    """The class that launches for Triton's active driver."""
+    return module("triton.runtime.driver").driver.active.launcher_cls
+
+
+def revived(call: CompileCall, kept: KeptCode, digest: str) -> Any:  # noqa: ANN401  # Triton's CompiledKernel
+    """A compiled kernel of Triton's own class, of code that was kept: nothing is compiled, hashed or written.
+
+    Metadata that a later version of Triton added gets the value of the call's options.
+    """
+    compiler = module("triton.compiler.compiler")
+    given = {name: value for name, value in call.options.items() if name not in kept.metadata}
+    members = {**given, **kept.metadata, "target": call.target}
+    kind = namedtuple("KernelMetadata", sorted(members))  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]
+    made: Any = object.__new__(compiler.CompiledKernel)
+    made.metadata = kind(**members)
+    backend = backend_for(call.target)
+    made.packed_metadata = backend.pack_metadata(made.metadata)
+    made.src = call.source
+    made.hash = digest
+    made.name = made.metadata.name
+    made.asm = compiler.AsmDict(
+        {ending: data if ending == kept.binary else data.decode() for ending, data in kept.stages.items()}
+    )
+    made.metadata_group = cast("dict[str, Path]", {})
+    made.kernel = made.asm[kept.binary]
+    made.module = made._module_pid = made.function = made._run = None  # noqa: SLF001  # loaded at its first launch
+    return made

@@ -1,0 +1,174 @@
+"""The CPU as Triton's front end sees it: target, options, libraries, and the passes that end its work."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from silo.core.target import Target
+from silo.errors import CompileError, TargetError
+from silo.kinds.triton.front.adapter.custom_floats import convert_fp8e4b15
+from silo.kinds.triton.front.adapter.triton_toolchain import module
+
+__all__ = ["CpuFrontEnd", "CpuOptions", "cpu_target", "run_cpu_passes", "run_passes"]
+
+_LIBDEVICE = "triton.language.extra.libdevice"
+
+# Passes that make TTIR plain and small, in order. Some exist in one version of Triton only.
+_PASSES = (
+    "common.inliner",
+    "ttir.rewrite_tensor_pointer",
+    "ttir.rewrite_tensor_descriptor_to_pointer",
+    "common.canonicalizer",
+    "ttir.combine",
+    "ttir.reorder_broadcast",
+    "common.cse",
+    "common.symbol_dce",
+    "ttir.loop_unroll",
+    "common.canonicalizer",
+    "common.cse",
+    "ttir.triton_licm",
+    "common.symbol_dce",
+)
+
+
+@dataclass(frozen=True)  # no slots: Triton reads and checks options through ``__dict__``
+class CpuOptions:
+    """Every compile option that Triton's own backends know, so that a config for a GPU is taken as it is.
+
+    The CPU heeds ``debug``, ``sanitize_overflow``, ``enable_fp_fusion`` and what the language asks about dots and fp8;
+    the rest changes nothing.
+    """
+
+    num_warps: int = 4
+    num_ctas: int = 1
+    num_stages: int = 3
+    warp_size: int = 1
+    enable_fp_fusion: bool = True
+    debug: bool = False
+    sanitize_overflow: bool = True
+    # A CPU converts every fp8 format in software.
+    supported_fp8_dtypes: tuple[str, ...] = ("fp8e4b15", "fp8e4b8", "fp8e4nv", "fp8e5", "fp8e5b16")
+    deprecated_fp8_dot_operand_dtypes: tuple[str, ...] = ()
+    default_dot_input_precision: str = "tf32"
+    allowed_dot_input_precisions: tuple[str, ...] = ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6")
+    max_num_imprecise_acc_default: int = 0
+    backend_name: str = "cpu"
+    arch: str = ""
+    instrumentation_mode: str = ""
+    ir_override: str | None = None
+    launch_cooperative_grid: bool = False
+    cpu_elements_apart: bool = False  # Silo's own: no element reads or writes what another element of a launch writes
+    cpu_launch_atomics: bool = False  # Silo's own: nothing outside of a launch reaches the memory of its atomics
+    # Of GPUs alone, with the values they have when nobody sets them.
+    launch_pdl: bool = False
+    extern_libs: tuple[tuple[str, str], ...] = ()
+    maxnreg: int | None = None
+    min_shared_mem: int | None = None
+    ptx_version: int | None = None
+    ptx_options: str | None = None
+    clc: bool = False
+    sched4reg: bool = False
+    enable_reflect_ftz: bool = True
+    fpsan_homomorphic_casts: bool = False
+    waves_per_eu: int = 0
+    matrix_instr_nonkdim: int = 0
+    kpack: int = 1
+    allow_flush_denorm: bool = False
+    schedule_hint: str = ""
+    llvm_fn_attrs: str = ""
+    wgp_cu_mode: str = "wgp"
+
+    @property
+    def enable_iisan(self) -> bool:
+        """Whether Triton's own integer checks are compiled in: they are for GPUs."""
+        return False
+
+    def hash(self) -> str:
+        """What Triton's cache tells configs apart by."""
+        text = "_".join(f"{name}-{value}" for name, value in sorted(vars(self).items()))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def cpu_target(target: Target) -> Any:  # noqa: ANN401
+    """Triton's own object for a concrete cpu target.
+
+    Raises:
+        TargetError: any other target.
+    """
+    if target.kind != "cpu" or not target.arch:
+        raise TargetError(f"this is for concrete cpu targets, not {target}")
+    return module("triton.backends.compiler").GPUTarget("cpu", target.arch, 1)
+
+
+class _OptionError(CompileError, AssertionError):
+    """An option that Triton's own back ends refuse by an assertion: programs that catch that catch this."""
+
+
+class CpuFrontEnd:
+    """What Triton's front end asks of a compiler backend, by Triton's names for it."""
+
+    def __init__(self, target: Any) -> None:  # noqa: ANN401  # Triton's GPUTarget
+        self.target = target
+
+    def parse_options(self, given: Mapping[str, Any]) -> CpuOptions:
+        """Options from keywords; those that are None, or that no backend knows, count as absent.
+
+        Raises:
+            CompileError: a value makes no sense.
+        """
+        known = {name: given[name] for name in vars(CpuOptions()) if given.get(name) is not None}
+        language = module("triton.knobs").language
+        fused = known.get("enable_fp_fusion", language.default_fp_fusion)
+        known["enable_fp_fusion"] = bool(fused) and not getattr(language, "force_disable_fp_fusion", False)
+        known["extern_libs"] = tuple(dict(known.get("extern_libs", ())).items())
+        known["arch"] = self.target.arch
+        warps = known.get("num_warps", 1)
+        if not isinstance(warps, int) or warps < 1 or warps & (warps - 1):
+            raise _OptionError(f"num_warps must be a power of 2, not {warps!r}")
+        return CpuOptions(**known)
+
+    def load_dialects(self, _context: object) -> None:
+        """Nothing beyond what Triton loads itself."""
+
+    def get_codegen_implementation(self, _options: object) -> dict[str, Any]:
+        """Tiles of any size may be multiplied; fp8e4b15 is converted by plain operations."""
+        return {"min_dot_size": _any_size, "convert_custom_types": convert_fp8e4b15}
+
+    def get_module_map(self) -> dict[str, Any]:
+        """Functions of libdevice arrive under NVIDIA's names, ``__nv_sinf``, which the CPU compiler knows."""
+        return {_LIBDEVICE: module("triton.language.extra.cuda.libdevice")}
+
+
+def _any_size(_lhs: object, _rhs: object) -> tuple[int, int, int]:
+    return (1, 1, 1)
+
+
+def run_cpu_passes(made: Any) -> None:  # noqa: ANN401
+    """Inline helpers, rewrite block pointers and descriptors to pointers, unroll what asks for it.
+
+    Raises:
+        CompileError: Triton's passes refuse the module.
+    """
+    run_passes(made, _PASSES)
+
+
+def run_passes(made: Any, names: tuple[str, ...]) -> None:  # noqa: ANN401
+    """Run the passes that this Triton has, in order.
+
+    Raises:
+        CompileError: Triton's passes refuse the module.
+    """
+    triton = module("triton._C.libtriton")
+    manager = triton.ir.pass_manager(made.context)
+    for name in names:
+        group, _, pass_name = name.partition(".")
+        add = getattr(getattr(triton.passes, group), f"add_{pass_name}", None)
+        if add is not None:
+            add(manager)
+    try:
+        manager.run(made, "silo")
+    except RuntimeError as error:
+        raise CompileError(f"Triton's own passes refuse the module: {error}") from error

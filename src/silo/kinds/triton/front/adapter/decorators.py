@@ -1,0 +1,252 @@
+"""Reads ``@triton.jit``, ``@triton.autotune`` and ``@triton.heuristics`` objects, in any nesting."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from silo.errors import SourceError
+from silo.kinds.triton.front.adapter.triton_toolchain import module
+
+__all__ = [
+    "DecoratedKernel",
+    "JitParameter",
+    "TunedConfig",
+    "descriptor_type",
+    "is_interpreted",
+    "is_kernel",
+    "location_of",
+    "parameters_of",
+    "pruned_configs",
+    "read_kernel",
+    "read_tuned_config",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class JitParameter:
+    """One parameter as Triton sees it. ``annotation`` is Triton's type name (``i64``, ``*fp32``) or ""."""
+
+    name: str
+    constexpr: bool
+    annotation: str
+    specialize: bool
+    align: bool
+    default: object = inspect.Parameter.empty
+
+    @property
+    def has_default(self) -> bool:
+        """Whether a call may leave it out."""
+        return self.default is not inspect.Parameter.empty
+
+
+@dataclass(frozen=True, slots=True)
+class TunedConfig:
+    """One ``triton.Config``, which is the ``original``: everything it passes to the kernel, and its hook."""
+
+    members: Mapping[str, object]
+    pre_hook: Callable[..., object] | None
+    original: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecoratedKernel:
+    """What the decorators say. ``function`` is the ``JITFunction`` (or ``InterpretedFunction``) innermost.
+
+    ``tuner`` is the ``Autotuner`` where it prunes its configs; ``measured_by`` names what it says of how to measure.
+    """
+
+    function: Any
+    parameters: tuple[JitParameter, ...]
+    location: str
+    configs: tuple[TunedConfig, ...] = ()
+    key: tuple[str, ...] = ()
+    reset_to_zero: tuple[str, ...] = ()
+    restore_value: tuple[str, ...] = ()
+    heuristics: Mapping[str, Callable[..., object]] = field(default_factory=dict[str, Callable[..., object]])
+    pre_hook: Callable[..., object] | None = None
+    post_hook: Callable[..., object] | None = None
+    early_config_prune: Callable[..., object] | None = None
+    perf_model: Callable[..., object] | None = None
+    top_k: float | None = None
+    tuner: Any = None
+    measured_by: tuple[str, ...] = ()
+
+
+def descriptor_type() -> type[Any] | None:
+    """The class of host-side tensor descriptors, if this Triton has them."""
+    return getattr(module("triton.tools.tensor_descriptor"), "TensorDescriptor", None)
+
+
+def is_interpreted(function: object) -> bool:
+    """Whether this is an ``InterpretedFunction``, which ``@triton.jit`` makes under ``TRITON_INTERPRET=1``."""
+    return type(function).__module__ != "builtins" and any(
+        (base.__module__, base.__name__) == ("triton.runtime.interpreter", "InterpretedFunction")
+        for base in type(function).__mro__
+    )
+
+
+def is_kernel(candidate: object) -> bool:
+    """Whether ``candidate`` is a Triton kernel with or without decorators. Imports nothing."""
+    return any(
+        base.__module__ in ("triton.runtime.jit", "triton.runtime.interpreter", "triton.runtime.autotuner")
+        and base.__name__ in ("JITFunction", "InterpretedFunction", "Autotuner", "Heuristics")
+        for base in type(candidate).__mro__
+    )
+
+
+def read_kernel(decorated: object) -> DecoratedKernel:
+    """Unwrap the decorators.
+
+    Raises:
+        SourceError: this is no Triton kernel, or a form of one that Silo does not read.
+    """
+    autotuner = module("triton.runtime.autotuner")
+    tuner: Any = None
+    heuristics: dict[str, Callable[..., object]] = {}
+    current: Any = decorated
+    while True:
+        if isinstance(current, autotuner.Autotuner):
+            if tuner is not None:
+                raise SourceError(f"{_name(decorated)} has two @triton.autotune decorators; keep one")
+            tuner = current
+        elif isinstance(current, autotuner.Heuristics):
+            # Triton runs an outer decorator first and lets an inner one overwrite what it computed.
+            heuristics = {**heuristics, **dict(current.values)}
+        else:
+            break
+        current = current.fn
+    if not (isinstance(current, module("triton.runtime.jit").JITFunction) or is_interpreted(current)):
+        raise SourceError(
+            f"{_name(decorated)} is a {type(current).__name__}, not a Triton kernel: decorate it with @triton.jit"
+        )
+    if getattr(current, "is_gluon", bool)():
+        raise SourceError(f"{_name(decorated)} is a Gluon kernel; Silo reads kernels of the Triton language")
+    found = DecoratedKernel(current, parameters_of(current), location_of_kernel(current), heuristics=heuristics)
+    return found if tuner is None else _with_tuner(found, tuner)
+
+
+def _name(decorated: object) -> str:
+    function: Any = decorated
+    while not inspect.isfunction(function) and hasattr(function, "fn"):
+        function = function.fn
+    return getattr(function, "__name__", repr(decorated))
+
+
+def _with_tuner(found: DecoratedKernel, tuner: Any) -> DecoratedKernel:  # noqa: ANN401
+    return DecoratedKernel(
+        found.function,
+        found.parameters,
+        found.location,
+        configs=tuple(read_tuned_config(found.function, config) for config in tuner.configs),
+        key=tuple(tuner.keys),
+        reset_to_zero=tuple(tuner.reset_to_zero),
+        restore_value=tuple(tuner.restore_value),
+        heuristics=found.heuristics,
+        pre_hook=tuner.pre_hook if tuner.user_defined_pre_hook else None,
+        post_hook=tuner.post_hook if tuner.user_defined_post_hook else None,
+        early_config_prune=tuner.early_config_prune,
+        perf_model=tuner.perf_model,
+        top_k=tuner.configs_top_k if tuner.perf_model is not None else None,
+        tuner=tuner if tuner.early_config_prune or tuner.perf_model else None,
+        measured_by=_measured_by(tuner),
+    )
+
+
+def _measured_by(tuner: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """The arguments of a tuner that say how it measures."""
+    said = {"warmup": tuner.num_warmups, "rep": tuner.num_reps, "use_cuda_graph": tuner.use_cuda_graph or None}
+    found = tuple(name for name, value in said.items() if value is not None)
+    # Each of those sets a benchmark of its own.
+    own: Any = getattr(tuner, "_do_bench", None)
+    return found or (("do_bench",) if own is not None else ())
+
+
+def pruned_configs(tuner: Any, configs: Sequence[Any], given: Mapping[str, object]) -> list[Any]:  # noqa: ANN401
+    """What a tuner's own pruning leaves of ``configs`` in a call with these arguments: Triton's code, of any version.
+
+    Triton tells a pruner positional arguments in a mapping and the others by keyword, a model all by keyword. Which
+    were which is not known here, so a pruner gets all of them in both.
+    """
+    pruner = copy.copy(tuner)
+    pruner.configs, pruner.nargs = list(configs), {}
+    early, model = tuner.early_config_prune, tuner.perf_model
+    if early is not None:
+        own = list(inspect.signature(early).parameters)[:2]
+        by_keyword = {name: value for name, value in given.items() if name not in own}
+
+        def pruning(configs: list[Any], _named: object, **_: object) -> Any:  # noqa: ANN401
+            return early(configs, dict(given), **by_keyword)
+
+        pruner.early_config_prune = pruning
+    if model is not None:
+
+        def guessing(**config: object) -> Any:  # noqa: ANN401
+            return model(**{**given, **config})
+
+        pruner.perf_model = guessing
+    return list(pruner.prune_configs({}))
+
+
+def read_tuned_config(kernel: Any, config: Any) -> TunedConfig:  # noqa: ANN401
+    """One ``triton.Config`` of a kernel. ``SourceError`` for what Silo has no counterpart for."""
+    members = dict(config.all_kwargs())
+    if members.pop("ir_override", None) is not None:
+        raise SourceError(f"a config of {_name(kernel)} replaces the IR by a file (ir_override); Silo has no such")
+    if members.get("num_ctas") == 1:
+        del members["num_ctas"]
+    return TunedConfig(members, config.pre_hook, config)
+
+
+def parameters_of(function: Any) -> tuple[JitParameter, ...]:  # noqa: ANN401
+    """What Triton sees of a function's parameters. ``SourceError``: it takes any number of them."""
+    options: dict[str, Any] = cast("dict[str, Any]", function.kwargs if is_interpreted(function) else function.__dict__)
+    excluded = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize") or ()))
+    unaligned = cast("tuple[int | str, ...]", tuple(options.get("do_not_specialize_on_alignment") or ()))
+    known = None if is_interpreted(function) else getattr(function, "params", None)
+    if isinstance(known, list):  # Triton has looked at the function already, which takes a while
+        parameters, reads = function.signature.parameters.values(), cast("list[Any]", known)
+    else:
+        parameters, make = inspect.signature(function.fn).parameters.values(), module("triton.runtime.jit").KernelParam
+        reads = [make(index, one, False, False) for index, one in enumerate(parameters)]  # noqa: FBT003  # Triton's own
+    found: list[JitParameter] = []
+    for index, (parameter, read) in enumerate(zip(parameters, reads, strict=True)):
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            raise SourceError(
+                f"{function.fn.__name__} takes *{parameter.name}; a kernel's parameters have a fixed number"
+            )
+        found.append(
+            JitParameter(
+                name=parameter.name,
+                constexpr=bool(read.is_constexpr),
+                annotation=str(read.annotation_type or ""),
+                specialize=not (index in excluded or parameter.name in excluded),
+                align=not (index in unaligned or parameter.name in unaligned),
+                default=parameter.default,
+            )
+        )
+    return tuple(found)
+
+
+def location_of_kernel(kernel: Any) -> str:  # noqa: ANN401
+    """The same of a kernel. Triton has read its text already, and reading it anew takes longer than all the rest."""
+    lines, start = getattr(kernel, "raw_src", None), getattr(kernel, "starting_line_number", None)
+    if not isinstance(lines, list) or not isinstance(start, int):
+        return location_of(kernel.fn)
+    texts = cast("list[str]", lines)
+    offset = next((index for index, text in enumerate(texts) if text.lstrip().startswith("def ")), 0)
+    return f"{kernel.fn.__code__.co_filename}:{start + offset}"
+
+
+def location_of(function: Any) -> str:  # noqa: ANN401
+    """``file:line`` of the ``def`` of a Python function."""
+    line = int(function.__code__.co_firstlineno)
+    try:
+        lines, start = inspect.getsourcelines(function)
+    except OSError:
+        return f"{function.__code__.co_filename}:{line}"
+    offset = next((index for index, text in enumerate(lines) if text.lstrip().startswith("def ")), 0)
+    return f"{function.__code__.co_filename}:{start + offset}"

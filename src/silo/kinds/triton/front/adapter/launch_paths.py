@@ -1,0 +1,370 @@
+"""Triton's runtime as programs use it (3.4 to 3.9): what launches, and what decides a launch besides its arguments."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, cast
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.errors import ToolchainError
+from silo.kinds.triton.front.adapter.compile_calls import default_options
+from silo.kinds.triton.front.adapter.launch_hooks import LAUNCH_HOOKS
+from silo.kinds.triton.front.adapter.triton_installation import triton_version
+from silo.kinds.triton.front.adapter.triton_toolchain import behind_lowering, module
+from silo.settings import child_environment, encoded_name, environment_memory
+
+__all__ = [
+    "ASKED",
+    "LAUNCHED_VERSIONS",
+    "CompiledProgram",
+    "Seams",
+    "Watch",
+    "forget_key_texts",
+    "launch_hooks",
+    "launch_state",
+    "option_names_of",
+    "programs_reached",
+    "read_compiled",
+    "seams",
+    "seams_are_loaded",
+    "usable_for_programs",
+    "watch",
+    "watched_debug",
+]
+
+LAUNCHED_VERSIONS = ("3.4", "3.5", "3.6", "3.7", "3.8", "3.9")
+
+_JIT = "triton.runtime.jit"
+_AUTOTUNER = "triton.runtime.autotuner"
+# DLPack's device type of the memory that kernels of one of Triton's kinds of target use.
+_MEMORY = {"cuda": 2, "hip": 10, "cpu": 1}
+
+
+def usable_for_programs(*, force: bool = False) -> Decision:
+    """Whether the launches of the installed Triton are known. Imports nothing of it."""
+    version = triton_version()
+    if version is None:
+        return Rejected("Triton is not installed here")
+    if version.rpartition(".")[0] in LAUNCHED_VERSIONS or force:
+        return Accepted(f"Triton {version}")
+    return Rejected(
+        f"Triton {version} is installed, and Silo knows the launches of {LAUNCHED_VERSIONS[0]} to "
+        f"{LAUNCHED_VERSIONS[-1]} only; SILO_FORCE_TRITON=1 tries it"
+    )
+
+
+def programs_reached(*, force: bool = False) -> Decision:
+    """Whether ``import triton`` in a program that knows no Silo leads to Silo, and its launches are known."""
+    usable = usable_for_programs(force=force)
+    if not usable:
+        return usable
+    if child_environment().get("TRITON_BACKENDS_IN_TREE", "") == "1":
+        return Rejected(
+            "TRITON_BACKENDS_IN_TREE=1 keeps Triton from looking for Silo; unset it, or call silo.accelerate()"
+        )
+    if not any(entry.name == "silo" for entry in metadata.entry_points(group="triton.backends")):
+        return Rejected("Silo is not installed as a backend of Triton's; install it again")
+    return usable
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """Triton's classes whose methods launch, and those methods as Triton wrote them.
+
+    A member is None where a program has put something else in its place already: it is left alone then.
+    """
+
+    functions: Any
+    run: Any
+    autotuners: Any
+    tuned_run: Any
+    heuristics: Any
+    heuristic_run: Any
+    getitem: Any
+    config_members: tuple[str, ...]
+
+
+def seams_are_loaded() -> bool:
+    """Whether Triton is imported so far that its classes are complete."""
+    return hasattr(sys.modules.get(_JIT), "JITFunction") and hasattr(sys.modules.get(_AUTOTUNER), "Heuristics")
+
+
+def seams() -> Seams:
+    """What there is to replace. Raises ToolchainError: Triton cannot be imported."""
+    jit, autotuner = module(_JIT), module(_AUTOTUNER)
+    return Seams(
+        jit.JITFunction,
+        _own(jit.JITFunction, "run", _JIT),
+        autotuner.Autotuner,
+        _own(autotuner.Autotuner, "run", _AUTOTUNER),
+        autotuner.Heuristics,
+        _own(autotuner.Heuristics, "run", _AUTOTUNER),
+        _own(jit.KernelInterface, "__getitem__", _JIT),
+        _config_members(autotuner.Config),
+    )
+
+
+def _config_members(kind: Any) -> tuple[str, ...]:  # noqa: ANN401
+    """What a config passes to a kernel besides its own keywords, in Triton's order."""
+    probe: Any = kind({})
+    for name in cast("dict[str, object]", vars(probe)).copy():
+        if name not in ("kwargs", "pre_hook"):
+            setattr(probe, name, 1)
+    passed: dict[str, object] = probe.all_kwargs()
+    return tuple(passed)
+
+
+def _own(kind: Any, name: str, place: str) -> Any:  # noqa: ANN401
+    """A method as the class's own module defines it, or as a recording watches it; None where it is another's."""
+    members: Mapping[str, Any] = kind.__dict__
+    found = members.get(name)
+    if getattr(found, "silo_watches", False):
+        return found
+    code = getattr(found, "__code__", None)
+    written = getattr(sys.modules[place], "__file__", None)
+    return found if code is not None and written is not None and code.co_filename == written else None
+
+
+def watched_debug(changed: Callable[[Any], None]) -> property:
+    """What stands on Triton's class of functions so that setting ``function.debug`` late is seen.
+
+    Triton reads it at each launch, as part of its key. The value stays in the function's own dictionary.
+    """
+
+    def get(function: Any) -> Any:  # noqa: ANN401
+        members = cast("dict[str, Any]", vars(function))
+        if "debug" not in members:
+            raise AttributeError(f"{type(function).__name__!r} object has no attribute 'debug'")
+        return members["debug"]
+
+    def put(function: Any, value: object) -> None:  # noqa: ANN401
+        members = cast("dict[str, Any]", vars(function))
+        before = members.get("debug", value)
+        members["debug"] = value
+        if before is not value:
+            changed(function)
+
+    def drop(function: Any) -> None:  # noqa: ANN401
+        cast("dict[str, Any]", vars(function)).pop("debug", None)
+
+    return property(get, put, drop)
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What decides launches now: members of dictionaries and sizes of containers that hold as long as nothing changed.
+
+    ``blocked`` is why every launch goes Triton's own way, "" where none has to; ``key`` is everything of Triton's key
+    that is neither an argument nor an option of the call, ``driver`` Triton's active driver, which it is part of.
+    ``torch_stream`` and ``torch_device``: torch's C functions give what these two functions give.
+    """
+
+    watched: tuple[tuple[Any, ...], ...]
+    sizes: tuple[list[Any] | dict[Any, Any], ...]
+    blocked: str
+    driver: Any
+    key: tuple[object, ...]
+    get_device: Callable[[], int] | None
+    get_stream: Callable[[int], int] | None
+    torch_stream: bool
+    torch_device: bool
+    memory_type: int
+
+
+def watch() -> Watch:
+    """Look at hooks, knobs and driver. Raises what Triton raises where it has no driver."""
+    knobs = module("triton.knobs")
+    config = module("triton.runtime.driver").driver
+    driver = behind_lowering(config.active)
+    watched: list[tuple[Any, ...]] = []
+    sizes: list[Any] = []
+    for space in (knobs.runtime, knobs.compilation):
+        members = cast("dict[str, Any]", vars(space))
+        sizes.append(members)
+        watched += [(members, name, value) for name, value in members.items()]
+    holder = cast("dict[str, Any]", vars(config))
+    active = "_active" if "_active" in holder else "active"
+    watched.append((holder, active, holder[active]))
+    watched += _variables(knobs)
+    blocked = _watch_hooks(knobs.runtime, watched, sizes)
+    kind = str(driver.get_current_target().backend)
+    if kind not in _MEMORY:
+        blocked = blocked or f"Silo launches nothing on Triton's target {kind}"
+    host = type(driver).__module__.startswith("silo.")
+    device, stream, torch_stream, torch_device = (None, None, False, False) if host else _places(driver)
+    return Watch(
+        tuple(watched),
+        tuple(sizes),
+        blocked,
+        driver,
+        _key(knobs),
+        device,
+        stream,
+        torch_stream,
+        torch_device,
+        _MEMORY.get(kind, 0),
+    )
+
+
+def _watch_hooks(runtime: Any, watched: list[tuple[Any, ...]], sizes: list[Any]) -> str:  # noqa: ANN401
+    """Add the hooks of launches to what is watched; why they block, or ""."""
+    blocked = ""
+    for name in LAUNCH_HOOKS:
+        hook = getattr(runtime, name, None)
+        calls = getattr(hook, "calls", None)
+        if isinstance(calls, list):
+            sizes.append(calls)
+            watched.append((vars(hook), "calls", cast("list[object]", calls)))
+        if calls or (hook is not None and calls is None):
+            blocked = f"a program's {name} sees every launch"
+    if getattr(runtime, "add_stages_inspection_hook", None) is not None:
+        blocked = "a program's add_stages_inspection_hook decides about code"
+    return blocked
+
+
+def launch_hooks() -> str:
+    """Why launches must go through Triton's own launcher: a program's hook sees each of them. "" where none does."""
+    return _watch_hooks(module("triton.knobs").runtime, [], [])
+
+
+# What Triton asks in its run: a group of knobs, and the knob.
+ASKED = (
+    ("runtime", "debug"),
+    ("compilation", "instrumentation_mode"),
+    ("compilation", "fpsan_homomorphic_casts"),
+)
+
+
+def _key(knobs: Any) -> tuple[object, ...]:  # noqa: ANN401
+    return tuple(getattr(getattr(knobs, group), name, None) for group, name in ASKED)
+
+
+def _variables(knobs: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
+    """The variables that Triton reads at each launch: knobs that are not read once."""
+    memory = environment_memory()
+    found: list[tuple[Any, ...]] = []
+    for group, name in ASKED:
+        members: Mapping[str, Any] = getattr(knobs, group).__class__.__dict__
+        knob = members.get(name)
+        variable = getattr(knob, "key", None)
+        if isinstance(variable, str):
+            encoded = encoded_name(variable)
+            value = memory.get(encoded)
+            found.append((memory, encoded) if value is None else (memory, encoded, value))
+    return found
+
+
+def _places(driver: Any) -> tuple[Any, Any, bool, bool]:  # noqa: ANN401
+    """What gives the current device and stream: the driver's functions, or what is behind torch's; whose they are."""
+    device, stream = driver.get_current_device, driver.get_current_stream
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        return device, stream, False, False
+    torch_device = device == torch.cuda.current_device and torch.cuda.is_initialized()
+    if torch_device:
+        device = getattr(torch._C, "_cuda_getDevice", device)  # noqa: SLF001
+    torch_stream = stream is getattr(torch._C, "_cuda_getCurrentRawStream", torch)  # noqa: SLF001
+    return device, stream, torch_stream, torch_device
+
+
+def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, Any], dict[Any, Any]]:  # noqa: ANN401
+    """What a launch looks at: a function's hooks, Triton's caches of all devices and of this one, its globals."""
+    driver = behind_lowering(module("triton.runtime.driver").driver.active)
+    caches = cast("dict[Any, Any]", function.device_caches)
+    device = driver.get_current_device()
+    # Of kernels that were served there may be none yet, and making one takes milliseconds.
+    here = dict[Any, Any].get(caches, device)
+    return function.pre_run_hooks, caches, {} if here is None else here[0], function.used_global_vals
+
+
+def forget_key_texts(function: Any) -> None:  # noqa: ANN401
+    """Make Triton write the text of each key anew: it looks texts up by tuples, to which 1, True and 1.0 are equal.
+
+    The texts differ, and so does the code that Triton keeps by them. Triton 3.4 has no such table.
+    """
+    driver = behind_lowering(module("triton.runtime.driver").driver.active)
+    here = dict[Any, Any].get(cast("dict[Any, Any]", function.device_caches), driver.get_current_device())
+    if here is not None and len(here) == 5 and isinstance(here[1], dict):  # code, texts, target, backend, binder
+        cast("dict[Any, Any]", here[1]).clear()
+
+
+_USUAL = (
+    "num_warps",
+    "num_stages",
+    "num_ctas",
+    "maxnreg",
+    "debug",
+    "enable_fp_fusion",
+    "launch_pdl",
+    "launch_cooperative_grid",
+)
+
+
+def option_names_of() -> Sequence[str]:
+    """The keywords that Triton takes at a call besides the parameters, the names in its decorators first."""
+    driver = behind_lowering(module("triton.runtime.driver").driver.active)
+    taken = default_options(driver.get_current_target())
+    return (*(name for name in _USUAL if name in taken), *(name for name in taken if name not in _USUAL))
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledProgram:
+    """One of Triton's compiled kernels, read.
+
+    ``signature`` has Triton's type of each parameter by name; one of ``constexpr`` is folded into the code.
+    ``metadata`` is Triton's own, ``target`` its kind, arch and warp size. ``module`` is the driver's handle of the code
+    as Triton has loaded it, for as long as ``kernel`` lives; 0: it has not, or not in this process.
+    """
+
+    kernel: Any
+    entry: str
+    blob: bytes
+    blob_kind: str
+    signature: Mapping[str, object]
+    constants: Mapping[object, object]
+    attributes: Mapping[object, object]
+    metadata: Mapping[str, Any]
+    target: tuple[str, str | int, int]
+    module: int = 0
+
+
+_BLOBS = {"cuda": "cubin", "hip": "hsaco", "cpu": "so"}
+
+
+def read_compiled(kernel: Any) -> CompiledProgram:  # noqa: ANN401
+    """What a launch of Triton's gave. Raises ToolchainError: it is none of Triton's compiled kernels."""
+    if hasattr(kernel, "result") and not hasattr(kernel, "asm"):
+        kernel = kernel.result()  # compiled in the background
+    metadata = getattr(kernel, "metadata", None)
+    if metadata is None or not hasattr(metadata, "_asdict"):
+        raise ToolchainError(f"Triton's launch gave a {type(kernel).__name__}, not a compiled kernel")
+    target = metadata.target
+    kind = _BLOBS.get(str(target.backend), "")
+    blob = kernel.asm.get(kind) if kind else None
+    if not isinstance(blob, bytes):
+        raise ToolchainError(f"Triton's compiled kernel for {target.backend} has no code that Silo launches")
+    members = cast("dict[str, Any]", metadata._asdict())
+    members.setdefault("warp_size", target.warp_size)
+    source = kernel.src
+    return CompiledProgram(
+        kernel,
+        str(metadata.name),
+        blob,
+        kind,
+        dict(source.signature),
+        dict(source.constants),
+        dict(getattr(source, "attrs", None) or {}),
+        members,
+        (str(target.backend), target.arch, int(target.warp_size)),
+        _module_of(kernel),
+    )
+
+
+def _module_of(kernel: Any) -> int:  # noqa: ANN401
+    module = getattr(kernel, "module", None)
+    here = getattr(kernel, "_module_pid", None) in (None, os.getpid())
+    return module if isinstance(module, int) and here else 0

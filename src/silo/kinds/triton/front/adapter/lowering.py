@@ -1,0 +1,330 @@
+"""Lowering of a ``@triton.jit`` function to a module's text, without a GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from silo.core.config import Config
+from silo.core.dtypes import DType, DTypeKind
+from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
+from silo.core.specialization import Fact, Specialization
+from silo.core.target import Target
+from silo.core.tuples import TupleShapes, flat_names
+from silo.core.values import FunctionValue, Value
+from silo.errors import CompileError, SiloError, SourceError
+from silo.kinds.triton.front.adapter.cpu_front_end import CpuFrontEnd, cpu_target, run_cpu_passes, run_passes
+from silo.kinds.triton.front.adapter.decorators import location_of
+from silo.kinds.triton.front.adapter.triton_installation import debug_by_default, require_triton
+from silo.kinds.triton.front.adapter.triton_toolchain import (
+    backend_for,
+    gpu_target,
+    lowering_for,
+    module,
+    running_front_end,
+)
+from silo.sources.functions import recall
+
+__all__ = ["Ttir", "gpu_options", "lower_for_gpu", "lower_to_ttir", "read_off"]
+
+_NO_TUPLES: TupleShapes = {}
+_MARK = "nodialect"
+_MARKED = re.compile(r" \{nodialect = 1 : i32\}|nodialect = 1 : i32, |, nodialect = 1 : i32")
+_PRIVATE = re.compile(r'sym_name = "((?:[^"\\\n]|\\.)*)", sym_visibility = "private"')
+_CALLEE = re.compile(r'callee = @(?:"((?:[^"\\\n]|\\.)*)"|([\w.$-]+))')
+
+# Inlining drops the names of helper functions, which carry the name of the user's module.
+_GPU_PASSES = ("common.inliner", "common.symbol_dce")
+
+
+@dataclass(frozen=True, slots=True)
+class Ttir:
+    """A lowered kernel. ``text`` is MLIR's generic form, free of locations and so of paths."""
+
+    text: str
+    _locate: Callable[[], str] = field(repr=False, compare=False)
+
+    @property
+    def located(self) -> str:
+        """The same module with locations, for error messages; printed again on every access."""
+        return self._locate()
+
+
+def lower_to_ttir(
+    function: object,
+    signature: Signature,
+    specialization: Specialization,
+    config: Config,
+    target: Target,
+    *,
+    tuples: TupleShapes = _NO_TUPLES,
+    asserts: bool = False,
+    force: bool = False,
+) -> Ttir:
+    """Lower for the CPU: helpers inlined, block pointers and descriptors rewritten to pointers, loops unrolled.
+
+    Args:
+        function: the ``JITFunction``.
+        signature: typed.
+        specialization: facts and constexpr values; values of ``config`` and defaults fill in what it lacks.
+        config: of its compile options only ``debug`` means something on a CPU: like ``@triton.jit(debug=True)`` and
+            ``TRITON_DEBUG=1`` it keeps ``tl.device_assert`` and adds Triton's checks for integer overflow.
+        target: a ``cpu`` target.
+        tuples: the shapes of tuple arguments; ``signature`` has a parameter for each of their values.
+        asserts: keep ``tl.device_assert`` in any case, and leave those checks out.
+        force: accept a Triton that Silo was not tested with.
+
+    Raises:
+        ToolchainError: no usable Triton.
+        CompileError: Triton's front end refused the kernel.
+    """
+    require_triton(force=force)
+    if target.kind != "cpu":
+        raise SourceError(f"lower_to_ttir is for cpu targets, not {target}; use lower_for_gpu")
+    debug = asserts or config.as_dict().get("debug") is True or debug_by_default()
+    arguments = _source_arguments(function, signature, specialization, config, tuples)
+    triton_target = cpu_target(target)
+    front_end = CpuFrontEnd(triton_target)
+    # Fusing is the C compiler's business, so it makes no difference here; said outright, no knob of Triton's does.
+    options = front_end.parse_options(
+        {
+            "enable_fp_fusion": True,
+            "debug": debug or bool(getattr(function, "debug", False)),
+            "sanitize_overflow": not asserts,
+        }
+    )
+    with running_front_end():
+        made = _make_module(function, arguments, triton_target, front_end, options)
+        run_cpu_passes(made)
+        return read_off(made)
+
+
+def lower_for_gpu(
+    function: object,
+    signature: Signature,
+    specialization: Specialization,
+    config: Config,
+    target: Target,
+    *,
+    tuples: TupleShapes = _NO_TUPLES,
+    force: bool = False,
+) -> Ttir:
+    """Lower for Triton's own back end: the module before the backend's stages, which :func:`compile_gpu` runs.
+
+    Raises:
+        ToolchainError: no usable Triton.
+        TargetError: not a concrete cuda or hip target.
+        CompileError: Triton's front end refused the kernel.
+    """
+    require_triton(force=force)
+    arguments = _source_arguments(function, signature, specialization, config, tuples)
+    triton_target = gpu_target(target)
+    backend = backend_for(triton_target)
+    options = gpu_options(backend, {"debug": bool(getattr(function, "debug", False)), **dict(config.options)})
+    with running_front_end():
+        made = _make_module(function, arguments, triton_target, backend, options)
+        run_passes(made, _GPU_PASSES)
+        return read_off(made)
+
+
+def read_off(made: Any) -> Ttir:  # noqa: ANN401
+    """A module of Triton's as text. Consumes the module: the mark it leaves makes the module invalid.
+
+    MLIR prints the generic form of a module that fails verification, and an attribute of the module without a
+    dialect prefix fails it.
+
+    Raises:
+        SourceError: this Triton prints modules in another form.
+    """
+    builder = module("triton._C.libtriton").ir.builder(made.context)
+    made.set_attr(_MARK, builder.get_int32_attr(1))
+    return Ttir(_generic_text(made.str_nodebug()), lambda: _generic_text(str(made)))
+
+
+def gpu_options(backend: Any, options: dict[str, object]) -> Any:  # noqa: ANN401
+    """Triton's options object. Fusing of multiply and add is on unless the config says otherwise, in every version."""
+    named = {name: value for name, value in options.items() if value is not None}
+    arch = backend.target.arch  # said outright, so that TRITON_OVERRIDE_ARCH cannot change what a target means
+    given = {"enable_fp_fusion": True, **named, "arch": f"sm{arch}" if isinstance(arch, int) else arch}
+    try:
+        return backend.parse_options(given)
+    except (AssertionError, ValueError, TypeError) as error:
+        raise CompileError(f"Triton refuses the options {given}: {error}") from error
+
+
+def _make_module(
+    function: Any,  # noqa: ANN401
+    arguments: _SourceArguments,
+    triton_target: Any,  # noqa: ANN401
+    backend: Any,  # noqa: ANN401
+    options: Any,  # noqa: ANN401
+) -> Any:  # noqa: ANN401
+    ir = module("triton._C.libtriton").ir
+    source = module("triton.compiler").ASTSource(function, arguments.types, arguments.constants, arguments.attributes)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    implementation = backend.get_codegen_implementation(options)
+    with lowering_for(triton_target):
+        try:
+            made = source.make_ir(triton_target, options, implementation, backend.get_module_map(), context)
+        except SiloError:
+            raise
+        except Exception as error:  # Triton runs the user's code here: anything may be raised
+            raise CompileError(_front_end_message(function, error)) from error
+    made.context = context
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _SourceArguments:
+    """The arguments of Triton's ``ASTSource``.
+
+    ``types`` holds a type by parameter name, a tuple of types for a tuple; ``constants`` and ``attributes`` are by
+    path: the parameter's position, and the positions within tuples.
+    """
+
+    types: dict[str, Any]
+    constants: dict[tuple[int, ...], object]
+    attributes: dict[tuple[int, ...], list[list[object]]]
+
+
+def _front_end_message(function: Any, error: Exception) -> str:  # noqa: ANN401
+    """The reason first, with the user's line; below it Triton's own rendering, which shows the source."""
+    innermost: BaseException = error
+    while innermost.__cause__ is not None:
+        innermost = innermost.__cause__
+    rendered = str(error).strip()
+    own = getattr(innermost, "error_message", None)  # a CompilationError's reason without the source above it
+    reason = str(innermost if own is None else own).strip() or type(innermost).__name__
+    place = location_of(function.fn)
+    line = getattr(getattr(error, "node", None), "lineno", None)
+    if isinstance(line, int):  # counted from the kernel's def
+        file, _, start = place.rpartition(":")
+        place = f"{file}:{int(start) + line - 1}"
+    text = f"{function.__name__} ({place}) cannot be lowered: {reason}"
+    return text if rendered in text else f"{text}\n{rendered}"
+
+
+def _source_arguments(
+    function: Any,  # noqa: ANN401
+    signature: Signature,
+    specialization: Specialization,
+    config: Config,
+    tuples: TupleShapes,
+) -> _SourceArguments:
+    given = {**dict(config.values), **specialization.constant_values}
+    made = _SourceArguments({}, {}, {})
+    expected = tuple(getattr(function, "arg_names", ()))
+    if (names := flat_names(tuples, expected)) != signature.names:
+        raise SourceError(f"the signature names {', '.join(signature.names)}, the kernel takes {', '.join(names)}")
+
+    def typed(name: str, path: tuple[int, ...]) -> str:
+        """The type of one parameter; notes its constant or its attributes."""
+        parameter, facts = signature[name], specialization.facts_of(name)
+        if parameter.kind is ParameterKind.CONSTEXPR:
+            made.constants[path] = _to_triton(_constant(parameter, given))
+            return "constexpr"
+        if Fact.EQUAL_1 in facts or Fact.NONE in facts:
+            made.constants[path] = 1 if Fact.EQUAL_1 in facts else None
+            return "constexpr"
+        found: list[list[object]] = []
+        if Fact.ALIGNED_16 in facts or Fact.DIVISIBLE_16 in facts:
+            found.append(["tt.divisibility", 16])
+        if Fact.POINTER_RANGE_32 in facts:
+            found.append(["tt.pointer_range", 32])
+        if found:
+            made.attributes[path] = found
+        return _type_text(parameter, given)
+
+    for index, name in enumerate(expected):
+        shape = tuples.get(name)
+        if shape is None:
+            made.types[name] = typed(name, (index,))
+        elif all(signature[one].kind is ParameterKind.CONSTEXPR for one in shape.names(name)) and shape.names(name):
+            made.types[name] = "constexpr"
+            made.constants[(index,)] = shape.made(name, lambda one, _: _to_triton(_constant(signature[one], given)))
+        else:
+            made.types[name] = shape.made(name, typed, (index,))
+    return made
+
+
+def _constant(parameter: Parameter, given: dict[str, Value]) -> Value:
+    if parameter.name in given:
+        return given[parameter.name]
+    if isinstance(parameter.default, NoDefault):
+        raise CompileError(
+            f"the constexpr parameter {parameter.name} has no value: neither the call nor the config gives one"
+        )
+    return parameter.default
+
+
+def _type_text(parameter: Parameter, given: dict[str, Value]) -> str:
+    kind, dtype = parameter.kind, parameter.dtype
+    if kind is ParameterKind.ANY or dtype is None:
+        raise SourceError(f"the parameter {parameter.name} has no type yet: specialize the signature first")
+    if kind is ParameterKind.POINTER:
+        return f"*{_triton_name(dtype)}"
+    if kind is ParameterKind.DESCRIPTOR:
+        shape = given.get(parameter.name)
+        if not isinstance(shape, tuple) or not shape:
+            raise SourceError(f"the descriptor {parameter.name} has no block shape in the specialization")
+        return f"tensordesc<{_triton_name(dtype)}[{', '.join(str(extent) for extent in shape)}]>"
+    return _triton_name(dtype)
+
+
+def _triton_name(dtype: DType) -> str:
+    if dtype.name == "float8_e4m3b11fnuz":  # its exponent has bias 11; Triton's fp8e4b15 is another format
+        raise CompileError(
+            f"Triton has no type {dtype}: pass the array as uint8 and convert in the kernel, "
+            "or use float8_e4m3fn, float8_e4m3fnuz, float8_e5m2 or float8_e5m2fnuz"
+        )
+    return dtype.short
+
+
+def _to_triton(value: Value) -> object:
+    """The object Triton expects for a constexpr value."""
+    if isinstance(value, DType):
+        return _triton_dtype(value)
+    if isinstance(value, FunctionValue):
+        return recall(value)
+    if isinstance(value, tuple):
+        return tuple(_to_triton(item) for item in value)
+    return value
+
+
+@lru_cache(maxsize=64)
+def _triton_dtype(dtype: DType) -> object:
+    name = _triton_name(dtype)
+    if dtype.kind in (DTypeKind.INT, DTypeKind.BOOL):
+        name = name.replace("i", "int", 1)
+    elif dtype.kind is DTypeKind.UINT:
+        name = name.replace("u", "uint", 1)
+    return module("triton.language").dtype(name)
+
+
+def _generic_text(text: str) -> str:
+    if '"builtin.module"' not in text:
+        raise SourceError("this Triton does not print modules in generic form: " + text[:80])
+    end = text.rfind("})")  # the attributes of the module stand on its last line
+    return _short_names(text[:end]) + _MARKED.sub("", text[end:], count=1)
+
+
+def _short_names(text: str) -> str:
+    """Name helper functions by their own name and a number: Triton's names hold the module, which may be __main__."""
+    names: dict[str, str] = {}
+    for name in _PRIVATE.findall(text):
+        own = name.partition("__")[0].rpartition(".")[2]
+        names[name] = f"{re.sub('[^A-Za-z0-9_]', '_', own) or 'function'}.{len(names)}"
+    if not names:
+        return text
+    text = _PRIVATE.sub(lambda match: match.group().replace(match.group(1), names[match.group(1)]), text)
+
+    def called(match: re.Match[str]) -> str:
+        name = match.group(1) or match.group(2)
+        return f"callee = @{names.get(name, name)}"
+
+    return _CALLEE.sub(called, text)

@@ -1,0 +1,216 @@
+"""The parameters of a GPU binary that Triton makes: which remain, in what order, of what type; and its launch info."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from silo.artifacts.binary_inspection import BinaryKernel
+from silo.core.config import Config
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
+from silo.core.signature import Parameter, ParameterKind, Signature
+from silo.core.specialization import Fact, Specialization
+from silo.core.target import Target
+from silo.core.values import Value
+from silo.errors import CompileError, UnsupportedError
+
+__all__ = ["argument_slots", "complete_layout", "launch_info", "tensor_maps"]
+
+_BY_TRITON_NAME = {
+    "i1": AbiType.I1,
+    "i8": AbiType.I8,
+    "i16": AbiType.I16,
+    "i32": AbiType.I32,
+    "i64": AbiType.I64,
+    "u8": AbiType.U8,
+    "u16": AbiType.U16,
+    "u32": AbiType.U32,
+    "u64": AbiType.U64,
+    "fp16": AbiType.FP16,
+    "bf16": AbiType.BF16,
+    "fp32": AbiType.FP32,
+    "fp64": AbiType.FP64,
+}
+
+# What Triton's lowering adds behind the kernel's own parameters, always in this order.
+_TRAILING = (LayoutSlot("", AbiType.SCRATCH), LayoutSlot("", AbiType.PROFILE))
+
+
+# Flags of a descriptor that was taken apart: Triton 3.6 has the first, later ones both.
+_FLAGS = ("nan", "tf32")
+
+# The device's numbers of element types that differ from CUtensorMapDataType's: bfloat16, float32 (flush), float64.
+_HOST_ELEMENT_TYPES = {8: 10, 9: 8, 10: 9}
+
+
+def argument_slots(
+    signature: Signature, specialization: Specialization, config: Config | None = None
+) -> tuple[LayoutSlot, ...]:
+    """The kernel parameters that stay parameters: constexprs, None and integers known to be 1 are folded away.
+
+    A tensor descriptor is a tensor map, its shape and its strides here; :func:`complete_layout` takes it apart where
+    the target has no tensor maps.
+
+    Raises:
+        CompileError: a parameter has no type, or a descriptor no block shape.
+    """
+    given = {**({} if config is None else config.as_dict()), **specialization.constant_values}
+    slots: list[LayoutSlot] = []
+    for parameter in signature.parameters:
+        facts = specialization.facts_of(parameter.name)
+        if parameter.kind is ParameterKind.CONSTEXPR or facts & {Fact.EQUAL_1, Fact.NONE}:
+            continue
+        if parameter.kind is ParameterKind.DESCRIPTOR:
+            slots += _descriptor_slots(parameter.name, _rank(parameter, given))
+        else:
+            slots.append(LayoutSlot(parameter.name, _abi_type(parameter)))
+    return tuple(slots)
+
+
+def _rank(parameter: Parameter, given: Mapping[str, Value]) -> int:
+    block = given.get(parameter.name)
+    if not isinstance(block, tuple) or not block:
+        raise CompileError(f"the descriptor {parameter.name} has no block shape")
+    return len(block)
+
+
+def _descriptor_slots(name: str, rank: int) -> list[LayoutSlot]:
+    return [
+        LayoutSlot(name, AbiType.TENSORMAP),
+        *(LayoutSlot(name, AbiType.I32, f"shape.{axis}") for axis in range(rank)),
+        *(LayoutSlot(name, AbiType.I64, f"stride.{axis}") for axis in range(rank)),
+    ]
+
+
+def _abi_type(parameter: Parameter) -> AbiType:
+    if parameter.kind is ParameterKind.POINTER:
+        return AbiType.POINTER
+    found = _BY_TRITON_NAME.get(parameter.dtype.short) if parameter.dtype is not None else None
+    if found is None:
+        raise CompileError(f"the parameter {parameter.name} ({parameter.kind.value}, {parameter.dtype}) has no GPU ABI")
+    return found
+
+
+def tensor_maps(arguments: Sequence[LayoutSlot], metadata: Mapping[str, Any]) -> tuple[TensorMap, ...]:
+    """How each descriptor's tensor map is encoded, from Triton's metadata; empty where the code has none.
+
+    Raises:
+        UnsupportedError: descriptors of a form that no driver of Silo makes (im2col, AMD's tensor data mover).
+        CompileError: the metadata is not about these arguments.
+    """
+    entries: Sequence[Mapping[str, Any]] = metadata.get("tensordesc_meta") or ()
+    names = [slot.name for slot in arguments if slot.type is AbiType.TENSORMAP]
+    if not entries:
+        return ()
+    if len(entries) != len(names):
+        raise CompileError(f"Triton describes {len(entries)} tensor descriptors; the kernel takes {len(names)}")
+    return tuple(_tensor_map(name, entry) for name, entry in zip(names, entries, strict=True))
+
+
+def _tensor_map(name: str, entry: Mapping[str, Any]) -> TensorMap:
+    if "swizzle" not in entry:
+        raise UnsupportedError(
+            f"the descriptor {name} becomes one of AMD's tensor data mover, which Silo does not make; "
+            "pass a pointer and make the descriptor in the kernel with tl.make_tensor_descriptor"
+        )
+    if entry.get("is_im2col"):
+        raise UnsupportedError(f"the descriptor {name} is an im2col one; Silo makes tiled tensor maps only")
+    kind = int(entry["elem_type"])
+    return TensorMap(
+        name,
+        swizzle=int(entry["swizzle"]),
+        element_bytes=int(entry["elem_size"]),
+        element_type=_HOST_ELEMENT_TYPES.get(kind, kind),
+        box=tuple(int(extent) for extent in entry["block_size"]),
+        fp4_padded=bool(entry["fp4_padded"]),
+    )
+
+
+def complete_layout(
+    arguments: Sequence[LayoutSlot], kernel: BinaryKernel, maps: Sequence[TensorMap] = ()
+) -> tuple[LayoutSlot, ...]:
+    """The layout with the trailing scratch slots, checked against what the binary says of its parameters.
+
+    The binary decides how many scratch slots there are, and which flags a descriptor without a tensor map has, since
+    that differs between versions of Triton.
+
+    Raises:
+        CompileError: the binary takes other parameters than the signature says. A launch would read wrong memory.
+    """
+    found: list[LayoutSlot] = list(arguments)
+    problems: list[str] = []
+    for form in [found] if maps else _without_maps(found):
+        extra = len(kernel.parameters) - len(form)
+        layout = (*form, *_TRAILING[: max(extra, 0)])
+        problem = _mismatch(layout, kernel)
+        if problem is None:
+            return layout
+        problems.append(problem)
+    raise CompileError(problems[0])
+
+
+def _without_maps(arguments: Sequence[LayoutSlot]) -> Iterator[list[LayoutSlot]]:
+    """The layout with descriptors taken apart, with one flag each and with both."""
+    if all(slot.type is not AbiType.TENSORMAP for slot in arguments):
+        yield list(arguments)
+        return
+    for count in (2, 1):
+        form: list[LayoutSlot] = []
+        for slot in arguments:
+            if slot.type is not AbiType.TENSORMAP:
+                form.append(slot)
+                continue
+            parts = [other.part for other in arguments if other.name == slot.name and other.part]
+            form.append(LayoutSlot(slot.name, AbiType.POINTER))
+            form += [LayoutSlot(slot.name, AbiType.I64, part) for part in parts]
+            form += [LayoutSlot(slot.name, AbiType.I1, flag) for flag in _FLAGS[:count]]
+        yield form
+
+
+def launch_info(
+    target: Target,
+    metadata: Mapping[str, Any],
+    layout: tuple[LayoutSlot, ...],
+    kernel: BinaryKernel,
+    maps: tuple[TensorMap, ...] = (),
+) -> LaunchInfo:
+    """Launch info from Triton's metadata and the binary.
+
+    Scratch memory is per program instance, which with a cluster is all of its blocks. The grid of a launch counts
+    clusters: its first axis is to be multiplied with the cluster's first dimension.
+    """
+    ctas = int(metadata.get("num_ctas", 1))
+    warps = int(metadata["num_warps"])  # with warp specialization the total, which Triton writes back
+    return LaunchInfo(
+        entry=kernel.entry,
+        layout=layout,
+        num_warps=warps,
+        threads=warps * int(metadata["warp_size"]),
+        cluster=(ctas, 1, 1),
+        shared_bytes=int(metadata["shared"]),
+        scratch_bytes=int(metadata.get("global_scratch_size", 0)) * ctas,
+        scratch_align=int(metadata.get("global_scratch_align", 1)),
+        profile_bytes=int(metadata.get("profile_scratch_size", 0)) * ctas,
+        profile_align=int(metadata.get("profile_scratch_align", 1)),
+        cooperative=bool(metadata.get("launch_cooperative_grid", False)),
+        pdl=target.kind == "cuda" and bool(metadata.get("launch_pdl", False)),
+        registers=kernel.registers,
+        spills=kernel.spills,
+        tensor_maps=maps,
+    )
+
+
+def _mismatch(layout: Sequence[LayoutSlot], kernel: BinaryKernel) -> str | None:
+    if len(layout) != len(kernel.parameters):
+        own = [slot for slot in layout if slot not in _TRAILING]
+        return (
+            f"{kernel.entry} takes {len(kernel.parameters)} parameters in the binary; its signature leaves "
+            f"{len(own)} ({', '.join(slot.name for slot in own)})"
+        )
+    for slot, (offset, size) in zip(layout, kernel.parameters, strict=True):
+        if size != slot.bytes:
+            return (
+                f"{kernel.entry}: the parameter {slot.name or slot.type.value} has {size} bytes at {offset} in the "
+                f"binary, its type {slot.type.value} says {slot.bytes}"
+            )
+    return None

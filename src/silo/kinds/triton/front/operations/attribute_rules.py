@@ -1,0 +1,280 @@
+"""Kinds of attributes, and rules: which attributes an operation may carry, each of which kind.
+
+Passes read attributes by name and write some into C text, and a text may come from a stranger. So an operation carries
+the attributes that Triton 3.6 to 3.9 give it, each of the kind that is expected there, and no others. An operation
+without a record has no rules; it is refused when code is to be made of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from silo.kinds.triton.front.mlir_floats import FLOAT_FORMATS
+from silo.kinds.triton.front.operations.type_rules import malformed
+from silo.kinds.triton.front.ssa import Attribute, Dense, Operation
+
+__all__ = [
+    "ARRAY",
+    "AXIS",
+    "COUNT",
+    "EXACT",
+    "FACTS",
+    "FAST",
+    "FLAG",
+    "INT32",
+    "NO_ATTRIBUTES",
+    "OPAQUE",
+    "OWN",
+    "ROUNDED",
+    "SPACE_OR_HINT",
+    "SYMBOL",
+    "TEXT",
+    "TYPED_CONSTANT",
+    "UNREAD",
+    "UNSIGNED",
+    "VISIBILITY",
+    "WRAPS",
+    "AttributeKind",
+    "AttributeRules",
+    "any_number",
+    "check_attributes",
+    "integer",
+    "integers",
+    "rules",
+    "segments",
+]
+
+OWN = "silo."  # the start of the names of operations that Silo's own passes add; a text has none
+_MAX_RANK = 64
+_INTEGER = re.compile(r"i([0-9]{1,3})")
+_MAX_TEXT = 1 << 16  # characters of one string; far above any message or instruction
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeKind:
+    """What a value is in words, and whether one is so."""
+
+    words: str
+    fits: Callable[[Operation, Attribute], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeRules:
+    """The attributes of one operation: those that it must have, and those that it may."""
+
+    needed: Mapping[str, AttributeKind]
+    allowed: Mapping[str, AttributeKind]
+
+
+def check_attributes(operation: Operation, rules: AttributeRules | None) -> None:
+    """Check the attributes of an operation of a text against the rules of its record, None if it has none.
+
+    Raises:
+        SourceError: an attribute that the rules lack, or of another kind, or the lack of a needed attribute; or an
+            operation that only Silo's own passes add.
+    """
+    if operation.name.startswith(OWN):
+        raise malformed(operation, "it is an operation that Silo itself adds, and stands in no text")
+    if rules is None:
+        return
+    attributes = operation.attributes
+    for name in rules.needed:
+        if name not in attributes:
+            raise malformed(operation, f"it has the attribute {name}")
+    for name, value in attributes.items():
+        kind = rules.allowed.get(name) or _discardable(name)
+        if kind is None:
+            known = ", ".join(sorted(rules.allowed)) or "none of its own"
+            raise malformed(operation, f"the attribute {name!r} is none that Triton gives it; known: {known}")
+        if not kind.fits(operation, value):
+            raise malformed(operation, f"its attribute {name} is {kind.words}")
+
+
+# ---- kinds
+
+
+def _is_int(value: Attribute) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def integer(low: int, high: int) -> AttributeKind:
+    """An integer from ``low`` to ``high``."""
+
+    def fits(_operation: Operation, value: Attribute) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+    return AttributeKind(f"an integer from {low} to {high}", fits)
+
+
+def integers(count: Callable[[Operation], int | None]) -> AttributeKind:
+    """An array of 32-bit integers, as many as ``count`` returns (None: any number)."""
+
+    def fits(operation: Operation, value: Attribute) -> bool:
+        wanted = count(operation)
+        return (
+            isinstance(value, tuple)
+            and (wanted is None or len(value) == wanted)
+            and all(INT32.fits(operation, item) for item in value)
+        )
+
+    return AttributeKind("an array of integers, one for each of what it is about", fits)
+
+
+def any_number(_operation: Operation) -> None:
+    """For :func:`integers`: an array of any length."""
+    return
+
+
+def segments(groups: int, largest: int | None = None) -> AttributeKind:
+    """The sizes of ``groups`` groups, which hold all of the operands; ``largest`` is the size of the largest."""
+
+    def fits(operation: Operation, value: Attribute) -> bool:
+        if not isinstance(value, tuple) or len(value) != groups:
+            return False
+        sizes = [item for item in value if isinstance(item, int) and not isinstance(item, bool) and item >= 0]
+        most = max(sizes, default=0)
+        return len(sizes) == groups and sum(sizes) == len(operation.operands) and (largest is None or most <= largest)
+
+    return AttributeKind(f"the sizes of {groups} groups that its operands come in", fits)
+
+
+def _is_constant(operation: Operation, value: Attribute) -> bool:
+    """A number of the result's type, or a tensor of them."""
+    if len(operation.results) != 1:
+        return False
+    kind = operation.result.type
+    if isinstance(value, Dense):
+        return value.type == kind and all(_is_number(item, kind.element) for item in value.values)
+    return not kind.tensor and not kind.pointer and _is_number(value, kind.element)
+
+
+def _is_number(value: Attribute, element: str) -> bool:
+    if element in FLOAT_FORMATS:
+        return isinstance(value, float)
+    if element == "i1":
+        return isinstance(value, int) and value in (-1, 0, 1)
+    bits = 64 if element == "index" else _width(element)
+    return isinstance(value, int) and not isinstance(value, bool) and -(1 << (bits - 1)) <= value < 1 << bits
+
+
+def _width(element: str) -> int:
+    match = _INTEGER.fullmatch(element)
+    return int(match.group(1)) if match is not None else 1
+
+
+def _is_hint(_operation: Operation, value: Attribute) -> bool:
+    values = value.values if isinstance(value, Dense) else value if isinstance(value, tuple) else (value,)
+    return len(values) <= _MAX_RANK and all(_is_int(item) for item in values)
+
+
+def _is_axis(operation: Operation, value: Attribute) -> bool:
+    if not isinstance(value, int) or isinstance(value, bool) or not operation.operands:
+        return False
+    return 0 <= value < len(operation.operands[0].type.shape)
+
+
+def _are_argument_facts(operation: Operation, value: Attribute) -> bool:
+    """One dictionary of facts for each argument; of results there are as many as anybody wants, and none is read."""
+    del operation
+    return isinstance(value, tuple) and all(
+        isinstance(facts, Mapping) and all(_is_fact(name, fact) for name, fact in facts.items()) for facts in value
+    )
+
+
+def _is_fact(name: str, fact: Attribute) -> bool:
+    kind = _ARGUMENT_FACTS.get(name)
+    return kind is not None and kind.fits(_NOBODY, fact)
+
+
+_NOBODY = Operation("", [], [], {})
+
+ARRAY = AttributeKind("an array", lambda _operation, value: isinstance(value, tuple))
+FLAG = AttributeKind("a flag: true or false", lambda _operation, value: isinstance(value, bool))
+TEXT = AttributeKind(
+    f"a string of at most {_MAX_TEXT} characters",
+    lambda _operation, value: isinstance(value, str) and len(value) <= _MAX_TEXT,
+)
+SYMBOL = AttributeKind("a symbol", lambda _operation, value: isinstance(value, str) and value.startswith("@"))
+# Hints of a dialect, kept as their text, which nothing reads.
+OPAQUE = AttributeKind(
+    "a hint of its dialect", lambda _operation, value: isinstance(value, str) and value.startswith("#")
+)
+UNREAD = AttributeKind(
+    "a number, a flag or an attribute of a dialect",
+    lambda _operation, value: isinstance(value, bool | int | tuple) or (isinstance(value, str) and value[:1] == "#"),
+)
+INT32 = integer(-(2**31), 2**31 - 1)
+COUNT = integer(0, 2**31 - 1)
+TYPED_CONSTANT = AttributeKind("a constant of the result's type", _is_constant)
+_HINT = AttributeKind("an integer for each axis", _is_hint)
+AXIS = AttributeKind("an axis of its operand", _is_axis)
+SPACE_OR_HINT = AttributeKind(
+    "a bit for each space, or a hint", lambda _operation, value: _is_int(value) or _is_opaque(value)
+)
+VISIBILITY = AttributeKind(
+    "public, private or nested", lambda _operation, value: isinstance(value, str) and value in _VISIBILITIES
+)
+_VISIBILITIES = frozenset({"public", "private", "nested"})
+FACTS = AttributeKind("the facts that are known of each argument", _are_argument_facts)
+
+
+def _is_opaque(value: Attribute) -> bool:
+    return isinstance(value, str) and value.startswith("#")
+
+
+# ---- what any operation may carry: facts and wishes that Triton's language and its passes leave, none of which is
+# written anywhere
+
+_HINTS = re.compile(r"tt\.(?:divisibility|contiguity|constancy)(?:_arg[0-9]{1,6})?")
+_ARGUMENT_FACTS: Mapping[str, AttributeKind] = MappingProxyType(
+    {
+        "tt.divisibility": _HINT,
+        "tt.contiguity": _HINT,
+        "tt.constancy": _HINT,
+        "tt.pointer_range": _HINT,
+        "tt.nv_tma_desc": _HINT,
+    }
+)
+_EVERYWHERE: Mapping[str, AttributeKind] = MappingProxyType(
+    {
+        "tt.num_stages": INT32,
+        "tt.loop_unroll_factor": INT32,
+        "tt.disallow_acc_multi_buffer": FLAG,
+        "tt.flatten": FLAG,
+        "tt.warp_specialize": FLAG,
+        "tt.latency": INT32,
+        "tt.self_latency": INT32,
+        "tt.scheduled_max_stage": INT32,
+        "loop.cluster": INT32,
+        "loop.stage": INT32,
+        "llvm.loop_annotation": OPAQUE,
+        "ttg.partition": UNREAD,
+        "ttg.partition.outputs": UNREAD,
+        "ttg.partition.stages": UNREAD,
+        "ttg.warp_specialize.tag": UNREAD,
+    }
+)
+
+
+def _discardable(name: str) -> AttributeKind | None:
+    return _HINT if _HINTS.fullmatch(name) else _EVERYWHERE.get(name)
+
+
+# ---- rules
+
+
+def rules(needed: Mapping[str, AttributeKind] | None = None, **others: AttributeKind) -> AttributeRules:
+    """The rules of an operation that must have the attributes ``needed`` and may have ``others``."""
+    needed = needed or {}
+    return AttributeRules(MappingProxyType(dict(needed)), MappingProxyType({**needed, **others}))
+
+
+NO_ATTRIBUTES = rules()
+FAST = rules(fastmath=OPAQUE)
+ROUNDED = rules(fastmath=OPAQUE, roundingmode=integer(0, 4))
+WRAPS = rules(overflowFlags=OPAQUE)
+EXACT = rules(isExact=FLAG)
+UNSIGNED = rules(nonNeg=FLAG)

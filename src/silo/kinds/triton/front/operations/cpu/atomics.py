@@ -1,0 +1,69 @@
+"""Atomic operations that the runtime has, and the reasons why others are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from silo.kinds.triton.front.operations.cpu.c_types import FLOATS, INTEGERS
+from silo.kinds.triton.front.ssa import Operation
+
+__all__ = ["ATOMIC_BITS", "ATOMIC_KINDS", "MEMORY_ORDERS", "cas_refusal", "rmw_refusal"]
+
+# Triton's RMWOp and MemSemantic.
+ATOMIC_KINDS: Mapping[object, str] = MappingProxyType(
+    {
+        1: "and",
+        2: "or",
+        3: "xor",
+        4: "add",
+        5: "fadd",
+        6: "max",
+        7: "min",
+        8: "umax",
+        9: "umin",
+        10: "exchange",
+    }
+)
+MEMORY_ORDERS: Mapping[object, str] = MappingProxyType(
+    {1: "__ATOMIC_RELAXED", 2: "__ATOMIC_ACQUIRE", 3: "__ATOMIC_RELEASE", 4: "__ATOMIC_ACQ_REL"}
+)
+# What is exchanged and compared are bits: the runtime's function for each element type.
+ATOMIC_BITS: Mapping[str, str] = MappingProxyType(
+    {
+        "i8": "i8",
+        "i16": "i16",
+        "i32": "i32",
+        "i64": "i64",
+        "f16": "u16",
+        "bf16": "u16",
+        "f32": "f32",
+        "f64": "f64",
+    }
+)
+
+
+def cas_refusal(operation: Operation) -> str:
+    """Why the CPU cannot do this exchange where a value is found, or ""."""
+    element = operation.result.type.element
+    return _refusal(operation) or ("" if element in ATOMIC_BITS else f"atomics on {element}")
+
+
+def rmw_refusal(operation: Operation) -> str:
+    """Why the CPU cannot do this reading, changing and writing in one step, or ""."""
+    if reason := _refusal(operation):
+        return reason
+    element = operation.result.type.element
+    kind = ATOMIC_KINDS.get(operation.attributes.get("atomic_rmw_op"))
+    if kind is None:
+        return f"atomic operation {operation.attributes.get('atomic_rmw_op')}"
+    known = FLOATS if kind == "fadd" else ATOMIC_BITS if kind == "exchange" else set(INTEGERS) - {"i1", "index"}
+    return "" if element in known else f"atomic {kind} on {element}"
+
+
+def _refusal(operation: Operation) -> str:
+    if operation.result.type.pointer:
+        return "atomics on pointers"
+    if operation.attributes.get("sem") not in MEMORY_ORDERS:
+        return f"memory order {operation.attributes.get('sem')}"
+    return ""

@@ -1,0 +1,261 @@
+"""C expressions of the ``arith`` dialect's arithmetic and of Triton's own elementwise operations.
+
+Where MLIR leaves a result undefined it is defined here: integer division by zero gives -1 (all ones) and its remainder
+the dividend, MIN / -1 gives MIN, shifts by the width or more give 0 (or the sign), conversions to integers saturate and
+turn NaN into 0. Integer arithmetic wraps.
+"""
+
+from __future__ import annotations
+
+from silo.kinds.triton.front.operations.cpu.c_call import Call, RefusedError, Renderer
+from silo.kinds.triton.front.operations.cpu.c_types import C_TYPES, FP8, HALVES, literal, zero
+from silo.kinds.triton.front.ssa import Dense
+
+__all__ = [
+    "absf",
+    "addptr",
+    "bitwise",
+    "clampf",
+    "cmpf",
+    "cmpi",
+    "constant",
+    "float_binary",
+    "float_call",
+    "floor_ceil",
+    "integer_call",
+    "minmax",
+    "negf",
+    "poison",
+    "remf",
+    "select",
+    "shift",
+    "wrapping",
+    "xori",
+]
+
+# MLIR's order of integer predicates: eq ne slt sle sgt sge ult ule ugt uge.
+_CMPI = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")
+# MLIR's order of floating-point predicates; ordered ones are false with a NaN, unordered ones true.
+_CMPF = (
+    "0",
+    "{a} == {b}",
+    "{a} > {b}",
+    "{a} >= {b}",
+    "{a} < {b}",
+    "{a} <= {b}",
+    "__builtin_islessgreater({a}, {b})",
+    "!__builtin_isunordered({a}, {b})",
+    "!__builtin_islessgreater({a}, {b})",
+    "!({a} <= {b})",
+    "!({a} < {b})",
+    "!({a} >= {b})",
+    "!({a} > {b})",
+    "{a} != {b}",
+    "__builtin_isunordered({a}, {b})",
+    "1",
+)
+
+
+def constant(call: Call) -> str:
+    """A number, or a tensor of one number."""
+    value = call.operation.attributes.get("value")
+    if isinstance(value, Dense):
+        value = value.splat
+        if value is None:
+            raise RefusedError("a constant whose elements differ")
+    if not isinstance(value, int | float):
+        raise RefusedError(f"a constant of an unknown kind: {value!r}")
+    if call.element not in C_TYPES or call.result.pointer:
+        raise RefusedError(f"a constant of type {call.element}")
+    return literal(value, call.element)
+
+
+def float_binary(sign: str) -> Renderer:
+    """An operator between two floating-point numbers."""
+
+    def render(call: Call) -> str:
+        call.pointer_free()
+        return call.float_result(f"({call.float_operand(0)} {sign} {call.float_operand(1)})")
+
+    return render
+
+
+def float_call(stem: str, piece: str) -> Renderer:
+    """A function of the runtime over floating-point numbers, f32 or f64; ``piece`` holds it."""
+
+    def render(call: Call) -> str:
+        call.pointer_free()
+        call.use(piece)
+        arguments = ", ".join(call.float_operand(index) for index in range(len(call.operands)))
+        return call.float_result(f"silo_{stem}_{call.suffix}({arguments})")
+
+    return render
+
+
+def wrapping(sign: str, on_bool: str) -> Renderer:
+    """Integer arithmetic that wraps; ``on_bool`` is the operator between two i1."""
+
+    def render(call: Call) -> str:
+        call.pointer_free()
+        if call.integer_bits() == 1:
+            return call.cast(f"({call.operands[0]}) {on_bool} ({call.operands[1]})")
+        return call.cast(f"{call.unsigned(0)} {sign} {call.unsigned(1)}")
+
+    return render
+
+
+def bitwise(sign: str) -> Renderer:
+    """An operator between the bits of two integers."""
+
+    def render(call: Call) -> str:
+        call.pointer_free()
+        call.integer_bits()
+        return call.cast(f"({call.operands[0]}) {sign} ({call.operands[1]})")
+
+    return render
+
+
+def integer_call(stem: str, *, signed: bool, least: int = 8) -> Renderer:
+    """A function of the runtime over integers of at least ``least`` bits, read as signed or unsigned."""
+
+    def render(call: Call) -> str:
+        call.pointer_free()
+        if call.integer_bits() < least:
+            raise RefusedError(f"it is not defined on {call.element}")
+        call.use("integer")
+        width = max(call.integer_bits(), 32)
+        read = call.signed if signed else call.unsigned
+        arguments = ", ".join(read(index) for index in range(len(call.operands)))
+        return call.cast(f"silo_{stem}_i{width}({arguments})")
+
+    return render
+
+
+def minmax(stem: str, *, signed: bool, on_bool: str) -> Renderer:
+    """The smaller or the larger of two integers; ``on_bool`` is the operator between two i1."""
+    general = integer_call(stem, signed=signed)
+
+    def render(call: Call) -> str:
+        if call.element == "i1":
+            return bitwise(on_bool)(call)
+        return general(call)
+
+    return render
+
+
+def shift(stem: str) -> Renderer:
+    """A shift by any distance."""
+
+    def render(call: Call) -> str:
+        call.pointer_free()
+        bits = call.integer_bits()
+        if bits == 1:
+            raise RefusedError("it is not defined on i1")
+        call.use("integer")
+        value = call.signed(0) if stem == "shrsi" else call.unsigned(0)
+        return call.cast(f"silo_{stem}_i{max(bits, 32)}({value}, {call.unsigned(1)}, {bits}u)")
+
+    return render
+
+
+def floor_ceil(stem: str, *, signed: bool) -> Renderer:
+    """A quotient that is rounded down or up."""
+
+    def render(call: Call) -> str:
+        call.pointer_free()
+        if call.integer_bits() == 1:
+            raise RefusedError("it is not defined on i1")
+        call.use("integer")
+        read = call.signed if signed else call.unsigned
+        return call.cast(f"silo_{stem}_i64({read(0)}, {read(1)})")
+
+    return render
+
+
+def _differ(call: Call, *, equal: bool = False) -> str:
+    """Whether two conditions differ, as a choice: gcc 12 does not vectorise an exclusive or of two comparisons."""
+    call.use("integer")
+    return f"silo_{'same' if equal else 'differ'}_i1({call.operands[0]}, {call.operands[1]})"
+
+
+def xori(call: Call) -> str:
+    """Exclusive or; of two conditions, whether they differ."""
+    return _differ(call) if call.element == "i1" and not call.result.pointer else bitwise("^")(call)
+
+
+def cmpi(call: Call) -> str:
+    """A comparison of two integers or pointers."""
+    predicate = call.attribute("predicate")
+    if not 0 <= predicate < len(_CMPI):
+        raise RefusedError(f"integer predicate {predicate} is unknown")
+    sign = _CMPI[predicate]
+    if call.types[0].pointer:
+        return f"(uint8_t)((uint64_t)({call.operands[0]}) {sign} (uint64_t)({call.operands[1]}))"
+    call.pointer_free()
+    if call.types[0].element == "i1" and predicate < 2:
+        return _differ(call, equal=predicate == 0)
+    read = call.signed if predicate < 6 else call.unsigned
+    return f"(uint8_t)({read(0)} {sign} {read(1)})"
+
+
+def cmpf(call: Call) -> str:
+    """A comparison of two floating-point numbers."""
+    call.pointer_free()
+    predicate = call.attribute("predicate")
+    if not 0 <= predicate < len(_CMPF):
+        raise RefusedError(f"floating-point predicate {predicate} is unknown")
+    return f"(uint8_t)({_CMPF[predicate].format(a=call.float_operand(0), b=call.float_operand(1))})"
+
+
+def poison(call: Call) -> str:
+    """A value that nobody may depend on, such as a loop's variable after the loop: zero, the same each time."""
+    return zero(call.result)
+
+
+def select(call: Call) -> str:
+    """One of two values by a condition."""
+    return f"(({call.operands[0]}) ? ({call.operands[1]}) : ({call.operands[2]}))"
+
+
+def negf(call: Call) -> str:
+    """The number with the other sign, NaN too."""
+    call.pointer_free()
+    if call.element in HALVES:
+        return call.cast(f"({call.operands[0]}) ^ 0x8000u")
+    if call.element in FP8:
+        call.use(call.element)
+        return f"silo_{call.element}_neg({call.operands[0]})"
+    return f"(-({call.float_operand(0)}))"
+
+
+def absf(call: Call) -> str:
+    """The number without its sign."""
+    call.pointer_free()
+    if call.element in HALVES:
+        return call.cast(f"({call.operands[0]}) & 0x7fffu")
+    if call.element in FP8:
+        call.use(call.element)
+        return f"silo_{call.element}_abs({call.operands[0]})"
+    return f"__builtin_fabs{'' if call.element == 'f64' else 'f'}({call.float_operand(0)})"
+
+
+def remf(call: Call) -> str:
+    """The remainder of a quotient rounded toward zero."""
+    call.pointer_free()
+    call.use("libm")
+    function = "fmod" if call.element == "f64" else "fmodf"
+    return call.float_result(f"{function}({call.float_operand(0)}, {call.float_operand(1)})")
+
+
+def addptr(call: Call) -> str:
+    """A pointer and an offset in elements."""
+    if not call.result.pointer:
+        raise RefusedError("the first operand is not a pointer")
+    return f"(({call.operands[0]}) + ({call.operands[1]}))"
+
+
+def clampf(call: Call) -> str:
+    """A number within two bounds; what becomes of NaN is an attribute."""
+    # PropagateNan: 0 none, 0xFFFF all.
+    propagate = call.operation.attributes.get("propagateNan", 0)
+    return float_call("clamp_nan" if propagate not in (0, False) else "clamp", "minmax")(call)

@@ -1,0 +1,119 @@
+"""One scalar operation while it is turned into a C expression."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from silo.kinds.triton.front.operations.cpu.c_types import INTEGERS, NARROW, c_type, has_c_type
+from silo.kinds.triton.front.ssa import Operation, Type
+
+__all__ = ["Call", "RefusedError", "Renderer"]
+
+
+class RefusedError(Exception):
+    """The operation has no C form; the text is the reason. Never leaves ``ops``."""
+
+
+@dataclass(slots=True)
+class Call:
+    """The operation, its operands as C expressions, and the runtime pieces its expression turns out to need.
+
+    f16, bf16 and the 8-bit types are computed in f32 and rounded once after every operation, which gives the correctly
+    rounded result of + - * / and sqrt.
+    """
+
+    operation: Operation
+    operands: Sequence[str]
+    types: Sequence[Type]
+    result: Type
+    pieces: set[str] = field(default_factory=set[str])
+
+    @property
+    def element(self) -> str:
+        """The element type of the result."""
+        return self.result.element
+
+    @property
+    def compute(self) -> str:
+        """The C type that floating-point results are computed in."""
+        return "double" if self.element == "f64" else "float"
+
+    @property
+    def suffix(self) -> str:
+        """``f64`` or ``f32``: the type that floating-point results are computed in."""
+        return "f64" if self.element == "f64" else "f32"
+
+    def use(self, *pieces: str) -> None:
+        """Note that the expression calls into these pieces."""
+        self.pieces.update(pieces)
+
+    def attribute(self, name: str, default: int | None = None) -> int:
+        """An integer attribute; refuses where it is absent and has no default."""
+        value = self.operation.attributes.get(name, default)
+        if not isinstance(value, int):
+            raise RefusedError(f"attribute {name} is {value!r}, an integer is needed")
+        return value
+
+    def float_operand(self, index: int) -> str:
+        """Operand ``index`` as float or double."""
+        element, text = self.types[index].element, self.operands[index]
+        if element in NARROW:
+            self.use(NARROW[element])
+            return f"silo_{element}_to_f32({text})"
+        if element not in ("f32", "f64"):
+            raise RefusedError(f"an operand of type {element} where a floating-point one is needed")
+        return _wrap(text)
+
+    def float_result(self, text: str) -> str:
+        """``text``, a float (or double for f64), as the result's type."""
+        if self.element in NARROW:
+            self.use(NARROW[self.element])
+            return f"silo_f32_to_{self.element}({text})"
+        if self.element not in ("f32", "f64"):
+            raise RefusedError(f"a result of type {self.element} where a floating-point one is needed")
+        return text
+
+    def integer_bits(self, element: str | None = None) -> int:
+        """The width of the result (or of ``element``); refuses where it is not an integer."""
+        bits = INTEGERS.get(element or self.element)
+        if bits is None:
+            raise RefusedError(f"no integer type: {element or self.element}")
+        return bits
+
+    def unsigned(self, index: int) -> str:
+        """Operand ``index`` as an unsigned integer of 32 or 64 bits, zero-extended."""
+        bits = self.integer_bits(self.types[index].element)
+        text = self.operands[index]
+        if bits == 64:
+            return f"(uint64_t){_wrap(text)}"
+        if bits in (1, 32):
+            return f"(uint32_t){_wrap(text)}"
+        return f"(uint32_t)(uint{bits}_t){_wrap(text)}"
+
+    def signed(self, index: int) -> str:
+        """Operand ``index`` as a signed integer of 32 or 64 bits; a set i1 is -1."""
+        bits = self.integer_bits(self.types[index].element)
+        text = _wrap(self.operands[index])
+        if bits == 1:
+            return f"-(int32_t){text}"
+        return text if bits >= 32 else f"(int32_t){text}"
+
+    def cast(self, text: str) -> str:
+        """``text`` cast to the result's C type; an i1 result must be 0 or 1 already."""
+        return f"({c_type(self.result)})({text})"
+
+    def pointer_free(self) -> None:
+        """Refuse pointers, which this operation does not take."""
+        if self.result.pointer or any(type_.pointer for type_ in self.types):
+            raise RefusedError("pointers are not expected here")
+        for type_ in (*self.types, self.result):
+            if not has_c_type(type_):
+                raise RefusedError(f"type {type_.element} is not supported on the CPU")
+
+
+Renderer = Callable[[Call], str]
+
+
+def _wrap(text: str) -> str:
+    return text if text.isidentifier() else f"({text})"

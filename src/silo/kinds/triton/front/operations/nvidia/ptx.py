@@ -1,0 +1,197 @@
+"""Inline assembly: straight-line PTX over registers as one C expression.
+
+``ptx_program`` evaluates the text with the instructions of ``ptx_table``. A text with any other statement
+is refused, because it may mean anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from silo.kinds.triton.front.operations.cpu.c_call import Call, RefusedError, Renderer
+from silo.kinds.triton.front.operations.cpu.c_casts import bitcast
+from silo.kinds.triton.front.operations.cpu.c_types import INTEGERS, c_type, element_bytes
+from silo.kinds.triton.front.operations.nvidia.ptx_program import Program, Shape, evaluate
+from silo.kinds.triton.front.operations.nvidia.ptx_table import INLINE
+from silo.kinds.triton.front.operations.nvidia.ptx_values import Element, Joined, Literal, Part
+from silo.kinds.triton.front.ssa import Operation, Type
+
+__all__ = ["inline_parts", "inline_refusal", "inline_renderer"]
+
+# The waits between launches that Triton before 3.9 writes: launches follow one another here.
+_WAITS = frozenset({"griddepcontrol.wait", "griddepcontrol.launch_dependents"})
+_MOST_PACK = 64
+_INT = 32
+
+
+def inline_renderer(truncation: str) -> Renderer:
+    """The renderer of texts of straight-line PTX; ``truncation`` is the operation that narrows integers."""
+
+    def render(call: Call) -> str:
+        return _rendered(call, truncation)
+
+    return render
+
+
+def inline_refusal(truncation: str) -> Callable[[Operation], str]:
+    """Why a text with any number of results has no meaning here, or ""; ``truncation`` as for the renderer."""
+
+    def refuse(operation: Operation) -> str:
+        for part in inline_parts(operation):
+            types = [value.type for value in part.operands]
+            try:
+                _rendered(Call(part, [f"x{index}" for index in range(len(types))], types, part.result.type), truncation)
+            except RefusedError as error:
+                return str(error)
+        return ""
+
+    return refuse
+
+
+def _rendered(call: Call, truncation: str) -> str:
+    call.pointer_free()
+    operation = call.operation
+    text = str(operation.attributes.get("asm_string"))
+    if not call.operands and text.strip().removesuffix(";") in _WAITS:
+        return "0"
+    given = operation.attributes.get("results", (call.element,))
+    assert isinstance(given, tuple)
+    elements, results = [type_.element for type_ in call.types], [str(element) for element in given]
+    pack = call.attribute("packed_element", 1)
+    if "i1" in {*elements, *results} or not 0 < pack <= _MOST_PACK:
+        raise _refused(call, "it takes and gives numbers of 8 to 64 bits, at most 64 at a time")
+    shape = Shape(
+        tuple(8 * element_bytes(element) for element in elements),
+        tuple(8 * element_bytes(element) for element in results),
+        pack,
+        _used_bits(operation, truncation, 8 * element_bytes(call.element)),
+        call.attribute("result", 0),
+    )
+    try:
+        program = evaluate(text, str(operation.attributes.get("constraints")), shape)
+        return _Expression(call, program).text()
+    except RefusedError as error:
+        raise _refused(call, str(error)) from None
+
+
+def _used_bits(operation: Operation, truncation: str, width: int) -> int:
+    """The bits of an element of the result, from the lowest, that the kernel reads: it may truncate them."""
+    uses = operation.results[0].uses if operation.results else []
+    if not uses or any(use.name != truncation for use in uses):
+        return width
+    return max(min(INTEGERS[use.result.type.element], width) for use in uses)
+
+
+def inline_parts(operation: Operation) -> list[Operation]:
+    """An operation for each result, or the operation itself; none of them is in the module yet."""
+    if len(operation.results) == 1:
+        return [operation]
+    kinds = tuple(result.type.element for result in operation.results)
+    return [
+        replace(operation, results=[result], attributes={**operation.attributes, "results": kinds, "result": number})
+        for number, result in enumerate(operation.results)
+    ]
+
+
+class _Expression:
+    """The C text of a program: nodes that are read once stand where they are read, all others are constants first."""
+
+    def __init__(self, call: Call, program: Program) -> None:
+        self._call, self._graph, self._result = call, program.graph, program.result
+        self._texts: dict[int, tuple[str, str]] = {}  # the C text and the element type of each node
+
+    def text(self) -> str:
+        """An expression; with constants, one that GNU C allows: a block whose last statement is its value."""
+        numbers = self._graph.below(self._result)
+        reads = Counter(source for number in numbers for source in self._sources(number))
+        lines: list[str] = []
+        for number in numbers:
+            text, element = self._node(number)
+            # An operand may be any expression, but stands in the text once.
+            if reads[number] > 1 and not text.isidentifier() and not isinstance(self._graph.nodes[number], Literal):
+                name = f"ptx_{number}"
+                lines.append(f"{c_type(Type(element))} const {name} = {text};")
+                text = name
+            self._texts[number] = text, element
+        result = self._as(self._result, self._call.element)
+        return f"({{ {' '.join(lines)} {result}; }})" if lines else result
+
+    def _sources(self, number: int) -> Sequence[int]:
+        """The nodes that the C text of a node reads, as often as it reads them."""
+        node = self._graph.nodes[number]
+        return [run[0] for run in _runs(node)] if isinstance(node, Joined) else self._graph.sources(number)
+
+    def _node(self, number: int) -> tuple[str, str]:
+        node = self._graph.nodes[number]
+        if isinstance(node, Element):
+            return self._call.operands[node.operand], self._call.types[node.operand].element
+        element = _integer(node.width)
+        if isinstance(node, Literal):
+            return f"(({c_type(Type(element))})0x{node.bits:x}u{'ll' if node.width > _INT else ''})", element
+        if isinstance(node, Joined):
+            return self._joined(node), element
+        step = INLINE[node.name]
+        texts = [self._as(source, _held(kind)) for source, kind in zip(node.sources, step.takes, strict=True)]
+        call, gives = self._call, Type(_held(step.gives))
+        inner = Call(call.operation, texts, [Type(_held(kind)) for kind in step.takes], gives, call.pieces)
+        text = step.render(inner)
+        return f"(({c_type(gives)})({text}))" if gives.element in INTEGERS else f"({text})", gives.element
+
+    def _joined(self, node: Joined) -> str:
+        """Each source shifted and masked, for each distance of its bits from their places."""
+        wide = max(node.width, *(self._width(source) for source, _, _ in _runs(node)), 0) > _INT
+        kind, suffix = ("uint64_t", "ull") if wide else ("uint32_t", "u")
+        constant = sum(1 << place for place, part in enumerate(node.parts) if part == 1)
+        terms = [f"0x{constant:x}{suffix}"] if constant else []
+        for source, distance, mask in _runs(node):
+            width = self._width(source)
+            shifted = f"<< {distance}" if distance > 0 else f">> {-distance}" if distance else ""
+            text = f"({kind})({self._as(source, _integer(width), unsigned=True)}) {shifted}".strip()
+            whole = (1 << width) - 1
+            reached = (whole << distance if distance > 0 else whole >> -distance) & ((1 << node.width) - 1)
+            terms.append(f"({text})" if mask == reached else f"(({text}) & 0x{mask:x}{suffix})")
+        return f"(({c_type(Type(_integer(node.width)))})({' | '.join(terms) or f'0{suffix}'}))"
+
+    def _width(self, number: int) -> int:
+        return self._graph.nodes[number].width
+
+    def _as(self, number: int, target: str, *, unsigned: bool = False) -> str:
+        """A node as another type of the same width."""
+        text, source = self._texts[number]
+        if source == target:
+            found = text
+        else:
+            call = self._call
+            found = bitcast(Call(call.operation, [text], [Type(source)], Type(target), call.pieces))
+        return f"(uint{INTEGERS[target]}_t)({found})" if unsigned else found
+
+
+def _runs(node: Joined) -> list[tuple[int, int, int]]:
+    """The nodes whose bits are joined, how far each moves them upwards, and the places that they reach as a mask."""
+    found: dict[tuple[int, int], int] = {}
+    for place, part in enumerate(node.parts):
+        if isinstance(part, Part):
+            key = part.node, place - part.place
+            found[key] = found.get(key, 0) | 1 << place
+    return [(source, distance, mask) for (source, distance), mask in found.items()]
+
+
+def _integer(width: int) -> str:
+    """The integer type that holds ``width`` bits."""
+    return _held(f"i{width}")
+
+
+def _held(kind: str) -> str:
+    """The element type whose C type holds values of ``kind``."""
+    return "i8" if kind == "i4" else kind
+
+
+def _refused(call: Call, reason: str) -> RefusedError:
+    attributes = call.operation.attributes
+    text = " ".join(str(attributes.get("asm_string")).split())
+    return RefusedError(
+        "inline assembly is for one kind of GPU; of PTX the CPU knows the instructions that docs/cpu.md lists;"
+        f" {reason}: {text!r}, constraints {attributes.get('constraints')!r}; write it with Triton's own operations"
+    )

@@ -1,0 +1,325 @@
+"""Evaluates straight-line PTX on registers whose bits are expressions, and returns the expression of one element.
+
+A text that executes once for several elements (``pack``) must compute each of them alike from its own elements: which
+elements a GPU takes together depends on its layouts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from silo.kinds.triton.front.operations.cpu.c_call import RefusedError
+from silo.kinds.triton.front.operations.nvidia.ptx_table import INLINE, WIDTHS, Step
+from silo.kinds.triton.front.operations.nvidia.ptx_text import (
+    PtxInstruction,
+    PtxNumber,
+    PtxRegister,
+    PtxVector,
+    read_ptx,
+)
+from silo.kinds.triton.front.operations.nvidia.ptx_values import UNKNOWN, Applied, Bit, Element, Graph
+
+__all__ = ["Program", "Shape", "evaluate"]
+
+_CONSTRAINT = re.compile(r"(=&?)?([rfhld])")
+_REGISTER_BITS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64}
+_PACKED_BITS = 32  # elements that are smaller share a register of this size
+_MOVE = re.compile(r"mov\.[busf](16|32|64)")
+_RESIZE = re.compile(r"cvt\.([us])(8|16|32|64)\.([us])(8|16|32|64)")
+_SHIFT = re.compile(r"(shl|shr)\.[bu](16|32|64)")
+_FUNNEL = re.compile(r"shf\.([lr])\.wrap\.b32")
+_BITWISE = re.compile(r"(and|or|xor)\.b(16|32|64)")
+# The results of a function of three bits at each of their values, as lop3 numbers them, where the third does not count.
+_TABLES = {"and": 0xC0, "or": 0xFC, "xor": 0x3C}
+
+_Operand = PtxRegister | PtxNumber | PtxVector
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The elements that one execution takes and gives.
+
+    ``operands`` and ``results`` are bits of an element, ``pack`` is the number of elements of each, ``index`` the
+    result that is wanted, and ``used`` the bits of an element of it, from the lowest, that the kernel reads.
+    """
+
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    pack: int
+    used: int
+    index: int = 0
+
+    @property
+    def result(self) -> int:
+        """Bits of an element of the wanted result."""
+        return self.results[self.index]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The expression of an element of the result: node ``result`` of ``graph``, over elements of lane 0."""
+
+    graph: Graph
+    result: int
+
+
+def evaluate(text: str, constraints: str, shape: Shape) -> Program:
+    """The expression that ``text`` computes; ``RefusedError`` gives the reason if there is none.
+
+    >>> shape = Shape(operands=(32,), results=(32,), pack=1, used=32)
+    >>> program = evaluate("{ mul.f32 $0, $1, $1; ex2.approx.f32 $0, $0; }", "=f,f", shape)
+    >>> [type(node).__name__ for node in program.graph.nodes]
+    ['Element', 'Applied', 'Applied']
+    """
+    read = read_ptx(text)
+    if isinstance(read, str):
+        raise RefusedError(read)
+    outputs, inputs = _constraints(constraints, shape)
+    machine = _Machine(outputs, read.registers)
+    machine.give(shape, len(outputs), inputs)
+    for place, instruction in enumerate(read.instructions, 1):
+        try:
+            machine.run(instruction)
+        except RefusedError as error:
+            where = f" (instruction {place} of {len(read.instructions)})" if len(read.instructions) > 1 else ""
+            raise RefusedError(f"{error}{where}") from None
+    lanes = [machine.lane(shape, lane) for lane in range(shape.pack)]
+    result = _alike(machine.graph, lanes)
+    if result is None and shape.used < shape.result:
+        rest: tuple[Bit, ...] = (0,) * (shape.result - shape.used)
+        result = _alike(machine.graph, [(*one[: shape.used], *rest) for one in lanes])
+    if result is None:
+        raise RefusedError("its elements must be computed alike, in order, each from its own elements")
+    return Program(machine.graph, result)
+
+
+def _constraints(constraints: str, shape: Shape) -> tuple[list[int], list[int]]:
+    """Bits of the registers that are written and that are read."""
+    words = ["".join(word.split()) for word in constraints.split(",")]
+    found = [_CONSTRAINT.fullmatch(word) for word in words]
+    outputs = [_REGISTER_BITS[match[2]] for match in found if match is not None and match[1]]
+    inputs = [_REGISTER_BITS[match[2]] for match in found if match is not None and not match[1]]
+    gives, takes = (sum(_registers(one, shape.pack) for one in widths) for widths in (shape.results, shape.operands))
+    ordered = words[: len(outputs)] == [word for word in words if word.startswith("=")]
+    if None in found or not ordered or len(outputs) != gives or len(inputs) != takes:
+        raise RefusedError(f"it takes {takes} registers (r, f, h, l or d) and gives {gives}")
+    return outputs, inputs
+
+
+def _in_register(width: int, pack: int) -> int:
+    """How many elements share a register."""
+    return min(max(_PACKED_BITS // width, 1), pack)
+
+
+def _registers(width: int, pack: int) -> int:
+    return -(-pack // _in_register(width, pack))
+
+
+def _alike(graph: Graph, lanes: Sequence[Sequence[Bit]]) -> int | None:
+    """The node of the first lane, if every lane is the same function of its own elements."""
+    found: set[int | None] = set()
+    for lane, one in enumerate(lanes):
+        number = graph.read(one)
+        found.add(None if number is None else graph.with_lane(number, lane))
+    return found.pop() if len(found) == 1 else None
+
+
+class _Machine:
+    """Registers and their bits while a text is evaluated."""
+
+    def __init__(self, outputs: Sequence[int], declared: dict[str, int]) -> None:
+        self.graph = Graph()
+        self._widths = {**declared, **{f"${number}": width for number, width in enumerate(outputs)}}
+        self._known: dict[str, tuple[Bit, ...]] = {}
+
+    def give(self, shape: Shape, first: int, widths: Sequence[int]) -> None:
+        """Put the operands' elements into the registers from ``$first`` on."""
+        number = first
+        for operand, width in enumerate(shape.operands):
+            together = _in_register(width, shape.pack)
+            for start in range(0, shape.pack, together):
+                held: list[Bit] = []
+                for lane in range(start, min(start + together, shape.pack)):
+                    held += self.graph.bits_of(self.graph.add(Element(operand, lane, width)))
+                held += [UNKNOWN] * (widths[number - first] - len(held))
+                self._known[f"${number}"] = tuple(held)
+                number += 1
+
+    def lane(self, shape: Shape, lane: int) -> tuple[Bit, ...]:
+        """The bits of an element of the result."""
+        together = _in_register(shape.result, shape.pack)
+        before = sum(_registers(one, shape.pack) for one in shape.results[: shape.index])
+        register = f"${before + lane // together}"
+        place = lane % together * shape.result
+        found = self._known.get(register, ())[place : place + shape.result]
+        if len(found) < shape.result or UNKNOWN in found[: shape.used]:
+            raise RefusedError(f"it must write {register}, all {shape.result} bits")
+        return found
+
+    def run(self, instruction: PtxInstruction) -> None:
+        """Execute one instruction."""
+        name = instruction.name.replace(".ftz", "")
+        if match := _MOVE.fullmatch(name):
+            self._move(instruction, int(match[1]))
+        elif (match := _RESIZE.fullmatch(name)) and self._resize(instruction, match):
+            return
+        elif match := _FUNNEL.fullmatch(name):
+            self._funnel(instruction, match[1] == "l")
+        elif (step := INLINE.get(name)) is not None:
+            target, *sources = instruction.operands
+            count = 2 if step.packs else len(step.takes)
+            if len(sources) != count:
+                raise RefusedError(f"{name} takes {count} operands, not {len(sources)}: {instruction.text!r}")
+            self._write(
+                instruction, target, self._by_bits(name, instruction) or self._computed(name, step, instruction)
+            )
+        else:
+            raise RefusedError(f"{instruction.name} is not an instruction that is known here")
+
+    def _move(self, instruction: PtxInstruction, width: int) -> None:
+        if len(instruction.operands) != 2:
+            raise RefusedError(f"{instruction.name} takes 1 operand: {instruction.text!r}")
+        target, source = instruction.operands
+        found = self._read(instruction, source, width)
+        if not isinstance(target, PtxVector):
+            self._write(instruction, target, found)
+            return
+        part = width // len(target.parts)
+        for place, register in enumerate(target.parts):
+            self._write(instruction, register, found[place * part : (place + 1) * part])
+
+    def _resize(self, instruction: PtxInstruction, match: re.Match[str]) -> bool:
+        """Widen by zeros, or narrow; False for an instruction that computes the upper bits."""
+        given, taken = int(match[2]), int(match[4])
+        if given > taken and match[3] == "s":
+            return False
+        if len(instruction.operands) != 2:
+            raise RefusedError(f"{instruction.name} takes 1 operand: {instruction.text!r}")
+        target, source = instruction.operands
+        found = self._read(instruction, source, taken, loose=True)
+        zeros: tuple[Bit, ...] = (0,) * max(given - taken, 0)
+        self._write(instruction, target, (*found[:given], *zeros), zeros=match[1] == "u")
+        return True
+
+    def _by_bits(self, name: str, instruction: PtxInstruction) -> tuple[Bit, ...] | None:
+        """The result of an instruction that moves bits or sets them to constants; None if it computes any."""
+        _, *sources = instruction.operands
+        if match := _SHIFT.fullmatch(name):
+            width, distance = int(match[2]), _number(sources[1])
+            if distance is None:
+                return None
+            found = self._read(instruction, sources[0], width)
+            moved: tuple[Bit, ...] = (0,) * min(distance, width)
+            return (*moved, *found)[:width] if match[1] == "shl" else (*found, *moved)[-width:]
+        if match := _BITWISE.fullmatch(name):
+            one, two = (self._read(instruction, source, int(match[2])) for source in sources)
+            return _all_known([_bitwise(_TABLES[match[1]], (a, b, 0)) for a, b in zip(one, two, strict=True)])
+        numbers = [_number(source) for source in sources]
+        if name == "lop3.b32" and numbers[3] is not None:
+            bits = zip(*(self._read(instruction, source, 32) for source in sources[:3]), strict=True)
+            return _all_known([_bitwise(numbers[3], trio) for trio in bits])
+        if name == "prmt.b32" and numbers[2] is not None:
+            places = [numbers[2] >> 4 * number & 15 for number in range(4)]
+            both = (*self._read(instruction, sources[0], 32), *self._read(instruction, sources[1], 32))
+            return tuple(bit for place in places for bit in both[8 * place :][:8]) if max(places) < 8 else None
+        return None
+
+    def _funnel(self, instruction: PtxInstruction, to_left: bool) -> None:  # noqa: FBT001  # a direction
+        """32 bits of two registers, the lower one first, that are shifted by a number."""
+        distance = _number(instruction.operands[-1])
+        if len(instruction.operands) != 4 or distance is None:
+            raise RefusedError(f"{instruction.name} takes two registers and a number: {instruction.text!r}")
+        target, low, high, _ = instruction.operands
+        both = (*self._read(instruction, low, 32), *self._read(instruction, high, 32))
+        start = 32 - distance % 32 if to_left else distance % 32
+        self._write(instruction, target, both[start : start + 32])
+
+    def _computed(self, name: str, step: Step, instruction: PtxInstruction) -> tuple[Bit, ...]:
+        _, *sources = instruction.operands
+        takes = step.takes * 2 if step.packs else step.takes
+        lanes = 1 if step.packs else step.lanes
+        found = [
+            self._read(instruction, source, lanes * WIDTHS[kind]) for source, kind in zip(sources, takes, strict=True)
+        ]
+        result: list[Bit] = []
+        for lane in range(step.lanes):
+            parts = [found[step.lanes - 1 - lane]] if step.packs else found
+            nodes: list[int] = []
+            for kind, part in zip(step.takes, parts, strict=True):
+                start = 0 if step.packs else lane * WIDTHS[kind]
+                node = self.graph.read(part[start : start + WIDTHS[kind]])
+                if node is None:
+                    raise RefusedError(f"{instruction.text!r} reads bits that nothing has written")
+                nodes.append(node)
+            result += self.graph.bits_of(self.graph.add(Applied(name, tuple(nodes), WIDTHS[step.gives])))
+        return tuple(result)
+
+    def _read(
+        self, instruction: PtxInstruction, operand: _Operand, width: int, *, loose: bool = False
+    ) -> tuple[Bit, ...]:
+        """The bits of an operand of ``width`` bits; ``loose``: the register may be wider."""
+        if isinstance(operand, PtxNumber):
+            bits = operand.as_bits(width)
+            if bits is None:
+                raise RefusedError(f"{instruction.text!r} has a number that is none of {width} bits")
+            return tuple(bits >> place & 1 for place in range(width))
+        if isinstance(operand, PtxVector):
+            part = width // len(operand.parts)
+            if not _MOVE.fullmatch(instruction.name) or part * len(operand.parts) != width:
+                raise RefusedError(f"the registers of {instruction.text!r} do not fit")
+            return tuple(bit for one in operand.parts for bit in self._read(instruction, one, part))
+        found = self._known.get(operand.name)
+        if found is None:
+            known = operand.name in self._widths
+            reason = "which nothing has written" if known else "which is no register of the text"
+            raise RefusedError(f"{instruction.name} reads {operand.name}, {reason}")
+        if len(found) < width or not (loose or all(bit is UNKNOWN for bit in found[width:])):
+            raise RefusedError(f"{instruction.name} takes {width} bits where {operand.name} has {_bits(found)}")
+        return found[:width]
+
+    def _write(
+        self, instruction: PtxInstruction, target: _Operand, found: tuple[Bit, ...], *, zeros: bool = False
+    ) -> None:
+        """Set a register; ``zeros``: the bits above are 0, else unknown in registers of the constraints."""
+        width = self._widths.get(target.name) if isinstance(target, PtxRegister) else None
+        if width is None or not isinstance(target, PtxRegister):
+            raise RefusedError(f"{instruction.text!r} writes no register of the text")
+        rest = width - len(found)
+        if rest < 0 or (rest and not zeros and not target.name.startswith("$")):
+            raise RefusedError(f"{instruction.name} gives {len(found)} bits where {target.name} has {width}")
+        above: tuple[Bit, ...] = ((0,) if zeros else (UNKNOWN,)) * rest
+        self._known[target.name] = (*found, *above)
+
+
+def _bits(found: Sequence[Bit]) -> int:
+    """Bits of a register up to the last that was written."""
+    return max((place + 1 for place, bit in enumerate(found) if bit is not UNKNOWN), default=0)
+
+
+def _number(operand: _Operand) -> int | None:
+    """A whole number, not negative."""
+    plain = isinstance(operand, PtxNumber) and operand.real is None and operand.value >= 0
+    return operand.value if plain and isinstance(operand, PtxNumber) else None
+
+
+def _all_known(bits: Sequence[Bit]) -> tuple[Bit, ...] | None:
+    return None if UNKNOWN in bits else tuple(bits)
+
+
+def _bitwise(table: int, bits: Sequence[Bit]) -> Bit:
+    """A function of three bits if it is a constant or one of them; None if not, or if a bit is unknown."""
+    if UNKNOWN in bits:
+        return UNKNOWN
+    variables = list(dict.fromkeys(bit for bit in bits if not isinstance(bit, int)))
+    # The results for every value of the bits that differ, and the values of each bit.
+    results: list[int] = []
+    values: dict[Bit, list[int]] = {bit: [] for bit in (0, 1, *variables)}
+    for number in range(1 << len(variables)):
+        found: dict[Bit, int] = {0: 0, 1: 1, **{bit: number >> at & 1 for at, bit in enumerate(variables)}}
+        index = sum(found[bit] << 2 - at for at, bit in enumerate(bits))
+        results.append(table >> index & 1)
+        for bit, seen in values.items():
+            seen.append(found[bit])
+    return next((bit for bit, seen in values.items() if seen == results), UNKNOWN)

@@ -1,0 +1,207 @@
+"""The record of one operation: all that Silo knows about it, read by the front end and by the CPU compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, NoReturn, TypeAlias
+
+from silo.core.signature import Effect
+from silo.kinds.triton.front.operations.attribute_rules import OWN, AttributeRules
+from silo.kinds.triton.front.operations.cpu.c_call import Renderer
+from silo.kinds.triton.front.operations.pointer_flows import Flow
+from silo.kinds.triton.front.operations.type_rules import TypeRule
+from silo.kinds.triton.front.ssa import Operation
+
+__all__ = ["JUMPS_OUT", "NOT_SUPPORTED", "RECORDS", "Family", "Record", "Refusal", "Role", "SideEffect", "define"]
+
+Refusal: TypeAlias = "Callable[[Operation], str]"
+"""Why the CPU cannot do an operation, or ""."""
+
+
+class Family(Enum):
+    """The operations that a kernel's traits and numerics treat alike."""
+
+    LOAD = "reads memory"
+    STORE = "writes memory"
+    ATOMIC = "reads, changes and writes memory in one step"
+    DOT = "a product of matrices"
+    LOOP = "repeats its regions"
+    REDUCTION = "combines the elements along an axis"
+    SCAN = "combines the elements along an axis, and keeps each step"
+
+
+class Role(Enum):
+    """The role of an operation for the CPU's scheduler."""
+
+    ELEMENTWISE = "evaluated element by element, wherever its result is needed"
+    LEAF = "an element is known without any operand: constants, ranges, the program's place"
+    VIEW = "its elements are its operand's at other indices"
+    SHUFFLE = "its elements come from several operands, or from one that lies in memory"
+    ACCESS = "reads or writes memory in a nest that others may share"
+    REDUCTION = "combines the elements along an axis"
+    DOT = "a product of matrices"
+    ORDERED = "has a loop nest of its own, which runs in order"
+    WHOLE = "takes whole tensors from memory and leaves whole tensors there"
+    CONTROL = "has regions that are scheduled by themselves"
+    YIELD = "ends a region of a loop or a branch"
+    JUMP = "ends a block of a function"
+    REGION_RETURN = "ends a region that is applied to elements"
+    FUNCTION = "a function of the module"
+    BARRIER = "orders the memory of threads that are one thread here"
+    HINT = "means nothing where one thread runs a whole program"
+    REWRITTEN = "is spelled out with other operations before anything is scheduled"
+    CHECK = "a question that a checking kernel asks"
+    FOREIGN = "the CPU has no code for it"
+
+
+class SideEffect(Enum):
+    """The effect of an operation besides its results, in the order of the program."""
+
+    NONE = "nothing"
+    WRITES = "writes memory which others may read, or that no load may be moved across"
+    TELLS = "says something to the user, in the order of the program"
+
+
+class Record(str):
+    """The name of an operation, to which it is equal, and the facts about it. :func:`define` alone makes records.
+
+    Of a text (the verifier):
+        types: raises for operands, results or regions of wrong types; None if other operations check it.
+        attributes: the attributes that it may carry; None if a text may give it any, as no pass reads them.
+        terminator: whether it ends a block.
+        region_ends: the terminators that its regions may end in; empty if any.
+
+    Of memory (the effects of a kernel's pointers):
+        access: what it does through its first operand; None for nothing. Its other operands are values or indices.
+        flow: the values that it hands pointers on to. None: nothing is known, and it counts as reading and writing
+            through every pointer that it gets, unless it has an ``access``.
+
+    Of a kernel's traits and numerics:
+        family: the operations that it is counted with.
+        keeps_range: whether its result runs along the same dimension as its operands.
+        keeps_size: whether a size that is compared with a range comes through it, from its first operand.
+        order: the word for an operation over several elements or programs, whose order rounding shows; else "".
+        moves: whether its result is its first operand's elements in another shape or place.
+        carries: whether it hands values to other blocks or functions, so that sums may go round it.
+
+    Of the CPU:
+        role: its role for the scheduler.
+        side_effect: its effect besides its results.
+        cost: the cost of one element, in cheap operations; None if it depends on the element's type.
+        cheap: whether computing it again costs no more than storing and loading its result.
+        associative: whether the elements of a reduction or a scan with it may be combined in any order.
+        render: writes an elementwise operation in C; None if it is no expression of elements.
+        refuse: returns why the CPU cannot do one; None if only ``render`` can tell.
+    """
+
+    __slots__ = ("__dict__",)
+
+    types: TypeRule | None
+    attributes: AttributeRules | None
+    terminator: bool
+    region_ends: tuple[str, ...]
+    access: Effect | None
+    flow: Flow | None
+    family: Family | None
+    keeps_range: bool
+    keeps_size: bool
+    order: str
+    moves: bool
+    carries: bool
+    role: Role
+    side_effect: SideEffect
+    cost: float | None
+    cheap: bool
+    associative: bool
+    render: Renderer | None
+    refuse: Refusal | None
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{self}: a record is not changed")
+
+    @property
+    def dialect(self) -> str:
+        """The part of the name before the first point."""
+        return self.partition(".")[0]
+
+    @property
+    def is_own(self) -> bool:
+        """Whether no front end writes it: passes of the CPU compiler put it in the place of others."""
+        return self.startswith(OWN)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether a front end writes it and the CPU has code for it."""
+        return self.role is not Role.FOREIGN and not self.is_own
+
+
+JUMPS_OUT: Final = ("cf.br", "cf.cond_br", "ub.unreachable")
+"""Terminators of any region of several blocks."""
+
+RECORDS: Final[dict[str, Record]] = {}
+"""Every record by its name, in the order of the dialects' modules."""
+
+
+NOT_SUPPORTED: Final = "not supported"
+"""Why the CPU refuses an operation that it has no code for."""
+
+
+def _foreign(_: Operation) -> str:
+    return NOT_SUPPORTED
+
+
+def _never(_: Operation) -> str:
+    return ""
+
+
+def define(
+    name: str,
+    role: Role = Role.ELEMENTWISE,
+    *,
+    types: TypeRule | None,
+    attributes: AttributeRules | None,
+    terminator: bool = False,
+    region_ends: tuple[str, ...] = (),
+    access: Effect | None = None,
+    flow: Flow | None = None,
+    family: Family | None = None,
+    keeps_range: bool = False,
+    keeps_size: bool = False,
+    order: str = "",
+    moves: bool = False,
+    carries: bool = False,
+    side_effect: SideEffect = SideEffect.NONE,
+    cost: float | None = None,
+    cheap: bool = False,
+    associative: bool = False,
+    render: Renderer | None = None,
+    refuse: Refusal | None = None,
+) -> Record:
+    """Add the record of one operation to the table; see :class:`Record` for its fields."""
+    assert name not in RECORDS, name
+    if refuse is None and render is None:
+        refuse = _foreign if role is Role.FOREIGN else _never
+    record = RECORDS[name] = Record(name)
+    record.__dict__.update(
+        types=types,
+        attributes=attributes,
+        terminator=terminator,
+        region_ends=region_ends,
+        access=access,
+        flow=flow,
+        family=family,
+        keeps_range=keeps_range,
+        keeps_size=keeps_size,
+        order=order,
+        moves=moves,
+        carries=carries,
+        role=role,
+        side_effect=side_effect,
+        cost=cost,
+        cheap=cheap,
+        associative=associative,
+        render=render,
+        refuse=refuse,
+    )
+    return record

@@ -1,0 +1,132 @@
+"""The fingerprint of a Triton kernel: a hash of its source, the functions it calls and the globals it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import BuiltinFunctionType, ModuleType
+from typing import Any, TypeAlias, cast
+
+from silo.core.values import JSON, FunctionValue, digest, value_to_json
+from silo.frozen import frozen
+from silo.kinds.triton.front.constants import to_value
+from silo.kinds.triton.front.plain_functions import LIBRARIES, plain_function
+from silo.sources.functions import remember
+from silo.sources.places import Places
+from silo.sources.reached_code import Names, ReachedCode
+
+__all__ = ["Globals", "ReadSource", "fingerprint", "function_value", "functions_reached", "read_source", "texts_of"]
+
+Globals: TypeAlias = dict[tuple[str, int], tuple[object, dict[str, Any]]]
+"""Values and the dictionaries that they are in, by name and the dictionary's id: as Triton notes them."""
+
+
+@frozen
+class ReadSource:
+    """What reading a kernel gave.
+
+    ``names`` are those in every text that was read, by the text's key; ``globals`` the values of the globals that the
+    kernel and the functions which it calls read, where these are neither modules nor functions. ``places`` are all
+    values that a program may change (:class:`silo.sources.kernel_source.ReadsPlaces`), ``functions`` Triton's objects
+    of the kernel and of the functions that it calls, ``texts`` what they hold of their source.
+    ``attributes``: an attribute of a module or an object is read that is a value.
+    """
+
+    fingerprint: str
+    names: Mapping[str, Names]
+    globals: Globals
+    places: tuple[object, ...] = ()
+    functions: tuple[object, ...] = ()
+    texts: tuple[str | None, ...] = ()
+    attributes: bool = False
+
+
+def fingerprint(function: Any) -> str:  # noqa: ANN401
+    """sha256 in hex of a ``JITFunction``, a ``constexpr_function`` or a plain Python function.
+
+    Raises:
+        SourceError: the source is not available, or the kernel reads a global that has no canonical form.
+    """
+    return read_source(function).fingerprint
+
+
+def read_source(function: Any, known: Mapping[str, Names] | None = None) -> ReadSource:  # noqa: ANN401
+    """The fingerprint, and what it was made of. No text is parsed whose names are ``known``.
+
+    Raises:
+        SourceError: as :func:`fingerprint`.
+    """
+    reached = _Reached(known)
+    reached.refer(function)
+    key = digest("triton-source/1", cast("JSON", reached.parts))
+    functions = tuple(reached.functions)
+    places = reached.places
+    texts = texts_of(functions)
+    return ReadSource(key, reached.names, reached.globals, places.listed, functions, texts, places.attributes)
+
+
+def texts_of(functions: Sequence[Any]) -> tuple[str | None, ...]:
+    """The text of each function as Triton holds it, which a program may replace; None of others."""
+    return tuple(_text_of(function) for function in functions)
+
+
+def _text_of(function: Any) -> str | None:  # noqa: ANN401
+    text = getattr(function, "src", None)
+    return text if isinstance(text, str) else None
+
+
+def functions_reached(function: Any) -> list[Any]:  # noqa: ANN401
+    """The function and all that it calls, as Triton holds them; some may occur twice. ``SourceError`` as above."""
+    reached = _Reached(None)
+    reached.refer(function)
+    return reached.functions
+
+
+def function_value(function: Any) -> FunctionValue:  # noqa: ANN401
+    """The value that stands for a function passed as a constexpr; it is found again by ``functions.recall``."""
+    return remember(
+        FunctionValue(plain_function(function).__qualname__.replace("<locals>.", ""), fingerprint(function)), function
+    )
+
+
+class _Reached(ReachedCode):
+    """Functions that ``triton.jit`` wraps, and boxes of ``tl.constexpr``."""
+
+    libraries = LIBRARIES
+
+    def __init__(self, known: Mapping[str, Names] | None) -> None:
+        super().__init__(known)
+        self.globals: Globals = {}
+        self.functions: list[Any] = []
+        self.places = Places(self.is_library)
+
+    def refer(self, target: Any) -> JSON:  # noqa: ANN401
+        self.functions.append(target)
+        return super().refer(target)
+
+    def meet(self, function: Any, name: str) -> None:  # noqa: ANN401
+        scope: dict[str, Any] = function.__globals__
+        self.places.add_name(function, name)
+        value = scope.get(name)
+        if value is None or isinstance(value, ModuleType | BuiltinFunctionType) or self.is_function(value):
+            return
+        if getattr(value, "__triton_builtin__", False) or name in function.__code__.co_freevars:
+            return
+        self.globals[name, id(scope)] = (value, scope)
+
+    def follow(self, holder: Any, name: str, value: Any) -> None:  # noqa: ANN401
+        self.places.add_attribute(holder, name, value)
+
+    def plain(self, function: Any) -> Any:  # noqa: ANN401
+        return plain_function(function)
+
+    def is_constant(self, value: Any) -> bool:  # noqa: ANN401
+        return type(value).__name__ == "constexpr" and hasattr(value, "value")
+
+    def own_text(self, target: Any) -> str | None:  # noqa: ANN401
+        return _text_of(target)  # a JITFunction's own, which its author may have replaced
+
+    def flags(self, target: Any) -> Sequence[bool]:  # noqa: ANN401
+        return [bool(getattr(target, name, False)) for name in ("noinline", "debug")]
+
+    def value_of(self, value: Any) -> JSON:  # noqa: ANN401
+        return value_to_json(to_value(value, functions=None))

@@ -1,0 +1,325 @@
+"""Triton kernels as sources: everything their decorators say, in Silo's words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from silo.core.argument_facts import ArgumentFacts
+from silo.core.config import Config
+from silo.core.dtypes import DType, DTypeKind, dtype
+from silo.core.plugins import is_option, option_names
+from silo.core.signature import NO_DEFAULT, Parameter, ParameterKind, Signature
+from silo.core.space import Space
+from silo.core.specialization import Fact, Specialization
+from silo.core.tuples import TupleShape, TupleShapes
+from silo.core.values import Value, digest
+from silo.errors import SourceError
+from silo.frozen import replace as replace_frozen
+from silo.kinds.triton.front import adapter
+from silo.kinds.triton.front.constants import to_value
+from silo.kinds.triton.front.pre_hooks import CallDecidesError, effects_of_hook
+from silo.kinds.triton.front.triton_fingerprint import ReadSource, function_value, read_source, texts_of
+from silo.kinds.triton.front.triton_specialize import specialize
+from silo.sources.places import places_hold
+from silo.sources.reached_code import Names
+
+__all__ = ["Hooks", "TritonSource"]
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """The author's own callables, kept as they are. They run in Python, with Triton's arguments.
+
+    ``config_pre`` holds the hooks of configs that do more than set a descriptor's block shape.
+    """
+
+    pre: Callable[..., object] | None = None
+    post: Callable[..., object] | None = None
+    early_prune: Callable[..., object] | None = None
+    perf_model: Callable[..., object] | None = None
+    top_k: float | None = None
+    config_pre: tuple[tuple[Config, Callable[..., object]], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.pre or self.post or self.early_prune or self.perf_model or self.config_pre)
+
+
+@dataclass(frozen=True, eq=False)
+class TritonSource:
+    """A Triton kernel, read from its decorators. Implements :class:`silo.core.protocols.Source`.
+
+    ``function`` is Triton's own object for the kernel, without the other decorators.
+    ``shape_hooks`` are the hooks of configs that set block shapes of descriptors and nothing else; ``block_shapes``
+    gives, per config, what they set, where that does not depend on constexprs of a call. ``zeroed`` holds the arguments
+    that the hook of a config sets to zero, if it does nothing else. ``tuner`` is Triton's own object where it prunes
+    its configs, of which ``originals`` are those behind Silo's; ``measured_by`` names what the decorator says of how to
+    measure.
+    """
+
+    name: str
+    signature: Signature
+    function: Any
+    location: str
+    space: Space | None = None
+    key: tuple[str, ...] = ()
+    reset_to_zero: tuple[str, ...] = ()
+    restore_value: tuple[str, ...] = ()
+    heuristics: Mapping[str, Callable[..., object]] = field(default_factory=dict[str, Callable[..., object]])
+    hooks: Hooks = Hooks()
+    block_shapes: Mapping[Config, Mapping[str, tuple[int, ...]]] = field(
+        default_factory=dict[Config, Mapping[str, tuple[int, ...]]]
+    )
+    zeroed: Mapping[Config, tuple[str, ...]] = field(default_factory=dict[Config, tuple[str, ...]])
+    shape_hooks: Mapping[Config, Callable[..., object]] = field(default_factory=dict[Config, Callable[..., object]])
+    tuner: Any = None
+    originals: tuple[tuple[Config, Any], ...] = ()
+    measured_by: tuple[str, ...] = ()
+    known_names: Mapping[str, Names] | None = None
+    tuples: TupleShapes = field(default_factory=dict[str, TupleShape])
+
+    @classmethod
+    def of(cls, decorated: object, known_names: Mapping[str, Names] | None = None) -> TritonSource:
+        """Read any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` object, unchanged.
+
+        ``known_names`` are those in texts, by the texts' keys: for the fingerprint no such text is parsed.
+
+        Raises:
+            SourceError: it is none of those, or a form of them that Silo does not read.
+        """
+        kernel = adapter.read_kernel(decorated)
+        names = tuple(parameter.name for parameter in kernel.parameters)
+        configs: list[Config] = []
+        block_shapes: dict[Config, Mapping[str, tuple[int, ...]]] = {}
+        config_hooks: list[tuple[Config, Callable[..., object]]] = []
+        shape_hooks: dict[Config, Callable[..., object]] = {}
+        zeroed: dict[Config, tuple[str, ...]] = {}
+        constants = frozenset(parameter.name for parameter in kernel.parameters if parameter.constexpr)
+        for tuned in kernel.configs:
+            config = _config(kernel.function, names, tuned.members)
+            configs.append(config)
+            if tuned.pre_hook is None:
+                continue
+            try:
+                effects = effects_of_hook(tuned.pre_hook, names, tuned.members, adapter.descriptor_type(), constants)
+            except CallDecidesError:
+                shape_hooks[config] = tuned.pre_hook
+                continue
+            if effects is None or (effects.zeroed and effects.shapes):
+                config_hooks.append((config, tuned.pre_hook))
+            elif effects.zeroed:
+                zeroed[config] = effects.zeroed
+            else:
+                block_shapes[config] = effects.shapes
+                shape_hooks[config] = tuned.pre_hook
+        return cls(
+            # Of a kernel in a class, the class too; what function made it is not part of its name.
+            name=kernel.function.fn.__qualname__.rpartition("<locals>.")[2],
+            signature=Signature(tuple(_parameter(parameter) for parameter in kernel.parameters)),
+            function=kernel.function,
+            location=kernel.location,
+            space=Space.of(configs) if configs else None,
+            key=kernel.key,
+            reset_to_zero=kernel.reset_to_zero,
+            restore_value=kernel.restore_value,
+            heuristics=kernel.heuristics,
+            hooks=Hooks(
+                pre=kernel.pre_hook,
+                post=kernel.post_hook,
+                early_prune=kernel.early_config_prune,
+                perf_model=kernel.perf_model,
+                top_k=kernel.top_k,
+                config_pre=tuple(config_hooks),
+            ),
+            zeroed=zeroed,
+            block_shapes=block_shapes,
+            shape_hooks=shape_hooks,
+            tuner=kernel.tuner,
+            originals=tuple((config, tuned.original) for config, tuned in zip(configs, kernel.configs, strict=True)),
+            measured_by=kernel.measured_by,
+            known_names=known_names,
+        )
+
+    @property
+    def prunes(self) -> bool:
+        """Whether which of its configs may be used depends on the call."""
+        return self.tuner is not None and len(self.originals) > 1
+
+    def prune(self, configs: Sequence[Config], given: Mapping[str, object]) -> tuple[Config, ...]:
+        """What the author's ``prune_configs_by`` leaves of ``configs`` in a call, best guess first.
+
+        ``given`` are the call's arguments and options by name. Raises whatever the author's functions raise.
+        """
+        wanted = {config.order_key for config in configs}
+        originals = [original for config, original in self.originals if config.order_key in wanted]
+        known = {id(original): config for config, original in self.originals}
+        left = adapter.pruned_configs(self.tuner, originals, given)
+        return tuple(known.get(id(one)) or self._read(one) for one in left)
+
+    def _read(self, original: Any) -> Config:  # noqa: ANN401
+        """A config that a pruner made."""
+        return _config(self.function, self.signature.names, adapter.read_tuned_config(self.function, original).members)
+
+    @property
+    def kind(self) -> str:
+        """Always ``triton``."""
+        return "triton"
+
+    @property
+    def exact(self) -> frozenset[str]:
+        """Nothing of its own: what Triton folds is a constexpr or a fact."""
+        return frozenset()
+
+    @property
+    def extents(self) -> None:
+        """None: Triton's code takes any shape, which reaches it as numbers."""
+        return
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 over the kernel, the functions it calls and the globals it reads; computed once."""
+        if not self.tuples:
+            return self.reading.fingerprint
+        shapes = {name: shape.to_json() for name, shape in self.tuples.items()}
+        return digest("triton-tuples/1", {"kernel": self.reading.fingerprint, "tuples": shapes})
+
+    def with_tuples(self, shapes: TupleShapes) -> TritonSource:
+        """The kernel for tuples of such shapes; a value of a tuple has the parameter's kind and no default."""
+        parameters: list[Parameter] = []
+        for one in self.signature.parameters:
+            if (shape := shapes.get(one.name)) is None:
+                parameters.append(one)
+            else:
+                parameters += [replace_frozen(one, name=name, default=NO_DEFAULT) for name in shape.names(one.name)]
+        return replace(self, signature=Signature(tuple(parameters)), tuples=dict(shapes))
+
+    @cached_property
+    def reading(self) -> ReadSource:
+        """What its text and all that it reaches gave. Raises SourceError."""
+        return read_source(self.function, self.known_names)
+
+    @property
+    def places(self) -> tuple[object, ...]:
+        """See :class:`silo.sources.kernel_source.ReadsPlaces`. Raises SourceError."""
+        return self.reading.places
+
+    def read_again(self) -> None:
+        """See :class:`silo.sources.kernel_source.ReadsPlaces`. Raises SourceError."""
+        known = self.__dict__.get("reading")
+        if known is not None and (known.texts != texts_of(known.functions) or not places_hold(known.places)):
+            del self.__dict__["reading"]
+        self.reading  # noqa: B018  # raises where it cannot be read
+
+    def when_replaced(self, changed: Callable[[], None]) -> None:
+        """See :class:`silo.sources.kernel_source.ReadsPlaces`."""
+        for function in self.reading.functions:
+            adapter.when_text_is_replaced(function, changed)
+
+    def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
+        """The typed signature and the facts of one call; see
+        :func:`silo.kinds.triton.front.triton_specialize.specialize`.
+
+        A descriptor whose block shape the configs set has no constant but a fact that says so.
+        """
+        signature, found = specialize(self.signature, arguments)
+        shaped = {name for config in self.shape_hooks for name in self._shapes(config, found)}
+        by_config = {name for name in shaped if signature[name].kind is ParameterKind.DESCRIPTOR}
+        if not by_config:
+            return signature, found
+        facts = (*found.facts, *((name, Fact.CONFIG_BLOCK) for name in by_config))
+        return signature, Specialization(facts, tuple(pair for pair in found.constants if pair[0] not in by_config))
+
+    def _shapes(self, config: Config, call: Specialization) -> Mapping[str, tuple[int, ...]]:
+        """What the hook of a config (of the first one, where it is none of the author's) sets in one call."""
+        known = self.block_shapes.get(config)
+        if known is not None:
+            return known
+        hook = self.shape_hooks.get(config) or next(iter(self.shape_hooks.values()))
+        given = {**call.constant_values, **config.as_dict()}
+        values = {name: value for name, value in given.items() if _is_plain(value)}
+        constants = frozenset(p.name for p in self.signature.parameters if p.kind is ParameterKind.CONSTEXPR)
+        # Triton's mapping lacks what a call leaves to its default.
+        present = tuple(name for name in self.signature.names if name in given or name not in constants)
+        try:
+            effects = effects_of_hook(hook, present, values, adapter.descriptor_type(), constants)
+        except CallDecidesError:
+            effects = None
+        if effects is None or effects.zeroed:
+            raise SourceError(
+                f"{self.name} ({self.location}): the pre_hook of the config ({config}) does something besides setting "
+                f"block shapes of descriptors when it is given {values}; Silo runs no hook"
+            )
+        return effects.shapes
+
+    def constants_of(self, config: Config, specialization: Specialization) -> Mapping[str, Value]:
+        """The block shapes that ``config`` sets of the descriptors of one call.
+
+        Raises:
+            SourceError: its hook leaves one of them open.
+        """
+        names = [name for name, fact in specialization.facts if fact is Fact.CONFIG_BLOCK]
+        if not names:
+            return {}
+        shapes = self._shapes(config, specialization)
+        missing = [name for name in names if name not in shapes]
+        if missing:
+            raise SourceError(
+                f"{self.name} ({self.location}): other configs set the block shape of {', '.join(missing)} in a "
+                f"pre_hook, and ({config}) does not; let every config set it, or none"
+            )
+        return {name: shapes[name] for name in names}
+
+    def constant(self, value: object) -> Value:
+        """The value of an argument for a constexpr parameter; ``SourceError`` where it has no canonical form."""
+        try:
+            return to_value(value, function_value)
+        except TypeError as error:
+            raise SourceError(f"{self.name} ({self.location}): {error}") from None
+
+
+def _is_plain(value: Value) -> bool:
+    """Whether a hook would be given the same object."""
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def _config(function: Any, names: tuple[str, ...], members: Mapping[str, object]) -> Config:  # noqa: ANN401
+    unknown = [name for name in members if name not in names and not is_option(name)]
+    if unknown:
+        raise SourceError(
+            f"a config of {function.fn.__name__} sets {', '.join(unknown)}, which is neither a parameter of the kernel "
+            f"nor a compile option ({', '.join(option_names())})"
+        )
+    try:
+        return Config.of({name: to_value(value, function_value) for name, value in members.items()})
+    except TypeError as error:
+        raise SourceError(f"a config of {function.fn.__name__}: {error}") from None
+
+
+def _parameter(read: adapter.JitParameter) -> Parameter:
+    kind, element = _annotated_kind(read)
+    default = NO_DEFAULT
+    if read.has_default:
+        try:
+            default = to_value(read.default, function_value)
+        except TypeError as error:
+            raise SourceError(f"the default of the parameter {read.name}: {error}") from None
+    try:
+        return Parameter(read.name, kind, element, default=default, specialize=read.specialize, align=read.align)
+    except ValueError as error:
+        raise SourceError(f"the default of the parameter {read.name}: {error}") from None
+
+
+def _annotated_kind(read: adapter.JitParameter) -> tuple[ParameterKind, DType | None]:
+    if read.constexpr:
+        return ParameterKind.CONSTEXPR, None
+    name = read.annotation
+    if not name:
+        return ParameterKind.ANY, None
+    if name.startswith("*"):
+        return ParameterKind.POINTER, dtype(name[1:].removeprefix("k"))
+    element = dtype(name)
+    if element.kind is DTypeKind.BOOL:
+        return ParameterKind.BOOL, element
+    return ParameterKind.FLOAT if element.kind is DTypeKind.FLOAT else ParameterKind.INTEGER, element

@@ -1,0 +1,344 @@
+"""The generic form of MLIR text, as Triton prints its modules, read into :class:`silo.kinds.triton.front.ssa.Module`.
+
+Nearly every line is one operation without a region: those go through a single regular expression, with the texts of
+types and attributes looked up in caches. Anything else takes the general route, which also words the errors.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from silo.errors import SourceError
+from silo.kinds.triton.front.cursor import Cursor
+from silo.kinds.triton.front.locations import Locations
+from silo.kinds.triton.front.mlir_attributes import parse_attributes, read_attributes
+from silo.kinds.triton.front.mlir_types import parse_signature, read_type, read_type_list
+from silo.kinds.triton.front.ssa import Attribute, Block, Module, Operation, Region, Type, Value
+
+__all__ = ["parse_ttir"]
+
+_LINE = re.compile(
+    r'\s*(?:%([\w$.-]+)(?::([0-9]{1,3}))? = )?"([\w.-]+)"\(([^()"\n]*)\)(?: <\{([^{}"\n]{0,400})\}>)?'
+    r" : (\([^()\n]*\) -> (?:\([^()\n]*\)|[^ ()\n]+))(?: loc\((#loc[0-9]*|unknown)\))?\n"
+)
+_RESULT = re.compile(r"%([\w$.-]+)(?::([0-9]{1,3}))?")
+_OPERAND = re.compile(r"%([\w$.-]+(?:#[0-9]+)?)")
+_LABEL = re.compile(r"\^([\w$.-]+)")
+_LOCATION_WORD = re.compile(r"loc\b")
+_ALIAS = re.compile(r"[#!][A-Za-z_][\w$.]* = [^\n]*")
+_MAX_NESTING = 100
+
+
+def parse_ttir(text: str) -> Module:
+    """Read one module; ``SourceError`` names the line and what was expected.
+
+    >>> module = parse_ttir('''"builtin.module"() ({
+    ...   "tt.func"() <{function_type = (i32) -> (), sym_name = "k", sym_visibility = "public"}> ({
+    ...   ^bb0(%arg0: i32):
+    ...     "tt.return"() : () -> ()
+    ...   }) : () -> ()
+    ... }) : () -> ()
+    ... ''')
+    >>> module.kernel, [argument.type.element for argument in module.entry.regions[0].blocks[0].arguments]
+    ('k', ['i32'])
+    """
+    parser = _Parser(text)
+    parser.skip_aliases()
+    if not parser.cursor.at('"builtin.module"'):
+        raise parser.cursor.error('"builtin.module", the start of a module in generic form')
+    root = parser.operation()
+    parser.skip_aliases()
+    if parser.cursor.skip() != len(text):
+        raise parser.cursor.error("the end of the module")
+    return _module_of(root)
+
+
+def _module_of(root: Operation) -> Module:
+    functions: dict[str, Operation] = {}
+    public: list[str] = []
+    for operation in (op for region in root.regions for block in region.blocks for op in block.operations):
+        name = operation.attributes.get("sym_name")
+        if operation.name != "tt.func" or not isinstance(name, str):
+            raise SourceError(
+                f"TTIR: expected only functions (tt.func with a sym_name) in a module, found {operation.name}"
+            )
+        if name in functions:
+            raise SourceError(f"TTIR: two functions are called {name}")
+        functions[name] = operation
+        if operation.attributes.get("sym_visibility", "public") == "public":
+            public.append(name)
+    if len(public) != 1:
+        raise SourceError(f"TTIR: expected one public function, the kernel; found {', '.join(public) or 'none'}")
+    return Module(functions, public[0])
+
+
+@dataclass(slots=True)
+class _Scope:
+    """What the region being read has defined: names to restore at its end, and its blocks by label."""
+
+    shadowed: list[tuple[str, Value | None]] = field(default_factory=list[tuple[str, Value | None]])
+    blocks: dict[str, Block] = field(default_factory=dict[str, Block])
+    wanted: dict[str, int] = field(default_factory=dict[str, int])  # labels used before they stand, with a position
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.cursor = Cursor(text)
+        self.locations = Locations(text)
+        self.names: dict[str, Value] = {}
+        self.pending: dict[str, tuple[Value, int]] = {}  # used before defined: legal across blocks
+        self.scopes = [_Scope()]
+
+    def skip_aliases(self) -> None:
+        while self.cursor.match(_ALIAS):
+            pass
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def define(self, value: Value, position: int) -> Value:
+        """Bind the name of ``value``; gives back the object to use, which is the one its early users hold."""
+        name = value.name
+        known = self.names.get(name)
+        early = self.pending.pop(name, None)
+        if early is not None:
+            placeholder, used_at = early
+            if placeholder.type != value.type:
+                raise self.cursor.error(f"%{name} to be used with the type it is defined with", used_at)
+            placeholder.owner, placeholder.block, placeholder.index = value.owner, value.block, value.index
+            value = placeholder
+        elif known is not None and any(name == mine for mine, _ in self.scopes[-1].shadowed):
+            raise self.cursor.error(f"a name other than %{name}, which is defined already", position)
+        self.scopes[-1].shadowed.append((name, known))
+        self.names[name] = value
+        return value
+
+    def use(self, name: str, kind: Type, position: int) -> Value:
+        value = self.names.get(name)
+        if value is None and name.endswith("#0"):
+            value = self.names.get(name[:-2])
+        if value is None:
+            early = self.pending.get(name)
+            value = early[0] if early is not None else Value(name, kind)
+            self.pending.setdefault(name, (value, position))
+        if value.type is not kind and value.type != kind:
+            raise self.cursor.error(f"%{name} to be used with the type it is defined with", position)
+        return value
+
+    # -- operations --------------------------------------------------------------------------------------------------
+
+    def operations(self, block: Block) -> None:
+        """Operations up to the end of the block."""
+        cursor, text, line = self.cursor, self.cursor.text, _LINE.match
+        append = block.operations.append
+        cursor.skip()
+        while True:
+            match = line(text, cursor.position)
+            operation = self.simple_operation(match) if match is not None else None
+            if operation is None:
+                cursor.skip()
+                if cursor.at("}") or cursor.at("^"):
+                    return
+                operation = self.operation()
+            operation.block = block
+            append(operation)
+
+    def simple_operation(self, match: re.Match[str]) -> Operation | None:
+        """An operation that is one line and has no region; None sends it the general way (nothing is consumed)."""
+        result, count, name, operand_text, attribute_text, signature_text, location = match.groups()
+        signature = parse_signature(signature_text)
+        attributes = parse_attributes(attribute_text) if attribute_text else ()
+        if signature is None or attributes is None:
+            return None
+        operand_types, result_types = signature
+        tokens = operand_text.split(", ") if operand_text else []
+        expected = (int(count) if count else 1) if result else 0
+        if len(tokens) != len(operand_types) or len(result_types) != expected:
+            return None
+        names, operands = self.names, list[Value]()
+        for token, kind in zip(tokens, operand_types, strict=True):
+            value = names.get(token[1:])
+            if value is None or (value.type is not kind and value.type != kind) or token[0] != "%":
+                return None
+            operands.append(value)
+        operation = Operation(name, operands, [], dict(attributes))
+        for value in operands:
+            value.uses.append(operation)
+        if result:
+            start = match.start(1)
+            for index, kind in enumerate(result_types):
+                spelled = f"{result}#{index}" if count else result
+                operation.results.append(self.define(Value(spelled, kind, operation, None, index), start))
+        if location is not None:
+            operation.location = self.locations.resolve(location)
+        self.cursor.position = match.end()
+        return operation
+
+    def operation(self) -> Operation:
+        """Any operation in generic form."""
+        cursor = self.cursor
+        results = self.result_names()
+        start = cursor.skip()
+        name = cursor.string()
+        operands = self.operand_names()
+        successors = self.successor_blocks()
+        attributes: dict[str, Attribute] = {}
+        if cursor.take("<"):
+            attributes.update(read_attributes(cursor))
+            cursor.need(">")
+        operation = Operation(name, [], [], attributes, successors=successors)
+        # Operands are bound before the regions are read: their names must not come from inside.
+        bound = [(operand, at, self.names.get(operand)) for operand, at in operands]
+        if cursor.take("("):
+            self.regions(operation)
+        if cursor.at("{"):
+            for key, value in read_attributes(cursor).items():
+                attributes.setdefault(key, value)
+        cursor.need(":")
+        types_at = cursor.skip()
+        operand_types = self.parenthesized_types()
+        cursor.need("->")
+        result_types = read_type_list(cursor)
+        if len(operand_types) != len(bound):
+            raise cursor.error(f"{len(bound)} operand types for {name}", types_at)
+        if len(result_types) != len(results):
+            raise cursor.error(f"{len(results)} result types for {name}", types_at)
+        for (operand, at, known), kind in zip(bound, operand_types, strict=True):
+            value = known if known is not None and known.type == kind else self.use(operand, kind, at)
+            operation.operands.append(value)
+            value.uses.append(operation)
+        for index, (result, kind) in enumerate(zip(results, result_types, strict=True)):
+            operation.results.append(self.define(Value(result, kind, operation, None, index), start))
+        operation.location = self.location()
+        return operation
+
+    def result_names(self) -> list[str]:
+        cursor, names = self.cursor, list[str]()
+        if not cursor.at("%"):
+            return names
+        while True:
+            match = cursor.match(_RESULT)
+            if match is None:
+                raise cursor.error("the name of a result")
+            name, count = match.groups()
+            names.extend([f"{name}#{index}" for index in range(int(count))] if count else [name])
+            if not cursor.take(","):
+                cursor.need("=")
+                return names
+
+    def operand_names(self) -> list[tuple[str, int]]:
+        cursor, names = self.cursor, list[tuple[str, int]]()
+        cursor.need("(")
+        if cursor.take(")"):
+            return names
+        while True:
+            at = cursor.skip()
+            match = cursor.match(_OPERAND)
+            if match is None:
+                raise cursor.error("an operand such as %3")
+            names.append((match.group(1), at))
+            if not cursor.take(","):
+                cursor.need(")")
+                return names
+
+    def successor_blocks(self) -> list[Block]:
+        cursor, blocks = self.cursor, list[Block]()
+        if not cursor.take("["):
+            return blocks
+        scope = self.scopes[-1]
+        while True:
+            at = cursor.skip()
+            match = cursor.match(_LABEL)
+            if match is None:
+                raise cursor.error("the label of a block such as ^bb1")
+            label = match.group(1)
+            if label not in scope.blocks:
+                scope.blocks[label] = Block()
+                scope.wanted[label] = at
+            blocks.append(scope.blocks[label])
+            if not cursor.take(","):
+                cursor.need("]")
+                return blocks
+
+    def parenthesized_types(self) -> tuple[Type, ...]:
+        if not self.cursor.at("("):
+            raise self.cursor.error("'('")
+        return read_type_list(self.cursor)
+
+    def location(self) -> str:
+        cursor = self.cursor
+        if not cursor.match(_LOCATION_WORD):
+            return ""
+        return self.locations.resolve(cursor.balanced()[1:-1])
+
+    # -- regions and blocks ------------------------------------------------------------------------------------------
+
+    def regions(self, operation: Operation) -> None:
+        if len(self.scopes) > _MAX_NESTING:
+            raise self.cursor.error(f"at most {_MAX_NESTING} nested regions")
+        while True:
+            self.cursor.need("{")
+            region = Region(owner=operation)
+            operation.regions.append(region)
+            self.scopes.append(_Scope())
+            isolated = operation.name in ("tt.func", "builtin.module")
+            outer_pending = self.pending
+            if isolated:
+                self.pending = {}
+            self.region_body(region)
+            if isolated:
+                for name, (_, position) in self.pending.items():
+                    raise self.cursor.error(f"%{name} to be defined", position)
+                self.pending = outer_pending
+            self.close_scope()
+            if not self.cursor.take(","):
+                self.cursor.need(")")
+                return
+
+    def region_body(self, region: Region) -> None:
+        cursor, scope = self.cursor, self.scopes[-1]
+        if not cursor.at("^") and not cursor.at("}"):
+            entry = Block(region=region)
+            region.blocks.append(entry)
+            self.operations(entry)
+        while not cursor.take("}"):
+            start = cursor.skip()
+            match = cursor.match(_LABEL)
+            if match is None:
+                raise cursor.error("an operation, a block or '}'")
+            label = match.group(1)
+            if label in scope.blocks and label not in scope.wanted:
+                raise cursor.error(f"a label other than ^{label}, which stands already", start)
+            scope.wanted.pop(label, None)
+            block = scope.blocks.setdefault(label, Block())
+            block.region = region
+            region.blocks.append(block)
+            self.block_arguments(block)
+            cursor.need(":")
+            self.operations(block)
+        for label, position in scope.wanted.items():
+            raise cursor.error(f"a block ^{label} in this region", position)
+
+    def block_arguments(self, block: Block) -> None:
+        cursor = self.cursor
+        if not cursor.take("("):
+            return
+        while not cursor.take(")"):
+            if block.arguments:
+                cursor.need(",")
+            start = cursor.skip()
+            match = cursor.match(_OPERAND)
+            if match is None:
+                raise cursor.error("a block argument such as %arg0")
+            cursor.need(":")
+            kind = read_type(cursor)
+            self.location()
+            value = Value(match.group(1), kind, None, block, len(block.arguments))
+            block.arguments.append(self.define(value, start))
+
+    def close_scope(self) -> None:
+        for name, before in reversed(self.scopes.pop().shadowed):
+            if before is None:
+                self.names.pop(name, None)
+            else:
+                self.names[name] = before

@@ -1,0 +1,211 @@
+"""Triton kernels for NVIDIA and AMD GPUs: Triton's own back end, run in a worker, with complete launch info."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from silo.artifacts.binary_inspection import BinaryKernel, inspect_binary
+from silo.artifacts.runs_on import FIRST_SPECIFIC, capability, specific_form
+from silo.artifacts.strip import free_of_folders
+from silo.compile.identity import code_digest
+from silo.core.code_facts import Lowered
+from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.config import Config
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.launch_info import LaunchInfo, LayoutSlot
+from silo.core.protocols import Source
+from silo.core.target import Target
+from silo.core.values import JSON, Value, value_from_json, value_to_json
+from silo.core.variant import CompileJob, Variant
+from silo.errors import CompileError, SourceError, ToolchainError
+from silo.kinds.triton.front.adapter import (
+    GpuStages,
+    compile_gpu,
+    load_gpu_backends,
+    lower_for_gpu,
+    require_triton,
+    triton_identity,
+)
+from silo.kinds.triton.front.facts import TtirFacts
+from silo.kinds.triton.front.gpu_layout import argument_slots, complete_layout, launch_info, tensor_maps
+from silo.kinds.triton.gpu.gpu_declaration import TRITON
+from silo.settings import settings
+
+__all__ = ["TritonCompiler"]
+
+_BINARY_KINDS = {"cuda": "cubin", "hip": "hsaco"}
+_LONGEST_MESSAGE = 1200
+
+
+class _HasFunction(Protocol):
+    @property
+    def function(self) -> object: ...
+
+
+class TritonCompiler:
+    """The plug-in ``triton``: source kind ``triton``, targets ``cuda:*`` and ``hip:*``. Needs no GPU."""
+
+    declaration = TRITON
+
+    def __init__(self) -> None:
+        self._shown: tuple[CompileJob, GpuStages] | None = None
+
+    def identity(self, target: Target) -> str:
+        """Triton with its assemblers, and Silo's code round it; some milliseconds once, then next to nothing.
+
+        Raises:
+            ToolchainError: no usable Triton.
+        """
+        return (
+            f"{triton_identity(force=settings().force_triton)} {target.kind} code {code_digest(*self.declaration.code)}"
+        )
+
+    def accepts(self, source_kind: str, target: Target) -> Decision:
+        """Triton sources, concrete cuda and hip targets in forms that Triton makes, with a usable Triton here."""
+        if not (taken := self.declaration.takes(source_kind, target)):
+            return taken
+        if not target.is_concrete:
+            example = "cuda:sm_90" if target.kind == "cuda" else "hip:gfx942"
+            return Rejected(f"the target {target} names no arch and no device here gives it one; write {example}")
+        if (form := _unmade_form(target)) is not None:
+            return Rejected(form)
+        try:
+            version = require_triton(force=settings().force_triton)
+        except ToolchainError as error:
+            return Rejected(str(error))
+        return Accepted(f"Triton {version}")
+
+    def artifact_target(self, target: Target) -> Target:
+        """What the code made for ``target`` is really for: from sm_90 on Triton makes the ``a`` form only.
+
+        >>> str(TritonCompiler().artifact_target(Target.parse("cuda:sm_100")))
+        'cuda:sm_100a'
+        """
+        return specific_form(target)
+
+    def lower(self, source: Source, variant: Variant) -> Lowered:
+        """Triton's front end, here and now. ``sm_90`` and ``sm_90a`` give equal jobs.
+
+        Raises:
+            ToolchainError: no usable Triton.
+            SourceError: not a Triton source.
+            CompileError: the front end refused the kernel.
+        """
+        function = getattr(cast("_HasFunction", source), "function", None)
+        if function is None:
+            raise SourceError(f"{source.name} is no Triton source: it brings no function")
+        target = self.artifact_target(variant.target)
+        options = self.declaration.own(variant.config.options)
+        slots = argument_slots(variant.signature, variant.specialization, variant.config)
+        lowered = lower_for_gpu(
+            function,
+            variant.signature,
+            variant.specialization,
+            Config(variant.config.values, options),
+            target,
+            tuples=getattr(source, "tuples", {}),
+            force=settings().force_triton,
+        )
+        parameters: JSON = {
+            "options": {name: value_to_json(value) for name, value in options},
+            "layout": [slot.to_json() for slot in slots],
+        }
+        job = CompileJob(self.declaration.name, variant.kernel, target, lowered.text, parameters)
+        return Lowered(job, TtirFacts(lowered.text, variant.signature, variant.specialization))
+
+    def read_binary(self, variant: Variant, binary: bytes, kind: str, metadata: Mapping[str, Any]) -> LaunchInfo:
+        """How a binary is launched that Triton's own launch path compiled; see :meth:`compile`.
+
+        Raises:
+            CompileError: the binary is not what Triton's metadata says.
+        """
+        arguments = argument_slots(variant.signature, variant.specialization, variant.config)
+        kernel = _kernel_called(str(metadata["name"]), inspect_binary(binary, kind))
+        maps = tensor_maps(arguments, metadata)
+        members = {**metadata, "warp_size": _warp_size(metadata)}
+        return launch_info(variant.target, members, complete_layout(arguments, kernel, maps), kernel, maps)
+
+    def warm_up(self) -> None:
+        """Import Triton's back ends. Raises ToolchainError: no usable Triton."""
+        load_gpu_backends(force=settings().force_triton)
+
+    def compile(self, job: CompileJob) -> Compiled:
+        """Triton's back end and its assembler; launch info from its metadata and from the binary itself.
+
+        Raises:
+            ToolchainError: no usable Triton.
+            CompileError: a stage failed, or the binary is not what the job describes.
+        """
+        options, arguments = _read_parameters(job)
+        try:
+            stages = compile_gpu(job.text, job.target, options, force=settings().force_triton)
+        except CompileError as error:
+            raise type(error)(_shortened(str(error))) from error
+        kind = _BINARY_KINDS[job.target.kind]
+        entry = str(stages.metadata["name"])
+        kernel = _kernel_called(entry, inspect_binary(stages.binary, kind))
+        maps = tensor_maps(arguments, stages.metadata)
+        launch = launch_info(job.target, stages.metadata, complete_layout(arguments, kernel, maps), kernel, maps)
+        log = stages.log
+        clean = free_of_folders(stages.binary, [Path.cwd(), Path(tempfile.gettempdir())])
+        if not clean:
+            log += f"not reproducible from another folder: {clean.reason}\n"
+        return Compiled(launch, CompiledBlob(kind, stages.binary), log=log)
+
+    def code_forms(self, target: Target) -> tuple[str, ...]:
+        """Triton's names for what its stages leave."""
+        return ("ttir", "ttgir", "llir", "ptx" if target.kind == "cuda" else "amdgcn")
+
+    def code_form(self, job: CompileJob, form: str) -> str:
+        """What a stage left. Compiles in this process, once for all forms of a job. See :meth:`compile`."""
+        shown = self._shown
+        if shown is None or shown[0] != job:
+            options, _ = _read_parameters(job)
+            shown = (job, compile_gpu(job.text, job.target, options, force=settings().force_triton))
+            self._shown = shown
+        return str(shown[1].stages[form])
+
+
+def _warp_size(metadata: Mapping[str, Any]) -> int:
+    """Triton's metadata say it in the target, and of AMD's in the options, too."""
+    target = cast("Mapping[str, Any] | None", metadata.get("target"))
+    return int(metadata["warp_size"] if target is None else target["warp_size"])
+
+
+def _unmade_form(target: Target) -> str | None:
+    """Why Triton does not make code for this arch; None where it does."""
+    if target.kind == "hip":
+        if target.arch.endswith("-generic"):
+            return f"Triton makes no code for generic processors such as {target.arch}; name one, such as gfx942"
+        return None
+    if target.arch.endswith("f"):
+        return f"Triton makes no family-specific code; write sm_{capability(target)} instead of {target.arch}"
+    if target.arch.endswith("a") and capability(target) < FIRST_SPECIFIC:
+        return f"{target.arch} does not exist: architecture-specific forms start with sm_90a"
+    return None
+
+
+def _shortened(message: str) -> str:
+    """The start of a failed stage's message, which says what is wrong; Triton prints the whole assembly after it."""
+    if len(message) <= _LONGEST_MESSAGE:
+        return message
+    return f"{message[:_LONGEST_MESSAGE].rstrip()}\n... ({len(message) - _LONGEST_MESSAGE} characters more)"
+
+
+def _read_parameters(job: CompileJob) -> tuple[dict[str, Value], tuple[LayoutSlot, ...]]:
+    try:
+        parameters = cast("dict[str, Any]", job.parameters)
+        options = {str(name): value_from_json(value) for name, value in parameters["options"].items()}
+        return options, tuple(LayoutSlot.from_json(slot) for slot in parameters["layout"])
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise CompileError(f"the job's parameters are not a Triton job's: {error}") from error
+
+
+def _kernel_called(entry: str, kernels: tuple[BinaryKernel, ...]) -> BinaryKernel:
+    for kernel in kernels:
+        if kernel.entry == entry:
+            return kernel
+    raise CompileError(f"the binary holds {', '.join(kernel.entry for kernel in kernels)}, not {entry}")

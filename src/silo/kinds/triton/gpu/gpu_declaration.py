@@ -1,0 +1,37 @@
+"""The declaration of the Triton compiler, read before the plug-in is imported."""
+
+from __future__ import annotations
+
+from silo.core.declaration import BlobKind, CompilerDeclaration, Option
+
+__all__ = ["TRITON"]
+
+TRITON = CompilerDeclaration(
+    name="triton",
+    compiler="silo.kinds.triton.gpu.gpu_compiler:TritonCompiler",
+    sources=("triton",),
+    targets=("cuda", "hip"),
+    # Their values are Triton's to judge, which differs by version.
+    options=(
+        Option("num_warps", int, 4, "warps of a block", threads=32),
+        Option("num_stages", int, 3, "stages that loops are pipelined in"),
+        Option("num_ctas", int, 1, "blocks of a cluster"),
+        Option("maxnreg", int, None, "the most registers a thread may use"),
+        Option("waves_per_eu", int, 0, "AMD: waves that share an execution unit; 0 leaves it to the compiler"),
+        Option("matrix_instr_nonkdim", int, 0, "AMD: the shape of matrix instructions; 0 leaves it to the compiler"),
+        Option("kpack", int, 1, "AMD: how operands of matrix instructions are packed along k"),
+        Option("launch_cooperative_grid", bool, meaning="all programs run at once, and may wait", default=False),
+        Option("launch_pdl", bool, meaning="NVIDIA: programs may start before the previous launch ends", default=False),
+        Option("enable_fp_fusion", bool, meaning="multiply and add may be rounded once", default=True, arithmetic=True),
+        Option("debug", bool, meaning="device assertions are kept", default=False),
+    ),
+    blobs=(BlobKind("cubin"), BlobKind("hsaco")),
+    # What makes the job, what it is made from, and what reads the launch info off the binary.
+    code=(
+        "silo.kinds.triton.gpu",
+        "silo.kinds.triton.front",
+        "-silo.kinds.triton.front.operations.cpu",
+        "-silo.kinds.triton.front.operations.nvidia",
+        "silo.artifacts",
+    ),
+)

@@ -1,0 +1,115 @@
+"""The driver that Triton finds: inactive where a GPU's is active, where it is switched off, or where Silo fails."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# Triton has no types, and its discovery wants one concrete subclass of this in the module.
+_Base: Any = import_module("triton.backends.driver").DriverBase
+
+_failure: str | None = None  # why Silo cannot be asked; logged when Triton first asks
+_told = False
+
+
+def ask(question: str) -> Any:  # noqa: ANN401  # None where it failed
+    """What :mod:`.activation` answers. The boundary: whatever fails in Silo, Triton must find the other drivers."""
+    global _failure  # noqa: PLW0603  # the last one is kept
+    try:
+        activation: Any = import_module("silo.kinds.triton.programs.backend.activation")
+        return getattr(activation, question)()
+    except Exception as error:  # noqa: BLE001  # see above
+        _failure = f"{type(error).__name__}: {error}"
+        return None
+
+
+def require() -> None:
+    """What :func:`.activation.require` says; raises the reason why Silo does not serve here."""
+    import_module("silo.kinds.triton.programs.backend.activation").require()
+
+
+def _tell() -> None:
+    global _told  # noqa: PLW0603  # once a process
+    if _failure is None or _told:
+        return
+    _told = True
+    import logging  # noqa: PLC0415  # nothing is wrong as a rule
+
+    logging.getLogger("silo").warning(
+        "Silo's Triton backend is inactive, so Triton kernels do not run on the CPU: %s", _failure
+    )
+
+
+class CpuDriver(_Base):
+    """Runs Triton kernels on host memory: torch's CPU tensors, numpy arrays, anything with ``data_ptr``.
+
+    It is active where no other driver is, and wherever ``SILO_TRITON=cpu`` asks for it.
+    """
+
+    def __init__(self) -> None:
+        _Base.__init__(self)
+        launching: Any = import_module("silo.kinds.triton.programs.backend.launching")
+        self._device: Any = import_module("silo.kinds.triton.programs.backend.interface")
+        self.launcher_cls: Any = launching.CpuLauncher
+        self.utils: Any = launching.CpuUtils()
+        ask("complete_keys")
+
+    @classmethod
+    def is_active(cls) -> bool:
+        """Whether Triton is to use this driver; asks the other drivers, never raises."""
+        active = bool(ask("is_active"))
+        _tell()
+        return active
+
+    @classmethod
+    def explain(cls) -> Any:  # noqa: ANN401  # nothing of Silo is imported here
+        """Whether it is active and why, as a :class:`silo.core.decisions.Decision`."""
+        found = ask("decide")
+        return import_module("silo.core.decisions").Rejected(_failure) if found is None else found
+
+    def get_current_target(self) -> Any:  # noqa: ANN401
+        """Triton's target for this machine's highest portable level."""
+        return self._device.current_target()
+
+    def get_current_device(self) -> int:
+        """-1: no number of a GPU, since Triton keeps what it compiled by number."""
+        return self._device.DEVICE
+
+    def set_current_device(self, device: int) -> None:
+        """There is one device."""
+
+    def get_current_stream(self, device: int | None = None) -> int:  # noqa: ARG002
+        """0: a launch returns when the kernel is done."""
+        return 0
+
+    def get_active_torch_device(self) -> Any:  # noqa: ANN401
+        """``torch.device("cpu")``."""
+        return import_module("torch").device("cpu")
+
+    def get_device_interface(self) -> Any:  # noqa: ANN401
+        """Events and synchronisation, as ``torch.cuda`` has them, over the wall clock."""
+        return self._device.CpuInterface
+
+    def get_benchmarker(self) -> Any:  # noqa: ANN401
+        """Triton's own ``do_bench``, which uses the two below and the events above."""
+        return import_module("triton.testing").do_bench
+
+    def get_empty_cache_for_benchmark(self) -> None:
+        """None: times are taken with caches as warm as the launch before left them, as Silo takes them."""
+
+    def clear_cache(self, cache: None) -> None:
+        """See :meth:`get_empty_cache_for_benchmark`."""
+
+    def map_python_to_cpp_type(self, ty: str) -> str:
+        """The C type of a parameter of one of Triton's types, for what this thread last compiled for."""
+        compiler: Any = import_module("silo.kinds.triton.programs.backend.compiler")
+        return self._device.c_type(ty, getattr(compiler.last_target, "kind", "cpu"))
+
+
+# A later Triton may ask for more: a class that Triton cannot make an instance of would fail `import triton`.
+CpuDriver.__abstractmethods__ = frozenset()
+
+ask("claim")
+ask("begin_checks")
+ask("begin_records")
+ask("begin_acceleration")

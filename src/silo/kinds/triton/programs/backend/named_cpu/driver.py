@@ -1,0 +1,26 @@
+"""The driver of the name ``cpu``: torch makes one and hands it to Triton where it wants kernels to run on the CPU."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# Triton's discovery wants one concrete subclass of its base in the module, so the base is not a name of it.
+_plugin: Any = import_module("silo.kinds.triton.programs.backend.driver")
+
+
+class NamedCpuDriver(_plugin.CpuDriver):
+    """As Silo's own, which is active where no other driver is; this one is where ``cpu`` is asked for by name."""
+
+    def __init__(self) -> None:
+        _plugin.require()
+        _plugin.CpuDriver.__init__(self)
+
+    @classmethod
+    def is_active(cls) -> bool:
+        """Whether ``TRITON_DEFAULT_BACKEND`` names it: Triton asks no other driver then."""
+        return bool(_plugin.ask("is_chosen_as_cpu"))
+
+
+# A later Triton may ask for more: a class that Triton cannot make an instance of would fail `import triton`.
+NamedCpuDriver.__abstractmethods__ = frozenset()

@@ -1,0 +1,118 @@
+"""The stages of Triton's compile pipeline on the CPU: TTIR, C text, shared object."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache
+from typing import Any
+
+from silo.checking.kernel import NativeKernel
+from silo.compile.c_compiler import CCompiler, find_compiler
+from silo.core.launch_info import LayoutSlot
+from silo.drivers.cpu.levels import level_of
+from silo.errors import CompileError, SourceError
+from silo.kinds.triton.cpu.checking.checked_code import compile_checked
+from silo.kinds.triton.cpu.code_options import CpuOptions
+from silo.kinds.triton.cpu.cpu_identity import compiler_identity
+from silo.kinds.triton.cpu.cpu_jobs import EmittedJob, emit_job, make_job, module_layout
+from silo.kinds.triton.cpu.object_build import build_kernel
+from silo.kinds.triton.front.adapter import read_off, run_cpu_passes
+from silo.kinds.triton.front.adapter.triton_toolchain import module
+from silo.kinds.triton.front.effects import argument_effects
+from silo.kinds.triton.front.ttir import parse_ttir
+from silo.kinds.triton.programs.backend.front_end import concrete_target
+from silo.kinds.triton.programs.backend.launch_metadata import CHECKED, EFFECTS, LAUNCH, METADATA
+from silo.settings import settings
+from silo.status_line import SLOW_S, announce, working
+
+__all__ = ["CpuStages", "compile_check"]
+
+
+class CpuStages:
+    """One of Triton's backends for one target, without Triton's base class."""
+
+    def __init__(self, target: Any) -> None:  # noqa: ANN401  # Triton's GPUTarget
+        self.target = concrete_target(target)
+        self._level = level_of(self.target)
+
+    def identity(self) -> str:
+        """The key of this compiler in Triton's cache.
+
+        Raises:
+            CompilerMissingError: no usable C compiler.
+        """
+        checked = " checked" if settings().check else ""
+        return f"silo {self.target} {compiler_identity(self._level, _toolchain())}{checked}"
+
+    def add(self, stages: dict[str, Any], options: Any, language: Any) -> None:  # noqa: ANN401
+        """Enter the stages, in order, under the endings of the files that Triton keeps.
+
+        Raises:
+            SourceError: a Gluon kernel, or Triton would throw the object away.
+        """
+        if getattr(language, "name", "TRITON") != "TRITON":
+            raise SourceError("this is a Gluon kernel, which is written for one GPU; the CPU takes the Triton language")
+        if module("triton.knobs").compilation.store_binary_only:
+            raise SourceError("TRITON_STORE_BINARY_ONLY keeps only binaries of GPUs: unset it to run on the CPU")
+        emitted: list[EmittedJob] = []
+        names: list[str] = []
+        begin = time.monotonic()  # Triton reads the kernel next
+
+        def ttir(made: Any, metadata: dict[str, Any]) -> Any:  # noqa: ANN401
+            metadata.update(METADATA)
+            run_cpu_passes(made)
+            return made
+
+        def c_text(made: Any, metadata: dict[str, Any]) -> str:  # noqa: ANN401
+            name = str(made.get_entry_func_name())
+            chosen = CpuOptions(
+                vector_bits=self._level.vector_bits,
+                fp_contract=options.enable_fp_fusion,
+                cooperative=bool(options.launch_cooperative_grid),
+                launch_atomics=bool(options.cpu_launch_atomics),
+                elements_apart=bool(options.cpu_elements_apart),
+            )
+            text = read_off(made)
+            job = make_job(name, self.target, text, parse_ttir(text.text), module_layout, chosen)
+            names.append(name)
+            with working(f"compiling {name} for {self.target}"):
+                emitted.append(emit_job(job, _toolchain()))
+            metadata.update(METADATA)
+            metadata["name"] = name
+            metadata[LAUNCH] = emitted[0].launch.to_json()
+            metadata[EFFECTS] = [effect.value for effect in argument_effects(emitted[0].module)]
+            if settings().check:
+                metadata[CHECKED] = text.located
+            return emitted[0].text
+
+        def shared_object(text: Any, _metadata: dict[str, Any]) -> bytes:  # noqa: ANN401
+            if not emitted:
+                raise CompileError("the CPU backend starts from TTIR: C text alone does not say how it is launched")
+            with working(f"compiling {names[0]} for {self.target}"):
+                built = _built(str(text), emitted[0].flags, _toolchain())
+            seconds = time.monotonic() - begin
+            if seconds >= SLOW_S:
+                announce(f"compiled {names[0]} for {self.target} in {seconds:.1f} s; kept in Triton's cache")
+            if emitted[0].note:
+                announce(f"{names[0]}: {emitted[0].note}")
+            return built
+
+        stages.update({"ttir": ttir, "c": c_text, "so": shared_object})
+
+
+def compile_check(kernel: str, metadata: Any, layout: tuple[LayoutSlot, ...]) -> NativeKernel:  # noqa: ANN401
+    """Code that checks itself, of a kernel that was compiled with checks on."""
+    text: str = getattr(metadata, CHECKED)
+    level = level_of(concrete_target(metadata.target))
+    options = CpuOptions(mode="reference", vector_bits=level.vector_bits, fp_contract=metadata.enable_fp_fusion)
+    return compile_checked(kernel, text, layout, level=level, options=options, nan=False, toolchain=_toolchain())
+
+
+def _toolchain() -> CCompiler:
+    return find_compiler(settings().cc)
+
+
+@lru_cache(maxsize=32)
+def _built(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> bytes:
+    """Configs that differ in options of GPUs alone lead to the same text, one after the other."""
+    return build_kernel(text, flags, toolchain).data

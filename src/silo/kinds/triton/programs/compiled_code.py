@@ -1,0 +1,127 @@
+"""From what Triton compiled to what Silo launches: its launch info, its target, its device."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, cast
+
+from silo.artifacts.binary_inspection import BinaryKernel, inspect_binary
+from silo.core.consent import Consent, HostCode
+from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
+from silo.core.protocols import Device
+from silo.core.signature import Effect, ParameterKind, Signature
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.core.values import JSON
+from silo.errors import CompileError, DeviceError, UnsupportedError
+from silo.frozen import replace
+from silo.kinds.triton.front.adapter import CompiledProgram
+from silo.kinds.triton.front.gpu_layout import complete_layout, launch_info
+from silo.launch.binding import bind
+from silo.launch.native import Binding
+from silo.machine.device_plugins import devices_of_kind
+from silo.store.trust_ledger import consent_to_compiled
+
+__all__ = ["bind_program", "consent_to", "device_at", "read_launch", "target_of"]
+
+_ABI = {kind.value: kind for kind in AbiType} | {"u1": AbiType.I1, "i1": AbiType.I1}
+_PACKED = frozenset(["i1", "u1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64"])
+_FOLDED = "constexpr"
+
+
+def target_of(program: CompiledProgram) -> Target:
+    """Silo's name of what Triton compiled for."""
+    kind, arch, _ = program.target
+    if kind == "cuda":
+        return Target("cuda", f"sm_{arch}{'a' if int(arch) >= 90 else ''}")
+    return Target(kind, str(arch))
+
+
+def device_at(kind: str, index: int) -> Device:
+    """The device that Triton calls so. Raises DeviceError."""
+    found = devices_of_kind(kind)
+    if kind == "cpu":
+        index = 0  # Triton's number of it is -1
+    if not 0 <= index < len(found):
+        raise DeviceError(f"Triton launches on {kind}:{index}, and Silo finds {len(found)} such devices")
+    return found[index]
+
+
+def bind_program(loaded: Any, launch: LaunchInfo, signature: Signature, tag: object) -> Binding:  # noqa: ANN401
+    """Loaded code, joined to a function's parameters. As with Triton, nobody asks whether an array may be written."""
+    plain = Signature(
+        tuple(
+            replace(one, effect=Effect.READ) if one.kind is not ParameterKind.CONSTEXPR else one
+            for one in signature.parameters
+        )
+    )
+    return bind(loaded, launch, plain, Specialization(), {}, tag=tag)
+
+
+def read_launch(program: CompiledProgram) -> LaunchInfo:
+    """How a compiled kernel is launched, its parameters under the names of the function's.
+
+    Raises:
+        UnsupportedError: it takes what Silo does not pass as Triton does.
+        CompileError: its binary is not what its signature says.
+    """
+    slots = tuple(_slots(program))
+    if program.blob_kind == "so":
+        return _of_cpu(program, slots)
+    kernel = _called(program.entry, inspect_binary(program.blob, program.blob_kind))
+    launch = launch_info(target_of(program), program.metadata, complete_layout(slots, kernel), kernel)
+    if launch.scratch_bytes or launch.profile_bytes:
+        raise UnsupportedError("it takes scratch memory, which Triton's allocator gives")
+    return launch
+
+
+def _slots(program: CompiledProgram) -> list[LayoutSlot]:
+    found: list[LayoutSlot] = []
+    for name, kind in program.signature.items():
+        if kind == _FOLDED:
+            continue
+        if not isinstance(kind, str):
+            raise UnsupportedError(f"the argument {name} is a tuple")
+        if kind.startswith("*"):
+            found.append(LayoutSlot(name, AbiType.POINTER))
+        elif kind in _PACKED:
+            found.append(LayoutSlot(name, _ABI[kind]))
+        else:
+            raise UnsupportedError(f"the argument {name} has Triton's type {kind}")
+    return found
+
+
+def _called(entry: str, kernels: tuple[BinaryKernel, ...]) -> BinaryKernel:
+    for kernel in kernels:
+        if kernel.entry == entry:
+            return kernel
+    raise CompileError(f"the binary holds {', '.join(kernel.entry for kernel in kernels)}, not {entry}")
+
+
+def _of_cpu(program: CompiledProgram, slots: tuple[LayoutSlot, ...]) -> LaunchInfo:
+    """What Silo's own backend wrote into Triton's metadata."""
+    stated = cast("JSON", program.metadata.get("silo_launch"))
+    if stated is None:
+        raise UnsupportedError("another backend than Silo's compiled it for the CPU")
+    if program.metadata.get("silo_checked") is not None:
+        raise UnsupportedError("it runs in checking mode")
+    try:
+        launch = LaunchInfo.from_json(stated)
+    except ValueError as error:
+        raise CompileError(f"the cached kernel is not one of Silo's CPU backend: {error}") from error
+    stated_kinds = [_signless(slot.type) for slot in launch.layout]
+    if stated_kinds != [_signless(slot.type) for slot in slots]:
+        raise CompileError(f"it takes {', '.join(stated_kinds)}, and its signature says otherwise")
+    return replace(launch, layout=slots)
+
+
+def _signless(kind: AbiType) -> str:
+    return f"i{kind.value[1:]}" if kind.value.startswith("u") else kind.value
+
+
+def consent_to(program: CompiledProgram, launch: LaunchInfo) -> Consent | None:
+    """For native code that Triton compiled, or took from its own cache, for this very program, and launches itself."""
+    if program.blob_kind != "so":
+        return None
+    code = HostCode(hashlib.sha256(program.blob).hexdigest(), "so", launch)
+    return consent_to_compiled(code, "this program's Triton compiled it and launches it")

@@ -1,0 +1,137 @@
+"""Reports: which Triton kernels a program launched, and what was left to Triton, with the reasons."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from silo.frozen import frozen
+from silo.kinds.triton.front import adapter
+from silo.kinds.triton.programs.program_kernels import TABLE
+from silo.sanitized_text import printable
+from silo.settings import settings
+
+__all__ = ["KernelLine", "Report", "gather", "report_at_exit", "text_of", "write"]
+
+_asked: list[str] = []
+_written: set[int] = set()  # processes: one report each, whichever way it ends
+_inherited: dict[int, tuple[int, int, int]] = {}  # by a kernel's id, what this process's parent did before the fork
+_passed_before: dict[str, int] = {}
+
+
+@frozen
+class KernelLine:
+    """One kernel: launches by Silo and by Triton, variants, and how many kinds of calls Silo refused, by reason."""
+
+    kernel: str
+    place: str
+    launches: int
+    own_launches: int
+    variants: int
+    refusals: Mapping[str, int]
+
+
+@frozen
+class Report:
+    """One process. ``passed`` counts launches that went Triton's way whatever their kernel, by reason."""
+
+    process: int
+    program: str
+    triton: str | None
+    kernels: tuple[KernelLine, ...]
+    passed: Mapping[str, int]
+
+
+def gather(passed: Mapping[str, int]) -> Report:
+    """What there is to say of this process now, and of no parent of it. ``passed`` is the report's."""
+    lines: list[KernelLine] = []
+    for one in TABLE:
+        seen = (*one.launches, one.variant_count)
+        launches, own, variants = (
+            now - before for now, before in zip(seen, _inherited.get(id(one), (0, 0, 0)), strict=True)
+        )
+        if id(one) not in _inherited or launches or own or variants:
+            lines.append(KernelLine(one.name, one.location, launches, own, variants, dict(one.refusals)))
+    left = {reason: count - _passed_before.get(reason, 0) for reason, count in passed.items()}
+    return Report(
+        os.getpid(),
+        " ".join(sys.argv),
+        adapter.triton_version(),
+        tuple(lines),
+        {reason: count for reason, count in left.items() if count},
+    )
+
+
+def text_of(report: Report) -> str:
+    """For people: a line a kernel, the busiest first. Pure."""
+    kernels = sorted(report.kernels, key=lambda one: -one.launches)
+    width = max([len("kernel"), *(len(one.kernel) for one in kernels)])
+    lines = [
+        f"silo: Triton kernels of process {report.process} (Triton {report.triton})",
+        f"  {'kernel':{width}}  {'by Silo':>10}  {'by Triton':>10}  {'variants':>8}",
+    ]
+    lines += [
+        f"  {one.kernel:{width}}  {one.launches:>10}  {one.own_launches:>10}  {one.variants:>8}" for one in kernels
+    ]
+    lines += [
+        f"  left to Triton: {one.kernel}: {reason} ({count} kinds of calls)"
+        for one in kernels
+        for reason, count in one.refusals.items()
+    ]
+    lines += [f"  left to Triton: {count} launches: {reason}" for reason, count in report.passed.items()]
+    return printable("\n".join(lines))
+
+
+def write(where: str, passed: Callable[[], Mapping[str, int]]) -> None:
+    """To standard error (``-``), or appended to a file as one line of JSON."""
+    if os.getpid() in _written:
+        return
+    _written.add(os.getpid())
+    report = gather(passed())
+    if not report.kernels and not report.passed:
+        return
+    if where == "-":
+        sys.stderr.write(text_of(report) + "\n")
+        return
+    try:
+        with Path(where).open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(report)) + "\n")
+    except OSError as error:
+        sys.stderr.write(f"silo: the report cannot be written to {where}: {error.strerror}\n")
+
+
+def report_at_exit(passed: Callable[[], Mapping[str, int]]) -> None:
+    """Where ``SILO_ACCELERATE_REPORT`` asks for it: write at the end of this process, and keep kernels till then.
+
+    Children made by fork report what they did themselves. Processes of ``multiprocessing`` end without Python's exit
+    functions; they run the functions of that package, where this one is entered, too. What ends by ``os._exit`` or a
+    signal reports nothing.
+    """
+    where = settings().accelerate_report
+    if where is None or _asked:
+        return
+    _asked.append(str(where))
+    TABLE.keep()
+    atexit.register(write, str(where), passed)
+    from multiprocessing import parent_process, util  # noqa: PLC0415  # for a report alone
+
+    def at_exit_of_child(_: object) -> None:
+        util.Finalize(None, write, (str(where), passed), exitpriority=0)
+
+    if parent_process() is not None:
+        at_exit_of_child(None)
+    util.register_after_fork(TABLE, at_exit_of_child)
+    os.register_at_fork(after_in_child=lambda: _inherit(passed))
+
+
+def _inherit(passed: Callable[[], Mapping[str, int]]) -> None:
+    """This process is a child: what was counted up to now is its parent's."""
+    _inherited.clear()
+    _inherited.update({id(one): (*one.launches, one.variant_count) for one in TABLE})
+    _passed_before.clear()
+    _passed_before.update(passed())

@@ -1,0 +1,322 @@
+"""Kernels of Triton programs: what serves their launches, and what was learned of each."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from silo.core.protocols import AdoptsModules
+from silo.core.signature import Signature
+from silo.errors import DeviceError, SiloError
+from silo.forks import Mutex
+from silo.frozen import replace
+from silo.kinds.triton.front import adapter
+from silo.kinds.triton.front.adapter import CompiledProgram
+from silo.kinds.triton.front.triton_fingerprint import functions_reached
+from silo.kinds.triton.front.triton_source import TritonSource
+from silo.kinds.triton.programs.compiled_code import bind_program, consent_to, device_at, read_launch, target_of
+from silo.kinds.triton.programs.variant_providers import PROVIDERS, ProgramVariant, Provided, VariantProvider
+from silo.launch import native
+from silo.launch.arguments import Call, ValueKind
+from silo.launch.native import Binding, TritonKernel
+from silo.launch.runtime import make_triton_launcher
+
+__all__ = ["TABLE", "ProgramKernel", "ProgramVariant", "Provided", "Refusal", "Table", "VariantProvider"]
+
+_log = logging.getLogger("silo")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why Triton serves some launches itself. The guard keeps it in the place of a binding."""
+
+    reason: str
+
+
+class Table:
+    """Every kernel that was launched while launches are served, and who provides variants."""
+
+    def __init__(self) -> None:
+        self._kernels: weakref.WeakSet[ProgramKernel] = weakref.WeakSet()
+        self._kept: list[ProgramKernel] | None = None
+        self._refused: dict[str, str] = {}
+        self._lock = Mutex()
+        self.providers = PROVIDERS
+
+    def keep(self) -> None:
+        """Keep every kernel to the end of the process, for a report or a record."""
+        with self._lock:
+            self._kept = list(self._kernels) if self._kept is None else self._kept
+
+    def add(self, kernel: ProgramKernel) -> None:
+        """A kernel was launched for the first time."""
+        with self._lock:
+            self._kernels.add(kernel)
+            if self._kept is not None:
+                self._kept.append(kernel)
+
+    def __iter__(self) -> Iterator[ProgramKernel]:
+        """By name and place."""
+        with self._lock:
+            found = list(self._kernels)
+        return iter(sorted(found, key=lambda one: (one.name, one.location)))
+
+    def of(self, function: object) -> list[ProgramKernel]:
+        """Those of one function."""
+        with self._lock:
+            found = list(self._kernels)  # in no order: each first launch comes here
+        return [one for one in found if one.function is function]
+
+    def tell(self, kernel: str, reason: str) -> None:
+        """Log why a kernel's launches go Triton's way, once a kernel and reason."""
+        with self._lock:
+            if self._refused.get(kernel) == reason:
+                return
+            self._refused[kernel] = reason
+        _log.warning("launches of %s go Triton's own way, at its cost (some microseconds each): %s", kernel, reason)
+
+    def drop(self) -> None:
+        """Take every kernel off its function again."""
+        for kernel in self:
+            kernel.detach()
+
+
+TABLE = Table()
+
+
+def _slot_of(function: Any) -> object:  # noqa: ANN401
+    members: dict[str, object] = function.__dict__
+    return members.get(_SLOT)
+
+
+_SLOT = "_silo_kernel"  # in a function's dictionary; native/python/triton_kernel.c looks there
+
+
+class ProgramKernel:
+    """One function of a Triton program. Held by its function, through the native object that serves its launches."""
+
+    def __init__(self, function: Any) -> None:  # noqa: ANN401  # Triton's JITFunction
+        self.name = str(getattr(function, "__qualname__", None) or function.fn.__qualname__)
+        self.name = self.name.rpartition("<locals>.")[2]
+        self.location = adapter.location_of_kernel(function)
+        self.variants: list[ProgramVariant] = []
+        self.refusals: Counter[str] = Counter()
+        self._served: list[Provided] = []
+        self._source: TritonSource | None = None
+        self._read: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # globals of served code
+        self._given: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # code of functions among constexprs
+        self._function = weakref.ref(function)
+        self._lock = Mutex()
+        self.native = TritonKernel(function, self._launcher(function))
+        vars(function)[_SLOT] = self.native
+        TABLE.add(self)
+
+    @classmethod
+    def of(cls, function: Any) -> ProgramKernel:  # noqa: ANN401
+        """The one of a function, which another thread may have made meanwhile."""
+        found = next((one for one in TABLE.of(function) if _slot_of(function) is one.native), None)
+        return cls(function) if found is None else found
+
+    @property
+    def function(self) -> Any:  # noqa: ANN401
+        """Triton's object; None after its end."""
+        return self._function()
+
+    @property
+    def source(self) -> TritonSource:
+        """The kernel as a source. Raises SourceError: Silo does not read kernels of this kind."""
+        if self._source is None:
+            self._source = TritonSource.of(self.function)
+        return self._source
+
+    @property
+    def fingerprint(self) -> str:
+        """That of the source."""
+        return self.source.fingerprint
+
+    @property
+    def variant_count(self) -> int:
+        """How many variants its launches used, of Triton's and of providers."""
+        return len(self.variants) + len(self._served)
+
+    @property
+    def launches(self) -> tuple[int, int]:
+        """Launches that Silo served, and those that went Triton's own way after the guard was asked."""
+        return self.native.launches, self.native.own_launches
+
+    def detach(self) -> None:
+        """Leave the function as it was."""
+        function = self.function
+        if function is not None and _slot_of(function) is self.native:
+            del vars(function)[_SLOT]
+            adapter.forget_served(function)
+
+    def refuse(self, reason: str) -> Refusal:
+        """Note and tell why some launches go Triton's way."""
+        with self._lock:
+            self.refusals[reason] += 1
+        TABLE.tell(self.name, reason)
+        return Refusal(reason)
+
+    # ---- the guard's questions ----
+
+    def _launcher(self, function: Any) -> native.Launcher | None:  # noqa: ANN401
+        try:
+            if getattr(function, "is_gluon", bool)():
+                self.refuse("it is a Gluon kernel")
+                return None
+            parameters = self.source.signature.parameters
+            guarded = Signature(
+                tuple(
+                    one if one.specialize and one.align else replace(one, specialize=True, align=True)
+                    for one in parameters
+                )
+            )
+            defaults = {one.name: one.default for one in adapter.parameters_of(function) if one.has_default}
+            options = adapter.option_names_of()
+            return make_triton_launcher(self.name, guarded, on_miss=self.on_miss, options=options, defaults=defaults)
+        except SiloError as error:
+            self.refuse(str(error))
+            return None
+
+    def on_miss(self, call: Call, own_way: Callable[[], object]) -> tuple[object, object]:
+        """A call that the guard does not know: a provider serves it, or Triton does and Silo from then on.
+
+        Gives what serves such calls, and what the launch gave where it was launched here.
+        """
+        unsettled = next((name for name, value in _constants(call) if not _is_settled(value)), None)
+        provided = self._provided(call) if TABLE.providers and unsettled is None else None
+        if provided is not None:
+            return provided.binding, native.ABSENT
+        adapter.forget_key_texts(self.function)
+        result = own_way()
+        if result is None:
+            return native.ABSENT, None  # a hook of the program stopped the compiler
+        self._learn(call)
+        if unsettled is not None:
+            return self.refuse(f"the constexpr {unsettled} is an object whose value may change"), result
+        try:
+            variant = self._variant(call, adapter.read_compiled(result))
+            binding = self._binding(variant)
+        except SiloError as error:
+            return self.refuse(str(error)), result
+        with self._lock:
+            self.variants.append(variant)
+        for provider in TABLE.providers:
+            provider.compiled(variant)
+        return binding, result
+
+    def _provided(self, call: Call) -> Provided | None:
+        """What a provider has for a call."""
+        function = self.function
+        if adapter.notices_compiles(function) or adapter.changed_global(function.used_global_vals):
+            return None
+        asked = (provider.provide(self, call) for provider in TABLE.providers)
+        found = next((one for one in asked if one is not None), None)
+        if found is None:
+            return None
+        with self._lock:
+            self._read.update(found.globals)
+        adapter.note_served(function, found.binding.tag, self._learn)
+        self._learn(call)
+        with self._lock:
+            self._served.append(found)
+        return found
+
+    def _learn(self, call: Call | None = None) -> None:
+        """What launches look at from now on; the functions that a call gives as constexprs are among it."""
+        function = self.function
+        hooks, devices, caches, read = adapter.launch_state(function)
+        with self._lock:
+            for _, value in () if call is None else _constants(call):
+                self._given.update(adapter.code_of_functions(value, _reached))
+            if not self._read and not self._given:
+                self.native.learned(hooks, devices, caches, read)  # Triton's own dictionary, which grows
+                return
+            then = {**self._read, **read}
+            self.native.learned(hooks, devices, caches, {**then, **self._given}, lambda: self._changed(then))
+
+    def refuse_changed(self) -> None:
+        """Raise as Triton does where a global that served code has read is another now."""
+        with self._lock:
+            then = dict(self._read)
+        said = adapter.changed_global(then)
+        if said:
+            raise RuntimeError(said)
+
+    def _changed(self, then: Mapping[tuple[str, int], tuple[object, dict[str, Any]]]) -> None:
+        """A global has changed, which is an error, or a function that was given has other code: all is learned anew."""
+        said = adapter.changed_global(then)
+        if said:
+            raise RuntimeError(said)
+        with self._lock:
+            self._given.clear()
+        if self.native.launcher is not None:
+            self.native.launcher.forget()
+        self._learn()
+
+    def _variant(self, call: Call, program: CompiledProgram) -> ProgramVariant:
+        launch = read_launch(program)
+        target = target_of(program)
+        device = device_at(target.kind, call.device[1])
+        try:
+            signature, specialization = self.source.specialize(call.facts(self.source.constant))
+        except SiloError:
+            signature = specialization = None  # Triton took it: Silo has no name for some of it
+        return ProgramVariant(
+            self, call, dict(call.options), program, launch, target, device, signature, specialization
+        )
+
+    def _binding(self, variant: ProgramVariant) -> Binding:
+        """Loaded code, joined to the function's parameters."""
+        program = variant.program
+        loaded: Any = self._adopted(variant)
+        if loaded is None:
+            consent = consent_to(program, variant.launch)
+            loaded = variant.device.load(variant.launch, program.blob, program.blob_kind, self.name, consent=consent)
+        return bind_program(loaded, variant.launch, self.source.signature, program.kernel)
+
+    def _adopted(self, variant: ProgramVariant) -> object | None:
+        """The code as Triton has loaded it, where launches may use that: one module serves both, and one memory.
+
+        Triton's kernel, which the binding holds as its tag, unloads it in the end.
+        """
+        program = variant.program
+        if not program.module or not isinstance(variant.device, AdoptsModules):
+            return None
+        try:
+            return variant.device.adopt(variant.launch, program.blob, self.name, program.module)
+        except DeviceError:
+            return None  # loaded once more, which says why where that fails too
+
+
+def _reached(function: Any) -> list[Any]:  # noqa: ANN401
+    """The functions that a function calls; none where Silo cannot read it, which nobody serves then."""
+    try:
+        return functions_reached(function)
+    except SiloError:
+        return []
+
+
+def _constants(call: Call) -> Iterator[tuple[str, object]]:
+    yield from ((one.name, one.value) for one in call.arguments if one.kind is ValueKind.CONSTANT)
+    yield from call.options.items()
+
+
+def _is_settled(value: object) -> bool:
+    """Whether the guard may take an object for its value: nothing can change it."""
+    if value is None or isinstance(value, bool | int | float | str | bytes):
+        return True
+    if isinstance(value, tuple):
+        return all(map(_is_settled, cast("tuple[object, ...]", value)))
+    if adapter.is_constexpr(value):
+        return _is_settled(getattr(value, "value", None))
+    if type(value).__module__ == "torch" and type(value).__name__ == "dtype":
+        return True
+    enumerations: Any = sys.modules.get("enum")
+    return adapter.is_settled(value) or (enumerations is not None and isinstance(value, enumerations.Enum))

@@ -1,0 +1,207 @@
+"""What is recorded: variants with the files of Triton's cache that they came as, other such files, and winners."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TypeAlias
+
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.bundle.format import FILE_KIND
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.json_reader import read_list, read_object, read_text
+from silo.core.signature import Signature
+from silo.core.values import JSON, malformed
+from silo.frozen import frozen
+from silo.sources.reached_code import Names
+from silo.tuner.foreign_decision import Winner
+
+__all__ = [
+    "GROUP",
+    "NAMES",
+    "WINNERS",
+    "CacheFile",
+    "Entry",
+    "RecordedVariant",
+    "TextNames",
+    "Winner",
+    "attachment_name",
+    "cache_place",
+    "check_cache_name",
+    "entry_from_json",
+    "file_ref",
+    "key_of",
+]
+
+WINNERS = "triton/winners.jsonl"
+NAMES = "triton/names.jsonl"
+_CACHE = "triton/"
+GROUP = "__grp__"  # begins the name of the file in which Triton lists the files of one key, by their paths
+_KEY = re.compile(r"[A-Za-z0-9]{1,128}")
+_MOST_NAME_BYTES = 200  # Triton adds a prefix; file systems take 255
+
+
+def attachment_name(key: str, name: str) -> str:
+    """What a file of Triton's cache is called among a bundle's attachments."""
+    return f"{_CACHE}{key}/{name}"
+
+
+def cache_place(attachment: str) -> tuple[str, str] | None:
+    """The inverse of :func:`attachment_name`; None of any other attachment.
+
+    >>> cache_place(attachment_name("K", "add.cubin")), cache_place(WINNERS)
+    (('K', 'add.cubin'), None)
+    """
+    key, separator, name = attachment.removeprefix(_CACHE).partition("/")
+    return (key, name) if attachment.startswith(_CACHE) and separator and key and name and "/" not in name else None
+
+
+def check_cache_name(key: str, name: str) -> Decision:
+    """Whether Silo records a file of Triton's cache under this key and name: the names of a bundle are a stranger's.
+
+    Triton opens every file that a list of files (``__grp__NAME.json``) names, so these lists are never taken from a
+    bundle: they are made of the names beside them.
+
+    >>> check_cache_name("K", "__grp__add.json")
+    Rejected(reason='it lists files for Triton to load, and such lists are made, not kept')
+    >>> bool(check_cache_name("K", "add.cubin")), bool(check_cache_name("K", "../add.cubin"))
+    (True, False)
+    """
+    if not _KEY.fullmatch(key):
+        return Rejected("its key is none of Triton's cache")
+    if name.startswith(GROUP):
+        return Rejected("it lists files for Triton to load, and such lists are made, not kept")
+    if name in ("", "lock") or name.startswith((".", "tmp.")) or not name.isprintable() or {"/", "\\"} & {*name}:
+        return Rejected("it is no name of a file that Triton caches")
+    if len(name.encode(errors="replace")) > _MOST_NAME_BYTES:
+        return Rejected(f"a name has up to {_MOST_NAME_BYTES} bytes")
+    return Accepted()
+
+
+def key_of(artifact: Artifact) -> str:
+    """The key of Triton's cache that an artifact was recorded from; "" of one that Silo compiled."""
+    word, _, key = artifact.job.partition(" ")
+    return key if word == "triton" else ""
+
+
+def file_ref(data: bytes, kind: str = FILE_KIND) -> BlobRef:
+    """A blob by its bytes."""
+    return BlobRef(hashlib.sha256(data).hexdigest(), kind, len(data))
+
+
+@frozen
+class RecordedVariant:
+    """One variant that a program used, or the generic one beside it.
+
+    ``signature`` is the source's own, untyped. ``key`` is the folder of Triton's cache whose ``files`` it came as, by
+    name; of these the one that a driver loads is the artifact's blob.
+    """
+
+    artifact: Artifact
+    signature: Signature
+    reason: str
+    key: str
+    files: tuple[tuple[str, BlobRef], ...]
+
+    @property
+    def identity(self) -> str:
+        """Which variant it is: by what Triton itself tells its compiles apart."""
+        return f"variant {self.key}"
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "kind": "variant",
+            "artifact": self.artifact.to_json(),
+            "signature": self.signature.to_json(),
+            "reason": self.reason,
+            "key": self.key,
+            "files": [[name, ref.to_json()] for name, ref in self.files],
+        }
+
+
+@frozen
+class CacheFile:
+    """A file of Triton's cache that belongs to no variant that Silo knows: its key, its name, its bytes' hash."""
+
+    key: str
+    name: str
+    ref: BlobRef
+
+    @property
+    def identity(self) -> str:
+        """Which file it is; another file of this place takes its place."""
+        return f"file {self.key}/{self.name} {self.ref.sha256}"
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {"kind": "file", "key": self.key, "name": self.name, "ref": self.ref.to_json()}
+
+
+@frozen
+class TextNames:
+    """What a text of a kernel refers to, by the text's key: who knows it parses no text to find a kernel."""
+
+    text: str
+    names: Names
+
+    @property
+    def identity(self) -> str:
+        """Which text it is."""
+        return f"names {self.text}"
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {"kind": "names", "text": self.text, "names": [list(chain) for chain in self.names]}
+
+    @classmethod
+    def from_json(cls, data: JSON) -> TextNames:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything that is none."""
+        members = read_object(data, ("kind", "text", "names"), "the names in a text")
+        chains = [read_list(one, "a chain of names") for one in read_list(members["names"], "the names in a text")]
+        return cls(
+            read_text(members["text"], "the key of a text"),
+            tuple(tuple(read_text(name, "a name") for name in chain) for chain in chains if chain),
+        )
+
+
+Entry: TypeAlias = RecordedVariant | CacheFile | Winner | TextNames
+
+
+def entry_from_json(document: JSON) -> Entry:
+    """What a record of a journal says; ``ValueError`` on anything that is none."""
+    if not isinstance(document, dict):
+        raise malformed("a record", document)
+    match document.get("kind"):
+        case "winner":
+            return Winner.from_json(document)
+        case "names":
+            return TextNames.from_json(document)
+        case "file":
+            members = read_object(document, ("kind", "key", "name", "ref"), "a file")
+            return CacheFile(
+                read_text(members["key"], "the key of a file"),
+                read_text(members["name"], "the name of a file"),
+                BlobRef.from_json(members["ref"]),
+            )
+        case "variant":
+            members = read_object(
+                document, ("kind", "artifact", "signature", "reason", "key", "files"), "a recorded variant"
+            )
+            return RecordedVariant(
+                artifact=Artifact.from_json(members["artifact"]),
+                signature=Signature.from_json(members["signature"]),
+                reason=read_text(members["reason"], "the reason of a variant"),
+                key=read_text(members["key"], "the key of a variant"),
+                files=tuple(_file(item) for item in read_list(members["files"], "the files of a variant")),
+            )
+        case _:
+            raise malformed("a record", document)
+
+
+def _file(data: JSON) -> tuple[str, BlobRef]:
+    match read_list(data, "a file of a variant"):
+        case [str(name), ref]:
+            return name, BlobRef.from_json(ref)
+        case _:
+            raise malformed("a file of a variant", data)

@@ -1,0 +1,271 @@
+"""The files of Triton's own cache in a bundle: served to Triton's remote cache, kept from there, written to a folder.
+
+Native code of the host is neither kept nor served: Triton would load it without a question.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from silo.bundle.reader import Bundle, open_bundle
+from silo.core.decisions import Rejected
+from silo.core.notices import Notices
+from silo.errors import BundleError, SiloError
+from silo.forks import Mutex
+from silo.kinds.triton.programs.records.archive import Recording, blobs_of
+from silo.kinds.triton.programs.records.archive_entries import (
+    GROUP,
+    CacheFile,
+    TextNames,
+    Winner,
+    cache_place,
+    check_cache_name,
+    entry_from_json,
+    file_ref,
+)
+from silo.kinds.triton.programs.records.journal import Journal, JournalPlace, Record, journal_of
+from silo.kinds.triton.programs.records.journal_folding import fold, open_folded
+from silo.settings import settings
+from silo.store.atomic_files import AtomicFile, make_directory
+
+__all__ = ["CacheFiles", "cache_of_settings", "host_code_in", "write_cache"]
+
+_ELF = b"\x7fELF"
+_DEVICE_CODE = (".cubin", ".hsaco")  # ELF, too
+_HOST_CODE = (".so", ".pyd", ".dylib", ".dll")
+
+
+def is_host_code(name: str, data: bytes) -> bool:
+    """Whether a file is native code that a process would load."""
+    return name.endswith(_HOST_CODE) or (data.startswith(_ELF) and not name.endswith(_DEVICE_CODE))
+
+
+def host_code_in(names: Iterable[str]) -> bool:
+    """Whether files that belong together hold native code, by their names."""
+    return any(name.endswith(_HOST_CODE) for name in names)
+
+
+class CacheFiles:
+    """The files in one bundle and its journal. Never raises: Triton would end the program; what fails is said once."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._lock = Mutex()
+        self._files: dict[str, dict[str, bytes | str]] = {}  # by key and name: bytes, or the hash of a blob
+        self._bundle: Bundle | None = None
+        self._opened = False
+        self._place = JournalPlace()
+        self._recording: Recording | None = None
+        self._native: set[str] = set()
+        self._notices = Notices()
+        self.hits = self.misses = 0
+
+    # -- as Triton asks ------------------------------------------------------------------------------------------------
+
+    def get(self, key: str, names: Sequence[str]) -> Mapping[str, bytes]:
+        """The files of these names that are kept under a key of Triton's."""
+        try:
+            with self._lock:
+                self._open()
+                if key not in self._files:
+                    self._read_journal()
+                known = self._files.get(key, {})
+                wanted: Sequence[str] = () if host_code_in(known) else names
+                found = {name: data for name in wanted if (data := self._file(known, name)) is not None}
+        except (SiloError, OSError) as error:
+            self._tell("nothing is taken from", error)
+            found = dict[str, bytes]()
+        self.hits += bool(found)
+        self.misses += not found
+        return found
+
+    def put(self, key: str, name: str, data: bytes) -> None:
+        """Keep a file that Triton made."""
+        if name.startswith(GROUP):
+            return  # it is made of the others
+        try:
+            with self._lock:
+                if is_host_code(name, data):
+                    self._native.add(key)
+                    return
+                if key in self._native:
+                    return
+                self._open()
+                self._files.setdefault(key, {})[name] = data
+                ref = file_ref(data)
+                self._recorded().add(CacheFile(key, name, ref), {ref.sha256: data})
+        except (SiloError, OSError) as error:
+            self._tell("nothing is kept in", error)
+
+    def _file(self, known: Mapping[str, bytes | str], name: str) -> bytes | None:
+        if name.startswith(GROUP):
+            # Triton writes the metadata last: where they are, all is.
+            whole = name.removeprefix(GROUP) in known
+            return json.dumps({"child_paths": sorted(known)}).encode() if whole else None
+        found = known.get(name)
+        if isinstance(found, str):
+            assert self._bundle is not None
+            return self._bundle.blob(found)
+        return found
+
+    # -- where they are ------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Read what there is, once."""
+        if self._opened:
+            return
+        self._opened = True
+        if self._path is None:
+            raise BundleError("SILO_TRITON_CACHE names no file, so Triton's remote cache is empty and keeps nothing")
+        if self._path.exists():
+            self._bundle = open_bundle(self._path)
+            for name, ref in self._bundle.attachments.items():
+                if (place := cache_place(name)) is not None and check_cache_name(*place):
+                    self._files.setdefault(place[0], {})[place[1]] = ref.sha256
+        self._read_journal()
+
+    def _read_journal(self) -> None:
+        if self._path is None:
+            return
+        self._place = Journal(journal_of(self._path)).read(self._take, self._place)
+
+    def _take(self, record: Record) -> None:
+        try:
+            entry = entry_from_json(record.document)
+            if isinstance(entry, Winner | TextNames):
+                return
+            blobs = blobs_of(entry, record.read_bytes())
+        except ValueError:
+            return
+        files = [(entry.name, entry.ref)] if isinstance(entry, CacheFile) else entry.files
+        named = {name: blobs[ref.sha256] for name, ref in files if check_cache_name(entry.key, name)}
+        if named:
+            self._files.setdefault(entry.key, {}).update(named)
+
+    def _recorded(self) -> Recording:
+        if self._recording is None:
+            if self._path is None:
+                raise BundleError("SILO_TRITON_CACHE names no file")
+            self._recording = Recording(self._path)
+            atexit.register(self.close)
+        return self._recording
+
+    def close(self) -> None:
+        """Fold what was kept into the bundle."""
+        if self._recording is not None:
+            try:
+                fold(self._recording.path)
+            except (SiloError, OSError) as error:
+                self._tell("what was kept stays in the journal beside", error)
+
+    def _tell(self, what: str, error: Exception) -> None:
+        self._notices.once(what, f"Triton's remote cache: {what} {self._path}: {error}")
+
+
+_made: CacheFiles | None = None
+
+
+def cache_of_settings() -> CacheFiles:
+    """The one of this process, over the file that ``SILO_TRITON_CACHE`` names."""
+    global _made  # noqa: PLW0603  # Triton may import its backend anew
+    if _made is None:
+        named = settings().triton_cache
+        _made = CacheFiles(None if named is None else Path(named))
+    return _made
+
+
+def write_cache(path: Path, folder: Path) -> tuple[int, int, int]:
+    """Write the files of a bundle as a cache folder of Triton's (``TRITON_CACHE_DIR``): how many, bytes, keys left out.
+
+    Triton's lists of files name them by their absolute paths: they are made here, for this place alone. Keys with
+    native code of the host are left out. A folder that is there may hold what an earlier call wrote of the same
+    bundle, and nothing else.
+
+    Raises:
+        BundleError: the bundle cannot be read or names a file that Silo does not record, the folder holds other
+            entries, or cannot be written. Nothing is written of such a bundle, or to such a folder.
+    """
+    folder = folder.absolute()
+    count = written = left_out = 0
+    with open_folded(path) as bundle:
+        keys: dict[str, dict[str, str]] = {}
+        for attachment, ref in bundle.attachments.items():
+            if (place := cache_place(attachment)) is None:
+                continue
+            if isinstance(decision := check_cache_name(*place), Rejected):
+                raise BundleError(
+                    f"the bundle names a file {place[1]!r} of Triton's cache under {place[0]!r}, which no recording "
+                    f"does: {decision.reason}"
+                )
+            keys.setdefault(place[0], {})[place[1]] = ref.sha256
+        known = {key: {*files, *(f"{GROUP}{name}" for name in _metadata(files))} for key, files in keys.items()}
+        _require_own(folder, known)
+        for key, files in keys.items():
+            contents = {} if host_code_in(files) else {name: bundle.blob(sha256) for name, sha256 in files.items()}
+            if not contents or any(is_host_code(name, data) for name, data in contents.items()):
+                left_out += 1
+                continue
+            for name, data in _folder_files(folder / key, contents):
+                _write(folder / key / name, data)
+                count, written = count + 1, written + len(data)
+    return count, written, left_out
+
+
+def _metadata(names: Iterable[str]) -> list[str]:
+    """The names among a key's files for which Triton looks for a list of files."""
+    return [name for name in names if name.endswith(".json") and not name.endswith(".autotune.json")]
+
+
+def _require_own(folder: Path, known: Mapping[str, Collection[str]]) -> None:
+    """Raise BundleError unless all entries of a folder are files that are written there anyway, none through a link.
+
+    Triton loads what lies beside them, native code too.
+    """
+    try:
+        foreign = _foreign_entry(folder, known)
+    except FileNotFoundError:
+        return  # the folder is made
+    except OSError as error:
+        raise BundleError(f"{folder} cannot be read: {error.strerror or error}") from error
+    if foreign is not None:
+        raise BundleError(
+            f"{folder} holds {foreign}, which is not of this bundle: Triton would load what lies there; name a folder "
+            "that is new or empty"
+        )
+
+
+def _foreign_entry(folder: Path, known: Mapping[str, Collection[str]]) -> str | None:
+    """The first entry below a folder that ``known`` does not name; None if it names all."""
+    with os.scandir(folder) as keys:
+        for key in keys:
+            if key.name not in known or not key.is_dir(follow_symlinks=False):
+                return key.name
+            with os.scandir(key.path) as files:
+                for file in files:
+                    if file.name not in known[key.name] or not file.is_file(follow_symlinks=False):
+                        return f"{key.name}/{file.name}"
+    return None
+
+
+def _folder_files(folder: Path, files: Mapping[str, bytes]) -> Iterable[tuple[str, bytes]]:
+    """The files of one key, the metadata and then the list of them last, as Triton does."""
+    metadata = _metadata(files)
+    yield from ((name, data) for name, data in files.items() if name not in metadata)
+    for name in metadata:
+        yield name, files[name]
+        paths = {one: str(folder / one) for one in sorted(files)}
+        yield f"{GROUP}{name}", json.dumps({"child_paths": paths}).encode()
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        make_directory(path.parent)
+        with AtomicFile(path, mode=0o666) as file:
+            file.write(data)
+            file.commit()
+    except OSError as error:
+        raise BundleError(f"{path} cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,241 @@
+"""The recorder: what Triton compiles for a program, and what its tuners decide, goes into a recording."""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.compile.toolchain import select_compiler
+from silo.core.config import Config
+from silo.core.launch_info import LaunchInfo
+from silo.core.notices import Notices
+from silo.core.plugins import is_host_code
+from silo.core.protocols import ReadsBinaries
+from silo.core.signature import Effect, Signature
+from silo.core.specialization import Specialization
+from silo.core.values import canonical_json, identity_of
+from silo.core.variant import Variant
+from silo.errors import BundleError, CompileError, SiloError, SourceError
+from silo.forks import Mutex
+from silo.frozen import replace
+from silo.kinds.triton.front.adapter import (
+    TESTED_VERSIONS,
+    CompileCall,
+    KeptCode,
+    TunerKey,
+    config_members,
+    is_trying,
+    kept_code,
+    kernel_of_tuner,
+    launcher_kind,
+    read_compiled,
+    triton_version,
+    ttir_of,
+)
+from silo.kinds.triton.front.compiled_for import config_of, generic, relaxed, target_of, types_of
+from silo.kinds.triton.front.facts import TtirFacts
+from silo.kinds.triton.front.triton_source import TritonSource
+from silo.kinds.triton.programs.compiled_code import read_launch
+from silo.kinds.triton.programs.records.archive import Recording
+from silo.kinds.triton.programs.records.archive_entries import RecordedVariant, TextNames, file_ref
+from silo.kinds.triton.programs.records.tuner_decisions import config_for, winner_of
+from silo.machine.process_session import session
+
+__all__ = ["Recorder", "Sources"]
+
+
+class Sources:
+    """What Silo reads of each kernel of the program, once."""
+
+    def __init__(self) -> None:
+        self._read: weakref.WeakKeyDictionary[Any, TritonSource] = weakref.WeakKeyDictionary()
+
+    def of(self, function: Any) -> TritonSource:  # noqa: ANN401
+        """The source of a jit function. Raises SourceError.
+
+        The look-up asks the function for its hash, which is Triton's own over its source: with it Triton notes the
+        globals that the kernel reads, and a launch raises where one of them has changed.
+        """
+        found = self._read.get(function)
+        if found is None:
+            found = self._read[function] = TritonSource.of(function)
+        return found
+
+
+class Recorder:
+    """Records into one bundle. Its methods are asked by Triton's launch path, in any thread."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self._sources = Sources()
+        self._lock = Mutex()
+        self._tried: weakref.WeakKeyDictionary[Any, list[tuple[CompileCall, Any, _Compile]]] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._generic: set[bytes] = set()
+        self._notices = Notices()
+
+    # -- compiles ------------------------------------------------------------------------------------------------------
+
+    def compile(self, call: CompileCall, proceed: _Compile) -> Any:  # noqa: ANN401
+        """Compile as Triton would, and keep what comes out."""
+        compiled = proceed(call)
+        if is_trying():  # it may not be used in the end
+            with self._lock:
+                self._tried.setdefault(call.function, []).append((call, compiled, proceed))
+        else:
+            self._keep(call, compiled, proceed, "used by a call")
+        return compiled
+
+    def _keep(self, call: CompileCall, compiled: Any, proceed: _Compile, reason: str) -> None:  # noqa: ANN401
+        """Record a variant, and the generic one beside it. What cannot be recorded is said once."""
+        try:
+            source = self._sources.of(call.function)
+            signature, specialization = types_of(call, source)
+            config = config_of(call, source.name)
+            self._record(call, compiled, source, signature, specialization, config, reason)
+            free = generic(specialization)
+            wanted = canonical_json(
+                [source.fingerprint, signature.to_json(), free.to_json(), config.to_json(), str(target_of(call))]
+            )
+            with self._lock:
+                known = wanted in self._generic
+                self._generic.add(wanted)
+            if free != specialization and not known:
+                asked = relaxed(call, signature, free)
+                self._record(
+                    asked,
+                    proceed(asked),
+                    source,
+                    signature,
+                    free,
+                    config,
+                    "generic: serves any alignment and any integer",
+                )
+        except (SiloError, OSError) as error:
+            self._tell(call, error)
+        except Exception as error:  # noqa: BLE001  # Triton's own errors have no common base: the generic did not compile
+            self._tell(call, error)
+
+    def _record(
+        self,
+        call: CompileCall,
+        compiled: Any,  # noqa: ANN401
+        source: TritonSource,
+        signature: Signature,
+        specialization: Specialization,
+        config: Config,
+        reason: str,
+    ) -> None:
+        kept = kept_code(compiled)
+        if self.recording.is_known(f"variant {kept.key}"):
+            return
+        variant = Variant(source.name, source.fingerprint, signature, specialization, config, target_of(call))
+        blob = BlobRef(hashlib.sha256(kept.stages[kept.binary]).hexdigest(), kept.binary, len(kept.stages[kept.binary]))
+        text: bytes | None = None
+        if is_host_code(kept.binary):
+            launch, described = _described_on_host(call, compiled)
+            effects = {one.name: one.effect for one in described.parameters}
+        else:
+            found = ttir_of(compiled)
+            text = None if found is None else found.encode()
+            launch = _launch_of(variant, kept, compiled)
+            effects = dict[str, Effect]() if found is None else TtirFacts(found, signature, specialization).effects
+        variant = replace(variant, signature=_with_effects(signature, effects))
+        sidecars = tuple(file_ref(one, "ttir") for one in (text,) if one is not None)
+        compiler = f"Triton {kept.metadata.get('triton_version', '?')}, called by the program"
+        artifact = Artifact(variant, launch, blob, sidecars, compiler, f"triton {kept.key}")
+        files = kept.files
+        blobs = {file_ref(data).sha256: data for data in files.values()}
+        blobs |= {file_ref(one).sha256: one for one in (text,) if one is not None}
+        refs = {name: file_ref(data) for name, data in files.items()}
+        if artifact.runs_on_host:  # it was compiled here, by this process or into Triton's cache of this user
+            session().store.trust.note_built(artifact.host_code())
+        entry = RecordedVariant(artifact, source.signature, reason, kept.key, tuple(sorted(refs.items())))
+        self.recording.add(entry, blobs)
+        for key, names in source.reading.names.items():
+            self.recording.add(TextNames(key, names), {})
+
+    def _tell(self, call: CompileCall, error: Exception) -> None:
+        """What is not recorded, once for each kernel and reason: the program goes on as without a recording."""
+        name = str(call.function.__name__)
+        subject = f"{name} {type(error).__name__} {error if isinstance(error, BundleError) else ''}"
+        self._notices.once(subject, f"{name}: not recorded: {error}")
+
+    # -- tuners --------------------------------------------------------------------------------------------------------
+
+    def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
+        """What this or another process decided before, so that all of a recording agree."""
+        del configs
+        try:
+            wanted = winner_of(self._sources.of(kernel_of_tuner(tuner)), tuner, key, None)
+            found = self.recording.winner(wanted.slot)
+        except SiloError as error:
+            self._tell_tuner(tuner, error)
+            return None
+        return None if found is None else config_for(tuner.configs, found.config)
+
+    def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
+        """Keep the decision and the code that it is about; where another process was first, its decision holds."""
+        function = kernel_of_tuner(tuner)
+        try:
+            winner = self.recording.decide(winner_of(self._sources.of(function), tuner, key, config))
+        except SiloError as error:
+            self._tell_tuner(tuner, error)
+            return config
+        chosen = config_for(tuner.configs, winner.config)
+        chosen = config if chosen is None else chosen
+        members = config_members(chosen)
+        with self._lock:
+            tried = list(self._tried.get(function, ()))
+        for call, compiled, proceed in tried:
+            if _is_of(call, members):
+                self._keep(call, compiled, proceed, "of a config that a tuner decided on")
+        return chosen
+
+    def _tell_tuner(self, tuner: Any, error: Exception) -> None:  # noqa: ANN401
+        name = str(kernel_of_tuner(tuner).__name__)
+        self._notices.once(f"tuner {name}", f"{name}: what its tuner decides is not recorded: {error}")
+
+
+_Compile = Callable[[CompileCall], Any]
+
+
+def _is_of(call: CompileCall, members: Mapping[str, object]) -> bool:
+    """Whether a compile was for a config."""
+    places = {name: place for place, name in enumerate(call.types)}
+    for name, value in members.items():
+        found = call.constants.get(places[name]) if name in places else call.options.get(name)
+        found = getattr(found, "value", found)  # Triton's box of a constexpr
+        if identity_of(found) != identity_of(value):
+            return False
+    return True
+
+
+def _with_effects(signature: Signature, effects: Mapping[str, Effect]) -> Signature:
+    return Signature(
+        tuple(replace(one, effect=effects[one.name]) if one.name in effects else one for one in signature.parameters)
+    )
+
+
+def _launch_of(variant: Variant, kept: KeptCode, compiled: Any) -> LaunchInfo:  # noqa: ANN401
+    if (triton_version() or "").rpartition(".")[0] not in TESTED_VERSIONS:  # an older one, whose launches Silo knows
+        return read_launch(read_compiled(compiled))
+    compiler = select_compiler("triton", variant.target)
+    if not isinstance(compiler, ReadsBinaries):
+        raise CompileError(f"nothing here says how Triton's code for {variant.target} is launched")
+    return compiler.read_binary(variant, kept.stages[kept.binary], kept.binary, kept.metadata)
+
+
+def _described_on_host(call: CompileCall, compiled: Any) -> tuple[LaunchInfo, Signature]:  # noqa: ANN401
+    """How native code is launched, as the backend that compiled it says."""
+    launcher = launcher_kind()(call.source, compiled.metadata)
+    described = getattr(launcher, "described", None)
+    if described is None:
+        raise SourceError(
+            f"{call.function.__name__}: the code is native, and its launcher does not say how it is called"
+        )
+    return cast("tuple[LaunchInfo, Signature]", described)

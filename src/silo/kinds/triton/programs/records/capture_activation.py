@@ -1,0 +1,199 @@
+"""Switching on: a program's compiles and decisions are recorded, or served from a bundle, until it is undone."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Generator, Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+from silo.errors import BundleError, LockError, SiloError
+from silo.kinds.triton.front.adapter import Decisions, adapter_is_ready, intercept_compiles, watch_autotuners
+from silo.kinds.triton.programs.records.archive import Recording
+from silo.kinds.triton.programs.records.capture import Recorder
+from silo.kinds.triton.programs.records.journal_folding import fold, open_folded
+from silo.kinds.triton.programs.records.lock_decisions import LockedDecisions
+from silo.kinds.triton.programs.records.replayer import Replayer
+from silo.kinds.triton.programs.records.served_launches import Serving
+from silo.kinds.triton.programs.triton_patching import beneath_tuners
+from silo.kinds.triton.programs.variant_providers import PROVIDERS
+from silo.settings import records_wanted, settings
+
+__all__ = ["begin_by_settings", "lock_while_accelerated", "record", "recording", "replay", "replaying"]
+
+_log = logging.getLogger("silo")
+
+
+def record(path: str | os.PathLike[str], *, lock: str | os.PathLike[str] | None = None) -> Callable[[], None]:
+    """Record what Triton compiles for this process from now on, and what its tuners decide; what ends it.
+
+    At the end of the process everything is folded into the bundle at ``path``, which is made or added to. What
+    the lock file decides is not measured.
+
+    Raises:
+        LockError: the lock is none.
+        BundleError: it cannot be written there, or what is there is no bundle.
+    """
+    kept = Recording(path)
+    recorder = Recorder(kept)
+    undo = _both(recorder, lock)
+    done = False
+
+    def end() -> None:
+        nonlocal done
+        if done:
+            return
+        done = True
+        undo()
+        atexit.unregister(end)
+        _fold(kept.path)
+
+    atexit.register(end)
+    return end
+
+
+def replay(
+    path: str | os.PathLike[str],
+    *,
+    frozen: bool = False,
+    trust: bool = False,
+    lock: str | os.PathLike[str] | None = None,
+) -> Callable[[], None]:
+    """Serve what Triton would compile or measure from the bundle at ``path``, from now on; what ends it.
+
+    Raises:
+        BundleError: it cannot be read.
+        LockError: the lock is none.
+    """
+    replayer = Replayer(open_folded(Path(path)), frozen=frozen, trust=trust)
+    undo, serving = _both(replayer, lock), Serving(replayer.code)
+    PROVIDERS.append(serving)
+
+    def end() -> None:
+        PROVIDERS.remove(serving)
+        undo()
+
+    return end
+
+
+def begin_by_settings() -> None:
+    """What ``SILO_RECORD``, ``SILO_BUNDLE`` and ``SILO_LOCK`` ask for: at the end of Triton's import, or now."""
+    if adapter_is_ready():
+        _begin()
+    else:
+        sys.meta_path.insert(0, _Finder())  # pyright: ignore[reportArgumentType]
+
+
+def lock_while_accelerated() -> Callable[[], None] | None:
+    """Let the lock of ``SILO_LOCK`` decide for tuners, for a program that accelerates itself; what undoes it.
+
+    None: there is no lock, or it decides already, as :func:`begin_by_settings` says.
+
+    Raises:
+        LockError: ``SILO_TUNE=frozen``, and it is none.
+    """
+    current = settings()
+    if current.lock is None or records_wanted():
+        return None
+    try:
+        return watch_autotuners(LockedDecisions(Path(current.lock), None))  # the switch, which asks, knows its order
+    except LockError as error:
+        if current.tune == "frozen":
+            raise
+        _log.warning("tuners decide themselves: %s", error)
+        return None
+
+
+def _begin() -> None:
+    """Begin once. What cannot begin is a line of the log, and an error where nothing may be compiled."""
+    global _begun  # noqa: PLW0603  # Triton's plug-in may be imported anew
+    if _begun:
+        return
+    _begun = True
+    current = settings()
+    try:
+        if current.bundle is not None:
+            replay(current.bundle, frozen=current.frozen, lock=current.lock)
+        elif current.record is not None:
+            record(current.record, lock=current.lock)
+        elif current.lock is not None:
+            _watch(LockedDecisions(Path(current.lock), None))
+    except SiloError as error:
+        if current.frozen or current.tune == "frozen":
+            raise
+        if isinstance(error, LockError):
+            _log.warning("tuners decide themselves, and nothing is recorded or served: %s", error)
+            return
+        what = "nothing is recorded" if current.bundle is None else "Triton compiles and tunes itself"
+        _log.warning("%s: %s", what, error)
+    if current.bundle is not None and current.record is not None:
+        _log.warning("SILO_RECORD=%s is not heeded: SILO_BUNDLE=%s serves this program", current.record, current.bundle)
+
+
+_begun = False
+
+
+class _Finder:
+    """Stands in ``sys.meta_path`` until Triton's classes are complete, and finds nothing."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Look whether it is time; every import asks."""
+        del path, target
+        if name.startswith("triton.") and adapter_is_ready():
+            sys.meta_path.remove(self)  # pyright: ignore[reportArgumentType]
+            _begin()
+        return None
+
+
+def _both(asked: Recorder | Replayer, lock: str | os.PathLike[str] | None) -> Callable[[], None]:
+    decisions = asked if lock is None else LockedDecisions(Path(lock), asked)
+    compiles, tuners = intercept_compiles(asked.compile), _watch(decisions)
+
+    def undo() -> None:
+        tuners()
+        compiles()
+
+    return undo
+
+
+def _watch(decisions: Decisions) -> Callable[[], None]:
+    """Ask ``decisions`` for every tuner; a launch that is decided does not come by."""
+    undo = beneath_tuners(lambda: watch_autotuners(decisions))
+    return lambda: beneath_tuners(undo)
+
+
+def _fold(path: Path) -> None:
+    try:
+        written = fold(path)
+    except BundleError as error:
+        _log.error("what was recorded stays in the journal beside %s: %s", path, error)
+        return
+    if written is not None:
+        _log.info("recorded into %s: %d bytes", path, written.size_bytes)
+
+
+@contextlib.contextmanager
+def recording(path: str | os.PathLike[str]) -> Generator[None]:
+    """:func:`record` for a block."""
+    end = record(path)
+    try:
+        yield
+    finally:
+        end()
+
+
+@contextlib.contextmanager
+def replaying(path: str | os.PathLike[str], *, frozen: bool = False, trust: bool = False) -> Generator[None]:
+    """:func:`replay` for a block."""
+    end = replay(path, frozen=frozen, trust=trust)
+    try:
+        yield
+    finally:
+        end()

@@ -1,0 +1,337 @@
+"""Folding a journal into its bundle: one file again, which any program opens."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from silo.artifacts.artifact import Artifact, BlobRef
+from silo.bundle.contents import (
+    Basis,
+    BundleContents,
+    BundleKernel,
+    BundleRules,
+    BundleVariant,
+    encode_documents,
+    rules_key,
+)
+from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.signing import Signing
+from silo.bundle.update import locked_bundle
+from silo.bundle.writer import Written, place_of_bundle, write_bundle
+from silo.core.config import Config
+from silo.core.dispatch import DispatchRules, bucket_of
+from silo.core.signature import ParameterKind, Signature
+from silo.core.values import canonical_json, same_values
+from silo.core.variant import Variant
+from silo.errors import BundleError
+from silo.frozen import replace
+from silo.kinds.triton.programs.records.archive import blobs_of, read_names, read_winners
+from silo.kinds.triton.programs.records.archive_entries import (
+    NAMES,
+    WINNERS,
+    CacheFile,
+    Entry,
+    RecordedVariant,
+    TextNames,
+    Winner,
+    attachment_name,
+    entry_from_json,
+    file_ref,
+)
+from silo.kinds.triton.programs.records.journal import Journal, Record, journal_of
+from silo.temporary import own_folder
+from silo.version import __version__
+
+_log = logging.getLogger("silo")
+
+__all__ = ["RECORDED", "fold", "open_folded"]
+
+RECORDED = "recorded: "  # how the reasons of recorded variants begin
+_SCALARS = (ParameterKind.INTEGER, ParameterKind.BOOL, ParameterKind.FLOAT)
+
+
+@dataclass
+class _Gathered:
+    """Everything that the new bundle is to hold, besides the kernels of the old one."""
+
+    variants: dict[str, list[RecordedVariant]] = field(default_factory=dict[str, list[RecordedVariant]])
+    winners: dict[tuple[str, str, str], Winner] = field(default_factory=dict[tuple[str, str, str], Winner])
+    names: dict[str, TextNames] = field(default_factory=dict[str, TextNames])
+    attachments: dict[str, BlobRef] = field(default_factory=dict[str, BlobRef])
+    texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    places: dict[str, tuple[Record, Entry]] = field(default_factory=dict[str, "tuple[Record, Entry]"])
+
+    def blob(self, sha256: str) -> bytes | None:
+        """The bytes of a blob, read from the journal, which may hold more than there is memory for."""
+        place = self.places.get(sha256)
+        if place is None:
+            return self.texts.get(sha256)
+        record, entry = place
+        return blobs_of(entry, record.read_bytes())[sha256]
+
+
+def fold(path: Path) -> Written | None:
+    """Put everything that was recorded into the bundle, and remove the journal; None where there was nothing.
+
+    Several processes may do so at once. On any failure the bundle and the journal are as they were.
+
+    Raises:
+        BundleError: the file cannot be written, what is there is no bundle, or the journal is not this user's alone.
+    """
+    target = place_of_bundle(path)
+    journal = Journal(journal_of(target))
+    with journal.locked():
+        gathered = _gather(journal)
+        if gathered is None:
+            journal.remove()
+            return None
+        if not target.exists():
+            written = _write(target, None, gathered)
+        else:
+            with locked_bundle(target), open_bundle(target) as bundle:
+                written = _write(target, bundle, gathered)
+                if said := Signing(bundle.signed_bytes).settle(target, bundle.signed_bytes, written.header):
+                    _log.warning("%s", said)
+        journal.remove()
+    return written
+
+
+def _gather(journal: Journal) -> _Gathered | None:
+    """Everything that a journal under lock holds; None if it holds nothing."""
+    gathered, count = _Gathered(), 0
+
+    def take(record: Record) -> None:
+        nonlocal count
+        count += 1
+        try:
+            entry = entry_from_json(record.document)
+            blobs = blobs_of(entry, record.read_bytes())
+        except ValueError:
+            return  # said when it was read for the first time
+        gathered.places |= dict.fromkeys(blobs, (record, entry))
+        if isinstance(entry, Winner):
+            gathered.winners.setdefault(entry.slot, entry)
+        elif isinstance(entry, TextNames):
+            gathered.names.setdefault(entry.text, entry)
+        elif isinstance(entry, CacheFile):
+            gathered.attachments[attachment_name(entry.key, entry.name)] = entry.ref
+        else:
+            gathered.variants.setdefault(entry.artifact.variant.source, []).append(entry)
+            gathered.attachments |= {attachment_name(entry.key, name): ref for name, ref in entry.files}
+
+    journal.read(take)
+    return gathered if count else None
+
+
+def _write(target: Path, bundle: Bundle | None, gathered: _Gathered) -> Written:
+    """Write at ``target`` what ``bundle`` holds, if there is one, with everything that was gathered."""
+    if bundle is None:
+        contents = merged(BundleContents((), (("silo", __version__),)), gathered.variants, gathered.winners.values())
+        return write_bundle(target, _complete(contents, gathered), gathered.blob)
+    winners = {winner.slot: winner for winner in read_winners(bundle)}
+    gathered.winners = {**gathered.winners, **winners}
+    gathered.names |= {text: TextNames(text, names) for text, names in read_names(bundle).items()}
+    contents = merged(bundle.contents(), gathered.variants, gathered.winners.values())
+    entries = {(entry.sha256, entry.kind): entry for entry in bundle.blobs}
+
+    def read_stored(ref: BlobRef) -> tuple[str, bytes] | None:
+        entry = entries.get((ref.sha256, ref.kind))
+        if entry is None:
+            return None
+        bundle.read(entry)
+        return entry.codec, bytes(bundle.stored(entry))
+
+    return write_bundle(target, _complete(contents, gathered), gathered.blob, read_stored=read_stored)
+
+
+def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:
+    """With the files that travel beside the kernels."""
+    attachments = {**dict(contents.attachments), **gathered.attachments}
+    attachments.pop(WINNERS, None)
+    attachments.pop(NAMES, None)
+    rows = {
+        WINNERS: [winner.to_json() for _, winner in sorted(gathered.winners.items())],
+        NAMES: [names.to_json() for _, names in sorted(gathered.names.items())],
+    }
+    for name, documents in rows.items():
+        if documents:
+            texts = encode_documents(documents)
+            attachments[name] = ref = file_ref(texts)
+            gathered.texts[ref.sha256] = texts
+    # One blob may be the code of a variant and a file of the cache: it is stored once, as what a driver loads.
+    kinds = {ref.sha256: ref for kernel in contents.kernels for ref in kernel.refs}
+    found = {name: kinds.get(ref.sha256, ref) for name, ref in attachments.items()}
+    return replace(contents, attachments=tuple(sorted(found.items())))
+
+
+def merged(
+    contents: BundleContents, recorded: Mapping[str, Sequence[RecordedVariant]], winners: Iterable[Winner]
+) -> BundleContents:
+    """The kernels of a bundle with what was recorded, by fingerprint. Pure."""
+    decided: dict[str, list[Winner]] = {}
+    for winner in winners:
+        decided.setdefault(winner.source, []).append(winner)
+    kernels = {_source_of(kernel): kernel for kernel in contents.kernels}
+    for source, variants in recorded.items():
+        kernels[source] = _merged_kernel(kernels.get(source), variants)
+    tuned = tuple(_with_winners(kernel, decided.get(source, [])) for source, kernel in kernels.items())
+    return replace(contents, kernels=_named(tuned))
+
+
+def _source_of(kernel: BundleKernel) -> str:
+    """The fingerprint of a kernel's source; of a kernel without variants its name, which is no fingerprint."""
+    return kernel.variants[0].artifact.variant.source if kernel.variants else kernel.name
+
+
+def _merged_kernel(kernel: BundleKernel | None, recorded: Sequence[RecordedVariant]) -> BundleKernel:
+    first = recorded[0]
+    if kernel is None:
+        kernel = BundleKernel(first.artifact.variant.kernel, first.signature)
+    own = [one for one in kernel.variants if not one.reason.startswith(RECORDED)]
+    others = {_key(one): one for one in kernel.variants if one.reason.startswith(RECORDED)}
+    for one in recorded:
+        made = BundleVariant(one.artifact, RECORDED + one.reason)
+        others.setdefault(_key(made), made)
+    return replace(kernel, variants=(*own, *(others[key] for key in sorted(others))))
+
+
+def _key(one: BundleVariant) -> str:
+    """Equal for variants that differ in who set a constexpr, and in nothing else."""
+    artifact = one.artifact
+    return _freed(artifact.variant).artifact_key(artifact.compiler)
+
+
+def _freed(variant: Variant) -> Variant:
+    """With every constexpr in the specialization, as it was recorded."""
+    constants = {**dict(variant.config.values), **variant.specialization.constant_values}
+    return replace(
+        variant,
+        specialization=variant.specialization.with_constants(constants),
+        config=Config((), variant.config.options),
+    )
+
+
+def _with_winners(kernel: BundleKernel, winners: Sequence[Winner]) -> BundleKernel:
+    """What tuners decide is a config's; the rest of the constexprs a call's. And dispatch rules of the decisions."""
+    if not winners or not _is_recorded(kernel):
+        return kernel
+    tuned = {name for winner in winners for name, _ in winner.config.values}
+    variants = tuple(replace(one, artifact=_tuned(one.artifact, tuned)) for one in kernel.variants)
+    options = {name for winner in winners for name, _ in winner.config.options}
+    names = _key_names(kernel.signature, variants, winners)
+    groups: dict[bytes, list[BundleVariant]] = {}
+    for one in variants:
+        variant = one.artifact.variant
+        place = [str(variant.target), variant.signature.without_effects().to_json()]
+        groups.setdefault(canonical_json(place), []).append(one)
+    rules = tuple(found for group in groups.values() if (found := _rules(group, names, winners)) is not None)
+    configs = {rules.rules.fallback for rules in rules}
+    marked = tuple(
+        replace(one, basis=Basis.MEASURED) if one.artifact.variant.config in configs else one for one in variants
+    )
+    return replace(
+        kernel, variants=marked, rules=rules, key=names if rules else (), config_names=tuple(sorted(tuned | options))
+    )
+
+
+def _tuned(artifact: Artifact, names: set[str]) -> Artifact:
+    variant = _freed(artifact.variant)
+    constants = variant.specialization.constant_values
+    values = tuple((name, value) for name, value in constants.items() if name in names)
+    rest = {name: value for name, value in constants.items() if name not in names}
+    config = Config(values, variant.config.options)
+    made = replace(variant, specialization=variant.specialization.with_constants(rest), config=config)
+    return replace(artifact, variant=made)
+
+
+def _key_names(signature: Signature, variants: Sequence[BundleVariant], winners: Sequence[Winner]) -> tuple[str, ...]:
+    """The key, where every call passes its arguments as numbers; else none, and the first decision serves all."""
+    found = {winner.names for winner in winners}
+    if len(found) != 1:
+        return ()
+    names = next(iter(found))
+    plain = all(
+        one.artifact.variant.signature[name].kind in _SCALARS
+        for one in variants
+        for name in names
+        if name in signature.names
+    )
+    return names if plain and all(name in signature.names for name in names) else ()
+
+
+def _rules(group: Sequence[BundleVariant], names: tuple[str, ...], winners: Sequence[Winner]) -> BundleRules | None:
+    """The decisions for one target and signature, of the configs that are there."""
+    target, signature, extents = rules_key(group[0].artifact.variant)
+    there = {canonical_json(one.artifact.variant.config.to_json()): one.artifact.variant.config for one in group}
+    table: dict[bytes, tuple[tuple[object, ...], Config]] = {}
+    for winner in winners:
+        config = next((one for one in there.values() if _agrees(one, winner.config)), None)
+        if config is None or winner.target != target:
+            continue
+        bucket = bucket_of(winner.key[: len(names)])
+        table.setdefault(canonical_json([str(bucket)]), (bucket, config))
+    if not table:
+        return None
+    entries = list(table.values())
+    rules = DispatchRules(names, tuple(entries) if names else (), entries[0][1])  # pyright: ignore[reportArgumentType]
+    return BundleRules(target, signature, rules, extents=extents)
+
+
+def _agrees(config: Config, wanted: Config) -> bool:
+    return same_values(wanted.as_dict(), config.as_dict())
+
+
+def _named(kernels: Sequence[BundleKernel]) -> tuple[BundleKernel, ...]:
+    """Each with a name of its own: of several kernels of one name, those that were recorded get their fingerprint's."""
+    built = {kernel.name for kernel in kernels if not _is_recorded(kernel)}
+    counts: dict[str, int] = {}
+    for kernel in kernels:
+        if _is_recorded(kernel):
+            name = kernel.variants[0].artifact.variant.kernel
+            counts[name] = counts.get(name, 0) + 1
+    found: list[BundleKernel] = []
+    for kernel in kernels:
+        if _is_recorded(kernel):
+            name = kernel.variants[0].artifact.variant.kernel
+            alone = counts[name] == 1 and name not in built
+            kernel = replace(kernel, name=name if alone else f"{name}@{_source_of(kernel)[:12]}")  # noqa: PLW2901
+        found.append(kernel)
+    return tuple(found)
+
+
+def _is_recorded(kernel: BundleKernel) -> bool:
+    return bool(kernel.variants) and all(one.reason.startswith(RECORDED) for one in kernel.variants)
+
+
+def open_folded(path: Path) -> Bundle:
+    """Open a bundle with everything that was recorded into it, and write nothing beside it.
+
+    A journal beside it is merged into a copy, which only this process has. One that is not this user's alone is left
+    out; a line of the log says so.
+
+    Raises:
+        BundleError: the bundle cannot be read.
+    """
+    target = Path(os.path.realpath(path))
+    journal = Journal(journal_of(target))
+    with contextlib.ExitStack() as stack:
+        try:
+            found = stack.enter_context(journal.shared())
+        except BundleError as error:
+            _log.warning("%s serves without what was recorded into it since: %s", path, error)
+            found = False
+        gathered = _gather(journal) if found else None
+        if gathered is None:
+            return open_bundle(path)
+        copy = Path(stack.enter_context(own_folder("silo-folded-")), target.name)
+        if target.exists():
+            with open_bundle(target) as bundle:
+                _write(copy, bundle, gathered)
+        else:
+            _write(copy, None, gathered)
+        return open_bundle(copy)  # it is mapped, and needs no name

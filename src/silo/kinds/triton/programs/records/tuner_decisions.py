@@ -1,0 +1,118 @@
+"""Decisions of Triton's tuners as values, and the config of a tuner that a decision names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from silo.core.config import Config
+from silo.core.dispatch import bucket_of, distance
+from silo.core.target import Target
+from silo.core.values import Value, identity_of
+from silo.errors import SourceError
+from silo.kinds.triton.front.adapter import TunerKey, active_target, config_members
+from silo.kinds.triton.front.compiled_for import target_from
+from silo.kinds.triton.front.triton_source import TritonSource
+from silo.kinds.triton.programs.records.archive_entries import Winner
+
+__all__ = [
+    "Found",
+    "config_for",
+    "current_target",
+    "described_key",
+    "find_decision",
+    "nearest_winner",
+    "winner_of",
+    "words_of_nearest",
+]
+
+
+def current_target() -> Target:
+    """What Triton compiles for now, in Silo's words."""
+    return target_from(active_target())
+
+
+def winner_of(source: TritonSource, tuner: Any, key: TunerKey, config: Any) -> Winner:  # noqa: ANN401
+    """A decision, or with no config its slot.
+
+    Raises:
+        SourceError: the key or the config holds what has no canonical form.
+    """
+    names = tuple(str(name) for name in tuner.keys)
+    members = {} if config is None else config_members(config)
+    return Winner(
+        kernel=source.name,
+        source=source.fingerprint,
+        target=current_target(),
+        names=names if len(names) <= len(key) else (),
+        key=tuple(_plain(source, value) for value in key),
+        config=Config.of({name: source.constant(value) for name, value in members.items()}),
+    )
+
+
+def _plain(source: TritonSource, value: object) -> Value:
+    found = source.constant(value)
+    if found is None or isinstance(found, bool | int | float | str):
+        return found
+    raise SourceError(f"{source.name}: its key has the value {value!r}, which is neither a number nor a text")
+
+
+def config_for(configs: Iterable[Any], wanted: Config) -> Any:  # noqa: ANN401
+    """The config of a tuner that sets what ``wanted`` sets, and nothing else; None where the tuner has none."""
+    known = wanted.as_dict()
+    return next((config for config in configs if _same(config_members(config), known)), None)
+
+
+def _same(members: dict[str, object], known: dict[str, Value]) -> bool:
+    return members.keys() == known.keys() and all(
+        type(members[name]) is type(value) and identity_of(members[name]) == identity_of(value)
+        for name, value in known.items()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What decisions that were made say of a tuner's question.
+
+    ``near`` is the decision for another key that was taken; ``allowed`` what the author's pruning leaves, where it was
+    asked.
+    """
+
+    config: Any
+    near: Winner | None = None
+    allowed: Sequence[Any] = ()
+
+
+def find_decision(tuner: Any, winners: Iterable[Winner], wanted: Winner, configs: Callable[[], Sequence[Any]]) -> Found:  # noqa: ANN401
+    """The config that was decided for this key, else for the nearest one, of those that pruning leaves."""
+    there = [winner for winner in winners if winner.target == wanted.target]
+    exact = next((winner for winner in there if winner.slot == wanted.slot), None)
+    if exact is not None and (config := config_for(tuner.configs, exact.config)) is not None:
+        return Found(config)
+    allowed = configs()
+    usable = [winner for winner in there if config_for(allowed, winner.config) is not None]
+    near = nearest_winner(usable, wanted)
+    return Found(None if near is None else config_for(allowed, near.config), near, allowed)
+
+
+def described_key(winner: Winner) -> str:
+    """A key in words: ``n=512, float32``."""
+    named = [f"{name}={value}" for name, value in zip(winner.names, winner.key, strict=False)]
+    return ", ".join([*named, *(str(value) for value in winner.key[len(winner.names) :])]) or "its only key"
+
+
+def words_of_nearest(near: Winner, wanted: Winner) -> str:
+    """Why a decision for another key is used."""
+    return f"{near.config}, which was decided for {described_key(near)}, as nothing was for {described_key(wanted)}"
+
+
+def nearest_winner(winners: Sequence[Winner], wanted: Winner) -> Winner | None:
+    """The decision for the nearest key of the same kind, of equally near ones the first in order; None without any."""
+    bucket = bucket_of(wanted.key)
+    found: tuple[int, tuple[str, str, str], Winner] | None = None
+    for winner in winners:
+        apart = distance(bucket, bucket_of(winner.key))
+        if apart is not None and (found is None or (apart, winner.slot) < found[:2]):
+            found = (apart, winner.slot, winner)
+    return None if found is None else found[2]

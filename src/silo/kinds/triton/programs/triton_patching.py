@@ -1,0 +1,292 @@
+"""The switch: Silo's methods on Triton's classes, put there and taken off again."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, TypeVar
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.plugins import load_place
+from silo.errors import SiloError, ToolchainError
+from silo.forks import Mutex
+from silo.kinds.triton.front import adapter
+from silo.launch import native
+from silo.launch.native import TritonKernel
+from silo.machine.switched_on import SwitchedOn
+from silo.settings import settings
+
+__all__ = [
+    "Acceleration",
+    "accelerate",
+    "accelerate_once",
+    "accelerate_when_imported",
+    "beneath_tuners",
+    "served_run",
+    "state",
+]
+
+T = TypeVar("T")
+
+
+class Acceleration(SwitchedOn):
+    """Launches of Triton programs go through Silo until :meth:`stop`, or the end of the ``with`` block."""
+
+    def __bool__(self) -> bool:
+        """Whether launches go through Silo, or will once Triton is imported."""
+        return super().__bool__() and bool(state())
+
+
+def accelerate() -> Acceleration:
+    """Launch the Triton kernels of this program through Silo; Triton compiles and tunes them as before.
+
+    >>> with silo.accelerate() as acceleration:  # doctest: +SKIP
+    ...     program()
+
+    May come before or after ``import triton``, and more than once: each is undone by itself. Launches that Silo does
+    not understand go Triton's own way, which the log says once for each kernel and reason. Tuners obey the lock file
+    that ``SILO_LOCK`` names.
+
+    Raises:
+        ToolchainError: Triton is not installed, or one whose launches Silo does not know.
+        LockError: ``SILO_TUNE=frozen``, and ``SILO_LOCK`` names no lock.
+    """
+    decision = adapter.usable_for_programs(force=settings().force_triton)
+    if not decision:
+        raise ToolchainError(f"{decision.reason}, so its launches cannot go through Silo")
+    _SWITCH.more()
+    return Acceleration(_SWITCH.less)
+
+
+def accelerate_once() -> None:
+    """What ``SILO_ACCELERATE=1`` asks for, with the import of Triton: once a process, to its end."""
+    global _by_setting  # noqa: PLW0603  # Triton's plug-in may be imported anew
+    if _by_setting is None:
+        _by_setting = accelerate()
+
+
+_by_setting: Acceleration | None = None
+
+
+def served_run() -> Any:  # noqa: ANN401
+    """Triton's ``JITFunction.run`` by Silo, for a launcher that calls it itself: Triton's classes stay as they are.
+
+    It is ``run(function, *args, grid=, warmup=False, **keywords)``, holds to the end of the process, and keeps the
+    whole contract of Triton's.
+
+    Raises:
+        ToolchainError: Triton is not installed, or one whose launches Silo does not know, or a program's own method
+            stands in its place.
+    """
+    decision = adapter.usable_for_programs(force=settings().force_triton)
+    if not decision:
+        raise ToolchainError(f"{decision.reason}, so its launches cannot go through Silo")
+    return _SWITCH.hold()
+
+
+def beneath_tuners(change: Callable[[], T]) -> T:
+    """Call what replaces methods of Triton's tuners, or puts them back; Silo's own come in front of these again."""
+    return _SWITCH.beneath(change)
+
+
+def state() -> Decision:
+    """Whether launches go through Silo in this process, and why not."""
+    return _SWITCH.state()
+
+
+class _Switch:
+    """How many asked for it, and what was on Triton's classes before."""
+
+    def __init__(self) -> None:
+        self._wanted = 0
+        self._lock = Mutex()
+        self._before: list[tuple[Any, str, Any, Any]] = []  # class, name, what it had (None: nothing), ours
+        self._left_alone = ""
+        self._situations: Any = None
+        self._methods: tuple[Any, Any] | None = None  # in the place of run and __getitem__
+        self._held = False  # a launcher calls them itself, so they serve to the end
+        self._unlock: Any = None  # ends that a lock decides for tuners
+
+    def hold(self) -> Any:  # noqa: ANN401
+        with self._lock:
+            if self._methods is None:
+                found = adapter.seams()
+                if found.run is None or found.getitem is None:
+                    raise ToolchainError(_REPLACED)
+                self._serve(found)
+            self._held = True
+            assert self._methods is not None
+            return self._methods[0]
+
+    def more(self) -> None:
+        with self._lock:
+            if self._wanted == 0:
+                if adapter.seams_are_loaded():
+                    self._put()
+                else:
+                    accelerate_when_imported(self.put)
+            self._wanted += 1
+
+    def less(self) -> None:
+        with self._lock:
+            self._wanted -= 1
+            if self._wanted == 0:
+                self._take()
+
+    def put(self) -> None:
+        """Triton has been imported."""
+        with self._lock:
+            if self._wanted and not self._before:
+                self._put()
+
+    def state(self) -> Decision:
+        if not self._wanted:
+            return Rejected("nobody asked for it")
+        if self._left_alone:
+            return Rejected(self._left_alone)
+        return Accepted("on" if self._before else "from the import of Triton on")
+
+    def passed(self) -> Counter[str]:
+        return Counter() if self._situations is None else self._situations.passed
+
+    def _serve(self, found: adapter.Seams) -> tuple[Any, Any]:
+        """Our methods, which serve from now on."""
+        from silo.kinds.triton.programs.launch_state import Situations  # noqa: PLC0415  # a circle otherwise
+
+        self._situations = Situations()
+        native.triton_serve(found.run, self._situations.notice)
+        self._methods = native.triton_methods(found.functions, _first_use)
+        return self._methods
+
+    def _put(self) -> None:
+        found = adapter.seams()
+        if found.run is None or found.getitem is None:
+            self._left_alone = _REPLACED
+            return
+        self._left_alone = ""
+        run, getitem = self._methods or self._serve(found)
+        self._replace(found.functions, "run", run)
+        self._replace(found.functions, "__getitem__", getitem)
+        self._replace(found.functions, "debug", adapter.watched_debug(_forget))
+        self._situations.forget()
+        if settings().lock is not None:  # few name one, and it needs what records and bundles do
+            lock: Any = load_place("silo.kinds.triton.programs.records.capture_activation:lock_while_accelerated")
+            try:
+                self._unlock = lock()
+            except SiloError:
+                self._take()
+                raise
+        self._put_tuners(adapter.seams())  # in front of what the lock has put there
+
+    def _put_tuners(self, found: adapter.Seams) -> None:
+        if found.tuned_run is None or found.heuristic_run is None:
+            return
+        methods = native.triton_tuners(
+            found.autotuners,
+            found.tuned_run,
+            found.heuristics,
+            found.heuristic_run,
+            found.config_members,
+            adapter.Decided,
+        )
+        kinds = (found.autotuners, found.autotuners, found.heuristics, found.heuristics)
+        for kind, name, ours in zip(kinds, ("run", "__getitem__") * 2, methods, strict=True):
+            self._replace(kind, name, ours)
+
+    def beneath(self, change: Callable[[], T]) -> T:
+        with self._lock:
+            found = adapter.seams() if self._before else None
+            kinds = () if found is None else (found.autotuners, found.heuristics)
+            put = [one for one in self._before if one[0] in kinds]
+            if not put or any(_member(kind, name) is not ours for kind, name, _, ours in put):
+                return change()  # a program's own is in front of ours
+            self._before = [one for one in self._before if one not in put]
+            self._restore(put)
+            try:
+                return change()
+            finally:
+                self._put_tuners(adapter.seams())
+
+    def _replace(self, kind: Any, name: str, ours: Any) -> None:  # noqa: ANN401
+        self._before.append((kind, name, _member(kind, name), ours))
+        setattr(kind, name, ours)
+
+    def _take(self) -> None:
+        from silo.kinds.triton.programs.program_kernels import TABLE  # noqa: PLC0415  # as above
+
+        if self._situations is not None and not self._held:
+            self._situations.leave()
+            self._methods = None
+        self._restore(self._before)
+        self._before.clear()
+        if self._unlock is not None:
+            self._unlock()
+            self._unlock = None
+        if not self._held:
+            TABLE.drop()
+
+    @staticmethod
+    def _restore(put: Sequence[tuple[Any, str, Any, Any]]) -> None:
+        for kind, name, before, ours in reversed(put):
+            if _member(kind, name) is not ours:
+                continue  # a program put its own there meanwhile, which calls ours: that goes Triton's way
+            if before is None:
+                delattr(kind, name)
+            else:
+                setattr(kind, name, before)
+
+
+def _member(kind: Any, name: str) -> Any:  # noqa: ANN401
+    """What the class itself has under a name; None: nothing."""
+    members: Mapping[str, Any] = kind.__dict__
+    return members.get(name)
+
+
+_REPLACED = "something else than Triton has replaced JITFunction.run, which stays in place"
+_SWITCH = _Switch()
+
+
+def _first_use(function: Any) -> TritonKernel:  # noqa: ANN401
+    """What serves a function's launches, from its first one on."""
+    from silo.kinds.triton.programs.launch_report import report_at_exit  # noqa: PLC0415
+    from silo.kinds.triton.programs.program_kernels import ProgramKernel  # noqa: PLC0415  # with the first launch
+
+    with _first:
+        report_at_exit(_SWITCH.passed)
+        return ProgramKernel.of(function).native
+
+
+_first = Mutex()
+
+
+def _forget(function: Any) -> None:  # noqa: ANN401
+    """What a guard knows of a function holds no more: its next launch begins anew."""
+    from silo.kinds.triton.programs.program_kernels import TABLE  # noqa: PLC0415  # there may be none yet
+
+    for kernel in TABLE.of(function):
+        kernel.detach()
+
+
+class _Finder:
+    """Stands in ``sys.meta_path`` until Triton's classes are complete, and finds nothing."""
+
+    def __init__(self, then: Any) -> None:  # noqa: ANN401
+        self._then = then
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Look whether it is time; every import asks."""
+        del path, target
+        if name.startswith("triton.") and adapter.seams_are_loaded():
+            sys.meta_path.remove(self)  # pyright: ignore[reportArgumentType]
+            self._then()
+        return None
+
+
+def accelerate_when_imported(then: Any) -> None:  # noqa: ANN401
+    """Call ``then`` once, while ``import triton`` runs, when its classes are complete and nothing was launched."""
+    sys.meta_path.insert(0, _Finder(then))  # pyright: ignore[reportArgumentType]

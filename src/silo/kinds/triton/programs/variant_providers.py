@@ -1,0 +1,93 @@
+"""Providers: other sources of compiled variants than Triton, asked before it; and the values that pass between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from silo.frozen import frozen
+
+if TYPE_CHECKING:  # read when a program starts, before it launches anything
+    from silo.core.launch_info import LaunchInfo
+    from silo.core.protocols import Device
+    from silo.core.signature import Signature
+    from silo.core.specialization import Specialization
+    from silo.core.target import Target
+    from silo.kinds.triton.front.adapter import CompiledProgram
+    from silo.kinds.triton.front.triton_source import TritonSource
+    from silo.launch.arguments import Call
+    from silo.launch.native import Binding
+
+__all__ = ["PROVIDERS", "LaunchedKernel", "ProgramVariant", "Provided", "VariantProvider"]
+
+
+class LaunchedKernel(Protocol):
+    """A kernel of a program as providers see it; :class:`.kernels.ProgramKernel` is one."""
+
+    name: str
+    location: str
+
+    @property
+    def function(self) -> Any:  # noqa: ANN401  # Triton's JITFunction
+        """Triton's object; None after its end."""
+        ...
+
+    @property
+    def source(self) -> TritonSource:
+        """The kernel as a source. Raises SourceError: Silo does not read kernels of this kind."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the source."""
+        ...
+
+
+@frozen
+class ProgramVariant:
+    """One variant that launches of a program used.
+
+    ``signature`` and ``specialization`` are Silo's words for the call's facts, None where Silo has none for them;
+    ``options`` are the compile options that the call gave. ``program`` is what Triton compiled.
+    """
+
+    kernel: LaunchedKernel
+    call: Call
+    options: Mapping[str, object]
+    program: CompiledProgram
+    launch: LaunchInfo
+    target: Target
+    device: Device
+    signature: Signature | None = None
+    specialization: Specialization | None = None
+
+
+@frozen
+class Provided:
+    """Code that a provider brings.
+
+    The binding's ``tag`` is what the launch returns. Where one of ``globals`` (values and their dictionaries, by name
+    and the dictionary's id) has changed, a later launch raises.
+    """
+
+    binding: Binding
+    globals: Mapping[tuple[str, int], tuple[object, dict[str, Any]]]
+
+
+class VariantProvider(Protocol):
+    """Another source of compiled variants than Triton, asked before it: a bundle."""
+
+    def provide(self, kernel: LaunchedKernel, call: Call) -> Provided | None:
+        """What serves calls like this one; None: this provider has nothing, and the next is asked, at last Triton.
+
+        Not asked where a hook of the program would see the compile. May raise: the caller of the kernel gets that.
+        """
+        ...
+
+    def compiled(self, variant: ProgramVariant) -> None:
+        """Triton compiled a variant, or took it from its cache, and launched it once."""
+        ...
+
+
+PROVIDERS: list[VariantProvider] = []
+"""Who is asked for the code of a launch before Triton compiles it, in order."""

@@ -1,0 +1,77 @@
+"""The one table of array libraries: by name, and by an array of theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, cast
+
+from silo.errors import CaseError
+
+if TYPE_CHECKING:
+    from silo.core.device import Place
+    from silo.launch.array_libraries.array_library import ArrayLibrary, KnowsDevices
+
+__all__ = ["DEVICE_PACKAGES", "NAMES", "default_library", "devices_through", "library_named", "library_of"]
+
+_HERE = "silo.launch.array_libraries"
+
+# Module by name, in the order in which they are asked whether they make arrays where nobody names one.
+_MODULES: Final[Mapping[str, str]] = {
+    "numpy": "numpy_arrays",
+    "torch": "torch_tensors",
+    "buffer": "silo_buffers",
+    "cupy": "cupy_arrays",
+    "jax": "jax_arrays",
+}
+NAMES = tuple(_MODULES)
+
+# By the package that the class of an array is of, or the module where a package has more than arrays.
+_OF_PACKAGE: Final[Mapping[str, str]] = {
+    "numpy": "numpy",
+    "torch": "torch",
+    "silo.launch.buffers": "buffer",
+    "cupy": "cupy",
+    "jax": "jax",
+    "jaxlib": "jax",
+}
+
+# Kinds of devices that Silo has no plug-in for, or one that is not used here, and which library knows them.
+DEVICE_PACKAGES: Final[Mapping[str, str]] = {"xpu": "torch", "mtia": "torch", "mps": "torch", "tpu": "jax"}
+
+
+def devices_through(package: str) -> KnowsDevices:
+    """What asks a library for the devices of :data:`DEVICE_PACKAGES`; the library is not imported."""
+    return cast("KnowsDevices", import_module(f"{_HERE}.{package}_devices"))
+
+
+def library_named(name: str) -> ArrayLibrary:
+    """One library, as ``--arrays`` names it.
+
+    Raises:
+        CaseError: there is none of this name.
+    """
+    if name not in _MODULES:
+        raise CaseError(f"cases make arrays of {', '.join(NAMES)}, not of {name!r}")
+    return _load(_MODULES[name])
+
+
+def library_of(array: object) -> ArrayLibrary:
+    """The library that an array is of, by its class or one that this is derived from."""
+    for kind in type(array).__mro__:
+        name = _OF_PACKAGE.get(kind.__module__) or _OF_PACKAGE.get(kind.__module__.partition(".")[0])
+        if name is not None:
+            return _load(_MODULES[name])
+    return _load("other_arrays")
+
+
+def default_library(place: Place) -> str:
+    """What makes the arrays of cases at a place where nobody says. CaseError where no library does."""
+    for name in NAMES:
+        if library_named(name).offers(place):
+            return name
+    raise CaseError(f"no array library that is loaded makes arrays on {place.name}: name one with --arrays")
+
+
+def _load(module: str) -> ArrayLibrary:
+    return cast("ArrayLibrary", import_module(f"{_HERE}.{module}").LIBRARY)

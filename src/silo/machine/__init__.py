@@ -1,0 +1,1 @@
+"""What this process shares: its session, the plug-ins of devices, arrays and files. Decides nothing about kernels."""

@@ -1,0 +1,145 @@
+"""``silo.device``: descriptions of the devices of this machine."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final
+
+from silo.core.device import available_sms
+from silo.core.protocols import Device
+from silo.errors import DeviceError
+from silo.launch.array_libraries.library_table import DEVICE_PACKAGES, devices_through
+from silo.launch.resources import reserve_sms
+from silo.machine.device_plugins import all_devices, default_device, device_named, devices_of_kind
+
+__all__ = ["DeviceInfo", "device", "devices"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceInfo:
+    """One device. Sizes are in bytes, clocks in kHz; None where the device does not say or has no such thing.
+
+    ``sm_count`` counts streaming multiprocessors, compute units, subslices or CPU cores; ``warp_size`` is 1 on CPUs.
+    ``target`` is what Silo compiles for it by default, None where it compiles nothing.
+    """
+
+    name: str
+    kind: str
+    index: int
+    model: str
+    arch: str
+    target: str | None
+    sm_count: int
+    reserved_sms: int = 0
+    warp_size: int | None = None
+    shared_per_block: int | None = None
+    shared_per_block_optin: int | None = None
+    shared_per_sm: int | None = None
+    registers_per_block: int | None = None
+    registers_per_sm: int | None = None
+    max_threads_per_block: int | None = None
+    max_threads_per_sm: int | None = None
+    l2_bytes: int | None = None
+    memory_bytes: int | None = None
+    clock_khz: int | None = None
+    memory_clock_khz: int | None = None
+    memory_bus_bits: int | None = None
+
+    @property
+    def num_sms(self) -> int:
+        """How many multiprocessors a persistent kernel may fill: at least one, all where none is reserved."""
+        return available_sms(self.sm_count, self.reserved_sms)
+
+    def reserve(self, count: int) -> DeviceInfo:
+        """Leave ``count`` multiprocessors alone from now on: grids of this process see it as ``a.reserved_sms``.
+
+        Kernels called before see it at their next call; bound launchers keep the grid they were bound with.
+
+        Raises:
+            SettingsError: a negative count.
+        """
+        reserve_sms(self.kind, self.index, count)
+        return replace(self, reserved_sms=count)
+
+
+_NUMBERS: Final = frozenset(one.name for one in fields(DeviceInfo)[8:])
+
+
+def device(name: str | None = None, *, reserved_sms: int | None = None) -> DeviceInfo:
+    """What a device is.
+
+    Args:
+        name: ``cuda``, ``cuda:1``, ``hip``, ``cpu`` through Silo's own drivers; ``xpu``, ``mtia``, ``mps`` through
+            torch and ``tpu`` through jax, which are imported for it. None: the first GPU, or else the CPU.
+        reserved_sms: say that so many multiprocessors are reserved, in this object only (see
+            :meth:`DeviceInfo.reserve`).
+
+    Raises:
+        DeviceError: it is not here, and why.
+
+    >>> device("cpu").kind
+    'cpu'
+    """
+    found = _of_plugin(default_device()) if name is None else _named(name)
+    return found if reserved_sms is None else replace(found, reserved_sms=reserved_sms)
+
+
+def devices() -> tuple[DeviceInfo, ...]:
+    """Every device of this machine that Silo or a library which is loaded already can reach."""
+    found = [_of_plugin(one) for one in all_devices()]
+    for kind, package in DEVICE_PACKAGES.items():
+        library = sys.modules.get(package)
+        if library is not None and not devices_of_kind(kind):
+            found += [_named(f"{kind}:{index}") for index in range(devices_through(package).count(library, kind))]
+    return tuple(found)
+
+
+def _named(name: str) -> DeviceInfo:
+    kind, _, rest = name.partition(":")
+    package = DEVICE_PACKAGES.get(kind)
+    if package is None or devices_of_kind(kind):
+        return _of_plugin(device_named(name))
+    index = int(rest) if rest.isdecimal() else 0
+    try:
+        library: Any = importlib.import_module(package)
+    except ImportError:
+        raise DeviceError(
+            f"no device {name!r}: Silo knows {kind} devices through {package}, which is not installed"
+        ) from None
+    known = devices_through(package)
+    here = known.count(library, kind)
+    if index >= here:
+        raise DeviceError(f"no device {name!r}: {package} {library.__version__} sees {here or 'no'} {kind} devices")
+    found = known.describe(library, kind, index)
+    return DeviceInfo(
+        name=f"{kind}:{index}",
+        kind=kind,
+        index=index,
+        model=found.model,
+        arch=found.arch,
+        target=None,
+        sm_count=found.sm_count,
+        **_numbers(found.facts),
+    )
+
+
+def _of_plugin(found: Device) -> DeviceInfo:
+    facts = found.facts()
+    return DeviceInfo(
+        name=f"{found.target.kind}:{found.index}",
+        kind=found.target.kind,
+        index=found.index,
+        model=found.model.name,
+        arch=found.target.arch,
+        target=str(found.target),
+        sm_count=facts["sm_count"],
+        reserved_sms=facts["reserved_sms"],
+        **_numbers({"memory_bytes": found.model.memory_bytes, **facts}),
+    )
+
+
+def _numbers(facts: Mapping[str, int | None]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name in _NUMBERS}

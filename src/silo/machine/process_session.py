@@ -1,0 +1,84 @@
+"""The session of a process: its settings, store and compile workers."""
+
+from __future__ import annotations
+
+import atexit
+from typing import TYPE_CHECKING
+
+from silo.forks import Mutex
+from silo.settings import Settings, settings
+from silo.store.store import MemoryStore, Store
+
+if TYPE_CHECKING:
+    from silo.compile.pool import WorkerPool
+    from silo.store.remote.client import Link
+
+__all__ = ["Session", "remote_link", "session"]
+
+
+class Session:
+    """The store and the workers under one set of settings."""
+
+    def __init__(self, settings: Settings, store: Store | MemoryStore) -> None:
+        self.settings = settings
+        self.store = store
+        self._lock = Mutex()
+        self._pool: WorkerPool | None = None
+
+    @property
+    def pool(self) -> WorkerPool:
+        """Compile workers, started when first needed and stopped at exit."""
+        with self._lock:
+            if self._pool is None:
+                self._pool = self._started()
+            return self._pool
+
+    def reach_remote(self) -> None:
+        """Begin to reach the remote store, where there is one, beside what this process does next."""
+        link = remote_link(self.settings)
+        if link is not None:
+            link.reach()
+
+    def _started(self) -> WorkerPool:
+        from silo.compile.pool import WorkerPool  # noqa: PLC0415  # a program that only launches compiles nothing
+
+        pool = WorkerPool(self.settings.jobs, self.settings.compile_timeout_s)
+        atexit.register(pool.close)
+        return pool
+
+
+def remote_link(current: Settings) -> Link | None:
+    """The link to the remote store, which nothing is asked of yet; None where there is no remote store.
+
+    One for each place and mode in a process, whatever the other settings: it is off after a fault.
+    """
+    if current.remote is None:
+        return None
+    from pathlib import Path  # noqa: PLC0415  # few programs have one
+
+    from silo.store.remote.address import Place  # noqa: PLC0415
+    from silo.store.remote.client import Link  # noqa: PLC0415
+    from silo.store.remote.signed_outcomes import Sealer  # noqa: PLC0415
+
+    place, writes, key = Place.parse(current.remote), current.remote_mode == "write", current.remote_key
+    with _lock:
+        link = _links.get((place.address, writes, key))
+        if link is None:
+            sealer = None if key is None else Sealer(Path(key))
+            link = _links[place.address, writes, key] = Link(place, writes=writes, sealer=sealer)
+        return link
+
+
+_links: dict[tuple[str, bool, str | None], Link] = {}
+_lock = Mutex()
+_sessions: dict[Settings, Session] = {}
+
+
+def session() -> Session:
+    """The session of the current settings."""
+    current = settings()
+    with _lock:
+        made = _sessions.get(current)
+        if made is None:
+            made = _sessions[current] = Session(current, Store(current.store_folder, remote_link(current)))
+        return made

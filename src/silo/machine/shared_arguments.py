@@ -1,0 +1,283 @@
+"""Passing a call's arguments to another process: array contents in shared memory, the rest as JSON."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.descriptors import TensorDescriptor
+from silo.core.values import JSON, value_from_json, value_to_json
+from silo.errors import ArgumentError, TuneError
+from silo.forks import Mutex
+from silo.launch.array_extents import Extent, extent_of
+from silo.launch.descriptor_arguments import with_base
+from silo.launch.host_memory import available_memory
+from silo.machine.array_copies import array_behind, host_bits
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "ArraySlot",
+    "SharedArguments",
+    "SharedResults",
+    "describable",
+    "read_arguments",
+    "read_descriptors",
+    "shared_limit",
+]
+
+_PAGE = 4096
+_MOST = 8 << 30  # bytes
+
+# A copy keeps its address modulo this many bytes: the alignment of every allocator of device memory.
+ADDRESS_MODULUS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ArraySlot:
+    """One array. Its bytes are at ``offset`` of the arguments, and of the results where a kernel wrote it.
+
+    ``shift`` is the lowest address modulo 256, ``low`` how many bytes lie before the first element.
+    """
+
+    offset: int
+    size: int
+    shift: int
+    low: int
+
+    def to_json(self) -> JSON:
+        """Four numbers."""
+        return [self.offset, self.size, self.shift, self.low]
+
+    @classmethod
+    def from_json(cls, data: Any) -> ArraySlot:  # noqa: ANN401  # JSON
+        """The inverse of :meth:`to_json`."""
+        return cls(*(int(number) for number in data))
+
+
+def shared_limit(processes: int = 1) -> int:
+    """How many bytes of arrays are copied at most, so that half of the available memory is enough.
+
+    They lie there once, and once more as the results of each of the ``processes``, for a kernel may write them all.
+    Copying more than :data:`_MOST` to the host and to the device again would take longer than tuning a first call may.
+    """
+    available = available_memory()
+    return _MOST // 2 if available is None else min(available // (2 * (1 + processes)), _MOST)
+
+
+def describable(arguments: Mapping[str, object], limit: int | None = None) -> Decision:
+    """Whether arguments can be given to another process."""
+    total = 0
+    for name, value in arguments.items():
+        array = array_behind(value)
+        if array is not None:
+            try:
+                total += extent_of(array).size
+            except (ArgumentError, TypeError) as error:
+                return Rejected(f"{name}: {error}")
+        elif not (value is None or isinstance(value, bool | int | float | str)):
+            return Rejected(f"{name} is a {type(value).__name__}, which another process cannot be given")
+    most = shared_limit() if limit is None else limit
+    if total > most:
+        return Rejected(f"its arrays have {total >> 20} MiB; up to {most >> 20} MiB are copied")
+    return Accepted()
+
+
+class SharedArguments:
+    """Owns the shared memory. What the arrays hold is copied by :meth:`fill`; the arrays and the copies are only read.
+
+    Args:
+        arguments: by name; those that are one array are one there too.
+    """
+
+    def __init__(self, arguments: Mapping[str, object]) -> None:
+        self._slots: list[ArraySlot] = []
+        self._extents: list[Extent] = []
+        self._numbers: dict[str, int] = {}  # which slot an argument is
+        self._values: dict[str, JSON] = {}
+        self._descriptors: dict[str, JSON] = {}
+        arrays: list[object] = []
+        at = 0
+        for name, value in arguments.items():
+            array = array_behind(value)
+            if array is None:
+                self._values[name] = value_to_json(value)  # pyright: ignore[reportArgumentType]  # describable() says so
+                continue
+            if array is not value:
+                self._descriptors[name] = _form_of(value, extent_of(array))
+            known = next((number for number, one in enumerate(arrays) if one is array), None)
+            if known is None:
+                known = len(arrays)
+                arrays.append(array)
+                extent = extent_of(array)
+                span = -(-max(extent.size, 1) // _PAGE) * _PAGE
+                shift = extent.start % ADDRESS_MODULUS
+                self._extents.append(extent)
+                self._slots.append(ArraySlot(at, extent.size, shift, extent.low))
+                at += span
+            self._numbers[name] = known
+        self._shared = _SharedMemory(max(at, 1))
+        self._arrays = arrays  # until they are copied
+        self._given: dict[str, NDArray[Any]] = {}
+        self._lock = Mutex()  # held while they are, and while an array is added to those given
+
+    def fill(self) -> None:
+        """Copy what the arrays hold, once: further calls wait until that is done. Any thread may call."""
+        with self._lock:
+            for array, slot, extent in zip(self._arrays, self._slots, self._extents, strict=False):
+                if slot.size:
+                    extent.view(self._shared.part(slot.offset, slot.size))[...] = host_bits(array)
+            self._arrays = []  # only now: where one cannot be copied, the next call says so too
+
+    @property
+    def file(self) -> int:
+        """The descriptor that another process inherits."""
+        return self._shared.file
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole."""
+        return self._shared.size
+
+    def to_json(self) -> JSON:
+        """What :func:`read_arguments` reads."""
+        return {
+            "arrays": [slot.to_json() for slot in self._slots],
+            "places": dict(self._numbers),
+            "values": dict(self._values),
+            "descriptors": dict(self._descriptors),
+        }
+
+    def given(self, name: str) -> NDArray[Any]:
+        """What an array held at first: always the same read-only object. Any thread may ask."""
+        with self._lock:
+            if name not in self._given:
+                array = self.array_in(self._shared, name)
+                array.flags.writeable = False
+                self._given[name] = array
+            return self._given[name]
+
+    def array_in(self, memory: _SharedMemory, name: str) -> NDArray[Any]:
+        """An array where the same place of other memory holds it."""
+        number = self._numbers[name]
+        slot, extent = self._slots[number], self._extents[number]
+        return extent.typed(extent.view(memory.part(slot.offset, slot.size)))
+
+    def close(self) -> None:
+        """Give the memory back; arrays of :meth:`given` that are still held keep theirs."""
+        self._shared.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class SharedResults:
+    """Owns what one process gives back of ``arguments``; it takes memory as far as that process writes it."""
+
+    def __init__(self, arguments: SharedArguments) -> None:
+        self._arguments = arguments
+        self._shared = _SharedMemory(arguments.size)
+
+    @property
+    def file(self) -> int:
+        """The descriptor that the process inherits."""
+        return self._shared.file
+
+    def returned(self, name: str) -> NDArray[Any]:
+        """What the process gave back of an array; overwritten when it does so again."""
+        return self._arguments.array_in(self._shared, name)
+
+    def close(self) -> None:
+        """Give the memory back; arrays of :meth:`returned` that are still held keep theirs."""
+        self._shared.close()
+
+
+class _SharedMemory:
+    """Owns an anonymous file of ``size`` bytes and its mapping into this process."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.file = _anonymous_file(size)
+        self._memory: mmap.mmap | None = mmap.mmap(self.file, size)
+
+    def part(self, offset: int, size: int) -> memoryview:
+        """Some of its bytes."""
+        if self._memory is None:
+            raise ValueError("this memory was given back")
+        return memoryview(self._memory)[offset : offset + size]
+
+    def close(self) -> None:
+        """Close the file; the memory goes when nobody looks at it any more."""
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+            self._memory = None
+
+
+def _form_of(descriptor: Any, extent: Extent) -> JSON:  # noqa: ANN401  # any class of descriptors
+    plain = with_base(descriptor, None)
+    return {
+        "dtype": extent.dtype.name,
+        "shape": [int(size) for size in plain.shape],
+        "strides": [int(stride) for stride in plain.strides],
+        "block_shape": [int(size) for size in plain.block_shape],
+        "padding": plain.padding,
+        "tf32": plain.round_f32_to_tf32,
+    }
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """An array of which the address and the dtype are known."""
+
+    address: int
+    dtype: str
+
+    def data_ptr(self) -> int:
+        return self.address
+
+
+def read_descriptors(data: Any, address_of: Callable[[str], int]) -> dict[str, TensorDescriptor]:  # noqa: ANN401
+    """The tensor descriptors among the arguments, over arrays whose address ``address_of`` gives by argument."""
+    return {
+        str(name): TensorDescriptor(
+            _Memory(address_of(str(name)), str(form["dtype"])),
+            tuple(form["shape"]),
+            tuple(form["strides"]),
+            tuple(form["block_shape"]),
+            str(form["padding"]),
+            bool(form["tf32"]),
+        )
+        for name, form in data["descriptors"].items()
+    }
+
+
+def _anonymous_file(size: int) -> int:
+    """A descriptor of memory that ends with the processes that have it open, however they end."""
+    try:
+        if hasattr(os, "memfd_create"):
+            descriptor = os.memfd_create("silo-arguments", os.MFD_CLOEXEC)
+        else:
+            with tempfile.TemporaryFile() as file:
+                descriptor = os.dup(file.fileno())
+        os.ftruncate(descriptor, size)
+    except OSError as error:
+        raise TuneError(f"{size >> 20} MiB of memory to share with the measuring process: {error}") from error
+    return descriptor
+
+
+def read_arguments(data: Any) -> tuple[Sequence[ArraySlot], dict[str, int], dict[str, object]]:  # noqa: ANN401
+    """Arrays, which of them each argument is, and the values of the other arguments."""
+    slots = [ArraySlot.from_json(slot) for slot in data["arrays"]]
+    places = {str(name): int(number) for name, number in data["places"].items()}
+    values: dict[str, object] = {str(name): value_from_json(value) for name, value in data["values"].items()}
+    return slots, places, values

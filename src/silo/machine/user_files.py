@@ -1,0 +1,191 @@
+"""Python files and modules named on a command line: the only place that runs their code."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Generator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from silo.errors import SiloError, SourceError
+from silo.gc_pause import seldom_collected
+from silo.sources.kinds import requirement_of
+
+__all__ = ["PlaceKind", "kind_of", "load_module"]
+
+
+class PlaceKind(Enum):
+    """What a path on a command line is."""
+
+    FILE = "a Python file"
+    MODULE = "a module"
+    BUNDLE = "a bundle"
+
+
+def kind_of(place: Path) -> PlaceKind:
+    """A file by its ending, a module by its dotted name, else a bundle, whose name may end as it likes if it is there.
+
+    >>> kind_of(Path("kernels.py")), kind_of(Path("pkg.kernels")), kind_of(Path("pkg.silo"))
+    (<PlaceKind.FILE: 'a Python file'>, <PlaceKind.MODULE: 'a module'>, <PlaceKind.BUNDLE: 'a bundle'>)
+    """
+    if place.suffix == ".py":
+        return PlaceKind.FILE
+    dotted = all(part.isidentifier() for part in str(place).split("."))
+    return PlaceKind.MODULE if dotted and place.suffix != ".silo" and not place.is_file() else PlaceKind.BUNDLE
+
+
+def load_module(place: Path) -> ModuleType:
+    """Run a Python file, or import a module by its dotted name; either way once in this process.
+
+    A file in a package is imported under its dotted name with the package's root on the path, so relative imports work;
+    its root is where the folders with an ``__init__.py`` end. Where the file imports relatively and its folder has
+    none, the root is the nearest folder above that Python looks for modules in. Modules are looked for in the working
+    folder too, as ``python -m`` does.
+
+    Raises:
+        SourceError: there is no such file or module, or its code fails.
+    """
+    kind = kind_of(place)
+    if kind is PlaceKind.MODULE:
+        return _imported(str(place), Path.cwd(), place)
+    if kind is PlaceKind.BUNDLE:
+        what = "is a folder; name a file or a module in it" if place.is_dir() else "is no Python file (NAME.py) and no"
+        raise SourceError(f"{place} {what}" + ("" if place.is_dir() else " module (a dotted name such as pkg.kernels)"))
+    if not place.is_file():
+        raise SourceError(f"{place}: no such file" + ("" if place.is_absolute() else f" in {Path.cwd()}"))
+    path = place.resolve()
+    home = _home_of(path)
+    if home is None:
+        return _run(path, place)
+    module = _imported(home.name, home.root, place)
+    if module.__file__ is None or Path(module.__file__).resolve() != path:
+        raise SourceError(
+            f"{place} is {home.name} to Python, and another module of that name is found first: {module.__file__}"
+        )
+    return module
+
+
+class _Home(NamedTuple):
+    """Where a file in a package belongs: its dotted name, and the folder that name starts from."""
+
+    name: str
+    root: Path
+
+
+def _home_of(path: Path) -> _Home | None:
+    """None for a file outside of packages."""
+    root = path.parent
+    while (root / "__init__.py").is_file():
+        root = root.parent
+    if root == path.parent:
+        if not _imports_relatively(path):
+            return None
+        # A namespace package says nowhere where it starts.
+        places = {Path(entry or ".").resolve() for entry in (*sys.path, "")}
+        root = next((folder for folder in path.parent.parents if folder in places), path.parent.parent)
+    parts = path.relative_to(root).with_suffix("").parts
+    parts = parts[:-1] if parts[-1] == "__init__" else parts
+    return _Home(".".join(parts), root) if all(part.isidentifier() for part in parts) else None
+
+
+def _imports_relatively(path: Path) -> bool:
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return False  # running it says so, with the line
+    return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
+
+
+def _run(path: Path, place: Path) -> ModuleType:
+    """A file that is in no package, under a name that stands in nobody's way."""
+    name = f"silo_kernels_{path.stem}"
+    count = 1
+    while (known := sys.modules.get(name)) is not None and known.__file__ != str(path):
+        count += 1
+        name = f"silo_kernels_{path.stem}_{count}"
+    if known is not None:
+        del sys.modules[name]  # the file may have changed
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # the ending is .py
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    with _blamed(place, path, name), _first(path.parent), seldom_collected():
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return module
+
+
+def _imported(name: str, root: Path, place: Path) -> ModuleType:
+    with _first(root):
+        importlib.invalidate_caches()  # the file may be younger than Python's listing of its folder
+        with _blamed(place, root / Path(*name.split(".")), name), seldom_collected():
+            return importlib.import_module(name)
+
+
+@contextmanager
+def _first(folder: Path) -> Generator[None]:
+    """Look for modules in a folder first; from then on last, for what functions import when they are called."""
+    entry = str(folder)
+    sys.path.insert(0, entry)
+    try:
+        yield
+    finally:
+        sys.path.remove(entry)
+        if entry not in sys.path:
+            sys.path.append(entry)
+
+
+@contextmanager
+def _blamed(place: Path, path: Path, name: str) -> Generator[None]:
+    """Errors of the module's code, as errors about the file or module that was named."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing and (name == missing or name.startswith(f"{missing}.")):
+            raise SourceError(
+                f"there is no module {missing!r} in {Path.cwd()} nor where Python looks for modules; go to the folder "
+                "that holds it, or install it. A file's name ends in .py, a bundle's in .silo"
+            ) from error
+        raise SourceError(f"{place} cannot be imported: {error}; {_advice(missing)}") from error
+    except ImportError as error:
+        raise SourceError(f"{place} cannot be imported: {error}") from error
+    except SiloError:
+        raise
+    except SystemExit as error:
+        raise SourceError(
+            f"{_line(error, path)}: the file ends the program when it is imported (exit code {error.code}); put what a "
+            'script does under if __name__ == "__main__":'
+        ) from error
+    except Exception as error:  # the user's own code may raise anything
+        raise SourceError(
+            f"{_line(error, path)}: the file cannot be imported: {type(error).__name__}: {error}; "
+            "fix it, or add --debug for the traceback"
+        ) from error
+
+
+def _advice(missing: str) -> str:
+    package = missing.partition(".")[0]
+    if (requirement := requirement_of(package)) is not None:
+        return f"install {package}, or Silo with what kernels need: pip install '{requirement}'"
+    return f"install what has {package}" if package else "install what it needs"
+
+
+def _line(error: BaseException, path: Path) -> str:
+    """The last line of the file that was running, or that does not parse, as ``file:line``."""
+    names = (str(path), f"{path}.py", str(path / "__init__.py"))
+    if isinstance(error, SyntaxError) and error.filename is not None:
+        return f"{error.filename}:{error.lineno}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in names]
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else str(path)

@@ -1,0 +1,1 @@
+"""Measuring configs of one study: benches, the process that runs them, lock files. Searches nothing."""

@@ -1,0 +1,327 @@
+"""Benches: run candidates in this process, or in a separate process that a fault may end."""
+
+from __future__ import annotations
+
+import logging
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from silo.artifacts.artifact import Artifact
+from silo.building.loaded_kernels import VouchedCode, stored_code
+from silo.core.config import Config
+from silo.core.decisions import Rejected
+from silo.core.device import Measuring
+from silo.core.nodes import Bindings, Node, evaluate
+from silo.core.protocols import Device
+from silo.core.values import Value
+from silo.errors import ArgumentError, TuneError
+from silo.launch.array_extents import Extent, extent_of
+from silo.launch.descriptor_arguments import is_descriptor
+from silo.launch.hooks import without_hooks
+from silo.machine.array_copies import array_behind, is_array, restorers, to_host
+from silo.machine.process_session import session
+from silo.machine.shared_arguments import describable, shared_limit
+from silo.measuring.measuring_process import ArgumentCopy, Candidate, MeasuringProcess
+from silo.tuner.measure import Beside, Contender, MeasurePolicy, Timing, interleave, measure
+from silo.tuner.reference_config import Reference
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "RUN_LIMIT_S",
+    "Bench",
+    "ConfinedBench",
+    "LocalBench",
+    "ReferenceCode",
+    "benches_on",
+    "confines",
+    "grid_at",
+]
+
+# Seconds one candidate may run once.
+RUN_LIMIT_S = 10.0
+
+_log = logging.getLogger("silo")
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceCode:
+    """The reference config with its artifact."""
+
+    reference: Reference
+    artifact: Artifact
+
+
+class Bench(Protocol):
+    """Runs and times candidates on one set of arguments. Failures are LaunchErrors."""
+
+    def start(self) -> None:
+        """There will be something to run: begin with what takes long; returns at once."""
+        ...
+
+    def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
+        """Run a config once on the arguments as they were at first; what every array then holds, on the host.
+
+        Valid until the next call of this object; read-only arrays were not written and stay valid.
+        """
+        ...
+
+    def measure(
+        self, config: Config, artifact: Artifact, best_ns: int | None, beside: ReferenceCode | None = None
+    ) -> Timing:
+        """Samples in nanoseconds, in turns with a reference if one is given.
+
+        A config that is hopeless beside ``best_ns`` is dropped early.
+        """
+        ...
+
+    def compare(self, artifacts: Mapping[Config, Artifact]) -> Mapping[Config, tuple[int, ...]]:
+        """Samples of each, taken in turns."""
+        ...
+
+    def interrupt(self) -> None:
+        """Make what another thread waits for here fail soon. Any thread may call."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+@dataclass
+class LocalBench:
+    """Runs candidates in this process. ``launcher_of`` gives the function that launches the arguments with a config."""
+
+    device: Device
+    arguments: Mapping[str, object]
+    launcher_of: Callable[[Config], Callable[[], object]]
+
+    def start(self) -> None:
+        """Nothing takes long."""
+
+    def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
+        """See :class:`Bench`."""
+        del artifact
+        for put_back in set(self._restorers.values()):
+            put_back()
+        with without_hooks():
+            self.launcher_of(config)()
+        self.device.synchronize()
+        behind = {name: array_behind(value) for name, value in self.arguments.items()}
+        return {name: to_host(array) for name, array in behind.items() if array is not None}
+
+    def measure(
+        self, config: Config, artifact: Artifact, best_ns: int | None, beside: ReferenceCode | None = None
+    ) -> Timing:
+        """See :class:`Bench`."""
+        other = None
+        if beside is not None:
+            reference = beside.reference
+            other = Beside(self._contender(reference.config, beside.artifact), reference.time_ns)
+        with without_hooks():
+            contender = self._contender(config, artifact)
+            return measure(contender, self._timer, self._policy, best_ns=best_ns, beside=other)
+
+    def compare(self, artifacts: Mapping[Config, Artifact]) -> Mapping[Config, tuple[int, ...]]:
+        """See :class:`Bench`."""
+        contenders = {config: self._contender(config, artifact) for config, artifact in artifacts.items()}
+        with without_hooks():
+            return interleave(contenders, self._timer, self._policy)
+
+    def interrupt(self) -> None:
+        """A launch in this process cannot be given up."""
+
+    def close(self) -> None:
+        """Nothing is held that Python does not free."""
+
+    @cached_property
+    def _timer(self) -> Any:  # noqa: ANN401  # the device's
+        return self.device.timer()
+
+    @cached_property
+    def _policy(self) -> MeasurePolicy:
+        return MeasurePolicy.of(self.device.timing)
+
+    @cached_property
+    def _restorers(self) -> Mapping[str, Callable[[], None]]:
+        """Made before anything is launched; the one copy of each array, however many configs are compared."""
+        return restorers(self.arguments)
+
+    def _contender(self, config: Config, artifact: Artifact) -> Contender:
+        """Something to time: arguments that the kernel reads and writes are put back before each sample."""
+        parameters = artifact.variant.signature.parameters
+        touched = [p.name for p in parameters if p.effect.reads and p.effect.writes]
+        resets = {self._restorers[name] for name in touched if name in self._restorers}
+
+        def reset() -> None:
+            for put_back in resets:
+                put_back()
+
+        return Contender(self.launcher_of(config), reset if resets else None)
+
+
+class ConfinedBench:
+    """Runs candidates in a process of their own; see :class:`silo.measuring.measuring_process.MeasuringProcess`.
+
+    Args:
+        device: where to.
+        arguments: copied when the first bench that has them starts, and never written.
+        grid_of: the grid of a config, given its artifact.
+        code_of: an artifact's code, with consent to load it where it needs some.
+        limit_s: seconds one candidate may run once.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        arguments: ArgumentCopy,
+        grid_of: Callable[[Config, Artifact], tuple[int, ...]],
+        code_of: Callable[[Artifact], VouchedCode],
+        limit_s: float = RUN_LIMIT_S,
+    ) -> None:
+        self._made: MeasuringProcess | None = None
+        self._make = lambda: MeasuringProcess(device, arguments, limit_s)
+        self._names = arguments.arrays
+        self._grid_of = grid_of
+        self._code_of = code_of
+
+    @property
+    def _process(self) -> MeasuringProcess:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def start(self) -> None:
+        """Copy the arguments and start the process, which takes about as long as the first compilation."""
+        self._process.start()
+
+    def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
+        """See :class:`Bench`."""
+        return self._process.results(self._candidate(config, artifact), self._names)
+
+    def measure(
+        self, config: Config, artifact: Artifact, best_ns: int | None, beside: ReferenceCode | None = None
+    ) -> Timing:
+        """See :class:`Bench`."""
+        other = None
+        if beside is not None:
+            reference = beside.reference
+            other = self._candidate(reference.config, beside.artifact), reference.time_ns
+        return self._process.measure(self._candidate(config, artifact), best_ns, other)
+
+    def compare(self, artifacts: Mapping[Config, Artifact]) -> Mapping[Config, tuple[int, ...]]:
+        """See :class:`Bench`."""
+        candidates = [self._candidate(config, artifact) for config, artifact in artifacts.items()]
+        return dict(zip(artifacts, self._process.compare(candidates), strict=True))
+
+    def interrupt(self) -> None:
+        """See :class:`Bench`."""
+        if self._made is not None:
+            self._made.interrupt()
+
+    def close(self) -> None:
+        """End the process."""
+        if self._made is not None:
+            self._made.close()
+
+    def _candidate(self, config: Config, artifact: Artifact) -> Candidate:
+        return Candidate(self._code_of(artifact), self._grid_of(config, artifact))
+
+
+def benches_on(
+    kernel: str,
+    devices: Sequence[Device],
+    arguments: Mapping[str, object],
+    grid_of: Callable[[Config, Artifact], tuple[int, ...]],
+    code_of: Callable[[Artifact], VouchedCode] | None = None,
+    limit_s: float = RUN_LIMIT_S,
+    *,
+    in_library: bool = False,
+) -> list[Bench]:
+    """A bench on each device, in processes that share one copy of the arguments; none where those cannot be given.
+
+    ``devices`` begin with the one that has the arrays; of the others those like it count. There are fewer benches where
+    memory has no room for every device's results. ``code_of`` is by default what the session's store has.
+    ``in_library``: a library runs the code, and takes this process's own objects, so no other process can measure it.
+
+    Raises:
+        TuneError: nothing can be measured on the device.
+    """
+    first = devices[0]
+    if isinstance(first.measuring, Rejected):
+        raise TuneError(f"{kernel} is not measured on {first.target}: {first.measuring.reason}")
+    like = [first, *(one for one in devices[1:] if one.index != first.index and one.model == first.model)]
+    if not confines(kernel, first, arguments, in_library=in_library):
+        return []
+    count = next((n for n in range(len(like), 1, -1) if describable(arguments, shared_limit(n))), 1)
+    if count < len(like):
+        _log.info(
+            "%s is measured on %d of %d devices: memory has no room for the results of more", kernel, count, len(like)
+        )
+    copy = ArgumentCopy(first, arguments)
+    return [ConfinedBench(one, copy, grid_of, code_of or _stored, limit_s) for one in like[:count]]
+
+
+def _stored(artifact: Artifact) -> VouchedCode:
+    return stored_code(session().store, artifact)
+
+
+def confines(kernel: str, device: Device, arguments: Mapping[str, object], *, in_library: bool = False) -> bool:
+    """Whether candidates run in a process of their own, which one that faults or never ends costs nothing but itself.
+
+    Where the arguments cannot be given to another process, a message says so.
+    """
+    if device.measuring is not Measuring.CONFINED:
+        return False
+    decision = Rejected("a library runs it, over objects of this process") if in_library else describable(arguments)
+    if isinstance(decision, Rejected):
+        _log.info("%s is measured in this process, which a config that faults would end: %s", kernel, decision.reason)
+    return bool(decision)
+
+
+def _described(descriptor: Any) -> Extent:  # noqa: ANN401  # any class of descriptors
+    """A descriptor's own shape and strides, over its base."""
+    return replace(extent_of(descriptor.base), shape=tuple(descriptor.shape), strides=tuple(descriptor.strides))
+
+
+def grid_at(
+    declared: tuple[Node, ...] | None,
+    given: object,
+    arguments: Mapping[str, object],
+    config: Mapping[str, Value],
+    facts: Mapping[str, int],
+) -> tuple[int, ...]:
+    """The grid of a call: what the call gives (integers, or a function of arguments and config), or the declared one.
+
+    Raises:
+        ArgumentError: there is none, or it is not a grid.
+        ExpressionError: the declared one has no value for these arguments.
+    """
+    if given is None:
+        if declared is None:
+            raise ArgumentError("the call gives no grid and the kernel declares none")
+        extents = {name: extent_of(value) for name, value in arguments.items() if is_array(value)}
+        extents |= {name: _described(value) for name, value in arguments.items() if is_descriptor(value)}
+        scalars: Any = {name: value for name, value in arguments.items() if name not in extents}
+        bindings = Bindings(
+            values={**scalars, **config},
+            shapes={name: extent.shape for name, extent in extents.items()},
+            strides={name: extent.strides for name, extent in extents.items()},
+            itemsizes={name: extent.dtype.itemsize for name, extent in extents.items()},
+            config=config,
+            facts=facts,
+        )
+        return tuple(evaluate(axis, bindings) for axis in declared)
+    found: Any = given({**config, **arguments}) if callable(given) else given
+    axes = cast("Sequence[Any]", found) if isinstance(found, tuple | list) else (found,)
+    try:
+        grid = tuple(operator.index(axis) for axis in axes)
+    except TypeError:
+        grid = ()
+    if not 1 <= len(grid) <= 3:
+        raise ArgumentError(f"a grid is one to three integers, not {found!r}")
+    return grid

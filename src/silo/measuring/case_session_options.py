@@ -1,0 +1,73 @@
+"""The terms of a session for a case or a first call: configs to try first, to set aside, to propose besides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from silo.core.config import Config
+from silo.core.keys import seeds_key
+from silo.core.protocols import RecordStore
+from silo.core.search_space import SearchSpace
+from silo.errors import SiloError
+from silo.measuring.lock_files import deployed_config
+from silo.settings import settings
+from silo.tuner.imported_seeds import seeds_from_records, spoken_of
+from silo.tuner.refine import Occupancy, Refiner
+from silo.tuner.search.seed import Seed
+from silo.tuner.seeds import neighbours, seeds
+from silo.tuner.spill_filter import spill_limit
+from silo.tuner.study_distance import Neighbour
+from silo.tuner.trial import Study
+
+if TYPE_CHECKING:
+    from silo.building.call_context import Situation
+
+__all__ = ["imported_seeds", "refiner_of", "spill_limit_of", "study_seeds"]
+
+# Configs of imported files that are tried first: enough to profit, too few to use up a budget.
+_IMPORTED = 8
+
+
+def study_seeds(
+    study: Study,
+    configs: SearchSpace,
+    records: RecordStore,
+    lock: Path | None = None,
+    near: Sequence[Neighbour] | None = None,
+    tried: Container[bytes] = (),
+) -> tuple[Seed, ...]:
+    """What to try first: what ``lock`` deploys, what was best in the nearest studies, what other tuners found.
+
+    ``near`` are those studies where the caller has them already; configs whose order keys were ``tried`` are left out.
+    """
+    near = neighbours(study, records) if near is None else near
+    close = seeds(configs, near, deployed=deployed_config(lock, study), tried=tried)
+    left = [config for config in configs.listed if config.order_key not in tried]
+    elsewhere = spoken_of(left, imported_seeds(study.kernel, records))[:_IMPORTED]
+    return (*close, *(Seed(config, reason="best in an imported file") for config in elsewhere))
+
+
+def imported_seeds(kernel: str, records: RecordStore) -> tuple[Config, ...]:
+    """What other tuners found for the kernel of this name, best first; see :mod:`silo.tuning.foreign_results`."""
+    return seeds_from_records(records.read(seeds_key(kernel)))
+
+
+def refiner_of(situation: Situation, grid_of: Callable[[Config], Sequence[int]]) -> Refiner:
+    """The refiner of a call's candidates; ``grid_of`` gives the grid of a launch with a config."""
+
+    def programs(config: Config) -> int | None:
+        try:
+            return math.prod(grid_of(config))
+        except SiloError:
+            return None  # a launch with such a config fails and says why
+
+    occupancy = Occupancy.of(situation.device.facts())
+    return Refiner(situation.candidates, occupancy, programs, situation.reach.fixed)
+
+
+def spill_limit_of(situation: Situation) -> int | None:
+    """The most values that a candidate of a call may spill to be measured with the others."""
+    return spill_limit(situation.device.target, by_heuristic=situation.rule is not None, asked=settings().spills)

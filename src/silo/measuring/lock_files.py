@@ -1,0 +1,154 @@
+"""Lock files: read by every process that launches, written by ``silo tune --lock``."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from silo.core.config import Config
+from silo.errors import LockError
+from silo.forks import Mutex
+from silo.plain_files import read_plain
+from silo.settings import settings
+from silo.store.atomic_files import AtomicFile, sweep_abandoned
+from silo.store.locks import lock_of_place
+from silo.store.privacy import output_place
+from silo.tuner.foreign_decision import Winner
+from silo.tuner.lock import Lock, LockEntry, choose
+from silo.tuner.outcome import TuneOutcome
+from silo.tuner.trial import Study
+
+if TYPE_CHECKING:
+    from silo.building.kernel_declaration import DeclaredKernel
+
+__all__ = ["LockRow", "add_decisions", "deployed_config", "lock_of", "read_lock", "update_lock"]
+
+
+@dataclass(frozen=True, slots=True)
+class LockRow:
+    """What an update decided for one study. ``config`` is None where no config can be used: nothing is written."""
+
+    study: Study
+    config: Config | None
+    before: Config | None
+    reason: str
+
+
+_lock = Mutex()
+_read: dict[str, tuple[tuple[int, ...], Lock]] = {}
+
+
+def lock_of(kernel: DeclaredKernel) -> tuple[Path, Lock] | None:
+    """The lock that a kernel's calls obey, with its path: the kernel's own (``lock=``), else ``SILO_LOCK``.
+
+    Raises:
+        LockError: it is named and cannot be read.
+    """
+    named = settings().lock if kernel.lock is None else kernel.lock
+    if named is None:
+        return None
+    path = Path(named)
+    if (kernel.tune or settings().tune) == "leader" and not path.exists():
+        return None  # nobody has decided yet
+    return path, read_lock(path)
+
+
+def read_lock(path: Path) -> Lock:
+    """The lock in a file, parsed once for each version of it.
+
+    Raises:
+        LockError: it is not there, cannot be read, or is not a lock; says which entry is wrong.
+    """
+    try:
+        status = path.stat()
+        version = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
+        with _lock:
+            known = _read.get(str(path))
+            if known is not None and known[0] == version:
+                return known[1]
+        lock = Lock.decode(read_plain(path))
+    except FileNotFoundError:
+        raise LockError(f"no lock file {path}: write one with silo tune FILE --lock {path}") from None
+    except OSError as error:
+        raise LockError(f"the lock file {path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise LockError(
+            f"{path} is not a lock file that can be used: {error}; mend it, or remove it and write it again with silo "
+            "tune --lock"
+        ) from error
+    with _lock:
+        _read[str(path)] = (version, lock)
+    return lock
+
+
+def deployed_config(path: Path | None, study: Study) -> Config | None:
+    """The config that the lock file holds for a study's slot; None without a file."""
+    return read_lock(path).deployed(study) if path is not None and path.exists() else None
+
+
+def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
+    """Decide for the study of each outcome, beginning with what the file says now, and write the file in one piece.
+
+    A deployed config stays unless another is faster beyond the noise; see :func:`silo.tuner.lock.choose`. Entries of
+    other studies stay. Several processes may update one file: each begins with what the one before wrote.
+
+    Raises:
+        LockError: the file is there and is not a lock, or cannot be written; what was there before is untouched.
+    """
+    rows: list[LockRow] = []
+
+    def with_outcomes(before: Lock) -> Lock:
+        entries: list[LockEntry] = []
+        for outcome in outcomes:
+            study, deployed = outcome.study, before.deployed(outcome.study)
+            choice = choose(outcome.trials, deployed, outcome.comparison)
+            if choice is None:
+                rows.append(LockRow(study, None, deployed, "no config can be used"))
+                continue
+            rows.append(LockRow(study, choice.config, deployed, choice.reason))
+            entries.append(LockEntry(study, choice.config, choice.time, choice.reason))
+        return before.updated(entries)
+
+    _rewrite(path, with_outcomes)
+    return rows
+
+
+def add_decisions(path: Path, winners: Sequence[Winner]) -> tuple[int, int]:
+    """Add what programs' tuners decided to the lock file, which is made where it is missing: added, there before.
+
+    A decision that is there stays, for it may be deployed.
+
+    Raises:
+        LockError: the file is there and is not a lock, or cannot be written; what was there before is untouched.
+    """
+    before, after = _rewrite(path, lambda before: before.decided(winners))
+    added = len(after.decisions) - len(before.decisions)
+    return added, len(winners) - added
+
+
+def _rewrite(path: Path, change: Callable[[Lock], Lock]) -> tuple[Lock, Lock]:
+    """Put what ``change`` makes of the lock file in its place, alone: the lock before and after. Raises LockError."""
+    try:
+        target = output_place(path)
+        sweep_abandoned(target.parent)
+        # Without locks the atomic replacement still keeps the file whole.
+        with lock_of_place(target):
+            before = read_lock(target) if target.exists() else Lock()
+            after = change(before)
+            if after != before or not target.exists():
+                _write(target, after.encode())
+    except OSError as error:
+        raise LockError(
+            f"the lock file {path} cannot be written: {error.strerror or error}; what was there before is untouched"
+        ) from error
+    return before, after
+
+
+def _write(path: Path, data: bytes) -> None:
+    permissions = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+    with AtomicFile(path, mode=0o666) as file:
+        file.write(data)
+        file.commit(permissions=permissions)

@@ -1,0 +1,313 @@
+"""The measuring process: candidates run and are timed there, so that a fault or hang costs one config."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from silo.artifacts.artifact import Artifact
+from silo.building.loaded_kernels import VouchedCode
+from silo.compile.wire import Message, encode
+from silo.compile.worker_process import WorkerDiedError, WorkerHungError, WorkerProcess
+from silo.core.protocols import Device
+from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TrustError, TuneError, error_named
+from silo.forks import Mutex
+from silo.machine.array_copies import array_behind
+from silo.machine.shared_arguments import SharedArguments, SharedResults
+from silo.measuring.sent_code import consent_to_json
+from silo.settings import settings
+from silo.tuner.measure import Timing
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["ArgumentCopy", "Candidate", "MeasuringProcess", "rebuilt"]
+
+_log = logging.getLogger("silo")
+
+# Loading code and copying arguments to a device, seconds; a kernel's own limit is the caller's.
+_SETUP_LIMIT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A variant to try: its code, and the grid it is launched with."""
+
+    code: VouchedCode
+    grid: tuple[int, ...]
+
+    @property
+    def artifact(self) -> Artifact:
+        """The artifact of the code."""
+        return self.code.artifact
+
+    @property
+    def key(self) -> str:
+        """What tells it from the other candidates of a session."""
+        consent = self.code.consent
+        code = self.artifact.host_code() if consent is None else consent.code
+        return f"{code.digest} {self.grid}"
+
+
+class ArgumentCopy:
+    """The one copy of a call's arguments for every process that measures them, whichever device each has.
+
+    Made when the first process asks, given back with the last. Any thread may ask.
+
+    Args:
+        device: where the arrays are.
+        arguments: the call's arguments by name, arrays of any library; they are read here and never written.
+    """
+
+    def __init__(self, device: Device, arguments: Mapping[str, object]) -> None:
+        self._device = device
+        self._arguments = arguments
+        self._lock = Mutex()
+        self._shared: SharedArguments | None = None
+        self._holders = 0
+        self.made = 0
+
+    @property
+    def arrays(self) -> list[str]:
+        """The arguments that are arrays, by name."""
+        return [name for name, value in self._arguments.items() if array_behind(value) is not None]
+
+    def take(self) -> SharedArguments:
+        """The copy, to hold until :meth:`give_back`."""
+        with self._lock:
+            if self._shared is None:
+                # Only now is it certain that everything which writes the arrays was enqueued; wait until it is done.
+                self._device.synchronize()
+                self._shared = SharedArguments(self._arguments)
+                self.made += 1
+            self._holders += 1
+            return self._shared
+
+    def give_back(self) -> None:
+        """One holder needs it no longer."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0 and self._shared is not None:
+                self._shared.close()
+                self._shared = None
+
+
+class MeasuringProcess:
+    """A device and arguments in another process. Used by one thread, which is the one that made it.
+
+    After a fault the process is replaced: its next use starts another one with the arguments as they were. A candidate
+    that faults where others ran before it is tried once more in a process of its own, for they may be to blame.
+
+    Args:
+        device: the device to run on.
+        arguments: what candidates run on; held until this object is closed.
+        limit_s: seconds that one candidate may take to run once, and ten times that to be measured.
+    """
+
+    def __init__(self, device: Device, arguments: ArgumentCopy, limit_s: float) -> None:
+        self._device = f"{device.target.kind}:{device.index}"
+        self._limit_s = limit_s
+        with contextlib.ExitStack() as stack:
+            self._shared = arguments.take()
+            stack.callback(arguments.give_back)
+            self._results = SharedResults(self._shared)
+            stack.callback(self._results.close)
+            self._held = stack.pop_all()
+        self._process: WorkerProcess | None = None
+        self._ready = False  # the process said that it has the arguments
+        self._loaded: set[str] = set()
+        self._noted: set[str] = set()
+        self.started = 0
+        self._given_up = False
+
+    def start(self) -> None:
+        """Start the process, if none runs, and give it the arguments, without waiting for it."""
+        if self._process is None:
+            self._process = self._spawn()
+            self.started += 1
+            self._shared.fill()  # meanwhile it starts
+            request = encode({"do": "arguments", "arguments": self._shared.to_json()})
+            with self._arguments():
+                self._reply(lambda process: process.send(request), _SETUP_LIMIT_S, "copying the arguments")
+
+    def results(self, candidate: Candidate, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
+        """Run once on the arguments as they were; what the arrays called ``names`` hold then, until the next call.
+
+        Arrays that the candidate does not write are read-only, and always the same objects.
+
+        Raises:
+            LaunchError: the driver refused, the device faulted, or the process died.
+            LaunchTimeoutError: it did not end in time.
+        """
+        reply = self._ask(candidate, {"do": "run"}, self._limit_s)
+        written = set(reply["written"])
+        return {name: self._results.returned(name) if name in written else self._shared.given(name) for name in names}
+
+    def measure(self, candidate: Candidate, best_ns: int | None, beside: tuple[Candidate, int] | None = None) -> Timing:
+        """Samples in nanoseconds; see :func:`silo.tuner.measure.measure`. Raises as :meth:`results` does.
+
+        ``beside`` is the reference and the time that it counts for. A candidate that fails beside it is measured alone,
+        and so is every candidate if the reference cannot be loaded any more.
+        """
+        request: dict[str, object] = {"do": "measure", "best_ns": best_ns, "reference": None}
+        if beside is not None and self._loads(beside[0]):
+            request |= {"reference": beside[0].key, "reference_ns": beside[1]}
+        reply = self._ask(candidate, request, 10 * self._limit_s)
+        return Timing(*(tuple(int(sample) for sample in reply[name]) for name in ("samples", "reference")))
+
+    def _loads(self, reference: Candidate) -> bool:
+        try:
+            self._load(reference)
+        except LaunchError as error:
+            _log.info("%s is no reference any more: %s", reference.artifact.variant, error)
+            return False
+        return True
+
+    def compare(self, candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
+        """Samples of each, taken in turns. Raises as :meth:`results` does."""
+        for candidate in candidates:
+            self._load(candidate)
+        keys = [candidate.key for candidate in candidates]
+        request = encode({"do": "compare", "keys": list(dict.fromkeys(keys))})
+        reply = self._exchange(request, 10 * self._limit_s * len(candidates), "the finalists")
+        return [tuple(int(sample) for sample in reply["samples"][key]) for key in keys]
+
+    def _ask(self, candidate: Candidate, request: dict[str, object], limit_s: float) -> dict[str, Any]:
+        others = self._loaded - {candidate.key}
+        try:
+            return self._ask_once(candidate, request, limit_s)
+        except LaunchTimeoutError:
+            raise  # costly, and what others left behind hardly ever makes a launch endless
+        except LaunchError as error:
+            if not others or self._process is not None or self._given_up:  # nothing was at fault but the candidate
+                raise
+            reply = self._ask_once(candidate, {**request, "reference": None}, limit_s)
+            _log.info("%s ran in a process of its own, and not after others: %s", candidate.artifact.variant, error)
+            return reply
+
+    def _ask_once(self, candidate: Candidate, request: dict[str, object], limit_s: float) -> dict[str, Any]:
+        self._load(candidate)
+        return self._exchange(
+            encode({**request, "key": candidate.key}), limit_s, str(candidate.artifact.variant.config)
+        )
+
+    def _load(self, candidate: Candidate) -> None:
+        self._await_arguments()
+        if candidate.key in self._loaded:
+            return
+        artifact = candidate.artifact
+        header = {
+            "do": "load",
+            "key": candidate.key,
+            "variant": artifact.variant.to_json(),
+            "launch": artifact.launch.to_json(),
+            "kind": artifact.blob.kind,
+            "grid": list(candidate.grid),
+            "consent": consent_to_json(candidate.code),
+        }
+        request = encode(header, [candidate.code.blob])
+        # Code that the driver refuses, for it needs more than the device has, leaves the process as it was.
+        reply = self._exchange(request, _SETUP_LIMIT_S, str(artifact.variant.config), fatal=False)
+        self._loaded.add(candidate.key)
+        for note in set(reply["notes"]) - self._noted:
+            self._noted.add(note)
+            _log.info("measuring %s on %s: %s", artifact.variant.kernel, self._device, note)
+
+    def _spawn(self) -> WorkerProcess:
+        here = settings()
+        # Writing the launch log would be part of what is measured.
+        environment = {"SILO_L2": here.l2, "SILO_THREADS": str(here.threads), "SILO_LAUNCH_LOG": ""}
+        libraries = {"SILO_CUDA_LIBRARY": here.cuda_library, "SILO_HIP_LIBRARY": here.hip_library}
+        environment |= {name: library for name, library in libraries.items() if library}
+        try:
+            return WorkerProcess(
+                [self._device, str(self._shared.file), str(self._results.file)],
+                module="silo.measuring.measuring_worker",
+                environment=environment,
+                pass_fds=[self._shared.file, self._results.file],
+            )
+        except CompileError as error:
+            raise self._unusable(error) from error
+
+    def _await_arguments(self) -> None:
+        self.start()
+        if not self._ready:
+            with self._arguments():
+                self._reply(lambda process: process.receive(_SETUP_LIMIT_S), _SETUP_LIMIT_S, "copying the arguments")
+            self._ready = True
+
+    @contextlib.contextmanager
+    def _arguments(self) -> Generator[None]:
+        try:
+            yield
+        except (CompileError, LaunchError) as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: Exception) -> TuneError:
+        """No config's fault, and every config would meet it."""
+        return TuneError(f"the measuring process on {self._device} cannot be used: {error}")
+
+    def _exchange(self, request: bytes, limit_s: float, what: str, *, fatal: bool = True) -> dict[str, Any]:
+        """Ask, and replace the process where it may be of no further use; an error is so unless not ``fatal``."""
+        return self._reply(lambda process: process.exchange(request, limit_s), limit_s, what, fatal=fatal)
+
+    def _reply(
+        self, step: Callable[[WorkerProcess], Message | None], limit_s: float, what: str, *, fatal: bool = True
+    ) -> dict[str, Any]:
+        assert self._process is not None
+        try:
+            message = step(self._process)
+        except WorkerHungError:
+            self._stop()
+            raise LaunchTimeoutError(f"{what} did not end within {limit_s:g} s and was stopped") from None
+        except WorkerDiedError:
+            how = self._stop(died=True)
+            raise LaunchError(f"{what} ended the process it ran in: {how}") from None
+        except BaseException:  # Ctrl-C: the answer would come to the next question
+            self._stop()
+            raise
+        reply = {} if message is None else message[0]
+        if reply.get("outcome") == "error":
+            # The device may refuse everything from now on, as CUDA's do after a fault.
+            if fatal:
+                self._stop()
+            raise rebuilt(str(reply["class"]), str(reply["message"]))
+        return reply
+
+    def _stop(self, *, died: bool = False) -> str:
+        process, self._process = self._process, None
+        self._loaded.clear()
+        self._ready = False
+        return "" if process is None else process.close(died=died)
+
+    def interrupt(self) -> None:
+        """End the process, so that nobody waits for it any longer. Any thread may call."""
+        self._given_up = True
+        process = self._process
+        if process is not None:
+            process.kill()
+
+    def close(self) -> None:
+        """Stop the process and give the shared memory back."""
+        with self._held:  # given back once, however often this is called
+            self._stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def rebuilt(name: str, message: str) -> SiloError:
+    """The error of the other process; one that is not a launch's counts as one, for the config it concerns failed.
+
+    But for missing consent, which is not a config's fault.
+    """
+    kind = error_named(name)
+    if kind is not None and issubclass(kind, LaunchError | TrustError):
+        return kind(message)
+    return LaunchError(f"{name}: {message}")

@@ -1,0 +1,235 @@
+"""The process that runs candidates (``python -m silo.measuring.measuring_worker``), started by ``measuring_process``.
+
+Code that is being tried may write where it should not, fault or never end. Here that costs one config: this process is
+stopped, and the next one starts with the arguments as they were. It loads no framework and no compiler.
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from silo.compile.wire import Message, encode, encode_error
+from silo.compile.worker_serving import serve
+from silo.core.decisions import Rejected
+from silo.core.descriptors import TensorDescriptor
+from silo.core.device import place_of
+from silo.core.launch_info import LaunchInfo
+from silo.core.plugins import loader_of
+from silo.core.protocols import Device
+from silo.core.signature import ParameterKind
+from silo.core.variant import Variant
+from silo.errors import DeviceError, LaunchError, SiloError
+from silo.launch.array_libraries.pinned import pinned
+from silo.launch.binding import bind
+from silo.launch.buffers import Buffer
+from silo.launch.runtime import make_launcher
+from silo.machine.device_plugins import device_named
+from silo.machine.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors
+from silo.measuring.sent_code import received_consent
+from silo.tuner.measure import Beside, Contender, MeasurePolicy, copy_fits, interleave, measure
+
+__all__ = ["main"]
+
+
+class _Array:
+    """One argument's memory on the device, and what it held at first."""
+
+    def __init__(self, slot: ArraySlot, given: memoryview, results: memoryview, device: str) -> None:
+        self._slot = slot
+        self._arguments, self._results = given, results
+        self._device = device
+        self._memory = Buffer(slot.size + 2 * ADDRESS_MODULUS, "uint8", device)
+        base = self._memory.data_ptr()
+        self._first = (slot.shift - base) % ADDRESS_MODULUS
+        # What it held at first, owned here: on the device, or a view of locked memory. None: the shared memory has it.
+        self._pristine: Buffer | memoryview | None = None
+        self._kept = False
+        self._memory.copy_from(self._given, at=self._first)
+        self.address = base + self._first + slot.low
+
+    @property
+    def _given(self) -> memoryview:
+        return self._arguments[self._slot.offset : self._slot.offset + self._slot.size]
+
+    def keep(self, free: int | None) -> str:
+        """Keep what it held at first where restoring it is fast: on the device too, else in page-locked host memory.
+
+        ``free`` is how many bytes nobody holds on the device, None where that is not counted. Says what is done instead
+        where they are too few.
+        """
+        if self._kept:
+            return ""
+        self._kept = True
+        size = self._slot.size
+        fits = copy_fits(size, free)
+        if fits:
+            self._pristine = Buffer.of(self._given, "uint8", None, self._device)
+            return ""
+        memory = pinned(size, self._device)
+        if isinstance(memory, Rejected):
+            return f"{fits.reason}; {memory.reason}"
+        self._pristine = memoryview(memory)
+        self._pristine[:] = self._given
+        return fits.reason
+
+    def restore(self) -> None:
+        """Put back what it held at first."""
+        self._memory.copy_from(self._given if self._pristine is None else self._pristine, at=self._first)
+
+    def give_back(self) -> None:
+        """Write what it holds now to the memory for results."""
+        slot = self._slot
+        self._memory.copy_to(self._results[slot.offset : slot.offset + slot.size], at=self._first)
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """One loaded variant: how it is launched, which arrays it may write, which of those it reads as well."""
+
+    launch: Callable[[], object]
+    writes: frozenset[int]
+    updates: frozenset[int]
+
+
+class _Bench:
+    """The arguments and the candidates of one tuning session."""
+
+    def __init__(self, device: Device, given: memoryview, results: memoryview) -> None:
+        self._device = device
+        self._place = place_of(device).name
+        self._given, self._results = given, results
+        self._timer = device.timer()
+        self._arrays: list[_Array] = []
+        self._places: Mapping[str, int] = {}
+        self._values: Mapping[str, object] = {}
+        self._descriptors: Mapping[str, TensorDescriptor] = {}
+        self._candidates: dict[str, _Candidate] = {}
+        self._dirty: set[int] = set()
+
+    def answer(self, message: Message) -> bytes:
+        """The outcome of one request."""
+        header, blobs = message
+        try:
+            reply = getattr(self, f"_do_{header['do']}")(header, blobs)
+        except SiloError as error:
+            return encode_error(error)
+        except Exception as error:  # noqa: BLE001  # a config's own fault, such as a value that does not fit
+            traceback.print_exc()
+            return encode_error(LaunchError(f"{type(error).__name__}: {error}"))
+        return encode({"outcome": "done", **(reply or {})})
+
+    def _do_arguments(self, header: Mapping[str, Any], _: Sequence[bytes]) -> None:
+        slots, self._places, self._values = read_arguments(header["arguments"])
+        self._arrays = [_Array(slot, self._given, self._results, self._place) for slot in slots]
+        self._descriptors = read_descriptors(header["arguments"], lambda name: self._arrays[self._places[name]].address)
+
+    def _do_load(self, header: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, object]:
+        variant, launch = Variant.from_json(header["variant"]), LaunchInfo.from_json(header["launch"])
+        kind = header["kind"]
+        asker = "the process that measures"
+        consent = received_consent(header["consent"], kind, variant, launch, blobs[0], asker)
+        if loader_of(kind) is not None:
+            raise DeviceError(
+                f"{variant.kernel}: its code, of kind {kind}, is run by a library, which gets a call's own objects; "
+                f"this process has addresses alone. Where such code is tuned, {self._device.target} says that it is "
+                "measured in the process that tunes (Device.measuring)"
+            )
+        loaded = self._device.load(launch, blobs[0], kind, variant.kernel, consent=consent)
+        signature = variant.signature
+        config = {**variant.specialization.constant_values, **variant.config.as_dict()}
+        binding = bind(cast("Any", loaded), launch, signature, variant.specialization, config)
+        # Constants are in the code, so no call gives them.
+        constants = [p.name for p in signature.parameters if p.kind is ParameterKind.CONSTEXPR]
+        launcher = make_launcher(variant.kernel, signature, on_miss=lambda _: binding, config_names=constants)
+        given: dict[str, object] = {
+            name: self._arrays[self._places[name]].address if name in self._places else self._values[name]
+            for name in signature.names
+            if name not in constants and (name in self._places or name in self._values)
+        }
+        given |= self._descriptors
+        call = launcher[tuple(header["grid"])]
+        pointers = [p for p in signature.parameters if p.name in self._places and p.name not in constants]
+        writes = frozenset(self._places[p.name] for p in pointers if p.effect.writes)
+        updates = frozenset(self._places[p.name] for p in pointers if p.effect.writes and p.effect.reads)
+        notes = [self._arrays[number].keep(self._device.free_memory()) for number in writes]
+        self._candidates[header["key"]] = _Candidate(lambda: call(**given), writes, updates)
+        return {"notes": [note for note in notes if note]}
+
+    def _do_run(self, header: Mapping[str, Any], _: Sequence[bytes]) -> dict[str, object]:
+        candidate = self._candidates[header["key"]]
+        self._restore_all()
+        self._dirty |= candidate.writes
+        candidate.launch()
+        self._device.synchronize()
+        for number in candidate.writes:
+            self._arrays[number].give_back()
+        names = [name for name, number in self._places.items() if number in candidate.writes]
+        return {"written": names}
+
+    def _do_measure(self, header: Mapping[str, Any], _: Sequence[bytes]) -> dict[str, object]:
+        candidate = self._candidates[header["key"]]
+        self._restore_all()
+        self._dirty |= candidate.writes
+        beside = None
+        if header["reference"] is not None:
+            reference = self._candidates[header["reference"]]
+            self._dirty |= reference.writes
+            beside = Beside(self._contender(reference), header["reference_ns"])
+        timing = measure(
+            self._contender(candidate),
+            self._timer,
+            MeasurePolicy.of(self._device.timing),
+            best_ns=header["best_ns"],
+            beside=beside,
+        )
+        self._device.synchronize()
+        return {"samples": list(timing.samples), "reference": list(timing.reference)}
+
+    def _do_compare(self, header: Mapping[str, Any], _: Sequence[bytes]) -> dict[str, object]:
+        chosen = {key: self._candidates[key] for key in header["keys"]}
+        self._restore_all()
+        for candidate in chosen.values():
+            self._dirty |= candidate.writes
+        contenders = {key: self._contender(candidate) for key, candidate in chosen.items()}
+        taken = interleave(contenders, self._timer, MeasurePolicy.of(self._device.timing))
+        self._device.synchronize()
+        return {"samples": {key: list(samples) for key, samples in taken.items()}}
+
+    def _contender(self, candidate: _Candidate) -> Contender:
+        arrays = [self._arrays[number] for number in sorted(candidate.updates)]
+
+        def reset() -> None:
+            for array in arrays:
+                array.restore()
+
+        return Contender(candidate.launch, reset if arrays else None)
+
+    def _restore_all(self) -> None:
+        for number in self._dirty:
+            self._arrays[number].restore()
+        self._dirty.clear()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """``main([device, arguments, results])``: where to measure, and the descriptors of what this process inherited.
+
+    Other processes have the same arguments, so they are mapped read-only.
+    """
+    name, given, results = arguments
+
+    def start() -> Callable[[Message], bytes]:
+        gc.disable()  # a collection would fall into a sample; what this process makes in cycles is little
+        read = memoryview(mmap.mmap(int(given), 0, access=mmap.ACCESS_READ))
+        return _Bench(device_named(name), read, memoryview(mmap.mmap(int(results), 0))).answer
+
+    serve(start)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

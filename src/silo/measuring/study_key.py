@@ -1,0 +1,116 @@
+"""The tuning problem of a call: the study of its bucket, and the studies of other buckets as dispatch rules."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+from silo.core.config import Config
+from silo.core.dispatch import Bucket, DispatchRules
+from silo.core.protocols import Device, RecordStore
+from silo.core.signature import Signature
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.core.values import identity_of
+from silo.tuner.catalog import catch_up, studies_of
+from silo.tuner.generalization import Sample, fitted_rules
+from silo.tuner.ledger import read_trials
+from silo.tuner.measure import MeasurePolicy
+from silo.tuner.reachable_configs import Reach
+from silo.tuner.seeds import neighbours, seeds
+from silo.tuner.trial import Status, Study, Trial
+from silo.tuner.winner import Winner, choose_winner
+
+__all__ = ["Problem", "measure_policy"]
+
+
+def measure_policy(device: Device) -> str:
+    """The identity of how this device is measured, part of every trial's key."""
+    return MeasurePolicy.of(device.timing).identity
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One kernel, typed signature, target and device: its studies differ by bucket and specialization only."""
+
+    kernel: str
+    source: str
+    signature: Signature
+    target: Target
+    compiler: str
+    device: Device
+    policy: str
+    key: tuple[str, ...]
+    records: RecordStore
+
+    def study(self, specialization: Specialization, bucket: Bucket) -> Study:
+        """The study of one bucket."""
+        return Study(
+            kernel=self.kernel,
+            source=self.source,
+            signature=self.signature.without_effects(),
+            specialization=specialization,
+            target=self.target,
+            compiler=self.compiler,
+            bucket_names=self.key,
+            bucket=bucket,
+            device=self.device.model,
+            policy=self.policy,
+            driver=self.device.driver,
+        )
+
+    def trials(self, specialization: Specialization, bucket: Bucket, reach: Reach | None = None) -> tuple[Trial, ...]:
+        """The kept trials of one bucket; those that count for a space only, where its reach is given."""
+        trials = read_trials(self.study(specialization, bucket), self.records)
+        return trials if reach is None else tuple(trial for trial in trials if trial.config in reach)
+
+    def winner(self, specialization: Specialization, bucket: Bucket, reach: Reach | None = None) -> Winner | None:
+        """The winner among :meth:`trials`."""
+        return choose_winner(self.trials(specialization, bucket, reach))
+
+    def catch_up(self, specialization: Specialization, bucket: Bucket) -> bool:
+        """Ask the remote store, if there is one, what other machines know of a bucket; whether anything was new."""
+        return catch_up(self.study(specialization, bucket), self.records)
+
+    def failures(self, specialization: Specialization, bucket: Bucket) -> dict[bytes, str]:
+        """Why each config that failed did, by the config's order key."""
+        trials = self.trials(specialization, bucket)
+        return {
+            trial.config.order_key: f"{trial.status.value}: {trial.message.splitlines()[0] if trial.message else ''}"
+            for trial in trials
+            if trial.status is not Status.OK
+        }
+
+    def known(self) -> tuple[Study, ...]:
+        """Every study of this problem in the store, in the order they were begun."""
+        return tuple(study for study in studies_of(self.kernel, self.records) if self._holds(study))
+
+    def _holds(self, study: Study) -> bool:
+        return study.key == self.study(study.specialization, study.bucket).key
+
+    def rules(self, like: Specialization, reach: Reach) -> DispatchRules | None:
+        """Rules from the winners of every bucket studied with the same constexpr values and extents.
+
+        None where there is none. Only trials within ``reach`` count; the first config of its space is the fallback. Of
+        several studies of one bucket (other alignments), the one with most facts speaks. What serves other buckets is
+        fitted to these (:mod:`silo.tuner.generalization`).
+        """
+        table: dict[Bucket, Config] = {}
+        samples: dict[Bucket, Sample] = {}
+        for study in sorted(self.known(), key=lambda study: len(study.specialization.facts)):
+            if identity_of(study.specialization.constants) != identity_of(like.constants):
+                continue
+            if study.specialization.extents != like.extents:
+                continue
+            trials = self.trials(study.specialization, study.bucket, reach)
+            sample = Sample.of_trials(study.bucket, trials)
+            if sample is not None:
+                winner = next(trial.config for trial in trials if trial.config.order_key == sample.winner)
+                table[study.bucket], samples[study.bucket] = winner, sample
+        return fitted_rules(self.key, table, reach.space.default, tuple(samples.values())) if table else None
+
+    def guess(self, specialization: Specialization, bucket: Bucket, configs: Container[Config]) -> Config | None:
+        """The one of ``configs`` that did best in the nearest studies: of other devices, drivers, compilers."""
+        study = self.study(specialization, bucket)
+        found = seeds(configs, neighbours(study, self.records), limit=1)
+        return found[0].config if found else None

@@ -1,0 +1,117 @@
+"""The least time of a case: its bytes and operations at the rates that the device was measured to reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from silo.core.case_work import Work
+from silo.core.dtypes import DTypeKind
+from silo.core.json_reader import read_list, read_mapping, read_natural, read_object, read_text
+from silo.core.signature import Signature
+from silo.core.values import JSON, malformed
+
+__all__ = ["Ceilings", "SpeedOfLight", "dot_dtype", "speed_of_light"]
+
+CEILINGS_SCHEMA = "ceilings/1"
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """The best rates measured on a device model, in bytes and operations a second.
+
+    ``copies`` has the rate of copying for several sizes, the smallest first: bytes read and written by one launch, and
+    the rate. Small ones stay in caches where those are warm, and end before a GPU is busy where they are not. ``dots``
+    has the operations of matrix products by the dtype of their factors. All are measured, not taken from a data sheet:
+    a kernel may be above one.
+    """
+
+    copies: tuple[tuple[int, int], ...]
+    dots: tuple[tuple[str, int], ...]
+
+    def copy_rate(self, moved: int) -> tuple[int, int] | None:
+        """The size and the rate that ``moved`` bytes are compared with: the better of the sizes below and above.
+
+        >>> Ceilings(((1000, 50), (4000, 30), (9000, 10)), ()).copy_rate(5000)
+        (4000, 30)
+        """
+        below = [pair for pair in self.copies if pair[0] <= moved][-1:]
+        above = [pair for pair in self.copies if pair[0] > moved][:1]
+        return max([*below, *above], key=lambda pair: pair[1], default=None)
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {"schema": CEILINGS_SCHEMA, "copies": [list(pair) for pair in self.copies], "dots": dict(self.dots)}
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Ceilings:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        what = "measured ceilings"
+        members = read_object(data, ("schema", "copies", "dots"), what)
+        if read_text(members["schema"], what) != CEILINGS_SCHEMA:
+            raise ValueError(f"ceilings of another schema: {members['schema']!r}")
+        dots = read_mapping(members["dots"], what).items()
+        pairs = [read_list(pair, what) for pair in read_list(members["copies"], what)]
+        if any(len(pair) != 2 for pair in pairs):
+            raise malformed(what, data)
+        copies = sorted((read_natural(size, what), read_natural(rate, what)) for size, rate in pairs)
+        return cls(tuple(copies), tuple((name, read_natural(rate, what)) for name, rate in dots))
+
+
+@dataclass(frozen=True)
+class SpeedOfLight:
+    """What a launch takes at least, if the measured rates are the limit, and which of them is (``bound``)."""
+
+    least_ns: float
+    bound: str
+    work: Work
+    ceilings: Ceilings
+    dot: str
+
+    def reached(self, time_ns: int) -> float:
+        """The part of the measured ceiling that a launch of this time reaches; above 1 it is faster than it.
+
+        >>> light = speed_of_light(Work(bytes=1000), Ceilings(((1000, 10**9),), ()), "float32")
+        >>> light.bound, light.least_ns, light.reached(2000)
+        ('memory', 1000.0, 0.5)
+        """
+        return self.least_ns / max(time_ns, 1)
+
+    @property
+    def dot_ceiling(self) -> int | None:
+        """Operations a second of dots of the dtype that counts here."""
+        return dict(self.ceilings.dots).get(self.dot)
+
+
+def speed_of_light(work: Work, ceilings: Ceilings, dot: str) -> SpeedOfLight | None:
+    """The longer of what the bytes and what the operations take. None where neither has a ceiling.
+
+    This is the roofline model (Williams, Waterman, Patterson, 2009) with both ceilings measured.
+    """
+    rate = dict(ceilings.dots).get(dot)
+    limits: dict[str, float] = {}
+    copied = ceilings.copy_rate(work.bytes) if work.bytes else None
+    if work.bytes and copied and copied[1]:
+        limits["memory"] = work.bytes * 1e9 / copied[1]
+    if work.flops and rate:
+        limits["arithmetic"] = work.flops * 1e9 / rate
+    if not limits:
+        return None
+    bound = max(limits, key=lambda name: limits[name])
+    return SpeedOfLight(limits[bound], bound, work, ceilings, dot)
+
+
+def dot_dtype(signature: Signature) -> str:
+    """Which dots a kernel's operations are compared with: of its narrowest floating-point arrays, float32 by default.
+
+    bfloat16 goes with float16, which devices multiply at the same rate; narrower and wider ones have no ceiling.
+    """
+    floats = [
+        parameter.dtype for parameter in signature.parameters if parameter.dtype and parameter.dtype.kind in _FLOATS
+    ]
+    narrowest = min(floats, key=lambda one: one.bits, default=None)
+    if narrowest is None:
+        return "float32"
+    return "float16" if narrowest.bits == 16 else narrowest.name
+
+
+_FLOATS = frozenset((DTypeKind.FLOAT,))

@@ -1,0 +1,280 @@
+"""``silo push`` and ``silo pull``: bundles in a registry, as OCI artifacts with a layer for each target.
+
+Each layer is a slice, a bundle by itself, so a machine pulls what it runs and no more. Signatures are artifacts that
+refer to the bundle's manifest. What comes from a registry is data until somebody vouches for it, like any other file.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from silo.bundle.bundle_slices import targets_of
+from silo.bundle.cut import is_for
+from silo.bundle.reader import open_bundle
+from silo.bundle.signature_file import SUFFIX, read_signature, signature_paths
+from silo.bundle.signing import header_of, settle_signature, signature_bytes
+from silo.bundle.verify import verify_open
+from silo.core.minisign import MAX_SIGNATURE_BYTES
+from silo.core.target import Target
+from silo.core.values import JSON, canonical_json, parse_json
+from silo.errors import BundleFormatError, RegistryError, TargetError
+from silo.shipping.oci_client import EMPTY, INDEX, MANIFEST, Descriptor, Registry, read_login
+from silo.shipping.oci_reference import Reference
+from silo.shipping.slice_bundle import merge_bundles, slice_by_target
+from silo.store.atomic_files import AtomicFile
+from silo.store.signatures import SecretKey
+
+__all__ = ["PullSummary", "PushSummary", "pull_bundle", "push_bundle"]
+
+_BUNDLE = "application/vnd.silo.bundle.v1"
+_SIGNATURE = "application/vnd.silo.bundle.signature.v1"
+_TITLE = "org.opencontainers.image.title"
+_IDENTITY = "vnd.silo.identity"
+_TARGET = "vnd.silo.target"
+_MOST_LAYERS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class PushSummary:
+    """A bundle that was pushed: its reference by digest, its identity, its layers, how many were sent, signatures."""
+
+    reference: str
+    identity: str
+    targets: tuple[str, ...]
+    sent: int
+    signatures: int
+
+
+@dataclass(frozen=True, slots=True)
+class PullSummary:
+    """A bundle that was pulled.
+
+    ``reference`` names it by digest. ``whole`` says that it is what was pushed, byte for byte; ``signature`` what
+    became of the signature beside the file.
+    """
+
+    path: str
+    reference: str
+    identity: str
+    targets: tuple[str, ...]
+    size_bytes: int
+    whole: bool
+    signature: str
+
+
+def push_bundle(
+    path: Path, reference: str, *, key: SecretKey | None = None, login: Path | None = None, plain: bool = False
+) -> PushSummary:
+    """Push a bundle, every byte of which is checked first, with the signature beside it; ``key`` signs each layer too.
+
+    Raises:
+        BundleError: it cannot be read, or is damaged.
+        RegistryError: the reference is none, or the registry cannot be reached or refuses.
+    """
+    where = Reference.parse(reference)
+    if where.digest:
+        raise RegistryError(f"{reference}: a digest is of what is there already; push to a tag")
+    registry = _registry(where, login, plain=plain)
+    with tempfile.TemporaryDirectory(prefix="silo-push-") as folder, open_bundle(path) as bundle:
+        if problems := verify_open(bundle):
+            raise BundleFormatError(
+                f"{problems[0]}; it is not pushed", field=problems[0].field, offset=problems[0].offset
+            )
+        targets = targets_of(bundle.contents())
+        found = read_signature(path)
+        signatures = {bundle.identity: found} if isinstance(found, bytes) else {}
+        parts: list[tuple[Path, str, str]] = [(path, " ".join(map(str, targets)), bundle.identity)]
+        if len(targets) > 1:
+            slices = slice_by_target(path, Path(folder))
+            parts = [(Path(one.path), " ".join(one.targets), one.identity) for one in slices]
+        if key is not None:
+            signatures[bundle.identity] = signature_bytes(path.name, bundle.signed_bytes, key)
+            for part, _, identity in parts if len(parts) > 1 else ():
+                with open_bundle(part) as cut:
+                    signatures[identity] = signature_bytes(part.name, cut.signed_bytes, key)
+        layers: list[Descriptor] = []
+        sent = 0
+        for part, target, identity in parts:
+            notes = {_TITLE: part.name, _TARGET: target, _IDENTITY: identity}
+            layers.append(Descriptor.of_file(_BUNDLE, part, notes))
+            sent += registry.put_blob(layers[-1], part)
+        registry.put_blob(EMPTY, b"{}")
+        manifest = _manifest(_BUNDLE, layers, {_TITLE: path.name, _IDENTITY: bundle.identity})
+        registry.put_manifest(where.tag, MANIFEST, manifest)
+        made = Descriptor.of_bytes(MANIFEST, manifest)
+        if signatures:
+            _put_signatures(registry, made, signatures)
+        return PushSummary(str(where.at(made.digest)), bundle.identity, tuple(map(str, targets)), sent, len(signatures))
+
+
+def pull_bundle(
+    reference: str,
+    output: Path | None = None,
+    *,
+    targets: Sequence[str] | None = None,
+    login: Path | None = None,
+    plain: bool = False,
+) -> PullSummary:
+    """Pull a bundle, or what it has for some targets: then only their layers are sent.
+
+    Without ``output`` the file has the name that it was pushed from, in the current folder.
+
+    Raises:
+        RegistryError: there is no such bundle, or the registry sends what was not asked for.
+        BundleError: what came is damaged, or cannot be written.
+        TargetError: a target that does not parse.
+    """
+    where = Reference.parse(reference)
+    wanted = None if targets is None else [Target.parse(one) for one in targets]
+    registry = _registry(where, login, plain=plain)
+    data = registry.manifest(where.digest or where.tag)
+    if data is None:
+        raise RegistryError(f"{where}: there is no such bundle")
+    layers, notes = _layers(data, str(where), _BUNDLE)
+    chosen = [one for one in layers if wanted is None or _serves(one, wanted)]
+    if not chosen:
+        has = ", ".join(one.annotations.get(_TARGET, "?") for one in layers) or "nothing"
+        raise RegistryError(f"{where} has no code for {', '.join(targets or ())}; it has code for {has}")
+    made = Descriptor.of_bytes(MANIFEST, data)
+    path = output or Path(_safe_name(notes.get(_TITLE, "")))
+    if path.suffix != ".silo":
+        raise RegistryError(
+            f"{path}: a bundle's name ends in .silo; write for example -o {path.stem or 'kernels'}.silo"
+        )
+    before = header_of(path)
+    with tempfile.TemporaryDirectory(prefix="silo-pull-") as folder:
+        parts: list[Path] = []
+        for number, layer in enumerate(chosen):
+            parts.append(Path(folder, f"{number}.silo"))
+            with parts[-1].open("wb") as file:
+                registry.fetch(layer, file)
+        removed = _publish(parts, path, before)
+    with open_bundle(path) as bundle:
+        expected = notes.get(_IDENTITY, "") if len(chosen) == len(layers) else ""
+        if len(chosen) == 1:
+            expected = chosen[0].annotations.get(_IDENTITY, "")
+        said = _take_signature(registry, made.digest, path, bundle.identity) or removed or "it is not signed"
+        return PullSummary(
+            str(path),
+            str(where.at(made.digest)),
+            bundle.identity,
+            tuple(map(str, targets_of(bundle.contents()))),
+            bundle.size_bytes,
+            bundle.identity == expected,
+            said,
+        )
+
+
+def _registry(where: Reference, login: Path | None, *, plain: bool) -> Registry:
+    file = login or Path.home() / ".docker" / "config.json"
+    return Registry(where.host, where.repository, login=read_login(file, where.host), plain=plain)
+
+
+def _manifest(
+    kind: str, layers: Sequence[Descriptor], notes: dict[str, str], subject: Descriptor | None = None
+) -> bytes:
+    """An artifact's manifest: equal contents have equal bytes, and so one digest."""
+    data: dict[str, JSON] = {
+        "schemaVersion": 2,
+        "mediaType": MANIFEST,
+        "artifactType": kind,
+        "config": EMPTY.to_json(),
+        "layers": [one.to_json() for one in layers],
+        "annotations": dict(notes),
+    }
+    return canonical_json(data | ({} if subject is None else {"subject": subject.to_json()}))
+
+
+def _layers(data: bytes, what: str, kind: str) -> tuple[list[Descriptor], dict[str, str]]:
+    """The layers of an artifact of one kind, and its notes."""
+    reason = f"no artifact of type {kind}"
+    try:
+        manifest = parse_json(data)
+        match manifest:
+            case {"artifactType": str(found), "layers": list(items)} if (
+                found == kind and 0 < len(items) <= _MOST_LAYERS
+            ):
+                layers = [Descriptor.from_json(item) for item in items]
+                notes = manifest.get("annotations")
+                texts = notes.items() if isinstance(notes, dict) else ()
+                if all(one.media_type == kind for one in layers):
+                    return layers, {name: text for name, text in texts if isinstance(text, str)}
+                reason = f"a layer is not of type {kind}"
+            case _:
+                pass
+    except ValueError as error:
+        reason = str(error)
+    raise RegistryError(f"{what} is not a bundle that silo push made: {reason}")
+
+
+def _serves(layer: Descriptor, wanted: Sequence[Target]) -> bool:
+    for text in layer.annotations.get(_TARGET, "").split():
+        try:
+            target = Target.parse(text)
+        except TargetError:
+            continue
+        if any(is_for(target, one) for one in wanted):
+            return True
+    return False
+
+
+def _safe_name(name: str) -> str:
+    """A name that a registry gives, if it is one of a file in this folder."""
+    if not name or "/" in name or "\0" in name or name.startswith("."):
+        raise RegistryError(f"the bundle's name {name!r} is none for a file here: name the file with -o")
+    return name
+
+
+def _publish(parts: Sequence[Path], path: Path, before: bytes | None) -> str:
+    """Give the name to what came, in one piece, once every byte of it was checked; what became of an old signature."""
+    for part in parts:
+        with open_bundle(part) as bundle:
+            if problems := verify_open(bundle):
+                raise BundleFormatError(str(problems[0]), field=problems[0].field, offset=problems[0].offset)
+    if len(parts) > 1:
+        return merge_bundles(parts, path).signature
+    try:
+        with parts[0].open("rb") as source, AtomicFile(path, mode=0o666) as file:
+            while piece := source.read(1 << 20):
+                file.write(piece)
+            file.commit()
+    except OSError as error:
+        raise RegistryError(f"cannot write {path}: {error.strerror}") from error
+    return settle_signature(path, before, header_of(parts[0]) or b"", None)
+
+
+def _put_signatures(registry: Registry, subject: Descriptor, signatures: dict[str, bytes]) -> None:
+    layers: list[Descriptor] = []
+    for identity, data in sorted(signatures.items()):
+        layers.append(Descriptor.of_bytes(_SIGNATURE, data, {_IDENTITY: identity, _TITLE: f"{identity[:16]}{SUFFIX}"}))
+        registry.put_blob(layers[-1], data)
+    data = _manifest(_SIGNATURE, layers, {}, Descriptor(subject.media_type, subject.digest, subject.size, {}))
+    made = Descriptor.of_bytes(MANIFEST, data)
+    if registry.put_manifest(made.digest, MANIFEST, data):
+        return
+    # The registry keeps no list of what refers to what, so clients do, under a tag.
+    known = {one.digest: one.to_json() for one in registry.referrers(subject.digest)}
+    known[made.digest] = made.to_json() | {"artifactType": _SIGNATURE}
+    index = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": list(known.values())})
+    registry.put_manifest(subject.digest.replace(":", "-"), INDEX, index)
+
+
+def _take_signature(registry: Registry, digest: str, path: Path, identity: str) -> str:
+    """Put the signature of what was pulled beside it, by whatever key; "" where there is none."""
+    for referrer in registry.referrers(digest):
+        data = registry.manifest(referrer.digest)
+        try:
+            layers, _ = _layers(data or b"", referrer.digest, _SIGNATURE)
+        except RegistryError:
+            continue  # something else that refers to the bundle
+        for layer in layers:
+            if layer.annotations.get(_IDENTITY) == identity and layer.size <= MAX_SIGNATURE_BYTES:
+                place = Path(signature_paths(path)[-1])
+                with AtomicFile(place, mode=0o666) as file:
+                    registry.fetch(layer, file)
+                    file.commit()
+                return f"{place.name}: check it with silo verify"
+    return ""

@@ -1,0 +1,169 @@
+"""``silo keygen``, ``silo sign``, ``silo verify``: keys, and signatures of bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from silo.bundle.look_alikes import shared_by_look_alikes
+from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.signing import sign_header, signature_of
+from silo.bundle.verify import verify_open
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.minisign import PublicKey, Signature
+from silo.errors import BundleFormatError, PackageError, SignatureError
+from silo.machine.process_session import session
+from silo.store.key_files import make_key_files
+from silo.store.signatures import SecretKey, check_signature, signer_among
+
+__all__ = [
+    "KeySummary",
+    "SignSummary",
+    "SignatureSummary",
+    "VerifySummary",
+    "look_at_signature",
+    "make_keys",
+    "sign_bundle",
+    "verify_bundle_signature",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class KeySummary:
+    """A pair of keys that was made: its number, the public key that others are given, and both files."""
+
+    id: str
+    key: str
+    secret_file: str
+    public_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignSummary:
+    """A signature that was made: of which bundle, by which key, and its file."""
+
+    path: str
+    identity: str
+    id: str
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignatureSummary:
+    """Whether a key that counts signed a bundle, and why or why not; see :class:`VerifySummary`."""
+
+    reason: str
+    signed: bool = False
+    id: str = ""
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifySummary:
+    """What is known of a bundle after every byte and its signature were checked.
+
+    ``signed`` says whether a key that counts signed it, ``reason`` why or why not. ``id`` is the number that the
+    signature gives as its key's, "" without a signature. ``comment`` is what the key signed besides, "" unless it did.
+    ``problems`` are faults of the file, ``doubts`` variants whose code may be another's
+    (:mod:`silo.bundle.look_alikes`).
+    """
+
+    path: str
+    identity: str
+    problems: tuple[str, ...]
+    reason: str
+    signed: bool = False
+    id: str = ""
+    comment: str = ""
+    doubts: tuple[str, ...] = ()
+
+    @property
+    def good(self) -> bool:
+        """Whether it is signed and whole."""
+        return self.signed and not self.problems
+
+
+def make_keys(secret: Path, password: Callable[[], str | None]) -> KeySummary:
+    """Make a pair of keys: ``secret``, for its owner alone, and beside it the public key, whose name ends in ``.pub``.
+
+    The ``password``, None for no encryption, is asked for where a key can be made.
+
+    Raises:
+        SignatureError: one of the files is there already, or cannot be written.
+        PackageError: the package that signs is not installed.
+    """
+    public = secret.with_suffix(".pub")
+    if public == secret:
+        raise SignatureError(
+            f"{secret} is to be the secret key, and .pub is how the public one's name ends: name another"
+        )
+    made = make_key_files(secret, public, password)
+    return KeySummary(made.id, made.text, str(secret), str(public))
+
+
+def sign_bundle(path: Path, key: SecretKey) -> SignSummary:
+    """Sign a bundle, every byte of which is checked first.
+
+    Raises:
+        BundleError: it cannot be read, or is damaged.
+        SignatureError: the signature cannot be written.
+    """
+    with open_bundle(path) as bundle:
+        if problems := verify_open(bundle):
+            first = problems[0]
+            raise BundleFormatError(f"{first}; it is not signed", field=first.field, offset=first.offset)
+        written = sign_header(path, bundle.signed_bytes, key)
+        return SignSummary(str(path), bundle.identity, key.public.id, written)
+
+
+def verify_bundle_signature(path: Path, key: PublicKey | None = None) -> VerifySummary:
+    """Check every byte of a bundle, and whether ``key`` signed it; without one, whether a key did that is trusted here.
+
+    Raises:
+        BundleError: it cannot be read, or its header or manifest is damaged.
+        PackageError: the package that checks is not installed.
+    """
+    with open_bundle(path) as bundle:
+        problems = tuple(str(problem) for problem in verify_open(bundle))
+        doubts = () if problems else shared_by_look_alikes(bundle.contents().kernels)
+        found = _looked_at(path, bundle, key)
+        return VerifySummary(
+            str(path), bundle.identity, problems, found.reason, found.signed, found.id, found.comment, doubts
+        )
+
+
+def look_at_signature(path: Path, bundle: Bundle) -> SignatureSummary:
+    """What is known of the signature beside a bundle that is open; notes nothing in the trust ledger."""
+    try:
+        return _looked_at(path, bundle, None)
+    except PackageError as error:
+        signature = signature_of(path)
+        return SignatureSummary(f"it is not checked: {error}", id="" if signature is None else signature.id)
+
+
+def _looked_at(path: Path, bundle: Bundle, key: PublicKey | None) -> SignatureSummary:
+    try:
+        signature, reason = signature_of(path), "there is no signature beside it"
+    except SignatureError as error:
+        signature, reason = None, str(error)
+    if signature is None:
+        return SignatureSummary(reason)
+    decision = _decided(signature, bundle, key)
+    comment = signature.comment_text if decision else ""
+    return SignatureSummary(decision.reason, bool(decision), signature.id, comment)
+
+
+def _decided(signature: Signature, bundle: Bundle, key: PublicKey | None) -> Decision:
+    if key is not None:
+        return check_signature(signature, key, bundle.signed_bytes)
+    trusted = [PublicKey.parse(entry.text) for entry in session().store.trust.keys.trusted()]
+    if all(one.number != signature.number for one in trusted):
+        return Rejected(
+            f"it says that the key {signature.id} made it, which is not trusted here; name the key with --key, or "
+            "trust it with silo trust --key"
+        )
+    found = signer_among(signature, trusted, bundle.signed_bytes)
+    if isinstance(found, Rejected):
+        return found
+    return Accepted(f"signed by {found.id}, which is trusted here")

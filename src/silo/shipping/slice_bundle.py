@@ -1,0 +1,141 @@
+"""``silo slice`` and ``silo merge``: bundles cut by target, and joined again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from silo.artifacts.artifact import BlobRef
+from silo.bundle.bundle_slices import Slice, cut_slice, join_slices, targets_of
+from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.signing import header_of, settle_signature
+from silo.bundle.writer import Written, write_bundle
+from silo.core.file_names import file_name
+from silo.core.target import Target
+from silo.errors import BundleError
+from silo.store.signatures import SecretKey
+
+__all__ = ["MergeSummary", "SliceSummary", "merge_bundles", "slice_bundle", "slice_by_target"]
+
+
+@dataclass(frozen=True, slots=True)
+class SliceSummary:
+    """A slice that was written: its file, its targets, its identity, its size, and what became of its signature."""
+
+    path: str
+    targets: tuple[str, ...]
+    identity: str
+    size_bytes: int
+    signature: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSummary:
+    """A bundle that was joined.
+
+    ``whole`` says that it is, byte for byte, the bundle that the slices were cut from; ``of`` is the identity of that
+    bundle, "" where they are not slices of one.
+    """
+
+    path: str
+    targets: tuple[str, ...]
+    identity: str
+    size_bytes: int
+    whole: bool
+    of: str
+    signature: str = ""
+
+
+def slice_bundle(path: Path, targets: Sequence[str], output: Path, *, key: SecretKey | None = None) -> SliceSummary:
+    """Write what a bundle has for some targets as a bundle of its own, signed with ``key``.
+
+    Raises:
+        BundleError: it cannot be read, has no code for one of the targets, or the slice cannot be written.
+        TargetError: a target that does not parse.
+    """
+    with open_bundle(path) as bundle:
+        return _cut(bundle, [Target.parse(one) for one in targets], output, key)
+
+
+def slice_by_target(path: Path, folder: Path, *, key: SecretKey | None = None) -> list[SliceSummary]:
+    """Write a slice for each target of a bundle into a folder, which is made.
+
+    Raises:
+        BundleError: the bundle cannot be read, or a slice cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BundleError(f"cannot make the folder {folder}: {error.strerror}") from None
+    with open_bundle(path) as bundle:
+        return [
+            _cut(bundle, [target], folder / f"{path.stem}-{_word(target)}.silo", key)
+            for target in targets_of(bundle.contents())
+        ]
+
+
+def merge_bundles(paths: Sequence[Path], output: Path, *, key: SecretKey | None = None) -> MergeSummary:
+    """Join bundles into one, signed with ``key``: slices of one whole, or builds of one source for several targets.
+
+    Raises:
+        BundleError: one cannot be read, two say different things of one kernel, or the outcome cannot be written.
+    """
+    _require_name(output)
+    with ExitStack() as stack:
+        bundles = [stack.enter_context(open_bundle(path)) for path in paths]
+        before = header_of(output)
+        joined = join_slices(bundles)
+        written = _write(output, joined, bundles)
+        if joined.of not in ("", written.identity):
+            # Not all of it: the next one that joins this with the rest has to know where everything stood.
+            joined = join_slices(bundles, noted=True)
+            written = _write(output, joined, bundles)
+        return MergeSummary(
+            str(output),
+            tuple(map(str, targets_of(joined.contents))),
+            written.identity,
+            written.size_bytes,
+            written.identity == joined.of,
+            joined.of,
+            settle_signature(output, before, written.header, key),
+        )
+
+
+def _word(target: Target) -> str:
+    return file_name(str(target).replace(":", "-"))
+
+
+def _cut(bundle: Bundle, targets: Sequence[Target], output: Path, key: SecretKey | None) -> SliceSummary:
+    _require_name(output)
+    cut = cut_slice(bundle, targets)
+    before = header_of(output)
+    written = _write(output, cut, [bundle])
+    return SliceSummary(
+        str(output),
+        tuple(map(str, targets_of(cut.contents))),
+        written.identity,
+        written.size_bytes,
+        settle_signature(output, before, written.header, key),
+    )
+
+
+def _write(output: Path, made: Slice, bundles: Sequence[Bundle]) -> Written:
+    """Write a bundle of blobs that others have, as these have them stored."""
+    places = {(entry.sha256, entry.kind): (bundle, entry) for bundle in bundles for entry in bundle.blobs}
+
+    def read_stored(ref: BlobRef) -> tuple[str, bytes] | None:
+        found = places.get((ref.sha256, ref.kind))
+        if found is None:
+            return None
+        bundle, entry = found
+        bundle.read(entry)
+        return entry.codec, bytes(bundle.stored(entry))
+
+    return write_bundle(output, made.contents, made.documents.get, read_stored=read_stored)
+
+
+def _require_name(output: Path) -> None:
+    if output.suffix != ".silo":
+        raise BundleError(f"{output}: a bundle's name ends in .silo; write for example -o {output.stem or 'part'}.silo")

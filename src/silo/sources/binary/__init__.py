@@ -1,1 +1,0 @@
-"""Compiled kernels: what their authors say of them, as sources."""

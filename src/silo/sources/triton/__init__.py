@@ -1,1 +1,0 @@
-"""Triton kernels: the adapter to Triton, the TTIR parser, SSA and effects."""

@@ -1,0 +1,106 @@
+"""Places: the address of a remote store (``SILO_REMOTE``), read, and shown without its password."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+from silo.errors import SettingsError
+from silo.frozen import field, frozen
+from silo.store.remote.object_protocol import Objects
+from silo.variables import REMOTE_SCHEMES
+
+__all__ = ["Place"]
+
+_FORMS = "it begins with file:, https://, s3://, gs://, az://, redis:// or rediss://"
+
+
+@frozen
+class Place:
+    """Where a remote store is. ``name`` is the address as it is shown and trusted: without user and password."""
+
+    name: str
+    address: str = field(repr=False)
+
+    @classmethod
+    def parse(cls, address: str) -> Place:
+        """Read an address; ``SettingsError`` says what is wrong with it.
+
+        >>> Place.parse("https://me:secret@cache.example/silo/").name
+        'https://cache.example/silo'
+        >>> Place.parse("file:///mnt/share").name
+        'file:/mnt/share'
+        """
+        address = address.strip()
+        if any(ord(letter) < 32 or ord(letter) == 127 for letter in address):
+            raise SettingsError("SILO_REMOTE has a control character in it")
+        scheme, _, rest = address.partition(":")
+        if scheme.lower() not in REMOTE_SCHEMES:
+            raise SettingsError(f"no remote store has an address like {address[:40]!r}; {_FORMS}")
+        if scheme.lower() == "file":
+            return cls(f"file:{_absolute(rest)}", address)
+        try:
+            split = urlsplit(address)
+            _ = split.port
+        except ValueError as error:
+            raise SettingsError(f"SILO_REMOTE is no address: {error}") from None
+        if " " in address:
+            raise SettingsError("SILO_REMOTE has a space in it; write %20")
+        if split.fragment or split.query:
+            raise SettingsError("SILO_REMOTE has no part after '?' or '#'")
+        path = split.path.rstrip("/")
+        if not split.hostname:
+            raise SettingsError(f"SILO_REMOTE={split.scheme}:// needs a host or a bucket behind it")
+        host = f"[{split.hostname}]" if ":" in split.hostname else split.hostname
+        port = "" if split.port is None else f":{split.port}"
+        return cls(f"{split.scheme}://{host}{port}{path}", address)
+
+    @property
+    def split(self) -> SplitResult:
+        """The whole address in its parts."""
+        return urlsplit(self.address)
+
+    @property
+    def scheme(self) -> str:
+        """``file``, ``https``, ..."""
+        return self.name.partition(":")[0]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of ``file:``."""
+        return Path(self.name.removeprefix("file:"))
+
+    @property
+    def forks(self) -> bool:
+        """Whether a child made by fork may go on with a connection of its own where the parent had one."""
+        return self.scheme not in ("s3", "gs", "az")  # the threads of that library stay with the parent
+
+    def open(self) -> Objects:
+        """What talks to it; nothing is sent yet. ``RemoteError`` where a package is missing."""
+        scheme = self.scheme
+        if scheme == "file":
+            from silo.store.remote.folder_objects import FolderObjects  # noqa: PLC0415  # each kind imports other things
+
+            return FolderObjects(self.folder)
+        if scheme in ("http", "https"):
+            from silo.store.remote.web import WebObjects  # noqa: PLC0415
+
+            return WebObjects(self.split)
+        if scheme in ("redis", "rediss"):
+            from silo.store.remote.redis_server import RedisObjects  # noqa: PLC0415
+
+            return RedisObjects(self.split)
+        from silo.store.remote.cloud import CloudObjects  # noqa: PLC0415
+
+        return CloudObjects(self.address)
+
+
+def _absolute(rest: str) -> str:
+    """The path of ``file:``, taken as it is written, with two slashes before it or none."""
+    path = rest.removeprefix("//localhost").removeprefix("//") if rest.startswith("//") else rest
+    if not path.startswith("/"):
+        raise SettingsError(
+            "SILO_REMOTE=file: is followed by an absolute path (file:/mnt/share/silo); a folder of another machine "
+            "must be mounted here"
+        )
+    return path.rstrip("/") or "/"

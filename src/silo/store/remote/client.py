@@ -1,0 +1,369 @@
+"""The link: everything that this process asks of one remote store, and sends to it.
+
+Nobody waits for the store longer than the limits of :mod:`silo.store.remote.object_protocol`. After a fault the link
+is off for
+the rest of the process, which is said once; later questions are answered at once, with nothing.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TypeVar
+
+from silo.core.notices import Notices
+from silo.errors import RemoteError, SiloError
+from silo.forks import Mutex, in_child
+from silo.store.remote.address import Place
+from silo.store.remote.object_protocol import LIMIT_S, LISTING_S, MOST_NAMES, Objects, limit_s
+from silo.store.remote.signed_outcomes import Sealer
+from silo.store.remote.thread_pool import Crew
+from silo.store.remote.upload_queue import Outbox
+
+__all__ = ["Link", "Listing"]
+
+T = TypeVar("T")
+
+_THREADS = 8
+_SLACK_S = 0.25  # what a thread may take on top of the limit, before it is given up
+_WHOLE_S = 10.0  # the longest that one question about many objects may take
+_MOST_LIES = 8
+
+
+_Action = Callable[[Objects], "bytes | None"]
+
+
+class _Slot:
+    """An object that was asked for, or sent: None until then, and where that failed."""
+
+    __slots__ = ("data", "done")
+
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+        self.done = threading.Event()
+
+
+class Listing:
+    """The names in a folder; ``whole`` is False where there were more than could be taken."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.whole = False
+
+
+class Link:
+    """Asks and sends, from any thread. ``writes`` says whether anything is sent, ``sealer`` signs outcomes of jobs."""
+
+    def __init__(
+        self, place: Place, *, writes: bool, sealer: Sealer | None = None, notices: Notices | None = None
+    ) -> None:
+        self.place = place
+        self._sealer = sealer
+        self._notices = notices or Notices("silo.store")
+        self._lock = Mutex()
+        self._wants_writes = writes
+        self._off = ""
+        self._used = False  # whether this process, or the one that it was forked from, has asked anything
+        self._lies = 0
+        self._renew()
+        in_child(self._in_child)
+
+    def _renew(self) -> None:
+        self._objects: Objects | None = None
+        self._answered = False
+        self._crew = Crew(_THREADS)
+        self._askers = Crew(_THREADS)  # who wait for the crew, so that they are others
+        self._expected: dict[str, _Slot] = {}
+        self._outbox = Outbox(self._deliver, self._not_sent)
+
+    def _in_child(self) -> None:
+        """What is under way belongs to the parent."""
+        if self._used and not self.place.forks and not self._off:
+            self._turn_off("its client cannot be used by a child that fork made after the first use")
+        self._renew()
+
+    @property
+    def off(self) -> str:
+        """Why nothing is asked any more; "" while all is well."""
+        return self._off
+
+    @property
+    def sends(self) -> bool:
+        """Whether new results are sent."""
+        return self._wants_writes and not self._off
+
+    @property
+    def waiting(self) -> int:
+        """How many objects wait to be sent."""
+        return self._outbox.waiting
+
+    def get(self, name: str, most: int) -> bytes | None:
+        """An object, or None; waits for what :meth:`expect` has begun."""
+        return self.get_each([name], most).get(name)
+
+    def get_each(self, names: Sequence[str], most: int) -> Mapping[str, bytes]:
+        """The objects that are there, fetched side by side; fewer where they take too long, which is said once."""
+        with self._lock:
+            begun = {name: slot for name in names if (slot := self._expected.pop(name, None)) is not None}
+        end = time.monotonic() + max(_WHOLE_S, limit_s(most))
+        slots = begun | self._begin([(name, _getting(name, most)) for name in names if name not in begun], end)
+        return {name: data for name, data in self._awaited(slots, most).items() if data is not None}
+
+    def expect(self, names: Iterable[str], most: int) -> None:
+        """These will be asked for with :meth:`get`: begin, and return at once."""
+        with self._lock:
+            new = [(name, _getting(name, most)) for name in names if name not in self._expected]
+            self._expected.update(self._begin(new, time.monotonic() + _WHOLE_S))
+
+    def has_come(self, name: str) -> bool:
+        """Whether an object that was expected is here already. Asks nothing, and waits for nothing."""
+        slot = self._expected.get(name)
+        return slot is not None and slot.done.is_set() and slot.data is not None
+
+    def aside(self, step: Callable[[], T]) -> Future[T]:
+        """What a step comes to that asks this link, on another thread; a few run at a time, in order."""
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
+
+        def work() -> None:
+            try:
+                future.set_result(step())
+            except BaseException as error:  # noqa: BLE001  # it is raised where the step is waited for
+                future.set_exception(error)
+
+        self._askers.start(work)
+        return future
+
+    def reach(self) -> None:
+        """Much will be asked soon: begin to learn what the service is, and return at once."""
+        if not self._off:
+            self.aside(lambda: self.parts)
+
+    def _begin(self, actions: Sequence[tuple[str, _Action]], end: float, *, writing: bool = False) -> dict[str, _Slot]:
+        """Do all of this on the crew's threads, in order; what is not begun at ``end`` is left out."""
+        if self._off or not actions:
+            return {}
+        slots = {name: _Slot() for name, _ in actions}
+        rest = deque(actions)  # each of its steps is one of Python's
+
+        def work() -> None:
+            while rest:
+                try:
+                    name, action = rest.popleft()
+                except IndexError:
+                    return
+                if time.monotonic() > end:
+                    self.tell_once("slow", "has more than can be moved in the time there is; the rest another time")
+                elif not self._off:
+                    slots[name].data = self._tried(action, writing=writing)
+                slots[name].done.set()
+
+        self._used = True
+        for _ in range(min(_THREADS, len(actions))):
+            self._crew.start(work)
+        return slots
+
+    def _awaited(self, slots: Mapping[str, _Slot], most: int) -> dict[str, bytes | None]:
+        """What became of them. One at least is under way at any moment, so none takes longer than one limit."""
+        found: dict[str, bytes | None] = {}
+        for name, slot in slots.items():
+            if self._off:
+                break
+            if not slot.done.wait(limit_s(most) + _SLACK_S):
+                self._turn_off(f"{name} took longer than {limit_s(most):.2g} s")
+                break
+            found[name] = slot.data
+        return found
+
+    def list(self, folder: str) -> Listing:
+        """What is in a folder, as far as it can be had in time."""
+        return self.list_each([folder])[folder]
+
+    def list_each(self, folders: Sequence[str]) -> Mapping[str, Listing]:
+        """What is in several folders, side by side."""
+        found = {folder: Listing() for folder in folders}
+        if self._off:
+            return found
+        self._used = True
+        pages: queue.SimpleQueue[tuple[str, list[str] | bool]] = queue.SimpleQueue()
+        end = time.monotonic() + _WHOLE_S
+        for folder in folders:
+            self._crew.start(lambda folder=folder: self._list_to(folder, end, pages))
+        open_ones = set(folders)
+        while open_ones and not self._off:
+            limit_s = LISTING_S if self._answered else LIMIT_S
+            try:
+                folder, page = pages.get(timeout=limit_s + _SLACK_S)
+            except queue.Empty:
+                self._turn_off(f"the listing of {min(open_ones)} did not come within {limit_s:g} s")
+                break
+            listing = found[folder]
+            if isinstance(page, bool):
+                open_ones.discard(folder)
+                listing.whole = page
+            else:
+                listing.names += page
+            if len(listing.names) > MOST_NAMES or (open_ones and time.monotonic() > end):
+                self.tell_once("long", f"has more objects in {folder} than can be listed: some are not looked at")
+                break
+        return found
+
+    def _list_to(self, folder: str, end: float, pages: queue.SimpleQueue[tuple[str, list[str] | bool]]) -> None:
+        """The pages of a folder, then whether these were all."""
+
+        def action(objects: Objects) -> bool:
+            count = 0
+            for page in objects.list(folder, end):
+                pages.put((folder, page))
+                count += len(page)
+                if count > MOST_NAMES or self._off:
+                    return False
+            return True
+
+        pages.put((folder, self._tried(action) is True))
+
+    def send(self, name: str, data: bytes) -> None:
+        """Put an object in the background, unless it is known to be there or nothing is sent."""
+        if self.sends:
+            self._used = True
+            self._outbox.put(name, data)
+
+    def send_sealed(self, key: str, line: bytes) -> None:
+        """Send the signed outcome of a job too, where there is a key to sign with."""
+        if self._sealer is None or not self.sends:
+            return
+        try:
+            self.send(*self._sealer.sealed(key, line))
+        except SiloError as error:
+            self._sealer = None
+            self.tell_once("key", f"gets no signatures of this process: {error}")
+
+    def knows(self, name: str) -> None:
+        """The object is there: it need not be sent."""
+        self._outbox.knows(name)
+
+    def flush(self, seconds: float) -> int:
+        """Wait until everything is sent, or for so long; how many objects are not."""
+        return self._outbox.flush(seconds)
+
+    def put_each(self, objects: Sequence[tuple[str, bytes]]) -> int:
+        """Put objects now, side by side; how many the store has taken."""
+        if not self.sends:
+            return 0
+        end = time.monotonic() + _WHOLE_S
+        most = max((len(data) for _, data in objects), default=0)
+
+        def putting(name: str, data: bytes) -> _Action:
+            def action(one: Objects) -> bytes:
+                one.put(name, data, _deadline(len(data)))
+                return b""
+
+            return action
+
+        slots = self._begin([(name, putting(name, data)) for name, data in objects], end + limit_s(most), writing=True)
+        return sum(data is not None for data in self._awaited(slots, most).values())
+
+    def latency_s(self) -> float:
+        """Seconds that one question takes. ``RemoteError`` where it is not answered."""
+        begin = time.monotonic()
+        self.get(f"blobs/00/{'0' * 64}", 1)
+        if self._off:
+            raise RemoteError(self._off, kind="fault")
+        return time.monotonic() - begin
+
+    def lie(self, name: str, what: str) -> None:
+        """An object is not what its name says: it counts as absent; the link is off when there are many."""
+        with self._lock:
+            self._lies += 1
+            many = self._lies >= _MOST_LIES
+        self.tell_once("lie", f"gave something else than {name}: {what}; it counts as absent")
+        if many:
+            self._turn_off(f"{_MOST_LIES} objects were not what their names say, the last {name}: {what}")
+
+    def _tried(self, action: Callable[[Objects], T], *, writing: bool = False) -> T | None:
+        """What ``action`` gives; None where it failed, which is dealt with. On threads of the link."""
+        try:
+            done = action(self._opened())
+        except RemoteError as error:
+            self._failed(error, writing=writing)
+        except SiloError as error:
+            self._turn_off(str(error))
+        except BaseException as error:  # noqa: BLE001  # clients of others raise what they like, on a thread of ours
+            self._turn_off(f"{type(error).__name__}: {error}")
+        else:
+            self._answered = True
+            return done
+        return None
+
+    def _failed(self, error: RemoteError, *, writing: bool) -> None:
+        if error.kind == "lie":
+            self.lie("what was asked for", str(error))
+        elif error.kind == "refused" and writing:
+            self._wants_writes = False
+            self.tell_once(
+                "refused", f"takes nothing: {error}. It is only read from here on, as SILO_REMOTE_MODE=read has it"
+            )
+        else:
+            self._turn_off(str(error))
+
+    def _opened(self) -> Objects:
+        with self._lock:
+            if self._objects is None:
+                self._objects = self.place.open()
+            return self._objects
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """What the service keeps; () where it cannot be asked."""
+        found: list[tuple[str, ...]] = []
+        done = threading.Event()
+
+        def work() -> None:
+            found.append(self._tried(lambda objects: objects.parts) or ())
+            done.set()
+
+        if self._off:
+            return ()
+        self._used = True
+        self._crew.start(work)
+        if not done.wait(LIMIT_S + _SLACK_S):
+            self._turn_off(f"it did not answer within {LIMIT_S:g} s")
+            return ()
+        return found[0]
+
+    def _deliver(self, name: str, data: bytes) -> bool:
+        """Put one object, for the outbox, on its thread; whether there is a point in going on."""
+        if self.sends:
+            self._tried(lambda objects: objects.put(name, data, _deadline(len(data))), writing=True)
+        return self.sends
+
+    def _not_sent(self, count: int, why: str) -> None:
+        if not self._off:
+            self.tell_once("not sent", f"lacks {count} objects of this process: {why}; 'silo cache push' sends them")
+
+    def _turn_off(self, reason: str) -> None:
+        with self._lock:
+            if self._off:
+                return
+            self._off = reason
+        self.tell_once(
+            "off",
+            f"is not used any more by this process: {reason}. What it may hold is compiled and measured here; "
+            "'silo doctor' asks it again",
+        )
+
+    def tell_once(self, subject: str, message: str) -> None:
+        """Say something about the remote store, each subject once."""
+        self._notices.once(f"remote {self.place.name} {subject}", f"the remote store {self.place.name} {message}")
+
+
+def _getting(name: str, most: int) -> _Action:
+    return lambda objects: objects.get(name, most, _deadline(most))
+
+
+def _deadline(most: int) -> float:
+    return time.monotonic() + limit_s(most)

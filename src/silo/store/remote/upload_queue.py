@@ -1,0 +1,185 @@
+"""The outbox: objects on their way to a remote store, sent in the background, at the latest when the program ends."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from silo.forks import Condition
+from silo.store.remote.record_log import MOST_FOLDED, fold_of
+
+__all__ = ["AT_EXIT_S", "Outbox"]
+
+AT_EXIT_S = 5.0
+_MOST_OBJECTS = 32768
+_MOST_BYTES = 128 << 20
+_THREADS = 8
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One object that waits. ``number`` counts the objects of this outbox."""
+
+    number: int
+    name: str
+    data: bytes
+
+
+class Outbox:
+    """A bounded queue, and the threads that empty it. What does not fit is not sent, which is told.
+
+    Blobs go first, several at a time: an outcome or an artifact is sent when all blobs that were queued before it are
+    there, so that nobody finds one without its code. Records go on their own, one object at a time until somebody waits
+    for all: records of one list that have come meanwhile travel in one object (:mod:`silo.store.remote.record_log`),
+    so a
+    remote store that is slow, or that many processes send to at once, gets few large objects and not many small ones.
+
+    Args:
+        deliver: sends one object, on any of several threads; whether there is a point in sending more.
+        not_sent: is told how many objects were not sent, and why.
+
+    A child made by fork begins with a new outbox: what lies in this one is the parent's to send.
+    """
+
+    def __init__(self, deliver: Callable[[str, bytes], bool], not_sent: Callable[[int, str], None]) -> None:
+        self._deliver = deliver
+        self._not_sent = not_sent
+        self._changed = Condition()
+        self._count = 0
+        self._blobs: deque[_Item] = deque()
+        self._entries: deque[_Item] = deque()
+        self._records: deque[_Item] = deque()
+        self._blobs_under_way: set[int] = set()
+        self._lists_under_way = 0  # objects of records
+        self._awaited = 0  # who wait until all is sent
+        self._under_way = 0
+        self._bytes = 0
+        self._known: set[str] = set()
+        self._threads = 0
+        self._idle = 0
+        self._dropped = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many objects are not sent yet."""
+        return self._queued + self._under_way
+
+    @property
+    def _queued(self) -> int:
+        return len(self._blobs) + len(self._entries) + len(self._records)
+
+    @property
+    def _ready(self) -> int:
+        """How many threads could be at work, at most."""
+        return len(self._blobs) + len(self._entries) + (bool(self._records) and self._sends_records)
+
+    @property
+    def _sends_records(self) -> bool:
+        return self._lists_under_way == 0 or self._awaited > 0
+
+    def knows(self, name: str) -> None:
+        """An object that need not be sent."""
+        self._known.add(name)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Queue an object; returns at once."""
+        with self._changed:
+            if name in self._known:
+                return
+            if self._queued >= _MOST_OBJECTS or self._bytes + len(data) > _MOST_BYTES:
+                self._dropped += 1
+                return
+            self._known.add(name)
+            self._queue_of(name).append(_Item(self._count, name, data))
+            self._count += 1
+            self._bytes += len(data)
+            if not self._threads:
+                atexit.register(self._at_exit)
+            if self._idle < self._ready and self._threads < _THREADS:
+                self._threads += 1
+                threading.Thread(target=self._work, name=f"silo-outbox-{self._threads}", daemon=True).start()
+            self._changed.notify_all()
+
+    def _queue_of(self, name: str) -> deque[_Item]:
+        part = name.partition("/")[0]
+        return self._blobs if part == "blobs" else self._records if part == "records" else self._entries
+
+    def flush(self, seconds: float) -> int:
+        """Wait for the queue to be empty, so long at most; how many objects are left."""
+        end = time.monotonic() + seconds
+        with self._changed:
+            self._awaited += 1
+            self._changed.notify_all()
+            while self.waiting and (left := end - time.monotonic()) > 0:
+                self._changed.wait(left)
+            self._awaited -= 1
+            return self.waiting
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not (items := self._taken()):
+                    self._idle += 1
+                    self._changed.wait()
+                    self._idle -= 1
+                self._under_way += len(items)
+                self._bytes -= sum(len(item.data) for item in items)
+            name, data = (items[0].name, items[0].data) if len(items) == 1 else _folded(items)
+            goes_on = self._deliver(name, data)
+            with self._changed:
+                self._under_way -= len(items)
+                self._blobs_under_way.discard(items[0].number)
+                if name.startswith("records/"):
+                    self._lists_under_way -= 1
+                if not goes_on:  # nor is anything taken from now on
+                    for queue in (self._blobs, self._entries, self._records):
+                        queue.clear()
+                    self._bytes = 0
+                self._changed.notify_all()
+
+    def _taken(self) -> list[_Item]:
+        """What the next thread sends as one object; nothing where all there is has to wait."""
+        if self._records and self._sends_records:
+            self._lists_under_way += 1
+            return self._alike()
+        if self._blobs:
+            item = self._blobs.popleft()
+            self._blobs_under_way.add(item.number)
+            return [item]
+        if self._entries and self._entries[0].number < min(self._blobs_under_way, default=self._count):
+            return [self._entries.popleft()]
+        return []
+
+    def _alike(self) -> list[_Item]:
+        """The first record, and as many more of its list as one object holds."""
+        first = self._records.popleft()
+        folder, size = _folder(first), len(first.data)
+        taken, left = [first], deque[_Item]()
+        while self._records:
+            item = self._records.popleft()
+            if _folder(item) == folder and size + len(item.data) <= MOST_FOLDED:
+                taken.append(item)
+                size += len(item.data)
+            else:
+                left.append(item)
+        self._records = left
+        return taken
+
+    def _at_exit(self) -> None:
+        if left := self.flush(AT_EXIT_S):
+            self._not_sent(left, f"the program ended and {AT_EXIT_S:g} s were not enough")
+        if self._dropped:
+            self._not_sent(self._dropped, "they came faster than they could be sent")
+
+
+def _folder(item: _Item) -> str:
+    return item.name.rpartition("/")[0]
+
+
+def _folded(items: list[_Item]) -> tuple[str, bytes]:
+    digest, data = fold_of([item.data for item in items])
+    return f"{_folder(items[0])}/{digest}", data

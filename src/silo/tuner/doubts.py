@@ -1,0 +1,59 @@
+"""Doubts: the reasons why a winner may be one by noise, read from its trials."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from silo.tuner.reference_config import Scales
+from silo.tuner.trial import Stage, Status, Trial, distinct_trials
+from silo.tuner.winner import Winner, choose_winner, undecided
+
+__all__ = ["REMEDY", "doubt"]
+
+REMEDY = "silo tune --remeasure measures anew"
+
+_NOTABLE_PERMILLE = 20  # a drift of the reference below this is not worth a word
+
+
+def doubt(trials: Sequence[Trial]) -> str:
+    """Why the winner among ``trials`` may be one by noise; "" without a reason, a winner or a rival. Pure.
+
+    In the order of weight: nothing was measured beside a reference, so slow phases of the machine do not show; the
+    comparison in pairs did not settle which is the fastest; no pairs were taken, and the next config is no further
+    behind than the reference drifted; some configs have no reference.
+    """
+    winner = choose_winner(trials)
+    if winner is None or not winner.runners_up:
+        return ""
+    works = [trial for trial in distinct_trials(trials) if trial.status is Status.OK]
+    searched = [trial for trial in works if trial.stage is Stage.SEARCH]
+    finals = [trial for trial in works if trial.stage is Stage.FINAL]
+    alone = {trial.config.order_key for trial in searched} - {
+        trial.config.order_key for trial in searched if trial.reference is not None
+    }
+    paired = any(trial.comparison for trial in finals)
+    if alone and not any(trial.reference for trial in searched):
+        return f"nothing was measured beside a reference config, so a slow phase of the machine does not show; {REMEDY}"
+    if paired and (near := undecided(finals)):
+        rivals = [str(config) for config in near if config.order_key != winner.config.order_key]
+        return f"its comparison with {rivals[0]} did not settle which is faster, by noise; {REMEDY}"
+    if not paired and (reason := _within_drift(winner, searched)):
+        return reason
+    if alone:
+        configs = "1 config was" if len(alone) == 1 else f"{len(alone)} configs were"
+        return f"{configs} measured without a reference, so a slow phase of the machine does not show; {REMEDY}"
+    return ""
+
+
+def _within_drift(winner: Winner, searched: Sequence[Trial]) -> str:
+    scales = Scales(searched)
+    drift = max(scales.drift_permille(trial) for trial in searched)
+    second = winner.runners_up[0]
+    margin = (second.time.median_ns - winner.median_ns) * 1000 // max(winner.median_ns, 1)
+    if drift < max(margin, _NOTABLE_PERMILLE):
+        return ""
+    behind, drifted = (f"{one // 10}.{one % 10} %" for one in (max(margin, 0), drift))
+    return (
+        f"{second.config} is {behind} behind and was not compared with it in pairs, and the reference drifted by "
+        f"{drifted} meanwhile; {REMEDY}"
+    )

@@ -1,0 +1,191 @@
+"""Why kept results are or are not used for a study, field by field."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+
+from silo.core.config import Config
+from silo.core.config_set import ConfigSet
+from silo.core.search_space import SearchSpace
+from silo.tuner.doubts import doubt
+from silo.tuner.progress import format_time
+from silo.tuner.reference_config import Scales
+from silo.tuner.search.searchers import DEFAULT_SEARCHER, make_searcher
+from silo.tuner.seeds import Seed
+from silo.tuner.spill_filter import SpillingConfig, ranked
+from silo.tuner.statistics import median
+from silo.tuner.study_distance import Neighbour
+from silo.tuner.trial import Stage, Status, Study, Trial
+from silo.tuner.winner import Winner, choose_winner
+
+__all__ = ["Explanation", "explain_study", "near_lines"]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What is known of one study before it is tuned.
+
+    ``known`` configs of the space have trials and are not measured again, ``new`` ones are; ``failed`` says of a known
+    one why it cannot win. ``near`` are studies whose trials do not count here, nearest first; ``seeds`` what they
+    suggest. ``lock`` is what the lock says, "" without one. ``aside`` are configs that spill and were not measured:
+    they are neither known nor new, and a session that is no different leaves them alone. Of a space of groups
+    ``at_most`` so many configs are measured, and ``new`` are the configs of the next group alone: what follows
+    depends on them. ``doubt`` says why the winner may be one by noise (:mod:`silo.tuner.doubts`), "" without a reason.
+    """
+
+    study: Study
+    known: tuple[Config, ...]
+    new: tuple[Config, ...]
+    failed: tuple[tuple[Config, str], ...]
+    winner: Winner | None
+    near: tuple[Neighbour, ...]
+    seeds: tuple[Seed, ...]
+    lock: str = ""
+    aside: tuple[SpillingConfig, ...] = ()
+    at_most: int | None = None
+    doubt: str = ""
+
+    @property
+    def text(self) -> str:
+        """For people, some lines."""
+        lines = [f"{self.study} ({self.study.device}), study {self.study.key[:12]}", f"  {self._coverage}"]
+        if self.winner is not None:
+            time = format_time(self.winner.median_ns)
+            lines.append(f"  winner {self.winner.config} at {time}: {self.winner.reason}")
+        lines += [f"  doubt: {self.doubt}"] if self.doubt else []
+        lines += [f"  {config} cannot win: {why}" for config, why in self.failed]
+        lines += [f"  {one.config} is set aside: {one.spills} values of a thread spill" for one in self.aside]
+        if self.lock:
+            lines.append(f"  lock: {self.lock}")
+        lines += near_lines(self.near, compared=False)
+        lines += [f"  seed {seed.config}: {seed.reason}" for seed in self.seeds]
+        return "\n".join(lines)
+
+    @property
+    def _coverage(self) -> str:
+        total = len(self.known) + len(self.new)
+        if not self.known:
+            many = f"all {total} configs are new" if self.at_most is None else f"at most {self.at_most}, group by group"
+            return f"nothing was measured for this study: {many}"
+        if not self.new and self.at_most is None:
+            return f"all {total} configs were measured: nothing would be measured"
+        if not self.new:
+            return f"{total} configs were measured, all that its groups lead to: nothing would be measured"
+        if self.at_most is None:
+            return f"{len(self.known)} of {total} configs were measured; new: {_some(self.new)}"
+        return f"{len(self.known)} configs were measured; next of its groups: {_some(self.new)}"
+
+    def to_json(self) -> dict[str, object]:
+        """For programs: the same facts."""
+        return {
+            "study": str(self.study),
+            "key": self.study.key,
+            "kernel": self.study.kernel,
+            "known": [str(config) for config in self.known],
+            "new": [str(config) for config in self.new],
+            "at_most": self.at_most,
+            "failed": {str(config): why for config, why in self.failed},
+            "winner": None if self.winner is None else str(self.winner.config),
+            "doubt": self.doubt,
+            "lock": self.lock,
+            "set_aside": {str(one.config): one.spills for one in self.aside},
+            "near": [
+                {
+                    "study": str(one.study),
+                    "winner": None if one.winner is None else str(one.winner.config),
+                    "differences": [
+                        {"field": each.field, "here": each.ours, "there": each.theirs} for each in one.differences
+                    ],
+                }
+                for one in self.near
+            ],
+            "seeds": [{"config": str(seed.config), "reason": seed.reason} for seed in self.seeds],
+        }
+
+
+def explain_study(
+    study: Study,
+    space: SearchSpace,
+    trials: Sequence[Trial],
+    near: Sequence[Neighbour],
+    seeded: Sequence[Seed],
+    lock: str = "",
+    refined: Container[Config] = (),
+    aside: Sequence[SpillingConfig] = (),
+) -> Explanation:
+    """What is known of ``study`` from its own ``trials`` and from studies that are ``near``. Pure.
+
+    Trials of ``refined`` configs count as trials of the space's configs do, but are not missed where there are none;
+    nor are trials of configs ``aside``.
+    """
+    own = [trial for trial in trials if trial.config in space or trial.config in refined]
+    tried = ConfigSet(trial.config for trial in own)
+    above = ranked(aside, space)
+    left = [one for one in above if one.config not in tried]
+    skipped = ConfigSet(one.config for one in left)
+    by_groups = space.grouped is not None
+    wanted = _next(space, study, own, ConfigSet(one.config for one in above)) if by_groups else space.listed
+    known = [config for config in space.listed if config in tried]
+    failed = {trial.config.order_key: trial for trial in own if trial.status is not Status.OK}
+    return Explanation(
+        study=study,
+        known=ConfigSet((*known, *tried)).listed,
+        new=tuple(config for config in wanted if config not in tried and config not in skipped),
+        failed=tuple(
+            (trial.config, f"{trial.status.value}: {_first_line(trial.message)}") for trial in failed.values()
+        ),
+        winner=choose_winner(own),
+        near=tuple(near),
+        seeds=tuple(seeded),
+        lock=lock,
+        aside=tuple(left),
+        at_most=space.effort if by_groups else None,
+        doubt=doubt(own),
+    )
+
+
+def _next(space: SearchSpace, study: Study, trials: Sequence[Trial], above: ConfigSet) -> Sequence[Config]:
+    """What the default search of a space of groups measures next, after these trials of it; ``above`` spill."""
+    searcher, scales = make_searcher(DEFAULT_SEARCHER, space, study.key), Scales(trials)
+    for config in above:
+        searcher.observe(config, None)
+    for config in ConfigSet(trial.config for trial in trials if trial.config in space and trial.config not in above):
+        samples = [
+            sample
+            for trial in trials
+            if trial.config.order_key == config.order_key and trial.stage is Stage.SEARCH
+            for sample in scales.samples(trial)
+        ]
+        searcher.observe(config, float(median(samples)) if samples else None)
+    return searcher.suggest(space.effort)
+
+
+def near_lines(near: Sequence[Neighbour], limit: int = 4, *, compared: bool = True) -> list[str]:
+    """The nearest studies, and of each every field that keeps its trials from counting here.
+
+    ``compared``: whether the code of a study that differs in the compiler alone is known to be another.
+    """
+    lines: list[str] = []
+    for neighbour in near[:limit]:
+        what = " and ".join(dict.fromkeys(one.what for one in neighbour.differences))
+        best = "" if neighbour.winner is None else f", winner {neighbour.winner.config}"
+        count = f" ({neighbour.configs} configs{best})" if neighbour.configs else ""
+        used = "not used" if compared or what != "compiler" else "used if the code is the same"
+        lines.append(f"  {used}: {neighbour.study}{count}: another {what}")
+        width = max(len(one.field) for one in neighbour.differences)
+        for one in neighbour.differences:
+            lines.append(f"    {one.field:{width}}  here   {one.ours}")
+            lines.append(f"    {'':{width}}  there  {one.theirs}")
+    if len(near) > limit:
+        lines.append(f"  and {len(near) - limit} more that are further")
+    return lines
+
+
+def _some(configs: Sequence[Config], limit: int = 4) -> str:
+    rest = f" and {len(configs) - limit} more" if len(configs) > limit else ""
+    return "; ".join(str(config) for config in configs[:limit]) + rest
+
+
+def _first_line(message: str) -> str:
+    return message.splitlines()[0] if message else "no message"

@@ -1,0 +1,167 @@
+"""Results of other tuners: configs with their outcomes, without the identity that Silo's trials have."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from silo.core.config import Config
+from silo.core.json_reader import read_list, read_mapping
+from silo.core.values import JSON, Value
+from silo.errors import TuneError
+from silo.settings import how_to_raise
+from silo.tuner.formats.parts import MEMBER_BYTES, SAMPLE_BYTES, TRIAL_BYTES
+from silo.tuner.trial import Status, Study, Trial
+from silo.tuner.winner import disqualified
+
+__all__ = [
+    "NS_PER_MS",
+    "ConfigResult",
+    "ForeignResults",
+    "ForeignTrial",
+    "by_config",
+    "counted",
+    "flat_values",
+    "items_of",
+    "members_of",
+    "milliseconds",
+    "nanoseconds",
+    "parse_status",
+    "plain_config",
+]
+
+T = TypeVar("T")
+
+NS_PER_MS = 1_000_000
+
+_LONGEST_NS = 1 << 60  # 36 years
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTrial:
+    """One config as another tuner measured it. ``compile_ns`` and ``bench_ns`` are what trying it cost."""
+
+    config: Config
+    status: Status
+    samples_ns: tuple[int, ...] = ()
+    compile_ns: int = 0
+    bench_ns: int = 0
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class ForeignResults:
+    """A file of results. ``kernel`` and ``device`` are "" where it does not say.
+
+    ``own`` are trials with the studies they belong to, of files that Silo wrote: these are measurements like any other.
+    The rest says nothing of source, compiler and arguments, so it can only be a hint where to look first.
+    """
+
+    tool: str
+    kernel: str
+    device: str
+    trials: tuple[ForeignTrial, ...]
+    own: tuple[tuple[Study, Trial], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigResult:
+    """What is known of one config over all its trials, for formats that have one row a config."""
+
+    config: Config
+    status: Status
+    samples_ns: tuple[int, ...]
+    compile_ns: int
+    message: str
+
+
+def by_config(trials: Iterable[Trial]) -> tuple[ConfigResult, ...]:
+    """One result a config, in the order of their first trials; samples of its trials are pooled.
+
+    A config that a trial disqualifies (``tune.winner``) has failed, whatever its other trials say.
+    """
+    pools: dict[bytes, list[Trial]] = {}
+    for trial in trials:
+        pools.setdefault(trial.config.order_key, []).append(trial)
+    return tuple(_pooled(pool) for pool in pools.values())
+
+
+def _pooled(pool: Sequence[Trial]) -> ConfigResult:
+    good = [trial for trial in pool if trial.status is Status.OK]
+    bad = [trial for trial in pool if trial.status is not Status.OK]
+    compile_ns = max(trial.compile_ns for trial in pool)
+    if good and not disqualified(pool):
+        samples = tuple(sample for trial in good for sample in trial.samples_ns)
+        return ConfigResult(pool[0].config, Status.OK, samples, compile_ns, "")
+    worst = next((trial for trial in bad if disqualified([trial])), bad[0])
+    return ConfigResult(pool[0].config, worst.status, (), compile_ns, worst.message)
+
+
+def members_of(data: object, what: str) -> Mapping[str, Any]:
+    """The members of an object; ``ValueError`` for anything else."""
+    return read_mapping(cast("JSON", data), what)
+
+
+def items_of(data: object, what: str) -> Sequence[Any]:
+    """The items of a list; ``ValueError`` for anything else."""
+    return read_list(cast("JSON", data), what)
+
+
+def parse_status(name: object, table: Mapping[str, Status], what: str) -> Status:
+    """The status that a word of the format stands for; ``ValueError`` lists the words."""
+    if not isinstance(name, str) or name not in table:
+        raise ValueError(f"{what} is {name!r}, which is none of {', '.join(table)}")
+    return table[name]
+
+
+def nanoseconds(value: object, what: str, unit_ns: int = NS_PER_MS) -> int:
+    """A time in the format's unit (milliseconds); ``ValueError`` where it is not a finite natural time."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_NS / unit_ns:
+        raise ValueError(f"{what} is {value!r}, which is not a time")
+    return round(value * unit_ns)
+
+
+def milliseconds(time_ns: int) -> float:
+    """Nanoseconds as formats keep times; :func:`nanoseconds` gives the same integer back (below 26 days).
+
+    >>> milliseconds(1_500_000), nanoseconds(milliseconds(2_251_799_813_685_247), "t")
+    (1.5, 2251799813685247)
+    """
+    return time_ns / NS_PER_MS
+
+
+def counted(trials: Iterable[T], allowed: int, trial_of: Callable[[T], ForeignTrial]) -> tuple[T, ...]:
+    """All ``trials``; ``ValueError`` before they take more than ``allowed`` bytes of memory."""
+    found: list[T] = []
+    taken = 0
+    for one in trials:
+        trial = trial_of(one)
+        members = (*trial.config.values, *trial.config.options)
+        texts = sum(len(value) for _, value in members if isinstance(value, str))
+        taken += TRIAL_BYTES + MEMBER_BYTES * len(members) + SAMPLE_BYTES * len(trial.samples_ns) + 4 * texts
+        if taken > allowed:
+            raise ValueError(f"more than {len(found)} configs and their times; {how_to_raise(allowed)}")
+        found.append(one)
+    return tuple(found)
+
+
+def plain_config(values: Mapping[str, object], what: str) -> Config:
+    """A config from plain JSON values; ``ValueError`` for others, which no kernel takes."""
+    for name, value in values.items():
+        odd = isinstance(value, float) and not math.isfinite(value)
+        if odd or not (value is None or isinstance(value, bool | int | float | str)):
+            raise ValueError(f"{what}: {name} is {value!r}; the values of a config are numbers, strings, true or false")
+    # Names are the same in every row, and each row's are objects of their own.
+    return Config.of({sys.intern(name): cast("Value", value) for name, value in values.items()})
+
+
+def flat_values(config: Config, tool: str) -> dict[str, Value]:
+    """A config's members as plain JSON values. ``TuneError`` for others, which the format cannot hold."""
+    members = config.as_dict()
+    for name, value in members.items():
+        if not (value is None or isinstance(value, bool | int | float | str)):
+            raise TuneError(f"{tool} keeps numbers and strings only, and a config has {name}={value}")
+    return members

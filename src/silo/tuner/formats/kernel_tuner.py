@@ -1,0 +1,141 @@
+"""Kernel Tuner's cache files: one JSON object with a row for each config, times in milliseconds.
+
+The form is that of ``kernel_tuner.util.process_cache`` and ``store_cache`` (1.4.0). A file of a run that was cut off
+ends in a comma with two objects open. ``time`` is what the tool ranks a config by,
+``times`` are what it averages; in some files these are of something else, and then ``time`` is taken. A failure is the
+name of a class where a measured value would be: under ``time`` in older files, under ``__error__`` too in newer ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from silo.core.json_reader import read_text
+from silo.errors import TuneError
+from silo.tuner.formats.foreign import (
+    ConfigResult,
+    ForeignResults,
+    ForeignTrial,
+    by_config,
+    counted,
+    flat_values,
+    items_of,
+    members_of,
+    milliseconds,
+    nanoseconds,
+    plain_config,
+)
+from silo.tuner.formats.parts import Results
+from silo.tuner.statistics import median
+from silo.tuner.trial import Status, Trial
+
+__all__ = ["TOOL", "read_cache", "write_cache"]
+
+TOOL = "Kernel Tuner"
+
+_FAILURES = {
+    "CompilationFailedConfig": Status.COMPILE,
+    "RuntimeFailedConfig": Status.RUN,
+    "InvalidConfig": Status.COMPILE,
+    "ErrorConfig": Status.RUN,
+}
+_NAMES = {Status.COMPILE: "CompilationFailedConfig"}  # all others failed when run
+_COSTS = ("benchmark_time", "verification_time")
+
+
+def read_cache(results: Results) -> ForeignResults:
+    """Read a cache file; ``ValueError`` says what is wrong with it."""
+    data = results.header
+    kernel, device = (read_text(data.get(name), name) for name in ("kernel_name", "device_name"))
+    names = [
+        read_text(name, "a name in tune_params_keys")
+        for name in items_of(data.get("tune_params_keys"), "tune_params_keys")
+    ]
+    rows = (_trial(names, f"the row {key!r}", row) for key, row in results.rows("cache", "{"))
+    trials = counted(_distinct_configs(rows), results.allowed, lambda trial: trial)
+    return ForeignResults(TOOL, kernel, device, trials)
+
+
+def _distinct_configs(trials: Iterable[ForeignTrial]) -> Iterator[ForeignTrial]:
+    seen: set[bytes] = set()
+    for trial in trials:
+        if trial.config.order_key in seen:
+            raise ValueError("two rows are of one config")
+        seen.add(trial.config.order_key)
+        yield trial
+
+
+def _trial(names: Sequence[str], what: str, row: object) -> ForeignTrial:
+    members = members_of(row, what)
+    if missing := [name for name in names if name not in members]:
+        raise ValueError(f"{what} has no {missing[0]}")
+    config = plain_config({name: members[name] for name in names}, what)
+    compile_ns = nanoseconds(members.get("compile_time") or 0, f"{what}: compile_time")
+    bench_ns = sum(nanoseconds(members.get(name) or 0, f"{what}: {name}") for name in _COSTS)
+    measured = [value for name, value in members.items() if name not in names and isinstance(value, str)]
+    failure = next((value for value in measured if value in _FAILURES), None)
+    if failure is not None:
+        return ForeignTrial(config, _FAILURES[failure], (), compile_ns, bench_ns, failure)
+    times = items_of(members.get("times", [members.get("time")]), f"{what}: times")
+    if not times:
+        raise ValueError(f"{what} has no times, and no failure")
+    samples = tuple(nanoseconds(sample, f"{what}: times") for sample in times)
+    if (time := members.get("time")) is not None:
+        time_ns = nanoseconds(time, f"{what}: time")
+        if not min(samples) <= time_ns <= max(samples):  # no average of these
+            samples = (time_ns,)
+    return ForeignTrial(config, Status.OK, samples, compile_ns, bench_ns)
+
+
+def write_cache(kernel: str, device: str, problem_size: Sequence[int], trials: Iterable[Trial]) -> str:
+    """Trials of one study as a cache file that Kernel Tuner can replay (``kernel_tuner.tune_cache``).
+
+    ``time`` is the median, because that is what a winner is chosen by; Kernel Tuner's own files hold the mean. Its
+    two kinds of failure stand for all of ours: compiling, or running (wrong results and time limits too).
+
+    Raises:
+        TuneError: the configs do not all have the same names, or hold what the format cannot.
+    """
+    results = by_config(trials)
+    if not results:
+        raise TuneError(f"there are no trials of {kernel} to write")
+    rows = [(flat_values(result.config, TOOL), result) for result in results]
+    names = list(rows[0][0])
+    for values, result in rows:
+        if list(values) != names:
+            raise TuneError(
+                f"{TOOL} wants the same parameters in every config; {result.config} of {kernel} has other ones than"
+                f" {results[0].config}"
+            )
+    header = {
+        "device_name": device,
+        "kernel_name": kernel,
+        "problem_size": list(problem_size) or [1],
+        "tune_params_keys": names,
+        "tune_params": {name: _distinct(values[name] for values, _ in rows) for name in names},
+        "objective": "time",
+        "cache": {",".join(str(value) for value in values.values()): _row(values, result) for values, result in rows},
+    }
+    # Its reader takes a file for whole if it ends in two brackets on lines of their own, as indent=0 makes them.
+    return json.dumps(header, indent=0)
+
+
+def _distinct(values: Iterable[object]) -> list[object]:
+    found: dict[str, object] = {json.dumps(value): value for value in values}
+    return list(found.values())
+
+
+def _row(values: Mapping[str, object], result: ConfigResult) -> dict[str, object]:
+    costs: dict[str, object] = {
+        "compile_time": milliseconds(result.compile_ns),
+        "verification_time": 0.0,
+        "benchmark_time": milliseconds(sum(result.samples_ns)),
+        "strategy_time": 0.0,
+        "framework_time": 0.0,
+    }
+    if result.status is not Status.OK:
+        name = _NAMES.get(result.status, "RuntimeFailedConfig")
+        return {**values, "time": name, "__error__": name, **costs}
+    times = [milliseconds(sample) for sample in result.samples_ns]
+    return {**values, "time": milliseconds(median(result.samples_ns)), "times": times, **costs}

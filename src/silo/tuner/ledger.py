@@ -1,0 +1,162 @@
+"""The trials of one study as a session sees them: trials in the store, trials of other processes, and its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from silo.core.config import Config
+from silo.core.protocols import RecordStore
+from silo.core.values import JSON
+from silo.errors import StoreError
+from silo.tuner.catalog import note_study
+from silo.tuner.faults import fault_told
+from silo.tuner.superseding import event_of, is_superseding, superseded_by, superseding_record
+from silo.tuner.trial import Stage, Status, Study, Trial, trials_from_record, trials_to_record
+
+__all__ = ["Ledger", "read_trials"]
+
+# Reading what others have kept may take this part of a session's time at most, however long the list has grown.
+_REFRESH_SHARE = 20
+
+
+class Ledger:
+    """Reads and keeps trials of ``study``. A store that cannot be read or written costs a note, not the session."""
+
+    def __init__(self, study: Study, records: RecordStore) -> None:
+        self._study = study
+        self._records = records
+        self._trials: dict[bytes, Trial] = {}
+        self._by_config: dict[bytes, list[Trial]] = {}
+        self._comparisons: list[tuple[Trial, ...]] = []
+        self._superseded: dict[str, str] = {}  # fingerprints of trials, and the event that names each
+        self._read = 0
+        self._due_ns = 0
+        self._noted = False
+        self._notes: dict[str, None] = {}
+        self.refresh()
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """Every distinct trial that is not superseded, in the order they became known."""
+        return tuple(trial for trial in self._trials.values() if self._counts(trial))
+
+    @property
+    def superseded(self) -> int:
+        """How many trials were superseded."""
+        return len(self._superseded)
+
+    def _counts(self, trial: Trial) -> bool:
+        return not self._superseded or trial.fingerprint not in self._superseded
+
+    def comparison_with(self, config: Config) -> tuple[Trial, ...]:
+        """The trials of the latest side-by-side comparison in which ``config`` took part; none if it never did."""
+        key = config.order_key
+        for one in reversed(self._comparisons):
+            if any(trial.config.order_key == key for trial in one):
+                return tuple(trial for trial in one if self._counts(trial))
+        return ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What went wrong with the store, each thing once."""
+        return tuple(self._notes)
+
+    def of(
+        self, config: Config, stage: Stage = Stage.SEARCH, *, besides: frozenset[Status] = frozenset()
+    ) -> list[Trial]:
+        """The trials of one config and stage, without those whose status is in ``besides``."""
+        trials = self._by_config.get(config.order_key, ())
+        chosen = (trial for trial in trials if trial.stage is stage and trial.status not in besides)
+        return [trial for trial in chosen if self._counts(trial)]
+
+    def refresh(self) -> None:
+        """Take in what other processes have finished since the last look, unless that was a moment ago."""
+        begin = time.monotonic_ns()
+        if begin < self._due_ns:
+            return
+        try:
+            records = list(self._records.read(self._study.key))
+        except (StoreError, OSError) as error:
+            self._notes[f"kept trials cannot be read, so everything is measured again: {error}"] = None
+            return
+        now = time.monotonic_ns()
+        self._due_ns = now + _REFRESH_SHARE * (now - begin)
+        if len(records) < self._read:  # the store was emptied or replaced meanwhile
+            self._read = 0
+        fresh, self._read = records[self._read :], len(records)
+        for record in fresh:
+            try:
+                if is_superseding(record):
+                    self._superseded |= dict.fromkeys(superseded_by(record), event_of(record))
+                    continue
+                trials = trials_from_record(record)
+            except (ValueError, KeyError, TypeError) as error:
+                self._notes[f"a kept record was skipped: {error}"] = None
+                continue
+            self._take(trials)
+
+    def keep(self, trials: Sequence[Trial]) -> None:
+        """Append finished trials as one record: all of them are kept or none.
+
+        A trial that equals a superseded one is kept with the name of the event that superseded it, so it counts.
+        """
+        for trial in trials:
+            if reason := self._study.refuses(trial):
+                raise ValueError(f"a trial that does not belong to {self._study}: {reason}")
+        if self._superseded:
+            trials = [self._apart(trial) for trial in trials]
+        self._append(trials_to_record(trials), "trials are not kept, tuning goes on without")
+        self._take(trials)
+
+    def take_over(self, trials: Sequence[Trial]) -> int:
+        """Append trials of an earlier study as one record; how many there are. Known and superseded ones are left."""
+        names = self._superseded
+        new = [one for one in trials if one.identity not in self._trials and one.fingerprint not in names]
+        if new:
+            self.keep(new)
+        return len(new)
+
+    def _apart(self, trial: Trial) -> Trial:
+        while event := self._superseded.get(trial.fingerprint):
+            trial = replace(trial, after=event)
+        return trial
+
+    def supersede(self) -> int:
+        """Append the event that no trial known by now counts any more; how many there are. Without any, no event."""
+        names = [trial.fingerprint for trial in self.trials]
+        if names:
+            record = superseding_record(names)
+            self._append(record, "that old trials count no more is not kept")
+            self._superseded |= dict.fromkeys(names, event_of(record))
+        return len(names)
+
+    def _append(self, record: JSON, failure: str) -> None:
+        try:
+            if not self._noted:
+                note_study(self._study, self._records)  # first, so that no trial lies where nobody looks
+                self._noted = True
+            self._records.append(self._study.key, record)
+        except (StoreError, OSError) as error:
+            self._notes[f"{failure}: {error}"] = None
+
+    def _take(self, record: Sequence[Trial]) -> None:
+        """Take in the trials of one record."""
+        new: list[Trial] = []
+        for trial in record:
+            if reason := self._study.refuses(trial):
+                self._notes[f"a kept trial was left out: {reason}"] = None
+            elif trial.status is not Status.OK and fault_told(trial.message):
+                continue  # of a version that blamed configs for it
+            elif (identity := trial.identity) not in self._trials:
+                self._trials[identity] = trial
+                self._by_config.setdefault(trial.config.order_key, []).append(trial)
+                new.append(trial)
+        if any(trial.stage is Stage.FINAL for trial in new):
+            self._comparisons.append(tuple(trial for trial in record if trial.stage is Stage.FINAL))
+
+
+def read_trials(study: Study, records: RecordStore) -> tuple[Trial, ...]:
+    """Every readable trial of ``study`` in the store that is not superseded."""
+    return Ledger(study, records).trials

@@ -1,0 +1,264 @@
+"""The lock: which config each study uses, decided once, written down, and read by every process.
+
+The store's winner is a view over trials and may change with every trial. A lock holds decisions: a config stays as long
+as no other one is faster beyond the noise, so what is deployed changes only where that is worth something. The file
+(``silo.lock.json``) is canonical JSON but for a line break after each entry, which keeps differences readable::
+
+    {"entries":[
+    {"config":{...},"interval_ns":[9901,9950],"median_ns":9920,"reason":"...","samples":60,"study":{...}}
+    ],"schema":"silo-lock/1"}
+
+What tuners of programs decided (Triton's, in programs that Silo serves) stands in a list before it, ``decisions``,
+where there is any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from silo.core.config import Config
+from silo.core.dispatch import Bucket, DispatchRules
+from silo.core.json_reader import read_integers, read_list, read_natural, read_object, read_text
+from silo.core.values import JSON, canonical_json, parse_json
+from silo.tuner.foreign_decision import Winner
+from silo.tuner.reachable_configs import Reach
+from silo.tuner.statistics import Estimate, indistinguishable
+from silo.tuner.study_distance import Difference, Neighbour, differences, nearest
+from silo.tuner.trial import Stage, Status, Study, Trial
+from silo.tuner.winner import choose_winner, standings
+
+__all__ = ["Advice", "Choice", "Lock", "LockEntry", "choose"]
+
+LOCK_SCHEMA = "silo-lock/1"
+
+# A decision outlives these: they change how it was measured, not what it is about.
+_NO_MATTER = frozenset(("way of measuring", "driver"))
+# And across these it is a prediction, as it is in the store.
+_PREDICTED = frozenset(("alignment", "size"))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The config to deploy, its time where that was measured, and why it."""
+
+    config: Config
+    time: Estimate
+    reason: str
+
+
+def choose(trials: Sequence[Trial], deployed: Config | None, comparison: Sequence[Trial] = ()) -> Choice | None:
+    """The config to deploy: the deployed one unless another is faster beyond the noise. None where none works. Pure.
+
+    What is within the noise is what ties are (:func:`silo.tuner.statistics.indistinguishable`). Of the trials, the
+    ones of the ``comparison`` that the deployed config and the winner took part in together decide; without one the
+    samples of all finalists, and where the deployed config was none of them the trials of the search, which both have.
+    """
+    winner = choose_winner(trials)
+    if winner is None:
+        return None
+    best = Choice(winner.config, winner.time, winner.reason)
+    if deployed is None:
+        return best
+    if deployed.order_key == winner.config.order_key:
+        return replace(best, reason=f"deployed, and {winner.reason}")
+    usable = {standing.config.order_key for standing in standings(trials)}
+    if deployed.order_key not in usable:
+        return replace(best, reason=f"{winner.reason}; {deployed}, deployed before, {_lost(trials, deployed)}")
+    compared = {winner.config.order_key: winner.time} | {s.config.order_key: s.time for s in winner.runners_up}
+    together = standings(trial for trial in comparison if trial.config.order_key in usable)
+    times = {standing.config.order_key: standing.time for standing in together}
+    if {deployed.order_key, winner.config.order_key} <= times.keys():
+        compared = times
+    if deployed.order_key not in compared:
+        alone = standings(trial for trial in trials if trial.stage is Stage.SEARCH)
+        compared = {standing.config.order_key: standing.time for standing in alone}
+    mine = compared[deployed.order_key]
+    fastest = min(compared.values(), key=lambda time: time.median_ns)
+    permille = (mine.median_ns - fastest.median_ns) * 1000 // max(fastest.median_ns, 1)
+    behind = f"{permille // 10}.{permille % 10} % behind the fastest"
+    if indistinguishable(fastest, mine):
+        return Choice(deployed, mine, f"deployed, and {behind}, which is within the noise")
+    return replace(best, reason=f"{winner.reason}; {deployed}, deployed before, is {behind}, which is beyond the noise")
+
+
+def _lost(trials: Sequence[Trial], deployed: Config) -> str:
+    failed = [t for t in trials if t.config.order_key == deployed.order_key and t.status is not Status.OK]
+    if not failed:
+        return "is not among the measured configs"
+    first = failed[0].message.splitlines()[0] if failed[0].message else "no message"
+    return f"cannot be used ({failed[0].status.value}: {first})"
+
+
+@dataclass(frozen=True, slots=True)
+class LockEntry:
+    """The decision for one study: its config, the time it had when it was decided, and why it was chosen."""
+
+    study: Study
+    config: Config
+    time: Estimate
+    reason: str
+
+    @property
+    def slot(self) -> str:
+        """What it is a decision about: the study without what a later tuning may change (source, compiler, ...)."""
+        return slot_of(self.study)
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return {
+            "study": self.study.to_json(),
+            "config": self.config.to_json(),
+            "median_ns": self.time.median_ns,
+            "interval_ns": [self.time.low_ns, self.time.high_ns],
+            "samples": self.time.samples,
+            "reason": self.reason,
+        }
+
+    @classmethod
+    def from_json(cls, data: JSON) -> LockEntry:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        what = "an entry of a lock"
+        names = ("study", "config", "median_ns", "interval_ns", "samples", "reason")
+        members = read_object(data, names, what)
+        interval = read_integers(members["interval_ns"], "the interval of an entry")
+        median_ns, samples = (read_natural(members[name], name) for name in ("median_ns", "samples"))
+        if len(interval) != 2 or not 0 <= interval[0] <= median_ns <= interval[1] or samples == 0:
+            raise ValueError(f"the median {median_ns} is not within the interval {list(interval)} of {samples} samples")
+        try:
+            study = Study.from_json(members["study"])
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"a study with a mistyped member: {error}") from None
+        return cls(
+            study=study,
+            config=Config.from_json(members["config"]),
+            time=Estimate(median_ns, interval[0], interval[1], samples),
+            reason=read_text(members["reason"], what),
+        )
+
+
+def slot_of(study: Study) -> str:
+    """The key under which a lock holds one decision at a time."""
+    return replace(study, source="", compiler="", driver="", policy="").key
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What a lock says of a study: a config, or why it has none.
+
+    ``exact``: the entry is for this very study; otherwise it is the nearest bucket's. ``refused`` are entries of the
+    kernel that are not for this study, nearest first.
+    """
+
+    config: Config | None
+    exact: bool
+    reason: str
+    refused: tuple[Neighbour, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lock:
+    """Decisions by slot, in order of kernel and slot. ``ValueError`` where two entries are about the same thing."""
+
+    entries: tuple[LockEntry, ...] = ()
+    decisions: tuple[Winner, ...] = ()
+
+    def __post_init__(self) -> None:
+        decided = tuple(sorted(self.decisions, key=lambda winner: (winner.kernel, winner.slot)))
+        for one, other in pairwise(decided):
+            if one.slot == other.slot:
+                raise ValueError(f"two decisions about {one.kernel} for {list(one.key)} on {one.target}; keep one")
+        object.__setattr__(self, "decisions", decided)
+        ordered = tuple(sorted(self.entries, key=lambda entry: (entry.study.kernel, entry.slot)))
+        for before, after in pairwise(ordered):
+            if before.slot == after.slot:
+                raise ValueError(f"two entries decide {after.study}; keep one of them")
+        object.__setattr__(self, "entries", ordered)
+
+    def deployed(self, study: Study) -> Config | None:
+        """The config in the study's slot, whatever source, compiler and driver it was decided with."""
+        slot = slot_of(study)
+        return next((entry.config for entry in self.entries if entry.slot == slot), None)
+
+    def updated(self, entries: Iterable[LockEntry]) -> Lock:
+        """The lock with these decisions, which replace the entries of their slots."""
+        slots = {entry.slot: entry for entry in self.entries} | {entry.slot: entry for entry in entries}
+        return replace(self, entries=tuple(slots.values()))
+
+    def decided(self, winners: Iterable[Winner]) -> Lock:
+        """The lock with these decisions of programs' tuners, where it has none for their slots: what is there stays."""
+        slots = {winner.slot: winner for winner in winners} | {winner.slot: winner for winner in self.decisions}
+        return replace(self, decisions=tuple(slots.values()))
+
+    def advise(self, study: Study, reach: Reach) -> Advice:
+        """What to use of a space and its refined forms for a study. Pure.
+
+        An entry counts for its own kernel, source, signature, target, compiler and device model, however it was
+        measured. For a size or an alignment that has no entry, the nearest bucket's speaks.
+        """
+        mine = [entry for entry in self.entries if entry.study.kernel == study.kernel]
+        kept: list[LockEntry] = []
+        for entry in mine:
+            different = {one.what for one in differences(study, entry.study)} - _NO_MATTER
+            if not different:
+                return _allowed(entry.config, reach, exact=True, reason=entry.reason)
+            if different <= _PREDICTED:
+                kept.append(entry)
+        kept.sort(key=lambda entry: len(entry.study.specialization.facts))
+        table: dict[Bucket, Config] = {entry.study.bucket: entry.config for entry in kept}
+        if table:
+            match = DispatchRules.of(study.bucket_names, table, reach.space.default).lookup(study.bucket)
+            if match.rule is not None:
+                reason = "another alignment" if match.is_exact else match.reason
+                return _allowed(match.config, reach, exact=False, reason=reason)
+        if not mine:
+            return Advice(None, exact=False, reason=f"it has no entry for a kernel called {study.kernel}")
+        near = nearest(study, [entry.study for entry in mine])
+        what = _list_of(near[0].differences) if near else "its parameters, key or kind of device"
+        reason = f"none of its {len(mine)} entries for {study.kernel} is for this study; the nearest differs in {what}"
+        return Advice(None, exact=False, reason=reason, refused=near)
+
+    def encode(self) -> bytes:
+        """The bytes of the file: equal locks, equal bytes."""
+        lines = b",\n".join(canonical_json(entry.to_json()) for entry in self.entries)
+        decided = b",\n".join(canonical_json(winner.to_json()) for winner in self.decisions)
+        before = b'"decisions":[\n' + decided + b"\n]," if decided else b""
+        return b"{" + before + b'"entries":[\n' + lines + b'\n],"schema":' + canonical_json(LOCK_SCHEMA) + b"}\n"
+
+    @classmethod
+    def decode(cls, data: bytes) -> Lock:
+        """The inverse of :meth:`encode`, however the JSON is laid out; ``ValueError`` says which entry is wrong."""
+        try:
+            document = parse_json(data)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"not UTF-8: {error}") from None
+        if not isinstance(document, dict) or "schema" not in document:
+            raise ValueError("not a lock: a JSON object with the members entries and schema")
+        if document["schema"] != LOCK_SCHEMA:
+            raise ValueError(f"a lock of schema {document['schema']!r}; this Silo reads {LOCK_SCHEMA}")
+        known = ("decisions", "entries", "schema") if "decisions" in document else ("entries", "schema")
+        members = read_object(document, known, "a lock")
+        entries: list[LockEntry] = []
+        for number, item in enumerate(read_list(members["entries"], "the entries of a lock"), start=1):
+            try:
+                entries.append(LockEntry.from_json(item))
+            except ValueError as error:
+                raise ValueError(f"entry {number}: {error}") from None
+        decisions: list[Winner] = []
+        for number, item in enumerate(read_list(members.get("decisions", []), "the decisions of a lock"), start=1):
+            try:
+                decisions.append(Winner.from_json(item))
+            except ValueError as error:
+                raise ValueError(f"decision {number}: {error}") from None
+        return cls(tuple(entries), tuple(decisions))
+
+
+def _allowed(config: Config, reach: Reach, *, exact: bool, reason: str) -> Advice:
+    if config in reach:
+        return Advice(config, exact, reason)
+    return Advice(None, exact, f"it says {config}, which is none of the {len(reach.space.listed)} configs of this call")
+
+
+def _list_of(different: Sequence[Difference]) -> str:
+    return "; ".join(str(one) for one in different)

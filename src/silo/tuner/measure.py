@@ -1,0 +1,289 @@
+"""The measuring policy: how kernels are timed on any device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TypeVar
+
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.protocols import Timer
+from silo.tuner.statistics import FINALIST_PERMILLE, estimate, median
+
+__all__ = [
+    "Beside",
+    "Contender",
+    "MeasurePolicy",
+    "Timing",
+    "copy_fits",
+    "interleave",
+    "is_beaten",
+    "is_suspicious",
+    "measure",
+    "pin_fits",
+]
+
+Key = TypeVar("Key", bound=Hashable)
+
+# A candidate this many times slower than the best so far is dropped after a few samples.
+_HOPELESS = 2
+_FEW_SAMPLES = 3
+_SURE_SAMPLES = 6  # below that an interval of the median is the whole range
+_RACE_EVERY = 3  # samples between looks at the interval, which cost some ten microseconds each
+
+# The reference may take this part of a contender's sampling, or as long as warming up if that is longer.
+_REFERENCE_SHARE = 8
+# It has run not long ago, so it is warmed up for this part of the time.
+_WARM_SHARE = 4
+# Finalists are sampled in so many times the rounds of one contender, if they are short.
+_MORE_ROUNDS = 2
+
+# Warming up takes at most this many times the policy's warm-up time, or this long if that is longer.
+_WARM_UP_WALL = 4
+_WARM_UP_WALL_NS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class MeasurePolicy:
+    """How long and how often to measure. All times are nanoseconds.
+
+    ``version`` names the method and the state of the caches; a change in how samples are taken changes it. Launching
+    goes on for ``warmup_ns`` before the first sample. Sampling ends at ``target_ns`` once there are ``min_samples``,
+    at ``max_samples``, or at ``limit_ns`` however few there are. A launch shorter than ``window_ns`` is repeated
+    within a sample until the sample is that long, because a clock read costs some ten nanoseconds.
+    """
+
+    version: str
+    warmup_ns: int = 5_000_000
+    target_ns: int = 40_000_000
+    limit_ns: int = 2_000_000_000
+    min_samples: int = 9
+    max_samples: int = 60
+    window_ns: int = 20_000
+
+    @classmethod
+    def of(cls, timing: str) -> MeasurePolicy:
+        """The policy for a device's way of taking times (``Device.timing``).
+
+        With a cold cache each launch is a sample of its own, because the next one would find the cache warm. Device
+        clocks are coarse, so there are more such samples, and warm launches are repeated for longer.
+
+        >>> MeasurePolicy.of("cuda-events-cold/1").window_ns
+        0
+        """
+        if "-cold/" in timing:
+            return cls(timing, max_samples=100, window_ns=0)
+        if "-events-" in timing:
+            return cls(timing, window_ns=200_000)
+        return cls(timing)
+
+    @property
+    def identity(self) -> str:
+        """The text that makes samples of another policy another study's.
+
+        >>> MeasurePolicy("wall-warm/1").identity
+        'wall-warm/1 warmup=5000000 target=40000000 limit=2000000000 min=9 max=60 window=20000'
+        """
+        names = {"min_samples": "min", "max_samples": "max"}
+        members = asdict(self)
+        version = members.pop("version")
+        return " ".join([version, *(f"{names.get(key, key.removesuffix('_ns'))}={members[key]}" for key in members)])
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """Something to time: the launch, and what puts the arguments it writes back into their first state.
+
+    ``reset`` is for kernels whose result or running time depends on what they wrote before (in-place updates,
+    accumulation); it runs before each sample, outside the timed window. Such kernels are launched once a sample, so
+    samples of very short ones carry the cost of one clock read.
+    """
+
+    launch: Callable[[], object]
+    reset: Callable[[], object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The reference that a contender is measured beside, and the time in nanoseconds that it counts for."""
+
+    contender: Contender
+    time_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Samples of a contender, and of its reference those taken in turns with them (none: it was measured alone)."""
+
+    samples: tuple[int, ...]
+    reference: tuple[int, ...] = ()
+
+
+def copy_fits(size: int, free: int | None) -> Decision:
+    """Whether a copy of ``size`` bytes, from which an array is restored, may lie on the device beside it.
+
+    It may take half of the ``free`` bytes, so that kernels keep room for what they allocate. None: nobody counts them.
+
+    >>> bool(copy_fits(500, 1000)), bool(copy_fits(600, 1000))
+    (True, False)
+    """
+    if free is None or 2 * size <= free:
+        return Accepted()
+    return Rejected(
+        f"restoring {size} bytes from host memory, which is slower: "
+        f"a copy on the device would take more than half of the {free} bytes that are free there"
+    )
+
+
+def pin_fits(size: int, available: int | None) -> Decision:
+    """Whether ``size`` bytes of host memory may be locked, so that a device copies from them at the speed of its bus.
+
+    Locked pages are never swapped out. A copy may take an eighth of the ``available`` bytes, for every device of a host
+    may have its own. None: nobody counts them, and none are locked.
+
+    >>> bool(pin_fits(100, 800)), bool(pin_fits(101, 800)), bool(pin_fits(1, None))
+    (True, False, False)
+    """
+    if available is not None and 8 * size <= available:
+        return Accepted()
+    left = "nobody says how many the host has left" if available is None else f"the host has {available} left"
+    return Rejected(f"that memory is pageable, which is slower still: {size} bytes are not locked, for {left}")
+
+
+def measure(
+    contender: Contender,
+    timer: Timer,
+    policy: MeasurePolicy,
+    *,
+    best_ns: int | None = None,
+    beside: Beside | None = None,
+) -> Timing:
+    """Time one contender, alone or in turns with a reference; every sample, in the order taken, for one launch.
+
+    ``best_ns``, if given, is the best median so far, as it counts beside the reference. A contender at twice that is
+    dropped after three samples, and one whose interval lies beyond what finalists may be slower by as soon as it does:
+    it keeps the samples it has. Neither is decided before samples took as long as warming up: another process may have
+    the core for a while. What it is compared with is as much slower as the reference is at that time.
+    """
+    repeats, once_ns = _warm_up(contender, timer, policy.warmup_ns, policy.window_ns)
+    turns = None if beside is None else _Turns(beside, timer, policy)
+    samples: list[int] = []
+    spent = 0
+    while len(samples) < policy.max_samples:
+        elapsed = _sample(contender, timer, repeats)
+        samples.append(elapsed // repeats)
+        spent += elapsed
+        if turns is not None:
+            turns.after(len(samples), once_ns * repeats)
+        if spent >= policy.limit_ns or (spent >= policy.target_ns and len(samples) >= policy.min_samples):
+            break
+        if best_ns is not None and spent >= policy.warmup_ns:
+            best_now = best_ns if turns is None else turns.now(best_ns)
+            if is_beaten(samples, best_now):
+                break
+    return Timing(tuple(samples), () if turns is None else tuple(turns.samples))
+
+
+class _Turns:
+    """The reference's samples, taken after every sample of a contender, or after each of so many where it is slow."""
+
+    def __init__(self, beside: Beside, timer: Timer, policy: MeasurePolicy) -> None:
+        self._beside = beside
+        self._timer = timer
+        self._policy = policy
+        self._repeats, self._once_ns = _warm_up(
+            beside.contender, timer, policy.warmup_ns // _WARM_SHARE, policy.window_ns
+        )
+        self._stride = 0
+        self.samples: list[int] = []
+
+    def after(self, count: int, sample_ns: int) -> None:
+        """Take a sample if one is due after ``count`` samples, each of which takes about ``sample_ns``."""
+        if not self._stride:
+            self._stride = self._planned(sample_ns, self._once_ns * self._repeats)
+        if (count - 1) % self._stride == 0:
+            elapsed = _sample(self._beside.contender, self._timer, self._repeats)
+            self.samples.append(elapsed // self._repeats)
+
+    def _planned(self, sample_ns: int, reference_ns: int) -> int:
+        """After how many samples of the contender one is taken, by what one of each takes."""
+        policy = self._policy
+        count = min(max(policy.target_ns // sample_ns, policy.min_samples), policy.max_samples)
+        allowed = max(count * sample_ns // _REFERENCE_SHARE, policy.warmup_ns) // reference_ns
+        return count // min(max(allowed, _FEW_SAMPLES), count)
+
+    def now(self, time_ns: int) -> int:
+        """A time as it would be at present, by the reference."""
+        return time_ns * median(self.samples) // max(self._beside.time_ns, 1)
+
+
+def is_beaten(samples: Sequence[int], best_ns: int) -> bool:
+    """Whether further samples cannot make a finalist of a contender, beside a best median of ``best_ns`` nanoseconds.
+
+    >>> is_beaten([205, 210, 230], 100), is_beaten([112, 115, 113, 112, 114, 113], 100), is_beaten([112, 99] * 3, 100)
+    (True, True, False)
+    """
+    if len(samples) < _FEW_SAMPLES or len(samples) % _RACE_EVERY:
+        return False
+    if min(samples) > _HOPELESS * best_ns:
+        return True
+    surest = len(samples) >= _SURE_SAMPLES
+    return surest and estimate(samples).low_ns * 1000 > best_ns * (1000 + FINALIST_PERMILLE)
+
+
+def is_suspicious(samples: Sequence[int], best_ns: int) -> bool:
+    """Whether a new best is so far ahead of the best before it (half as long again) that it should be looked at twice.
+
+    Launches that a device refused in silence, or a clock that was changed, look like this.
+
+    >>> is_suspicious([60, 61, 62], 100), is_suspicious([80, 81, 82], 100)
+    (True, False)
+    """
+    return median(samples) * 3 < best_ns * 2
+
+
+def interleave(
+    contenders: Mapping[Key, Contender], timer: Timer, policy: MeasurePolicy, *, rounds: int | None = None
+) -> dict[Key, tuple[int, ...]]:
+    """Time contenders side by side: one sample of each in turn, the turn moving by one place each round.
+
+    A machine that slows down or speeds up meanwhile does so for all of them. ``rounds`` is by default as many as
+    the policy's samples for one contender, twice; the policy's time limits apply to each contender's share.
+    """
+    order = list(contenders)
+    repeats = {key: _warm_up(contenders[key], timer, policy.warmup_ns, policy.window_ns)[0] for key in order}
+    samples: dict[Key, list[int]] = {key: [] for key in order}
+    spent = 0
+    for turn in range(_MORE_ROUNDS * policy.max_samples if rounds is None else rounds):
+        for place in range(len(order)):
+            key = order[(turn + place) % len(order)]
+            elapsed = _sample(contenders[key], timer, repeats[key])
+            samples[key].append(elapsed // repeats[key])
+            spent += elapsed
+        share = spent // len(order)
+        if rounds is None and (
+            share >= policy.limit_ns or (share >= policy.target_ns and turn + 1 >= policy.min_samples)
+        ):
+            break
+    return {key: tuple(taken) for key, taken in samples.items()}
+
+
+def _sample(contender: Contender, timer: Timer, repeats: int) -> int:
+    if contender.reset is not None:
+        contender.reset()
+    return timer.elapsed_ns(contender.launch, repeats)
+
+
+def _warm_up(contender: Contender, timer: Timer, warmup_ns: int, window_ns: int) -> tuple[int, int]:
+    """Launch for a while; how many launches make a sample long enough, and the nanoseconds that one takes.
+
+    What happens between the launches (a cache emptied, arguments restored) keeps a device as busy and may take far
+    longer, so there is a limit by the wall clock too.
+    """
+    taken = [_sample(contender, timer, 1)]
+    until = time.monotonic_ns() + max(_WARM_UP_WALL * warmup_ns, _WARM_UP_WALL_NS)
+    while sum(taken) < warmup_ns and len(taken) < 1000 and time.monotonic_ns() < until:
+        taken.append(_sample(contender, timer, 1))
+    once = max(median(taken[len(taken) // 2 :]), 1)
+    return (1 if contender.reset is not None else max(1, -(-window_ns // once))), once

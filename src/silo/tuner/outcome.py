@@ -1,0 +1,120 @@
+"""The budget of a session, and its outcome."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from silo.core.config import Config
+from silo.errors import TuneError
+from silo.tuner.progress import format_duration, format_time
+from silo.tuner.spill_filter import SpillingConfig
+from silo.tuner.trial import Status, Study, Trial
+from silo.tuner.winner import Winner
+
+__all__ = ["Budget", "TuneInterrupted", "TuneOutcome", "count_failures"]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Limits of one session; None means none.
+
+    ``evaluations`` counts configs looked at, kept trials included, so that a session that was killed goes on to where
+    it would have ended. ``seconds`` is wall time: compiling and measuring both count.
+
+    Raises:
+        TuneError: A limit leaves no room for a single config.
+    """
+
+    evaluations: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, limit in (("evaluations", self.evaluations), ("seconds", self.seconds)):
+            if limit is not None and not limit > 0:
+                raise TuneError(f"a budget of {limit} {name} measures nothing; give more than 0, or no limit at all")
+
+
+@dataclass(frozen=True, slots=True)
+class TuneOutcome:
+    """What a session found.
+
+    ``trials`` are all that are known of the configs of the space; ``measured`` and ``reused`` count configs;
+    ``failures`` counts configs by kind of failure. ``stopped`` is ``complete``, ``evaluations``, ``seconds``,
+    ``interrupted`` or ``faults``. ``notes`` say what went wrong with the store, ``remarks`` what was done besides going
+    through the space, and why, a line each. ``aside`` are configs of the space that spill too much and were not
+    measured: no failures, and no trials. ``comparison`` are the trials of the latest comparison of finalists with the
+    config that is deployed, where one is. ``faults`` are configs that the machine kept from being tried
+    (:mod:`silo.tuner.faults`), and how: nothing of them is kept, so the next session tries them.
+    """
+
+    study: Study
+    winner: Winner | None
+    trials: tuple[Trial, ...]
+    measured: int
+    reused: int
+    failures: Mapping[str, int]
+    seconds: float
+    stopped: str
+    notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    aside: tuple[SpillingConfig, ...] = ()
+    comparison: tuple[Trial, ...] = ()
+    faults: tuple[tuple[Config, str], ...] = ()
+
+    def require_winner(self) -> Winner:
+        """The winner.
+
+        Raises:
+            TuneError: No config can be used; lists what happened to each.
+        """
+        if self.winner is not None:
+            return self.winner
+        failed = {trial.config.order_key: trial for trial in self.trials if trial.status is not Status.OK}
+        listing = "".join(f"\n  - {trial.config}: {trial.status.value}: {trial.message}" for trial in failed.values())
+        tried = "no config was tried" if not failed else f"all {len(failed)} configs that were tried failed"
+        listing += "".join(f"\n  {remark}" for remark in (*filter(None, [self.fault_remark]), *self.remarks))
+        raise TuneError(f"{self.study}: no config can be used, {tried} (stopped: {self.stopped}){listing}")
+
+    @property
+    def fault_remark(self) -> str:
+        """How many configs the machine kept from being tried, and how; "" where it kept none."""
+        if not self.faults:
+            return ""
+        config, first = self.faults[0]
+        count = f"{len(self.faults)} config{'s were' if len(self.faults) > 1 else ' was'}"
+        return f"{count} not tried, by no fault of their own, and will be next time; {config}: {first.splitlines()[0]}"
+
+    @property
+    def summary(self) -> str:
+        """One line for a log: what was tuned where, how long it took, who won, whether it is kept."""
+        effort = f"{self.measured} configs in {format_duration(self.seconds)}"
+        if self.reused:
+            effort += f", {self.reused} known before"
+        if self.failures:
+            effort += ", failed: " + ", ".join(f"{count} {kind}" for kind, count in sorted(self.failures.items()))
+        won = "no winner"
+        if self.winner is not None:
+            won = f"winner {self.winner.config} at {format_time(self.winner.median_ns)}"
+        kept = "; ".join(self.notes) or "kept in the store"
+        if self.stopped == "interrupted":
+            kept += "; interrupted, the next run goes on from here"
+        elif self.stopped not in {"complete", "faults"}:
+            kept += f"; stopped by its budget of {self.stopped}"
+        remarks = (*filter(None, [self.fault_remark]), *self.remarks)
+        return "; ".join([f"tuned {self.study}: {effort}", won, *remarks, kept])
+
+
+class TuneInterrupted(KeyboardInterrupt):
+    """Ctrl-C during a session. ``outcome`` holds every finished trial; only the one in flight is lost."""
+
+    def __init__(self, outcome: TuneOutcome) -> None:
+        super().__init__(outcome.summary)
+        self.outcome = outcome
+
+
+def count_failures(trials: tuple[Trial, ...]) -> dict[str, int]:
+    """Configs by kind of failure; a config that failed in two ways counts in both."""
+    failed = {(trial.config.order_key, trial.status.value) for trial in trials if trial.status is not Status.OK}
+    return dict(sorted(Counter(kind for _, kind in failed).items()))

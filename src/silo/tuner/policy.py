@@ -1,0 +1,117 @@
+"""The decision at the first call of a key: use a known config, or tune."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from silo.core.config import Config
+from silo.core.decision_source import Origin, default_origin
+from silo.core.decisions import Accepted, Decision
+
+__all__ = ["Action", "Mode", "Origin", "PolicyDecision", "decide"]
+
+
+class Mode(Enum):
+    """The ``tune`` setting."""
+
+    AUTO = "auto"  # tune within a small budget when nothing was measured here
+    CACHED = "cached"  # never measure, use the best known
+    FROZEN = "frozen"  # never measure, and never guess: what the lock or the measurements say, or nothing
+    LEADER = "leader"  # one process measures and writes the lock file, the others wait for it (silo.calls.leader)
+    OFF = "off"  # never measure, first config
+
+
+class Action(Enum):
+    """What to do."""
+
+    USE = "use"
+    TUNE = "tune"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyDecision:
+    """The action, the config to use (``tune``: until there is a winner), where it comes from, and why.
+
+    ``refuse`` means that nothing may be used; its config is the space's first and nothing more.
+    """
+
+    action: Action
+    config: Config
+    origin: Origin
+    reason: str
+
+
+def decide(
+    mode: Mode,
+    configs: Sequence[Config],
+    *,
+    locked: Config | None = None,
+    lock_rule: Config | None = None,
+    bucket: Config | None = None,
+    earlier: Config | None = None,
+    rule: Config | None = None,
+    elsewhere: Config | None = None,
+    heuristic: Config | None = None,
+    can_measure: Decision = Accepted(),  # noqa: B008  # frozen
+    only: str = "there is one config",
+    unfinished: str = "",
+) -> PolicyDecision:
+    """Decide for one key. Pure.
+
+    Args:
+        mode: The ``tune`` setting.
+        configs: The space for this call, not empty; its first config is the default.
+        locked: What the lock says of this very study.
+        lock_rule: What the lock says of the nearest bucket.
+        bucket: The winner measured on this device model for the bucket of the key's values.
+        earlier: The winner for this bucket with code of another compiler that differs from today's; a prediction.
+        rule: What the dispatch rules say; a prediction.
+        elsewhere: What was best on another device, driver or compiler; a guess.
+        heuristic: The heuristic's first choice; a guess. None stands for the first config.
+        can_measure: Whether this call allows measuring, and why not (no memory for copies, a graph is captured, ...).
+        only: Why there is one config alone, where there is: then nothing is measured at a call, and a refinement of it
+            that was measured before is used.
+        unfinished: How far first calls came that were cut off, where a later one is to go on; "" otherwise.
+    """
+    first = configs[0]
+    default = default_origin(len(configs), ruled=heuristic is not None)
+    if mode is Mode.OFF:
+        # A heuristic's space has its best guess first.
+        origin = default if heuristic in (None, first) else Origin.FIRST
+        return PolicyDecision(
+            Action.USE, first, origin, f"tuning is off: {only if origin is Origin.ONLY else origin.phrase}"
+        )
+    if locked is not None:
+        return PolicyDecision(Action.USE, locked, Origin.LOCK, "the lock's entry")
+    if bucket is not None:
+        reason = "measured for this bucket"
+        if mode is not Mode.AUTO or not unfinished:
+            return PolicyDecision(Action.USE, bucket, Origin.BUCKET, reason)
+        if not can_measure:
+            reason += f"; {unfinished}, and this call does not go on: {can_measure.reason}"
+            return PolicyDecision(Action.USE, bucket, Origin.BUCKET, reason)
+        return PolicyDecision(Action.TUNE, bucket, Origin.BUCKET, f"{unfinished}; until more are, the best of these")
+    if len(configs) == 1:
+        return PolicyDecision(Action.USE, first, Origin.ONLY, only)
+    if lock_rule is not None and mode is not Mode.AUTO:
+        return PolicyDecision(Action.USE, lock_rule, Origin.LOCK, "the lock's entry for the nearest bucket")
+    if mode is Mode.FROZEN:
+        if rule is not None:
+            return PolicyDecision(Action.USE, rule, Origin.RULE, Origin.RULE.phrase)
+        return PolicyDecision(Action.REFUSE, first, Origin.FIRST, "tuning is frozen and nothing was measured here")
+    config, origin = _best_known(first, lock_rule, earlier, rule, elsewhere, heuristic)
+    reason = origin.phrase
+    if mode is Mode.CACHED:
+        return PolicyDecision(Action.USE, config, origin, f"never measured here and may not be: {reason}")
+    if not can_measure:
+        return PolicyDecision(Action.USE, config, origin, f"cannot measure now ({can_measure.reason}): {reason}")
+    return PolicyDecision(Action.TUNE, config, origin, f"never measured here; until then {reason}")
+
+
+def _best_known(first: Config, *known: Config | None) -> tuple[Config, Origin]:
+    origins = (Origin.RULE, Origin.ELSEWHERE, Origin.RULE, Origin.ELSEWHERE, Origin.HEURISTIC)
+    found = ((config, origin) for config, origin in zip(known, origins, strict=True) if config is not None)
+    return next(found, (first, Origin.FIRST))

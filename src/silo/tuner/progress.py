@@ -1,0 +1,136 @@
+"""Progress of a session as plain data, and the line that says how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import isfinite
+
+from silo.core.config import Config
+from silo.core.values import Value
+from silo.tuner.statistics import median
+from silo.tuner.trial import Trial
+
+__all__ = ["Progress", "ProgressCallback", "event_to_json", "format_bytes", "format_duration", "format_time", "note_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a session stands after one more config is known.
+
+    ``total`` is how many configs it will look at if no time limit stops it; ``done`` counts those known by now, of
+    which ``reused`` came from the store. ``best_ns`` is the median of the fastest so far. ``failures`` counts by
+    kind; ``aside`` counts configs that were set aside because they spill (:mod:`silo.tuner.spill_filter`). ``eta_s``
+    is at
+    most what a time limit leaves, and None until something was measured without one. ``phase`` is ``search``,
+    ``final`` or ``done``.
+    """
+
+    done: int
+    total: int
+    reused: int
+    elapsed_s: float
+    eta_s: float | None
+    best: Config | None = None
+    best_ns: int | None = None
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])
+    last: Trial | None = None
+    phase: str = "search"
+    aside: int = 0
+
+
+ProgressCallback = Callable[[Progress], None]
+
+EVENT_SCHEMA = "tune-event/1"
+
+
+def event_to_json(session: str, progress: Progress) -> dict[str, object]:
+    """One event as plain JSON, for a line of a log: where ``session`` stands, and the trial that was just finished.
+
+    Times of one launch are in nanoseconds (``_ns``), wall times in seconds (``_s``).
+    """
+    last = progress.last
+    trial = None
+    if last is not None:
+        trial = {
+            "config": _plain_members(last.config),
+            "status": last.status.value,
+            "median_ns": median(last.samples_ns) if last.samples_ns else None,
+            "compile_ns": last.compile_ns,
+            "message": last.message,
+        }
+    return {
+        "schema": EVENT_SCHEMA,
+        "session": session,
+        "phase": progress.phase,
+        "done": progress.done,
+        "total": progress.total,
+        "reused": progress.reused,
+        "elapsed_s": round(progress.elapsed_s, 3),
+        "eta_s": None if progress.eta_s is None else round(progress.eta_s, 3),
+        "best": None if progress.best is None else _plain_members(progress.best),
+        "best_ns": progress.best_ns,
+        "failures": dict(progress.failures),
+        "set_aside": progress.aside,
+        "last": trial,
+    }
+
+
+def note_of(progress: Progress) -> str:
+    """The best so far, what is left, what failed: what people want to know besides how many configs are done."""
+    parts: list[str] = []
+    if progress.best_ns is not None:
+        parts.append(f"best {format_time(progress.best_ns)} ({progress.best})")
+    if progress.eta_s is not None and progress.done < progress.total:
+        parts.append(f"{format_duration(progress.eta_s)} left")
+    parts += [f"{count} {kind}" for kind, count in progress.failures.items()]
+    parts += [f"{progress.aside} set aside"] if progress.aside else []
+    return "; ".join(parts)
+
+
+def _plain_members(config: Config) -> dict[str, object]:
+    return {name: _plain(value) for name, value in config.as_dict().items()}
+
+
+def _plain(value: Value) -> object:
+    """Numbers and strings as they are, what JSON has no form for (dtypes, functions) as text."""
+    plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and isfinite(value))
+    return value if plain else str(value)
+
+
+def format_time(time_ns: int) -> str:
+    """A time with a unit that suits it.
+
+    >>> format_time(1234567)
+    '1.23 ms'
+    """
+    for unit, size in (("s", 10**9), ("ms", 10**6), ("us", 10**3)):
+        if time_ns >= size:
+            return f"{time_ns / size:.3g} {unit}" if time_ns < 1000 * size else f"{time_ns / size:.0f} {unit}"
+    return f"{time_ns} ns"
+
+
+def format_duration(seconds: float) -> str:
+    """A duration as people say it.
+
+    >>> format_duration(2.13), format_duration(75.0)
+    ('2.1 s', '1 min 15 s')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s"
+
+
+def format_bytes(size: int) -> str:
+    """A size with a unit that suits it.
+
+    >>> format_bytes(2048), format_bytes(3_500_000)
+    ('2.0 KiB', '3.3 MiB')
+    """
+    value = float(size)
+    for unit in ("bytes", "KiB", "MiB"):
+        if value < 1024:
+            return f"{size} bytes" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"

@@ -1,0 +1,179 @@
+"""Recorded spaces: every config's outcome measured once, so that tuning can be run again without a device."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from silo.core.config import Config
+from silo.core.device import DeviceModel
+from silo.core.protocols import Searcher
+from silo.core.signature import Signature
+from silo.core.specialization import Specialization
+from silo.core.target import Target
+from silo.errors import TuneError
+from silo.tuner.formats.result_files import read_results
+from silo.tuner.reference_config import Reference
+from silo.tuner.search.searchers import AHEAD
+from silo.tuner.session import FINISH_SHARE
+from silo.tuner.statistics import median
+from silo.tuner.trial import Status, Study, Trial
+
+__all__ = ["RecordedOutcome", "RecordedSpace", "ReplayEvaluator", "replay_search"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedOutcome:
+    """What was recorded of one config. ``compile_ns`` and ``bench_ns`` are what trying it cost, failed or not."""
+
+    status: Status
+    samples_ns: tuple[int, ...]
+    compile_ns: int
+    bench_ns: int
+
+    @property
+    def average_ns(self) -> float | None:
+        """The mean of its samples, which is the time that Kernel Tuner's searches see; None where it failed."""
+        return fmean(self.samples_ns) if self.samples_ns else None
+
+
+@dataclass(frozen=True)
+class RecordedSpace:
+    """A space with the outcome of every config, by the config's order key."""
+
+    kernel: str
+    device: str
+    configs: tuple[Config, ...]
+    outcomes: Mapping[bytes, RecordedOutcome]
+
+    @classmethod
+    def load(cls, path: Path) -> RecordedSpace:
+        """Read a Kernel Tuner cache file (JSON, perhaps gzipped; one whose run was cut off has its brackets open).
+
+        Raises:
+            TuneError: It is no such file.
+        """
+        found = read_results(path, "kernel-tuner")
+        return cls(
+            kernel=found.kernel,
+            device=found.device,
+            configs=tuple(trial.config for trial in found.trials),
+            outcomes={
+                trial.config.order_key: RecordedOutcome(
+                    trial.status, trial.samples_ns, trial.compile_ns, trial.bench_ns
+                )
+                for trial in found.trials
+            },
+        )
+
+    @property
+    def optimum_ns(self) -> int:
+        """The smallest median of all configs."""
+        return min(median(outcome.samples_ns) for outcome in self.outcomes.values() if outcome.samples_ns)
+
+    @property
+    def best_average_ns(self) -> float:
+        """The smallest average of all configs: what Kernel Tuner calls the optimum."""
+        return min(outcome.average_ns for outcome in self.outcomes.values() if outcome.average_ns is not None)
+
+    def without_failures(self) -> RecordedSpace:
+        """The configs that worked, as Kernel Tuner's own replay takes a file."""
+        worked = {key: outcome for key, outcome in self.outcomes.items() if outcome.average_ns is not None}
+        kept = tuple(config for config in self.configs if config.order_key in worked)
+        return RecordedSpace(self.kernel, self.device, kept, worked)
+
+    def study(self, policy: str = "replay/1") -> Study:
+        """A study for its trials; device facts that files do not hold are 0."""
+        return Study(
+            kernel=self.kernel,
+            source="",
+            signature=Signature(()),
+            specialization=Specialization(),
+            target=Target("fake", "replay"),
+            compiler="replay",
+            bucket_names=(),
+            bucket=(),
+            device=DeviceModel("recorded", self.device, "", 0, 0),
+            policy=policy,
+        )
+
+
+class ReplayEvaluator:
+    """Answers from a recorded space. Implements :class:`silo.tuner.evaluator.Evaluator`.
+
+    ``clock`` is the session's clock: it stands still but for the recorded cost of each config, so budgets in seconds
+    mean what they would have meant on the device. Failures cost what they cost then. ``samples`` is how many of the
+    recorded samples a config shows when it is evaluated; comparing finalists shows all of them.
+    """
+
+    def __init__(self, space: RecordedSpace, study: Study | None = None, *, samples: int = 7) -> None:
+        self._space = space
+        self._study = study or space.study()
+        self._samples = samples
+        self._now = 0
+        self.evaluations = 0
+
+    def clock(self) -> int:
+        """Nanoseconds of recorded work so far."""
+        return self._now
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """Nothing to do: compiling took the time it took."""
+
+    def spills(self, config: Config) -> int | None:
+        """Nobody recorded it."""
+        del config
+
+    def evaluate(self, config: Config, reference: Reference | None = None) -> Trial:
+        """The recorded outcome, which has no reference; ``TuneError`` for a config that is not in the space."""
+        del reference
+        outcome = self._outcome(config)
+        self.evaluations += 1
+        self._now += outcome.compile_ns + outcome.bench_ns
+        return self._study.trial(
+            config,
+            outcome.status,
+            outcome.samples_ns[: self._samples],
+            compile_ns=outcome.compile_ns,
+            message="" if outcome.status is Status.OK else "recorded as failed",
+        )
+
+    def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
+        """All recorded samples of each."""
+        outcomes = {config: self._outcome(config) for config in configs}
+        self._now += sum(outcome.bench_ns for outcome in outcomes.values())
+        return {config: outcome.samples_ns for config, outcome in outcomes.items()}
+
+    def interrupt(self) -> None:
+        """Nothing runs."""
+
+    def _outcome(self, config: Config) -> RecordedOutcome:
+        try:
+            return self._space.outcomes[config.order_key]
+        except KeyError:
+            raise TuneError(f"{config} is not in the recorded space of {self._space.kernel}") from None
+
+
+def replay_search(
+    space: RecordedSpace, searcher: Searcher, evaluations: int, *, ahead: int = AHEAD
+) -> list[float | None]:
+    """The averages that ``searcher`` sees in a budget of ``evaluations``, in order; None for a failed config.
+
+    It is asked as a session asks it, ``ahead`` configs before their outcomes are told, and told of the budget's end.
+    """
+    found: list[float | None] = []
+    waiting: deque[Config] = deque()
+    while True:
+        asked = len(found) + len(waiting)
+        if asked >= evaluations * FINISH_SHARE:
+            searcher.finish()
+        if room := min(ahead - len(waiting), evaluations - asked):
+            waiting.extend(searcher.suggest(room))
+        if not waiting:
+            return found
+        config = waiting.popleft()
+        found.append(space.outcomes[config.order_key].average_ns)
+        searcher.observe(config, found[-1])

@@ -1,0 +1,48 @@
+"""The default searcher, which chooses a method by the size of the space and the budget."""
+
+from __future__ import annotations
+
+import logging
+
+from silo.core.host_arrays import has_numpy
+from silo.tuner.search.neighbourhood import plan as neighbourhood_plan
+from silo.tuner.search.proposals import exhaustive_plan
+from silo.tuner.search.resumable import Plan
+from silo.tuner.search.search_state import Board
+from silo.tuner.search.sequential import plan as sequential_plan
+from silo.tuner.search.surrogate import Surrogate
+
+__all__ = ["SMALL", "Auto", "plan"]
+
+_log = logging.getLogger("silo")
+
+# Spaces up to this size are measured in their order: there is nothing to save by guessing.
+SMALL = 32
+
+
+class Auto:
+    """The surrogate's choices; when the budget nears its end, the neighbours of the best config before any other."""
+
+    def __init__(self, board: Board) -> None:
+        self._surrogate = Surrogate(board)
+
+    def next(self, board: Board) -> int | None:
+        """The next config to measure."""
+        if board.finishing and (near := self._surrogate.near_best(board)) is not None:
+            return near
+        return self._surrogate.next(board)
+
+
+def plan(board: Board) -> Plan:
+    """Every config of a small space, seeds first; a model of a larger one; a space of groups group by group."""
+    if board.groups is not None:
+        return sequential_plan(board)
+    if len(board) <= SMALL:
+        return exhaustive_plan(board)
+    if not has_numpy():
+        _log.warning(
+            "numpy is not installed, so %d configs are searched by neighbourhoods, which takes more measurements",
+            len(board),
+        )
+        return neighbourhood_plan(board)
+    return Auto(board)

@@ -1,0 +1,183 @@
+"""Coordinate descent, by the rules of PyTorch Inductor's ``CoordescTuner``.
+
+One field after another: each neighbour of the best config in that field is measured, and the search moves at once to
+one that is better by more than a thousandth. Passes over all fields are repeated until one brings nothing. Inductor's
+upper and lower limits of each field are limits of the space here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Generator, Iterator, Sequence
+from functools import partial
+from typing import Protocol
+
+from silo.core.lattice import Axis, Lattice
+from silo.tuner.search.proposals import Asking, Questions
+from silo.tuner.search.search_state import Board
+
+__all__ = ["THRESHOLD", "Points", "all_directions_plan", "field_order", "move_values", "passes", "plan"]
+
+# A config is better when it takes less than the best time times 1 - THRESHOLD.
+THRESHOLD = 0.001
+
+_BLOCKS = ("XBLOCK", "YBLOCK", "ZBLOCK", "R0_BLOCK", "R1_BLOCK", "BLOCK_M", "BLOCK_N", "BLOCK_K")
+_LAST = ("num_warps", "num_stages", "waves_per_eu", "NUM_STAGES")
+_DOUBLED = frozenset((*_BLOCKS, "num_warps", "waves_per_eu"))
+_COUNTED = frozenset(("num_stages", "NUM_STAGES"))
+_COMBO = re.compile(rf"({'|'.join(_BLOCKS)})_\d+")
+
+
+class Points(Protocol):
+    """Configs by index and coordinates: a :class:`silo.core.lattice.Lattice` or ``Box``."""
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        """The parameters with their values."""
+        ...
+
+    def coordinates(self, index: int) -> tuple[int, ...]:
+        """The place of a config on each axis."""
+        ...
+
+    def along(self, index: int, axis: int, places: Sequence[int]) -> Iterator[int]:
+        """The configs that differ from one only on ``axis``, where they have one of ``places``."""
+        ...
+
+
+def field_order(names: Sequence[str]) -> list[str]:
+    """The names in the order in which they are tried.
+
+    Blocks of sub-kernels, blocks, whatever Inductor does not know by name, warps, stages.
+
+    >>> field_order(["GROUP", "NUM_STAGES", "num_stages", "num_warps", "R0_BLOCK", "XBLOCK", "XBLOCK_0"])
+    ['XBLOCK_0', 'XBLOCK', 'R0_BLOCK', 'GROUP', 'num_warps', 'num_stages', 'NUM_STAGES']
+    """
+
+    def rank(name: str) -> tuple[int, int, str]:
+        if _COMBO.fullmatch(name):
+            return 0, 0, name
+        if name in _BLOCKS:
+            return 1, _BLOCKS.index(name), name
+        if name in _LAST:
+            return 3, _LAST.index(name), name
+        return 2, 0, name
+
+    return sorted(names, key=rank)
+
+
+def move_values(axis: Axis, place: int, radius: int = 1) -> Iterator[list[int]]:
+    """The places on ``axis`` that a move from ``place`` tries, in its order: each list until its first missing one.
+
+    First ``radius`` steps up, then as many down, then the values without order, each a list of its own. A step doubles
+    or halves blocks and counts of warps, and adds or takes one from stages. Other axes are doubled where they hold
+    powers of two only, else a step goes to the next number there is. Where an axis leaves out what a step leads to,
+    the next number beyond is meant.
+    """
+    numbers, count = axis.numbers, len(axis.numbers)
+    if place < count:
+        doubled = _is_doubled(axis)
+        radius = max(radius, 2) if axis.name == "NUM_STAGES" else radius
+        for up in (True, False):
+            places: list[int] = []
+            at = place
+            for _ in range(radius):
+                if up:
+                    limit = 2 * numbers[at] if doubled else numbers[at]
+                    reached = next((one for one in range(at + 1, count) if numbers[one] >= limit), None)
+                else:
+                    limit = numbers[at] // 2 if doubled else numbers[at]
+                    reached = next((one for one in range(at - 1, -1, -1) if numbers[one] <= limit), None)
+                if reached is None:
+                    break
+                places.append(reached)
+                at = reached
+            yield places
+        yield from ([other] for other in range(count, len(axis)))
+    else:
+        yield from ([other] for other in range(len(axis)) if other != place)
+
+
+def plan(board: Board) -> Asking:  # noqa: ARG001  # one form for all searchers
+    """Descends from the best seed, or from the first config of the space."""
+    return Asking(partial(_descend, all_directions=False))
+
+
+def all_directions_plan(board: Board) -> Asking:  # noqa: ARG001
+    """As :func:`plan`, and where no single field helps, tries all combinations of neighbours in every field."""
+    return Asking(partial(_descend, all_directions=True))
+
+
+def _descend(board: Board, *, all_directions: bool) -> Questions:
+    lattice = board.lattice
+    numbers = {axis.name: number for number, axis in enumerate(lattice.axes)}
+    fields = [numbers[name] for name in field_order(list(numbers))]
+    best = next(iter(board.hopeful_seeds()), 0)
+    yield [best]
+    best_time = board.cost(best)
+    improved = True
+    while improved:
+        best = yield from passes(board, lattice, best, fields)
+        best_time, improved = board.cost(best), False
+        if all_directions:
+            around = _around(lattice, best, fields)
+            yield around
+            for index in around:
+                if board.cost(index) < best_time * (1 - THRESHOLD):
+                    best, best_time, improved = index, board.cost(index), True
+
+
+def passes(board: Board, points: Points, best: int, fields: Sequence[int]) -> Generator[Sequence[int], None, int]:
+    """Passes over all fields from ``best``, whose time is known, until one brings nothing; where that leads to."""
+    best_time = board.cost(best)
+    improved = True
+    while improved:
+        improved = False
+        for field in fields:
+            near = _near(points, best, field)
+            yield near
+            for index in near:
+                if board.cost(index) < best_time * (1 - THRESHOLD):
+                    best, best_time, improved = index, board.cost(index), True
+    return best
+
+
+def _near(points: Points, index: int, field: int) -> list[int]:
+    """The neighbours of one config in one field; a step that the space has not ends its direction."""
+    found: list[int] = []
+    for places in move_values(points.axes[field], points.coordinates(index)[field]):
+        for place in places:
+            reached = next(points.along(index, field, [place]), None)
+            if reached is None:
+                break
+            found.append(reached)
+    return found
+
+
+def _around(lattice: Lattice, index: int, fields: Sequence[int]) -> list[int]:
+    """Every combination of neighbours of one config, within the space, in the order of a product over ``fields``."""
+    here = lattice.coordinates(index)
+    choices = [
+        [place for places in move_values(lattice.axes[field], here[field]) for place in places] + [here[field]]
+        if here[field] < len(lattice.axes[field])
+        else [here[field]]
+        for field in fields
+    ]
+    found: list[int] = []
+    for chosen in itertools.product(*choices):
+        coordinates = list(here)
+        for field, place in zip(fields, chosen, strict=True):
+            coordinates[field] = place
+        reached = lattice.at(coordinates)
+        if reached is not None and reached != index:
+            found.append(reached)
+    return found
+
+
+def _is_doubled(axis: Axis) -> bool:
+    if axis.name in _DOUBLED or _COMBO.fullmatch(axis.name):
+        return True
+    if axis.name in _COUNTED:
+        return False
+    return all(isinstance(value, int) and value > 0 and value & (value - 1) == 0 for value in axis.numbers)

@@ -1,0 +1,89 @@
+"""Searchers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from silo.core.config_set import ConfigSet
+from silo.core.search_space import SearchSpace
+from silo.errors import SpaceError, TuneError
+from silo.tuner.search import auto, descent, genetic, neighbourhood, sequential, surrogate
+from silo.tuner.search import proposals as plans
+from silo.tuner.search.resumable import Plan, PlannedSearcher
+from silo.tuner.search.search_state import Board
+from silo.tuner.search.seed import Seed
+
+__all__ = ["AHEAD", "DEFAULT_SEARCHER", "SEARCHERS", "ahead_of", "check_searcher", "gone_through", "make_searcher"]
+
+SEARCHERS: dict[str, Callable[[Board], Plan]] = {
+    "auto": auto.plan,
+    "exhaustive": plans.exhaustive_plan,
+    "random": plans.random_plan,
+    "descent": descent.plan,
+    "descent-all-directions": descent.all_directions_plan,
+    "neighbourhood": neighbourhood.plan,
+    "genetic": genetic.plan,
+    "surrogate": surrogate.plan,
+    "sequential": sequential.plan,
+    "sequential-descent": sequential.descent_plan,
+}
+# Those that go through a space of groups without listing it.
+_BY_GROUPS = frozenset(("auto", "sequential", "sequential-descent"))
+
+DEFAULT_SEARCHER = "auto"
+
+# How many configs a searcher is asked for before it knows their outcomes: they are compiled meanwhile. More would make
+# those that learn choose worse; those that do not learn keep as many workers busy as there may be.
+AHEAD = 8
+_AHEAD_BLINDLY = 32
+# A search by groups learns between groups, and names all of one group at once.
+_BLIND = ("exhaustive", "random", "sequential", "sequential-descent")
+
+
+def ahead_of(name: str, space: SearchSpace) -> int:
+    """How many configs of a space a session asks the searcher called ``name`` for ahead.
+
+    >>> from silo.core.config import Config
+    >>> large = ConfigSet(Config.of(BLOCK=block) for block in range(1000))
+    >>> ahead_of("auto", ConfigSet([Config()])), ahead_of("auto", large), ahead_of("random", large)
+    (32, 8, 32)
+    """
+    blind = name in _BLIND or (name == DEFAULT_SEARCHER and (space.grouped is not None or space.size <= auto.SMALL))
+    return _AHEAD_BLINDLY if blind else AHEAD
+
+
+def check_searcher(name: str) -> None:
+    """``TuneError`` if no searcher has this name."""
+    if name not in SEARCHERS:
+        raise TuneError(f"unknown searcher {name!r}; there are: {', '.join(SEARCHERS)}")
+
+
+def gone_through(name: str, space: SearchSpace) -> SearchSpace:
+    """What the searcher called ``name`` goes through: a space of groups as it is, or every combination of its choices.
+
+    Raises:
+        TuneError: no searcher has this name, or there are too many combinations to list.
+    """
+    check_searcher(name)
+    if space.grouped is None or name in _BY_GROUPS:
+        return space
+    try:
+        return ConfigSet(space.product())
+    except SpaceError as error:
+        raise TuneError(f"the searcher {name} goes through a list: {error}") from error
+
+
+def make_searcher(name: str, space: SearchSpace, seed: str, seeds: Sequence[Seed] = ()) -> PlannedSearcher:
+    """The searcher called ``name`` over the configs of ``space``.
+
+    ``seed`` is usually the key of the study: equal seeds and observations lead to equal suggestions. ``seeds`` are
+    configs to begin with, best guess first; those that are not of the space are left out.
+
+    Raises:
+        TuneError: No searcher has this name, there is no config, or the searcher needs a package that is missing.
+    """
+    space = gone_through(name, space)
+    if not space.size:
+        raise TuneError("the space is empty, so there is nothing to search; check its constraints")
+    board = Board(space, seed, seeds)
+    return PlannedSearcher(name, board, SEARCHERS[name](board))

@@ -1,0 +1,103 @@
+"""Group by group: a space of groups (a combo of kernels) in about as many measurements as all groups have choices.
+
+As PyTorch Inductor tunes combo kernels with blocks of their own: for each group, the largest first, its choices with
+everything else as it is by then the best; warps and stages are the last group. What is added here: a fallback where the
+first config does not work, and a descent over single blocks (:func:`descent_plan`), which finds what choices do
+together.
+
+Which configs are measured follows from their times alone. So a search that was stopped walks the same way again, and
+one that was completed finds, in any later process, everything known.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Sequence
+from functools import partial
+
+from silo.core.config import Config
+from silo.core.grouped_space import GroupedSpace
+from silo.core.values import same_values
+from silo.tuner.search.descent import field_order, passes
+from silo.tuner.search.proposals import Asking, Questions, exhaustive_plan
+from silo.tuner.search.resumable import Plan
+from silo.tuner.search.search_state import Board
+
+__all__ = ["descent_plan", "plan"]
+
+
+def plan(board: Board) -> Plan:
+    """One group after the other. A list is one group: all of it is measured."""
+    return exhaustive_plan(board) if board.groups is None else Asking(partial(_search, board.groups, descends=False))
+
+
+def descent_plan(board: Board) -> Plan:
+    """As :func:`plan`, then a descent from what that found over the steps of the space, by the rules of a descent."""
+    return exhaustive_plan(board) if board.groups is None else Asking(partial(_search, board.groups, descends=True))
+
+
+def _search(space: GroupedSpace, board: Board, *, descends: bool) -> Questions:
+    start = _index(board, space.default)
+    count = len(space.groups)
+    if seeds := _fresh_seeds(board, start):
+        yield [start, *seeds]
+    # Together, so that other lanes and the compilers need not wait for the first config.
+    yield [start, *(_order(board, space, start, 0) if count else ())]
+    if math.isinf(board.cost(start)) and space.least is not None:
+        least = _index(board, space.least)
+        yield [least]
+        start = start if math.isinf(board.cost(least)) else least
+    best = start
+    barren: list[int] = []  # groups whose turn came while nothing worked: they learnt nothing
+    for group in range(count):
+        best = yield from _turn(board, space, best, group)
+        if math.isinf(board.cost(best)):
+            barren.append(group)
+    if not math.isinf(board.cost(best)):
+        for group in barren:
+            best = yield from _turn(board, space, best, group)
+        if descends:
+            yield from passes(board, space.box, best, _fields(space))
+
+
+def _turn(board: Board, space: GroupedSpace, best: int, group: int) -> Generator[Sequence[int], None, int]:
+    """Try the choices of one group; the best of them. It has to be faster than what was there before."""
+    yield _order(board, space, best, group)
+    found = [_index(board, config) for config in space.alternatives(board.config(best), group)]
+    return min([best, *found], key=board.cost)
+
+
+def _order(board: Board, space: GroupedSpace, best: int, group: int) -> list[int]:
+    """The choices of one group for ``best``, those first that seeds have: a budget may end before the others.
+
+    Which of them is chosen does not depend on this order, for seeds change as other studies are made.
+    """
+    seeds = [board.config(index).as_dict() for index in board.hopeful_seeds()]
+    own = {name for choice in space.groups[group] for name in choice.as_dict()}
+
+    def rank(config: Config) -> int:
+        members = {name: value for name, value in config.as_dict().items() if name in own}
+        return next((place for place, seed in enumerate(seeds) if same_values(members, seed)), len(seeds))
+
+    return [_index(board, one) for one in sorted(space.alternatives(board.config(best), group), key=rank)]
+
+
+def _fresh_seeds(board: Board, start: int) -> list[int]:
+    """Seeds worth a measurement of their own: all of them, unless this search was begun before with other ones.
+
+    They are measured for what they are. The walk begins at the default all the same: what a later process takes for
+    seeds is something else, and it must walk the same way.
+    """
+    seeds = board.hopeful_seeds()
+    return seeds if board.times.keys() <= {start, *seeds} else []
+
+
+def _fields(space: GroupedSpace) -> list[int]:
+    """The axes of the steps, in a descent's order."""
+    return [space.box.field_of(name) for name in field_order([step.names[0] for step in space.steps])]
+
+
+def _index(board: Board, config: Config) -> int:
+    index = board.index(config)
+    assert index is not None, config
+    return index

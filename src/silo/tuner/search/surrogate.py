@@ -1,0 +1,246 @@
+"""A surrogate search: a model of the times seen so far says where the next config is most likely to be better."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from silo.core.host_arrays import has_numpy
+from silo.errors import TuneError
+from silo.tuner.search.features import features
+from silo.tuner.search.model import (
+    Kernel,
+    Posterior,
+    expected_improvement,
+    fit_kernel,
+    left_out,
+    one_thread,
+    rank_correlation,
+)
+from silo.tuner.search.search_state import Board, draws
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.floating[Any]]
+
+__all__ = ["Surrogate", "plan"]
+
+_FIRST = 20  # configs measured before the model is asked, seeds among them
+_SEEDS = 8  # of those at most
+_DRAWN = 20  # of so many drawn at random, the one farthest from the others joins the first ones
+_REFIT = 8  # the kernel is chosen anew each time so many more are known
+_TOO_FEW = 3  # different times; with fewer there is nothing to model
+_CLIP = 0.6  # times above this quantile are all the same to the model: how bad a bad config is does not matter
+# Where what the model says of outcomes that it was not told goes with what they were, as rank correlation, at least so
+# well, it names every config; where not at all, none: then configs are drawn. Between, in proportion. It has the
+# benefit of the doubt, for few outcomes tell little: what chance does not explain has to speak against it.
+_TRUSTED = 0.2
+_JUDGED = 40  # outcomes; with fewer it is believed
+_KNOWN = 240  # the model looks at so many observations at most
+_CANDIDATES = 16_384  # and at so many configs of a larger space, besides the neighbours of the best
+
+
+@dataclass
+class _Model:
+    """The model made when ``fitted`` outcomes were known.
+
+    ``known`` are the observed configs that it looks at; ``rows`` those its posterior for ``candidates`` holds;
+    ``places`` says where a config stands among the candidates. ``trust`` is the part of the configs that it may name,
+    by how well it foretells what it knows.
+    """
+
+    fitted: int
+    trust: float
+    known: tuple[int, ...]
+    kernel: Kernel
+    candidates: list[int]
+    places: dict[int, int]
+    posterior: Posterior
+    rows: list[int]
+
+
+class Surrogate:
+    """Names configs by expected improvement. Made for one board; what it remembers follows from the observations."""
+
+    def __init__(self, board: Board) -> None:
+        if not has_numpy():
+            raise TuneError(
+                f"the model that searches a space of {len(board)} configs needs numpy, which is not installed: "
+                "install it (pip install numpy), or choose the searcher neighbourhood, genetic or exhaustive"
+            )
+        self._board = board
+        self._model: _Model | None = None
+
+    def next(self, board: Board) -> int | None:
+        """A seed or a config far from the others at first, then the most promising one."""
+        with one_thread():
+            return self._next(board)
+
+    def near_best(self, board: Board) -> int | None:
+        """Of the free neighbours of the best config, the one predicted fastest; None where there is none."""
+        with one_thread():
+            return self._near_best(board)
+
+    def _next(self, board: Board) -> int | None:
+        if not board.left:
+            return None
+        first = next((index for index in self._begin if board.is_free(index)), None)
+        if first is not None:
+            return first
+        model = self._refitted()
+        if model is None:
+            return next(index for index in draws(len(board), board.random("rest")) if board.is_free(index))
+        if not self._is_trusted(board, model):
+            generator = board.random(f"drawn {len(board.times) + len(board.pending)}")
+            return next(index for index in draws(len(board), generator) if board.is_free(index))
+        return self._most_promising(board, model)
+
+    def _near_best(self, board: Board) -> int | None:
+        import numpy as np  # noqa: PLC0415
+
+        if board.best is None:
+            return None
+        near = [index for index in board.lattice.neighbours(board.best) if board.is_free(index)]
+        model = self._refitted()
+        if not near or model is None:
+            return near[0] if near else None
+        if not self._is_trusted(board, model):  # it says that neighbours are not alike
+            return None
+        known = self._known(model)
+        posterior = Posterior(model.kernel, self._points[near])
+        posterior.extend(self._points[known])
+        return near[int(np.argmin(posterior.predict(_standardised(board.times, known)).mean))]
+
+    def _is_trusted(self, board: Board, model: _Model) -> bool:
+        """Whether the model names the next config; follows from how many were named, so a resumed search agrees."""
+        return board.random(f"trust {len(board.times) + len(board.pending)}").random() < model.trust
+
+    @cached_property
+    def _points(self) -> Array:
+        return features(self._board.lattice)
+
+    @cached_property
+    def _begin(self) -> list[int]:
+        """The best seeds and the first config of the space, then configs spread over the space.
+
+        Those keep away from the seeds and each other, not from the first config: it often lies in a corner, and a
+        spread that begins in one fills the others before the middle.
+        """
+        import numpy as np  # noqa: PLC0415
+
+        board, points = self._board, self._points
+        generator = board.random("first")
+        failed = {index for index, seed in board.seeds.items() if seed.failed}
+        chosen = board.hopeful_seeds()[:_SEEDS] or [generator.randrange(len(board))]
+        distances = np.full(len(board), np.inf)
+        for index in chosen:
+            distances = np.minimum(distances, ((points - points[index]) ** 2).sum(1))
+        while len(chosen) < min(_FIRST - 1, len(board) - len(failed)):
+            drawn = [generator.randrange(len(board)) for _ in range(_DRAWN)]
+            drawn = [index for index in drawn if distances[index] > 0 and index not in failed]
+            if not drawn:  # configs that the features cannot tell apart, or hardly any left
+                rest = (one for one in range(len(board)) if one not in failed and one not in chosen)
+                drawn = [next(rest)]
+            farthest = max(drawn, key=distances.__getitem__)
+            chosen.append(farthest)
+            distances = np.minimum(distances, ((points - points[farthest]) ** 2).sum(1))
+        # The default is among them: nobody should get a winner that is worse.
+        seeds = [index for index in chosen if index in board.seeds]
+        return list(dict.fromkeys([*seeds, 0, *chosen]))
+
+    def _refitted(self) -> _Model | None:
+        """The model, made anew each time enough outcomes were added; None while there is too little to go by."""
+        times = self._board.times
+        fitted = len(times) // _REFIT * _REFIT
+        if not fitted or len({time for time in times.values() if time is not None}) < _TOO_FEW:
+            return None
+        if self._model is None or self._model.fitted != fitted:
+            early = dict(list(times.items())[:fitted])
+            if len({time for time in early.values() if time is not None}) < _TOO_FEW:
+                early = times
+            known = _representative(early)
+            points, values = self._points[list(known)], _standardised(times, known)
+            kernel = fit_kernel(points, values)
+            foretold = rank_correlation(left_out(kernel, points, values), _costs(times, known))
+            doubt = (len(known) - 1) ** -0.5  # the standard error of what has no correlation
+            trust = min(max((foretold + doubt) / _TRUSTED, 0.0), 1.0) if fitted >= _JUDGED else 1.0
+            candidates = self._candidates(known)
+            posterior = Posterior(kernel, self._points[candidates])
+            places = {index: at for at, index in enumerate(candidates)}
+            self._model = _Model(fitted, trust, known, kernel, candidates, places, posterior, [])
+        return self._model
+
+    def _known(self, model: _Model) -> list[int]:
+        """The observed configs that the model looks at: those it was made from, and all later ones."""
+        return [*model.known, *(index for index in list(self._board.times)[model.fitted :] if index not in model.known)]
+
+    def _most_promising(self, board: Board, model: _Model) -> int:
+        import numpy as np  # noqa: PLC0415
+
+        known = self._known(model)
+        rows = known + list(board.pending)
+        same = next((at for at, pair in enumerate(zip(model.rows, rows, strict=False)) if pair[0] != pair[1]), None)
+        same = min(len(model.rows), len(rows)) if same is None else same
+        model.posterior.truncate(same)
+        if rows[same:]:
+            model.posterior.extend(self._points[rows[same:]])
+        model.rows = rows
+        values = _standardised(board.times, known)
+        gain = expected_improvement(model.posterior.predict(values), float(values.min()))
+        gain[[model.places[index] for index in (*board.times, *board.pending) if index in model.places]] = -np.inf
+        most = gain.max()
+        if most == -np.inf:
+            return next(index for index in range(len(board)) if board.is_free(index))
+        # A search that was restored adds the same rows in other portions: what rounding tells apart is a tie.
+        return model.candidates[int(np.argmax(gain >= most - abs(most) * 1e-9))]
+
+    def _candidates(self, known: tuple[int, ...]) -> list[int]:
+        """All configs; of a large space a sample, and the lines through the best few."""
+        if len(self._board) <= _CANDIDATES:
+            return list(range(len(self._board)))
+        lattice = self._board.lattice
+        best = sorted(known, key=lambda index: (self._board.cost(index), index))[:4]
+        lines = [near for index in best for axis in range(len(lattice.axes)) for near in lattice.line(index, axis)]
+        return sorted({*self._sample, *lines})
+
+    @cached_property
+    def _sample(self) -> list[int]:
+        generator = self._board.random("candidates")
+        return sorted(generator.sample(range(len(self._board)), _CANDIDATES))
+
+
+def plan(board: Board) -> Surrogate:
+    """Goes on until every config was measured."""
+    return Surrogate(board)
+
+
+def _representative(times: dict[int, float | None]) -> tuple[int, ...]:
+    """The observed configs that the model looks at: all, or of many the fastest and the latest."""
+    if len(times) <= _KNOWN:
+        return tuple(times)
+    cost = {index: math.inf if time is None else time for index, time in times.items()}
+    fastest = sorted(cost, key=lambda index: (cost[index], index))[: _KNOWN // 2]
+    kept = {*fastest, *list(times)[-_KNOWN // 2 :]}
+    return tuple(index for index in times if index in kept)
+
+
+def _costs(times: dict[int, float | None], known: Sequence[int]) -> Array:
+    """Times, infinite where a config failed."""
+    import numpy as np  # noqa: PLC0415
+
+    return np.array([math.inf if (time := times[index]) is None else time for index in known])
+
+
+def _standardised(times: dict[int, float | None], known: Sequence[int]) -> Array:
+    """Log times with mean 0 and variance 1; failures and whatever is slow count as the clipping quantile."""
+    import numpy as np  # noqa: PLC0415
+
+    values = np.array([math.nan if (time := times[index]) is None else math.log(max(time, 1e-3)) for index in known])
+    worst = np.quantile(values[~np.isnan(values)], _CLIP)
+    values = np.fmin(values, worst)
+    return (values - values.mean()) / (values.std() + 1e-9)

@@ -1,0 +1,515 @@
+"""A tuning session: search a space, keep every trial, compare the finalists, name the winner."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from silo.core.config import Config
+from silo.core.protocols import RecordStore, Searcher
+from silo.core.search_space import SearchSpace
+from silo.errors import (
+    CompileError,
+    CompilerMissingError,
+    CompileTimeoutError,
+    LaunchError,
+    LaunchTimeoutError,
+    SiloError,
+    TuneError,
+)
+from silo.tuner.catalog import catch_up
+from silo.tuner.evaluator import Evaluator
+from silo.tuner.faults import fault_of
+from silo.tuner.lanes import InlineLane, Lanes
+from silo.tuner.ledger import Ledger
+from silo.tuner.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
+from silo.tuner.paired_rounds import comparison_name
+from silo.tuner.progress import Progress
+from silo.tuner.reference_config import Reference, Scales, successor
+from silo.tuner.refine import Refinement, describe_refinements
+from silo.tuner.search.searchers import AHEAD, DEFAULT_SEARCHER, ahead_of, gone_through, make_searcher
+from silo.tuner.search.seed import Seed
+from silo.tuner.session_options import Scope, Search, Watch
+from silo.tuner.spill_counts import Aside
+from silo.tuner.spill_filter import SpillingConfig, judge
+from silo.tuner.statistics import median
+from silo.tuner.trial import Stage, Status, Study, Trial
+from silo.tuner.winner import choose_winner, disqualified, finalists, unbeaten, undecided
+
+__all__ = ["FINISH_SHARE", "tune"]
+
+# The part of a time budget that the search may use; the rest is for comparing the finalists.
+_SEARCH_SHARE = 0.85
+# When so much of what the search may use is spent, the searcher is told to make the best sure.
+FINISH_SHARE = 0.9
+# So many configs in a row that the machine kept from being tried end a session: the next would fare no better.
+_MOST_FAULTS = 8
+# How often finalists that the samples cannot tell apart are compared once more: at least so often, and at most so often
+# while that takes no more than this part of what came before.
+_FEW_REPEATS = 2
+_MOST_REPEATS = 16
+_COMPARE_SHARE = 0.25
+# How many configs the default searcher looks at when no budget is given; a budget lets it look at more.
+_DEFAULT_EVALUATIONS = 256
+
+
+def tune(
+    study: Study,
+    space: SearchSpace,
+    evaluator: Evaluator | Lanes,
+    records: RecordStore,
+    search: Search = Search(),  # noqa: B008  # frozen, as are the two that follow
+    scope: Scope = Scope(),  # noqa: B008
+    watch: Watch = Watch(),  # noqa: B008
+) -> TuneOutcome:
+    """Measure the configs of ``space`` within a budget and name the winner.
+
+    Trials that ``records`` holds already are reused, also those that other processes finish meanwhile, so a killed
+    session goes on where it was and a config added to a space costs one measurement. Each trial is kept as soon as
+    it is finished. Near the end of the budget the searcher is told so, and a default search then descends in the whole
+    neighbourhood of its best. Configs that spill much are set aside; some of them, or all where nothing else works,
+    come last (:mod:`silo.tuner.spill_filter`). Finalists are then measured side by side.
+
+    Args:
+        study: What the trials have in common; its key names them in the store.
+        space: The configs, in order; a space of groups is never listed.
+        evaluator: Compiles, checks and measures; or several that do, side by side.
+        records: Where trials are kept.
+        search: How the space is gone through.
+        scope: What is measured besides, and what is not.
+        watch: Who is told where the session stands.
+
+    Raises:
+        TuneError: The space is empty; no searcher has this name.
+        TuneInterrupted: Ctrl-C; a ``KeyboardInterrupt`` that carries the outcome so far.
+    """
+    lanes = evaluator if isinstance(evaluator, Lanes) else InlineLane(evaluator)
+    catch_up(study, records, follow=True)
+    if scope.remeasure:
+        search = _superseded(study, records, search, space)
+    session = _Session(study, records, lanes, _Searched.of(space, study, search), scope, watch)
+    try:
+        stopped = session.search()
+        session.measure_deployed()
+        session.measure_aside()
+        session.refine()
+        session.compare(scope.finalists)
+    except KeyboardInterrupt as interrupt:
+        raise TuneInterrupted(session.outcome("interrupted")) from interrupt
+    session.report("done")
+    return session.outcome(stopped)
+
+
+def _superseded(study: Study, records: RecordStore, search: Search, space: SearchSpace) -> Search:
+    """Supersede the trials of a study; the search begins with their winner, so that there soon is one again."""
+    ledger = Ledger(study, records)
+    winner = choose_winner(ledger.trials)
+    ledger.supersede()
+    if winner is None or winner.config not in space:
+        return search
+    return replace(search, seeds=(Seed(winner.config, reason="best by the trials that are superseded"), *search.seeds))
+
+
+@dataclass(frozen=True, slots=True)
+class _Searched:
+    """A space as a searcher goes through it: a searcher that lists makes a list of a space of groups."""
+
+    space: SearchSpace
+    searcher: Searcher
+    budget: Budget
+    ahead: int
+
+    @classmethod
+    def of(cls, space: SearchSpace, study: Study, search: Search) -> _Searched:
+        searcher, budget, ahead = search.searcher, search.budget, search.ahead
+        if isinstance(searcher, str):
+            space = gone_through(searcher, space)
+        if not space.size:
+            raise TuneError(f"{study}: the space is empty, so there is nothing to tune; check its constraints")
+        if searcher == DEFAULT_SEARCHER and budget == Budget():
+            budget = Budget(evaluations=_DEFAULT_EVALUATIONS)
+        if isinstance(searcher, str):
+            ahead = ahead_of(searcher, space) if ahead is None else ahead
+            searcher = make_searcher(searcher, space, study.key, search.seeds)
+        return cls(space, searcher, budget, AHEAD if ahead is None else ahead)
+
+
+class _Session:
+    def __init__(
+        self, study: Study, records: RecordStore, lanes: Lanes, searched: _Searched, scope: Scope, watch: Watch
+    ) -> None:
+        self._study = study
+        self._space = searched.space
+        self._refiner = scope.refiner
+        deployed = scope.deployed
+        self._deployed = deployed if deployed is not None and self._counts(deployed) else None
+        self._aside = Aside(study, searched.space, records, scope.most_spills)
+        self._lanes = lanes
+        self._searcher = searched.searcher
+        self._budget = searched.budget
+        self._progress = watch.progress
+        self._retry = scope.retry
+        self._ahead = max(searched.ahead, 2 * lanes.count) if lanes.count > 1 else searched.ahead
+        self._clock = watch.clock
+        self._start = watch.clock()
+        self._ledger = Ledger(study, records)
+        self._scales = Scales(self._trials())
+        self._reference = self._last_reference()
+        self._measured = 0
+        self._reused = 0
+        self._last: Trial | None = None
+        self._best: tuple[int, Config] | None = None
+        self._failures: Counter[str] = Counter()
+        self._asked = 0  # configs that the searcher named, or that were known, but those set aside
+        self._known_first = 0  # of these, what the store held at first
+        self._more = 0  # configs on top of the search: of those set aside, and of the refiner's
+        self._refinements: dict[bytes, Refinement] = {}  # proposed in this session
+        self._troubles: list[str] = []
+        self._faults: dict[bytes, tuple[Config, str]] = {}  # configs that the machine kept from being tried, and how
+        self._faults_running = 0  # since a config was tried
+        self._begun: dict[bytes, int] = {}  # when each config that is being evaluated was started
+
+    def search(self) -> str:
+        """Go through the searcher's suggestions; why it stopped."""
+        queue: deque[Config] = deque()
+        self._take_known()
+        out_of_time = False
+        while True:
+            if not out_of_time:
+                self._top_up(queue)
+            while queue and self._lanes.free:
+                config = queue.popleft()
+                self._ledger.refresh()
+                if known := self._known(config):
+                    self._reused += 1
+                    self._take_in(known)
+                    self._observe(config, known)
+                    self.report("search")
+                    break  # the searcher may have more to say now
+                if self._spent(_SEARCH_SHARE) and not self._is_first:
+                    out_of_time = True
+                    queue.clear()
+                else:
+                    self._start_one(config, self._aside.limit)
+            else:
+                if self._lanes.busy:
+                    self._finish_one()
+                elif out_of_time:
+                    return "faults" if self._hopeless else "seconds"
+                else:
+                    return "evaluations" if self._total <= self._asked < self._eligible else "complete"
+
+    @property
+    def _eligible(self) -> int:
+        """How many configs of the space the search may look at: all but those set aside."""
+        return self._space.size - len(self._aside)
+
+    @property
+    def _total(self) -> int:
+        """How many of them it will look at, if time does not end it."""
+        limit = self._budget.evaluations
+        return max(self._eligible if limit is None else min(self._eligible, limit), self._known_first)
+
+    def _top_up(self, queue: deque[Config]) -> None:
+        """Ask the searcher for as many configs as may be compiled ahead."""
+        if self._asked >= self._total * FINISH_SHARE or self._spent(_SEARCH_SHARE * FINISH_SHARE):
+            self._searcher.finish()
+        room = min(self._ahead - len(queue), self._total - self._asked)
+        if room <= 0:
+            return
+        suggested = list(self._searcher.suggest(room))
+        queue.extend(suggested)
+        if new := [config for config in suggested if not self._known(config)]:
+            self._lanes.prepare(new)
+        self._asked += len(suggested)
+
+    def _start_one(self, config: Config, most_spills: int | None = None) -> None:
+        self._begun[config.order_key] = self._clock()
+        self._lanes.start(config, most_spills, self._reference)
+
+    def _finish_one(self) -> None:
+        config, result = self._lanes.finish()
+        if isinstance(result, SpillingConfig):
+            del self._begun[config.order_key]
+            self._aside.add(result)
+            self._asked -= 1
+            self._searcher.observe(config, None)  # it is told the time if there is one later
+            self.report("search")
+            return
+        trial, refinement = self._trial(config, result), self._refinements.get(config.order_key)
+        if trial is None:
+            if config in self._space:
+                self._searcher.observe(config, None)
+            self.report("search")
+            return
+        known = [trial if refinement is None else refinement.explained(trial)]
+        self._ledger.keep(known)
+        self._measured += 1
+        self._take_in(known)
+        self._observe(config, known)
+        self.report("search")
+
+    def _take_in(self, trials: Sequence[Trial]) -> None:
+        """Count by the references of new trials; the next configs are measured beside the reference that follows."""
+        for trial in trials:
+            self._scales.add(trial)
+            self._reference = successor(self._reference, trial, self._scales)
+
+    def _last_reference(self) -> Reference | None:
+        """The reference that earlier sessions left, if it can be measured in this space."""
+        reference = None
+        for trial in self._trials():
+            reference = successor(reference, trial, self._scales)
+        if reference is None or not self._counts(reference.config) or disqualified(self._ledger.of(reference.config)):
+            return None
+        return reference
+
+    def measure_deployed(self) -> None:
+        """Measure what is deployed, if the search did not."""
+        self._ledger.refresh()
+        if self._deployed is not None and not self._known(self._deployed):
+            self._measure([self._deployed], 1.0)
+
+    def measure_aside(self) -> None:
+        """Measure the configs set aside that are worth it, least spilling first."""
+        if trouble := self._aside.keep():
+            self._troubles.append(trouble)
+        if not len(self._aside):
+            return
+        works = choose_winner(trial for trial in self._trials() if trial.config.order_key not in self._aside)
+        limit = self._budget.evaluations
+        left = None if limit is None else max(limit - self._asked, 0)
+        verdicts = judge(self._aside.configs, others_work=works is not None, evaluations=left)
+        chosen = [one.one.config for one in verdicts if one.decision and not self._known(one.one.config)]
+        self._measure(chosen, 1.0 if works is None else _SEARCH_SHARE)
+
+    def refine(self) -> None:
+        """Measure what the trials suggest besides the space, until they suggest nothing new or time is up."""
+        while self._refiner is not None:
+            self._ledger.refresh()
+            proposed = {one.config.order_key: one for one in self._refiner.propose(self._trials())}
+            if not proposed or self._spent(_SEARCH_SHARE):
+                return
+            self._refinements.update(proposed)
+            self._measure([one.config for one in proposed.values()], _SEARCH_SHARE)
+
+    def _measure(self, configs: Sequence[Config], share: float) -> None:
+        """Measure configs on top of the search, in their order, while this share of the time is not spent."""
+        if not configs:
+            return
+        queue = deque(configs)
+        self._more += len(queue)
+        self._lanes.prepare(configs)
+        while True:
+            while queue and self._lanes.free and not self._spent(share):
+                self._start_one(queue.popleft())
+            if not self._lanes.busy:
+                self._more -= len(queue)
+                return
+            self._finish_one()
+
+    def _take_known(self) -> None:
+        """Tell the searcher what the store holds already: trials, and which configs spill too much to begin with."""
+        known = {trial.config.order_key: trial.config for trial in self._trials() if self._known(trial.config)}
+        for config in known.values():
+            self._reused += 1
+            self._observe(config, self._known(config))
+            self.report("search")
+        for one in self._aside:
+            if one.config.order_key not in known:
+                self._searcher.observe(one.config, None)
+        self._asked = self._known_first = sum(
+            config in self._space and key not in self._aside for key, config in known.items()
+        )
+        self._more = len(known) - self._asked
+
+    def _observe(self, config: Config, known: Sequence[Trial]) -> None:
+        self._last = known[-1]
+        self._failures.update({trial.status.value for trial in known if trial.status is not Status.OK})
+        samples = [sample for trial in known for sample in self._scales.samples(trial)]
+        time_ns = median(samples) if samples else None
+        if time_ns is not None and (self._best is None or time_ns < self._best[0]):
+            self._best = (time_ns, config)
+        if config in self._space:
+            # Searches by groups walk the same way when they are resumed, so what was set aside stays a failure to them.
+            hidden = self._space.grouped is not None and config.order_key in self._aside
+            self._searcher.observe(config, None if time_ns is None or hidden else float(time_ns))
+
+    def compare(self, count: int) -> None:
+        """Measure the finalists side by side, unless that was done already or time is up.
+
+        Those that the samples cannot tell apart are compared again, so that noise does not pick one; and who proves to
+        be slower than it was in the search lets others in.
+        """
+        self._ledger.refresh()
+        begun_s, repeats = self._elapsed_s(), 0
+        chosen = self._contenders(count, _FEW_REPEATS)
+        while chosen and not self._spent(1.0):
+            self.report("final")
+            samples, together = self._side_by_side(chosen)
+            if any(config.order_key in self._faults for config in chosen):
+                return  # nothing is known of what the machine kept from being compared; the next session compares
+            name = comparison_name(samples) if together else ""
+            # One record: a reader never sees some finalists compared and others not.
+            self._ledger.keep([self._remeasured(config, samples.get(config, ()), name) for config in chosen])
+            chosen = self._contenders(count, _MOST_REPEATS)
+            if self._has_compared(chosen):
+                repeats += 1
+                taken_s = self._elapsed_s() - begun_s
+                if repeats > _MOST_REPEATS or (repeats > _FEW_REPEATS and taken_s > _COMPARE_SHARE * begun_s):
+                    return
+
+    def _contenders(self, count: int, repeats: int) -> Sequence[Config]:
+        """Who is compared next: finalists that were not yet, beside those that may win; or those that noise may pick.
+
+        The latter at most ``repeats`` times, by the trials: a session after one that was killed goes on.
+        """
+        trials = self._trials()
+        near = finalists(trials, count, self._deployed)
+        new = [config for config in near if not self._ledger.of(config, Stage.FINAL)]
+        finals = [trial for trial in trials if trial.stage is Stage.FINAL]
+        if new:
+            others = unbeaten(finals) if all(trial.comparison for trial in finals) else near
+            return tuple({config.order_key: config for config in (*others, *new)}.values())
+        done = len({trial.comparison for trial in finals})
+        return undecided(finals) if near and done <= repeats else ()
+
+    def _has_compared(self, configs: Sequence[Config]) -> bool:
+        return all(self._ledger.of(config, Stage.FINAL) for config in configs)
+
+    def _side_by_side(self, chosen: Sequence[Config]) -> tuple[Mapping[Config, Sequence[int]], bool]:
+        """Samples of each, and whether they were taken in the same rounds."""
+        try:
+            return self._lanes.compare(chosen), True
+        except CompilerMissingError:
+            raise
+        except (CompileError, LaunchError) as error:
+            if len(chosen) == 1:
+                if fault := fault_of(error):
+                    self._faults[chosen[0].order_key] = chosen[0], f"{fault}: {error}"
+                return {}, False
+            # One of them fails now and did not at first. Each by itself shows which; the others still have samples
+            # of about the same time.
+            each = [self._side_by_side([one])[0] for one in chosen]
+            return {config: samples for taken in each for config, samples in taken.items()}, False
+
+    def _remeasured(self, config: Config, samples: Sequence[int], comparison: str) -> Trial:
+        if not samples:
+            return self._study.failed(config, Status.RUN, "it worked at first and failed when measured again")
+        return next(trial for trial in self._ledger.of(config) if trial.status is Status.OK).remeasured(
+            samples, comparison
+        )
+
+    def report(self, phase: str) -> None:
+        """Tell the caller where the session stands."""
+        if self._progress is None:
+            return
+        done, elapsed = self._measured + self._reused, self._elapsed_s()
+        shown = min(self._total, max(self._space.effort - len(self._aside), done - self._more))
+        total = shown + self._more
+        left = elapsed / self._measured * (total - done) if self._measured else None
+        if self._budget.seconds is not None:
+            rest = max(self._budget.seconds - elapsed, 0.0)
+            left = rest if left is None else min(left, rest)
+        self._progress(
+            Progress(
+                done=done,
+                total=total,
+                reused=self._reused,
+                elapsed_s=elapsed,
+                eta_s=left,
+                best=self._best[1] if self._best else None,
+                best_ns=self._best[0] if self._best else None,
+                failures=dict(self._failures),
+                aside=sum(not self._ledger.of(one.config) for one in self._aside),
+                last=self._last,
+                phase=phase,
+            )
+        )
+
+    def outcome(self, stopped: str) -> TuneOutcome:
+        """What is known now."""
+        trials = self._trials()
+        return TuneOutcome(
+            study=self._study,
+            winner=choose_winner(trials),
+            trials=trials,
+            measured=self._measured,
+            reused=self._reused,
+            failures=count_failures(trials),
+            seconds=self._elapsed_s(),
+            stopped=stopped,
+            notes=(*self._ledger.notes, *self._troubles),
+            remarks=(
+                *filter(None, [self._aside.remark({trial.config.order_key for trial in trials})]),
+                *describe_refinements(trials),
+            ),
+            aside=self._unmeasured,
+            faults=tuple(self._faults.values()),
+            comparison=self._ledger.comparison_with(self._deployed) if self._deployed is not None else (),
+        )
+
+    @property
+    def _unmeasured(self) -> tuple[SpillingConfig, ...]:
+        """The configs set aside that were not measured after all."""
+        return tuple(one for one in self._aside.configs if not self._ledger.of(one.config))
+
+    def _trials(self) -> tuple[Trial, ...]:
+        """The known trials of this space and its refinements: a study may hold others, of a space that was larger."""
+        return tuple(trial for trial in self._ledger.trials if self._counts(trial.config))
+
+    def _counts(self, config: Config) -> bool:
+        return config in self._space or (self._refiner is not None and self._refiner.reach.is_refined_form(config))
+
+    def _known(self, config: Config) -> list[Trial]:
+        return self._ledger.of(config, besides=self._retry)
+
+    def _elapsed_s(self) -> float:
+        return (self._clock() - self._start) / 1e9
+
+    @property
+    def _is_first(self) -> bool:
+        """Whether nothing was tried yet: one config is, however long its compilation takes, so that sessions get on."""
+        return not (self._measured or self._lanes.busy or self._faults)
+
+    @property
+    def _hopeless(self) -> bool:
+        return self._faults_running >= _MOST_FAULTS
+
+    def _spent(self, share: float) -> bool:
+        if self._hopeless:
+            return True
+        return self._budget.seconds is not None and self._elapsed_s() >= self._budget.seconds * share
+
+    def _trial(self, config: Config, result: Trial | SiloError) -> Trial | None:
+        """What came of a config as a trial; None where it was the machine's fault, which nobody is told for ever.
+
+        Raises what is not a config's fault and every other one would meet too.
+        """
+        compile_ns = self._clock() - self._begun.pop(config.order_key)
+        failed = isinstance(result, CompileError | LaunchError) and not isinstance(result, CompilerMissingError)
+        if fault := fault_of(cast("SiloError", result)) if failed else "":
+            self._faults[config.order_key] = config, f"{fault}: {result}"
+            self._faults_running += 1
+            return None
+        self._faults_running = 0
+        self._faults.pop(config.order_key, None)
+        match result:
+            case Trial():
+                if result.config.order_key != config.order_key:
+                    raise ValueError(f"the evaluator was asked for {config} and answered for {result.config}")
+                return result
+            case CompilerMissingError():
+                raise result
+            case CompileTimeoutError():
+                return self._study.failed(config, Status.TIMEOUT, str(result), compile_ns=compile_ns)
+            case CompileError():
+                return self._study.failed(config, Status.COMPILE, str(result), compile_ns=compile_ns)
+            case LaunchTimeoutError():
+                return self._study.failed(config, Status.TIMEOUT, str(result))
+            case LaunchError():
+                return self._study.failed(config, Status.RUN, str(result))
+            case _:
+                raise result

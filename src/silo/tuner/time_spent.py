@@ -1,0 +1,95 @@
+"""The time that first calls have spent on a study, kept beside its trials, so that a later call can continue.
+
+Each first call that tunes appends a record when it begins and one when it ends; one that died left none of the latter.
+Whoever tunes the study at leisure (``silo tune``, ``silo build``) settles it: how far it goes was decided then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from silo.core.json_reader import read_natural, read_object, read_text
+from silo.core.keys import effort_key
+from silo.core.protocols import CatchesUp, RecordStore
+from silo.core.values import JSON
+from silo.errors import StoreError
+from silo.tuner.trial import Study
+
+__all__ = ["BEGUN", "Effort", "Unfinished", "note_effort", "read_effort", "settle"]
+
+EFFORT_SCHEMA = "effort/1"
+BEGUN, SETTLED = "begun", "settled"  # the rest are what sessions say of how they ended
+_WHOLE = frozenset({SETTLED, "complete", "evaluations"})
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Seconds that first calls have spent on a study, and how its latest tuning ended ("" where nothing is known)."""
+
+    seconds: float = 0.0
+    last: str = ""
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether a first call began to tune and did not come to an end of its own."""
+        return bool(self.last) and self.last not in _WHOLE
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A study that a first call left: configs ``tried`` and how many there are, seconds spent and allowed in all."""
+
+    tried: int
+    total: int
+    spent_s: float
+    allowed_s: float
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a first call may spend more on it."""
+        return self.tried < self.total and self.spent_s < self.allowed_s
+
+    def __str__(self) -> str:
+        text = f"{self.tried} of {self.total} configs measured"
+        if self.tried < self.total:
+            text += f", in {self.spent_s:.2g} of the {self.allowed_s:g} s that first calls may spend on it"
+        return text
+
+
+def read_effort(study: Study, records: RecordStore) -> Effort:
+    """What the store knows. Records nobody can read are left out."""
+    total_ms, last, whole = 0, "", ""
+    try:
+        kept = list(records.read(effort_key(study.key)))
+    except (StoreError, OSError):
+        return Effort()  # the trials are not readable either, and that is told
+    what = "a record of tuning effort"
+    for record in kept:
+        try:
+            members = read_object(record, ("schema", "milliseconds", "ended"), what)
+            if read_text(members["schema"], what) != EFFORT_SCHEMA:
+                continue
+            total_ms += read_natural(members["milliseconds"], what)
+            last = read_text(members["ended"], what)
+            whole = last if last in _WHOLE else whole
+        except (ValueError, KeyError, TypeError):
+            continue  # of a newer Silo
+    if isinstance(records, CatchesUp):  # records of other machines come in no order
+        last = whole or last
+    return Effort(total_ms / 1000, last)
+
+
+def note_effort(study: Study, records: RecordStore, ended: str, seconds: float = 0.0) -> str:
+    """Keep that a first call's tuning began, or ended so; "", or why that is not kept: a later call may begin anew."""
+    document: JSON = {"schema": EFFORT_SCHEMA, "milliseconds": max(round(seconds * 1000), 0), "ended": ended}
+    try:
+        records.append(effort_key(study.key), document)
+    except (StoreError, OSError) as error:
+        return f"what was spent on tuning is not kept: {error}"
+    return ""
+
+
+def settle(study: Study, records: RecordStore) -> None:
+    """Somebody tuned the study as far as he wanted, so first calls leave it alone from now on."""
+    if read_effort(study, records).is_cut_off:
+        note_effort(study, records, SETTLED)

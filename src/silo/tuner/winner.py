@@ -1,0 +1,299 @@
+"""The winner: a view over trials, decided by a rule that depends on nothing but the set of trials."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from silo.core.config import Config
+from silo.core.plugins import threads_of_option
+from silo.tuner.paired_rounds import PPM, Rounds
+from silo.tuner.reference_config import Scales
+from silo.tuner.statistics import FINALIST_PERMILLE, NOISE_LIMIT_PERMILLE, Estimate, indistinguishable, median
+from silo.tuner.trial import Stage, Status, Trial, distinct_trials
+
+__all__ = ["Standing", "Winner", "choose_winner", "disqualified", "finalists", "standings", "unbeaten", "undecided"]
+
+_RESOURCES = ("threads", "shared_bytes", "registers")
+# So many times the usual number of finalists are compared where the search was noisy and the reference says how much.
+_MOST_NOISY = 4
+# Configs whose interval beside the fastest is within this are equal, and are not compared again.
+_EQUAL_PERMILLE = 20
+_UNKNOWN = 1 << 62  # an unknown resource counts as more than any known one
+
+# Failures that say something of the artifact itself: no later success makes such a config fit to win. A compiler
+# error or a time limit, on the other hand, may have been the machine's fault.
+_DISQUALIFYING = frozenset((Status.WRONG, Status.RUN))
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How one config did over all its trials; ``tied`` if its samples cannot be told from the fastest config's."""
+
+    config: Config
+    time: Estimate
+    resources: tuple[int, ...]
+    artifact: str
+    tied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Winner:
+    """The config to use, why, and who came next (fastest first)."""
+
+    config: Config
+    time: Estimate
+    artifact: str
+    reason: str
+    runners_up: tuple[Standing, ...]
+
+    @property
+    def median_ns(self) -> int:
+        """Its median time, nanoseconds for one launch."""
+        return self.time.median_ns
+
+
+def choose_winner(trials: Iterable[Trial]) -> Winner | None:
+    """The winner among ``trials``, or None where no config can be used.
+
+    The order of the trials does not matter, and a trial given twice counts once. Samples of a config's trials are
+    pooled, as they count beside their reference (:mod:`silo.tuner.reference_config`). Where finalists were compared
+    with one
+    another, only they can win, by the samples of those comparisons, pair by pair (:mod:`silo.tuner.paired_rounds`):
+    samples
+    taken side by side are not distorted by a machine that drifts. But a config measured later that leaves all
+    of them so far behind that no comparison is needed (:func:`finalists`) makes theirs one of losers. Configs that
+    cannot be told from the fastest are ranked by the threads, shared memory and registers they need, then by lexical
+    order.
+    """
+    known = distinct_trials(trials)
+    scales = Scales(known)
+    usable = _usable(known)
+    compared = _compared(usable)
+    outrun = _outrun(usable, scales)
+    ranking = _rank(usable, scales) if outrun or not compared else _rank_compared(compared, scales)
+    if not ranking:
+        return None
+    fastest = ranking[0]
+    tied = [standing for standing in ranking if standing.tied]
+    best = min(tied, key=lambda standing: (standing.resources, standing.config.order_key))
+    return Winner(
+        config=best.config,
+        time=best.time,
+        artifact=best.artifact,
+        reason=_reason(
+            best, fastest, _Counts(len({one.config.order_key for one in known}), len(usable), len(ranking), len(tied))
+        ),
+        runners_up=tuple(standing for standing in ranking if standing is not best),
+    )
+
+
+def _compared(usable: Iterable[list[Trial]]) -> list[list[Trial]]:
+    """The trials of the final stage of each config that has some."""
+    finals = [[trial for trial in pool if trial.stage is Stage.FINAL] for pool in usable]
+    return [pool for pool in finals if pool]
+
+
+def _outrun(usable: Iterable[list[Trial]], scales: Scales) -> bool:
+    """Whether every config that was compared is out of reach of one that was not, as they did in the search."""
+    medians: dict[bool, list[int]] = {False: [], True: []}
+    for pool in usable:
+        alone = [sample for trial in pool if trial.stage is Stage.SEARCH for sample in scales.samples(trial)]
+        if alone:
+            medians[any(trial.stage is Stage.FINAL for trial in pool)].append(median(alone))
+    best = min(medians[False], default=None)
+    if best is None or not medians[True]:
+        return False
+    return all(one * 1000 > best * (1000 + FINALIST_PERMILLE) for one in medians[True])
+
+
+def disqualified(trials: Iterable[Trial]) -> bool:
+    """Whether a trial of one config rules it out, however fast others of them were."""
+    return any(trial.status in _DISQUALIFYING for trial in trials)
+
+
+def standings(trials: Iterable[Trial]) -> tuple[Standing, ...]:
+    """Every usable config with its pooled samples, fastest first; equal medians in lexical order.
+
+    Where all of them were compared side by side they are ranked pair by pair.
+    """
+    known = distinct_trials(trials)
+    usable, scales = _usable(known), Scales(known)
+    compared = all(trial.stage is Stage.FINAL for pool in usable for trial in pool)
+    return _rank_compared(usable, scales) if compared and usable else _rank(usable, scales)
+
+
+def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = None) -> tuple[Config, ...]:
+    """The configs worth comparing side by side: the fastest ``count`` of the search within 10 % of the best.
+
+    More may be among them where samples are noisy (the best median is not sure to 1 %): those whose intervals
+    overlap with the best one's, for the search says nothing of which is faster. They are as many again, and three
+    times as many where trials have a reference, whose drift widens the intervals. Where it drifted much, the fastest
+    ``count`` are compared in any case: the best may have been lucky. A config whose comparison showed
+    that it was lucky in the search sets no limit for others. One that is ``deployed`` is among them
+    if it works, however it did.
+    Fewer than two need no comparison, so then there are none.
+    """
+    known = distinct_trials(trials)
+    scales = Scales(known)
+    usable = _usable(known)
+    ranking = _rank(_searched(usable), scales)
+    if not ranking or count < 2:
+        return ()
+    times = _corrected(ranking, _compared(usable), scales)
+    best = min(ranking, key=lambda one: (times[one.config.order_key].median_ns, one.config.order_key))
+    reach = times[best.config.order_key]
+    limit = reach.median_ns * (1000 + FINALIST_PERMILLE)
+    near = list(ranking[:count])
+    if not scales.restless:
+        near = [standing for standing in near if times[standing.config.order_key].median_ns * 1000 <= limit]
+    if max(reach.noise_permille, best.time.noise_permille if scales else 0) > NOISE_LIMIT_PERMILLE:
+        most = count * (_MOST_NOISY if scales else 2)
+        overlapping = [one for one in ranking if times[one.config.order_key].low_ns <= reach.high_ns]
+        near += [one for one in (overlapping if scales else ranking)[:most] if one in overlapping and one not in near]
+    if deployed is not None:
+        near += [one for one in ranking if one.config.order_key == deployed.order_key and one not in near]
+    return tuple(standing.config for standing in near) if len(near) > 1 else ()
+
+
+def _searched(usable: Iterable[list[Trial]]) -> list[list[Trial]]:
+    """The trials of the search of each config that has some."""
+    alone = [[trial for trial in pool if trial.stage is Stage.SEARCH] for pool in usable]
+    return [pool for pool in alone if pool]
+
+
+def _corrected(ranking: Sequence[Standing], compared: Sequence[list[Trial]], scales: Scales) -> dict[bytes, Estimate]:
+    """The times of the search; of configs that were compared, what the comparison says, on the scale of the search.
+
+    The scale is the median of the configs' own, so one that was lucky in the search has no say in it.
+    """
+    times = {one.config.order_key: one.time for one in ranking}
+    if not scales or len(compared) < 2:
+        return times
+    paired = {one.config.order_key: one.time for one in _rank_compared(compared, scales)}
+    shares = [times[key].median_ns * PPM // max(time.median_ns, 1) for key, time in paired.items() if key in times]
+    scale = median(shares) if shares else PPM
+    for key, time in paired.items():
+        if key in times:
+            low, middle, high = (one * scale // PPM for one in (time.low_ns, time.median_ns, time.high_ns))
+            times[key] = Estimate(middle, low, high, time.samples)
+    return times
+
+
+def unbeaten(trials: Iterable[Trial]) -> tuple[Config, ...]:
+    """The compared configs that may be the fastest, by their intervals; the fastest comes first."""
+    finals = tuple(trial for trial in trials if trial.stage is Stage.FINAL)
+    ranking = standings(finals)
+    if not ranking:
+        return ()
+    in_rounds = any(trial.comparison for trial in finals)
+    limit = ranking[0].time.median_ns if in_rounds else ranking[0].time.high_ns
+    return tuple(one.config for one in ranking if one is ranking[0] or one.time.low_ns <= limit)
+
+
+def undecided(trials: Iterable[Trial]) -> tuple[Config, ...]:
+    """The compared configs whose samples do not say which is the fastest, though their medians differ; or none.
+
+    They are unbeaten, and one at least is further behind than a tie is: to compare these again takes few samples, and
+    what is picked then is no matter of noise. Of configs that were compared in rounds, one is not known to tie until
+    its interval beside the fastest is within 2 %.
+    """
+    finals = tuple(trial for trial in trials if trial.stage is Stage.FINAL)
+    near = unbeaten(finals)
+    times = {one.config.order_key: one for one in standings(finals)}
+    if any(trial.comparison for trial in finals) and near:
+        most = times[near[0].order_key].time.median_ns * (1000 + _EQUAL_PERMILLE)
+        unsure = any(times[config.order_key].time.high_ns * 1000 > most for config in near[1:])
+    else:
+        unsure = any(not times[config.order_key].tied for config in near)
+    return near if unsure else ()
+
+
+def _usable(distinct: Sequence[Trial]) -> list[list[Trial]]:
+    """The successful trials of each config that no trial disqualifies."""
+    pools: dict[bytes, list[Trial]] = {}
+    for trial in distinct:
+        if trial.status is Status.OK:
+            pools.setdefault(trial.config.order_key, []).append(trial)
+    for trial in distinct:
+        if trial.status in _DISQUALIFYING:
+            pools.pop(trial.config.order_key, None)
+    return list(pools.values())
+
+
+def _rank(pools: Iterable[list[Trial]], scales: Scales) -> tuple[Standing, ...]:
+    rows = [(scales.estimate(pool), pool) for pool in pools]
+    rows.sort(key=lambda row: (row[0].median_ns, row[1][0].config.order_key))
+    return tuple(_standing(time, pool, tied=indistinguishable(rows[0][0], time)) for time, pool in rows)
+
+
+def _rank_compared(pools: Sequence[list[Trial]], scales: Scales) -> tuple[Standing, ...]:
+    """The ranking of configs that were compared: by their quotients beside the leader, where rounds are known.
+
+    The leader's time is that of its quiet rounds, and the others' times are their quotients of it.
+    """
+    rounds = Rounds({pool[0].config.order_key: pool for pool in pools})
+    if not rounds:
+        return _rank(pools, scales)
+    leader = rounds.leader()
+    time = rounds.time(leader)
+    rows: list[tuple[Estimate, list[Trial], bool]] = []
+    for pool in pools:
+        key = pool[0].config.order_key
+        if key == leader:
+            rows.append((time, pool, True))
+            continue
+        beside = rounds.quotient(key, leader)
+        low, middle, high = (one * time.median_ns // PPM for one in (beside.low_ns, beside.median_ns, beside.high_ns))
+        tied = indistinguishable(Estimate(PPM, PPM, PPM, beside.samples), beside)
+        rows.append((Estimate(middle, low, high, beside.samples), pool, tied))
+    rows.sort(key=lambda row: (row[1][0].config.order_key != leader, row[0].median_ns, row[1][0].config.order_key))
+    return tuple(_standing(time, pool, tied=tied) for time, pool, tied in rows)
+
+
+def _standing(time: Estimate, pool: Sequence[Trial], *, tied: bool) -> Standing:
+    return Standing(
+        config=pool[0].config,
+        time=time,
+        resources=_resources(pool[0].config, pool),
+        artifact=min(trial.artifact for trial in pool),
+        tied=tied,
+    )
+
+
+def _resources(config: Config, pool: Iterable[Trial]) -> tuple[int, ...]:
+    counts: dict[str, int] = {}
+    for trial in pool:
+        for name, count in trial.resources:
+            counts[name] = max(count, counts.get(name, 0))
+    return (counts.get("threads", _declared_threads(config)), *(counts.get(name, _UNKNOWN) for name in _RESOURCES[1:]))
+
+
+def _declared_threads(config: Config) -> int:
+    """The threads of a block, as the config's options say them by their declarations."""
+    for name, value in config.options:
+        each = threads_of_option(name)
+        if each and isinstance(value, int):
+            return value * each
+    return _UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """How many configs have a trial, how many of them work, how many of these may win, how many lead."""
+
+    tried: int
+    usable: int
+    ranked: int
+    tied: int
+
+
+def _reason(best: Standing, fastest: Standing, counts: _Counts) -> str:
+    if counts.usable == 1:
+        tried = counts.tried
+        return "the only config that was tried" if tried == 1 else f"the only one of {tried} configs that works"
+    if counts.tied == 1:
+        compared = "" if counts.ranked == counts.usable else f", {counts.ranked} of them compared side by side"
+        return f"fastest of {counts.usable} configs{compared}"
+    where = "the fastest" if best is fastest else f"{fastest.config} is not measurably faster"
+    return f"needs least of {counts.tied} configs that cannot be told apart, out of {counts.usable} ({where})"

@@ -1,0 +1,250 @@
+"""The agent: makes a case's arrays, checks and measures configs on its device, and answers with trials.
+
+It answers the messages of :mod:`silo.tuning.agents.connection`. Cases and code are named by sha256, and asked for where
+they are missing. Candidates run in a measuring process of the agent's own, so a config that faults costs that process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from silo.artifacts.artifact import Artifact
+from silo.building.loaded_kernels import VouchedCode
+from silo.building.ready_cases import prepare_recipe
+from silo.compile.wire import Message, encode
+from silo.core.config import Config
+from silo.core.decisions import Rejected
+from silo.core.device import place_of
+from silo.core.protocols import Device
+from silo.errors import LaunchError, SiloError, TuneError
+from silo.launch.case_arrays import materialize
+from silo.machine.process_session import session
+from silo.machine.shared_arguments import describable
+from silo.measuring.benches import benches_on, grid_at
+from silo.measuring.evaluators import BenchEvaluator, Compiled
+from silo.measuring.sent_code import received_consent
+from silo.measuring.shared_measurements import Findings, Measured
+from silo.measuring.study_key import measure_policy
+from silo.tuner.reference_config import Reference
+from silo.tuner.trial import ReferenceSamples
+from silo.tuning.agents.agent_facts import AgentFacts
+from silo.tuning.agents.sent_case import SentCase
+
+__all__ = ["Agent"]
+
+# Bytes of code and cases that are kept; what is dropped is asked for again.
+_MOST_KEPT = 2 << 30
+
+_ASKER = "the machine that this agent was started for"
+
+
+class _MissingError(Exception):
+    """Blobs that have to be sent first."""
+
+    def __init__(self, digests: Sequence[str]) -> None:
+        super().__init__()
+        self.digests = list(digests)
+
+
+class Agent:
+    """A device that is measured for somebody else. Used by one thread."""
+
+    def __init__(self, device: Device) -> None:
+        self.facts = AgentFacts.of(device)
+        self._device = device
+        self._blobs: dict[str, bytes] = {}
+        self._opened: tuple[str, _OpenCase] | None = None
+
+    def answer(self, message: Message) -> bytes:
+        """The outcome of one request, with the request's number."""
+        header, blobs = message
+        number = header.get("id")
+        try:
+            reply = self._do(header, blobs)
+        except _MissingError as missing:
+            reply = {"outcome": "missing", "missing": missing.digests}
+        except SiloError as error:
+            reply = {"outcome": "error", "class": type(error).__name__, "message": str(error)}
+        except Exception as error:  # noqa: BLE001  # as in the process that measures: it concerns one config
+            traceback.print_exc()
+            message_text = f"{type(error).__name__}: {error}"
+            reply = {"outcome": "error", "class": LaunchError.__name__, "message": message_text}
+        return encode({**reply, "id": number})
+
+    def _do(self, header: Mapping[str, Any], blobs: Sequence[bytes]) -> dict[str, Any]:
+        match header["do"]:
+            case "give":
+                self._keep(blobs)
+                return {"outcome": "done"}
+            case "open":
+                self._case(header["case"], [])
+                return {"outcome": "done"}
+            case "evaluate":
+                given = header["reference"]
+                opened, codes = self._case(header["case"], [header["code"], *([] if given is None else [given])])
+                beside = None if given is None else (codes[1], int(given["time_ns"]))
+                trial = opened.evaluate(codes[0], header["best_ns"], header["known"], beside)
+                return {"outcome": "done", "trial": trial}
+            case "compare":
+                opened, codes = self._case(header["case"], header["codes"])
+                return {"outcome": "done", "samples": opened.compare(codes)}
+            case other:
+                raise TuneError(f"an agent does not know how to {other!r}")
+
+    def close(self) -> None:
+        """End the measuring process."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened[1].close()
+
+    def _keep(self, blobs: Sequence[bytes]) -> None:
+        for blob in blobs:
+            self._blobs[hashlib.sha256(blob).hexdigest()] = blob
+        total = sum(len(blob) for blob in self._blobs.values())
+        wanted = {hashlib.sha256(blob).hexdigest() for blob in blobs}
+        for digest in [one for one in self._blobs if one not in wanted]:
+            if total <= _MOST_KEPT:
+                break
+            total -= len(self._blobs.pop(digest))
+
+    def _blob(self, digest: str) -> bytes | None:
+        return self._blobs.get(digest) or session().store.blobs.get(digest)
+
+    def _case(self, digest: str, codes: Sequence[Any]) -> tuple[_OpenCase, list[VouchedCode]]:
+        """The case, made ready, and codes for it. ``_MissingError`` says what has to be sent first."""
+        artifacts = [Artifact.from_json(code["artifact"]) for code in codes]
+        wanted = [one.blob.sha256 for one in artifacts]
+        document = None
+        if self._opened is None or self._opened[0] != digest:
+            wanted.append(digest)
+            document = self._blob(digest)
+        found = {one: self._blob(one) for one in wanted}
+        if missing := [one for one, blob in found.items() if blob is None]:
+            raise _MissingError(missing)
+        if document is not None:
+            self.close()
+            self._opened = digest, _OpenCase.made(self._device, SentCase.read(document))
+        assert self._opened is not None
+        vouched = [
+            _received(artifact, found[artifact.blob.sha256] or b"", code["consent"])
+            for artifact, code in zip(artifacts, codes, strict=True)
+        ]
+        return self._opened[1], vouched
+
+
+def _received(artifact: Artifact, blob: bytes, given: Mapping[str, Any] | None) -> VouchedCode:
+    """Code that was sent. The process that asks has consent to it, and who started this agent started it for that."""
+    consent = received_consent(given, artifact.blob.kind, artifact.variant, artifact.launch, blob, _ASKER)
+    return VouchedCode(artifact, blob, consent)
+
+
+@dataclass
+class _Received:
+    """The artifacts that were sent. Implements :class:`silo.measuring.evaluators.Artifacts`."""
+
+    codes: dict[bytes, VouchedCode] = field(default_factory=dict[bytes, VouchedCode])
+
+    def expect(self, configs: Sequence[Config]) -> None:
+        """Nothing is compiled here."""
+        del configs
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """Nothing is compiled here."""
+        del configs
+
+    def get(self, config: Config) -> Compiled:
+        """What was sent for a config."""
+        return Compiled(self.codes[config.order_key].artifact)
+
+    def forget(self, config: Config) -> None:
+        """Nothing is lost."""
+        del config
+
+    def code_of(self, artifact: Artifact) -> VouchedCode:
+        """The code of an artifact that was sent."""
+        return self.codes[artifact.variant.config.order_key]
+
+
+@dataclass
+class _OpenCase:
+    """A case with its arrays made, and what evaluates configs on it."""
+
+    evaluator: BenchEvaluator
+    received: _Received
+    findings: Findings
+
+    @classmethod
+    def made(cls, device: Device, sent: SentCase) -> _OpenCase:
+        """Make the arrays. ``TuneError`` where the case is another device's, or cannot be measured here."""
+        _require_own(device, sent)
+        place, facts = place_of(device), device.facts()
+        case = prepare_recipe(sent.recipe, lambda recipe: materialize(recipe, None, place))
+        arguments = {**case.arguments, **sent.values}
+        passed = {name: arguments[name] for name in sent.passed}
+        received, findings = _Received(), Findings()
+
+        def grid_of(config: Config, artifact: Artifact) -> tuple[int, ...]:
+            values = {**artifact.variant.specialization.constant_values, **config.as_dict()}
+            return grid_at(case.grid or sent.grid, None, arguments, values, facts)
+
+        benches = benches_on(sent.study.kernel, [device], passed, grid_of, received.code_of)
+        if not benches:
+            decision = describable(passed)
+            reason = decision.reason if isinstance(decision, Rejected) else "no process of its own can measure it"
+            raise TuneError(f"the case {case.label} of {sent.study.kernel} cannot be measured by an agent: {reason}")
+        evaluator = BenchEvaluator(sent.study, received, benches[0], case.compare, (), findings)
+        return cls(evaluator, received, findings)
+
+    def evaluate(
+        self,
+        code: VouchedCode,
+        best_ns: int | None,
+        known: Mapping[str, Any] | None,
+        beside: tuple[VouchedCode, int] | None,
+    ) -> Any:  # noqa: ANN401
+        """The trial of a config, as JSON; it has the samples of ``known`` where the same code was measured.
+
+        ``beside`` is the code of the reference, and the time in nanoseconds that it counts for.
+        """
+        config = self._take(code)
+        reference = None if beside is None else Reference(self._take(beside[0]), beside[1])
+        self.findings.hear(best_ns)
+        if known is not None:
+            samples = None if known["reference"] is None else ReferenceSamples.from_json(known["reference"])
+            measured = Measured(
+                Config.from_json(known["config"]), tuple(known["samples"]), int(known["counts_ns"]), samples
+            )
+            self.findings.take(code.artifact.blob.sha256, measured)
+        return self.evaluator.evaluate(config, reference).to_json()
+
+    def compare(self, codes: Sequence[VouchedCode]) -> list[list[int]]:
+        """Samples of each config, taken in turns."""
+        configs = [self._take(code) for code in codes]
+        samples = self.evaluator.compare(configs)
+        return [list(samples[config]) for config in configs]
+
+    def _take(self, code: VouchedCode) -> Config:
+        config = code.artifact.variant.config
+        self.received.codes[config.order_key] = code
+        return config
+
+    def close(self) -> None:
+        """End the measuring process."""
+        self.evaluator.close()
+
+
+def _require_own(device: Device, sent: SentCase) -> None:
+    study = sent.study
+    for name, wanted, here in (
+        ("device model", str(study.device), str(device.model)),
+        ("driver version", study.driver, device.driver),
+        ("way of measuring", study.policy, measure_policy(device)),
+    ):
+        if wanted != here:
+            raise TuneError(
+                f"{study.kernel} is tuned for the {name} {wanted or 'none'}, and here it is {here or 'none'}"
+            )

@@ -1,0 +1,289 @@
+"""The fleet: agents that take turns with requests, are replaced when they are lost, and are given up in the end."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from threading import Thread
+from typing import Protocol, Self, TypeVar
+
+from silo.errors import DeviceError, LaunchError, SiloError, TuneError
+from silo.forks import Condition
+from silo.tuner.faults import fault_of
+from silo.tuning.agents.agent_facts import AgentFacts
+from silo.tuning.agents.connection import AgentLostError, Connection
+from silo.tuning.agents.remote_device import RemoteDevice
+from silo.version import __version__
+
+__all__ = ["AgentSource", "Fleet", "Turn"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("silo")
+
+# Losses, or failures that are the machine's, in a row without an answer between: then an agent is given up.
+_MOST_FRUITLESS = 3
+# Agents that one config may cost, one after the other, where there are so many: what ends an agent is hardly ever the
+# config, which runs in a process of its own there. Of fewer agents it costs two, so that none is given up for it alone.
+_MOST_TRIES = 3
+_PAUSE_S = 0.5  # before an agent is started again, and twice as long each further time
+
+
+class AgentSource(Protocol):
+    """Where one agent comes from; it may be started again."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        ...
+
+    def connect(self) -> Connection:
+        """Start it. Raises DeviceError."""
+        ...
+
+
+@dataclass(eq=False)
+class _Seat:
+    """One agent. ``connection`` is None while it is started again, and for ever where it was given up."""
+
+    source: AgentSource
+    connection: Connection | None = None
+    busy: bool = False
+    fruitless: int = 0
+    given_up: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def idle(self) -> bool:
+        return self.connection is not None and not self.busy
+
+
+class Turn:
+    """One asker's use of a fleet, which another thread may stop."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+        self.seat: _Seat | None = None
+
+
+class Fleet:
+    """Agents of one device model. Any thread may ask, each with a :class:`Turn` of its own.
+
+    Args:
+        sources: where they come from, one for each.
+
+    Raises:
+        DeviceError: one of them cannot be started, or its trials would not be comparable with the others' trials.
+    """
+
+    def __init__(self, sources: Sequence[AgentSource]) -> None:
+        if not sources:
+            raise DeviceError("a fleet has no agent; name one or more")
+        self._seats = [_Seat(source) for source in sources]
+        self._changed = Condition()
+        self._closed = False
+        self._revivals: list[Thread] = []
+        try:
+            self.facts = self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> AgentFacts:
+        """Connect all of them at the same time; each may take a while."""
+
+        def connected(seat: _Seat) -> str:
+            try:
+                seat.connection = seat.source.connect()
+            except DeviceError as error:
+                return str(error)
+            return ""
+
+        with ThreadPoolExecutor(len(self._seats), "silo-agents") as pool:
+            problems = [problem for problem in pool.map(connected, self._seats) if problem]
+        if problems:
+            raise DeviceError("\n".join(problems))
+        found = [(seat, seat.connection.facts) for seat in self._seats if seat.connection is not None]
+        first = found[0][1]
+        if first.silo != __version__:
+            raise DeviceError(
+                f"the agent {self._seats[0].name!r} has Silo {first.silo}, and here it is {__version__}: its trials "
+                "would not be comparable; install the same version on both machines"
+            )
+        for seat, facts in found[1:]:
+            if reason := first.refusal(facts):
+                raise DeviceError(
+                    f"the agent {seat.name!r} is not like {self._seats[0].name!r}: {reason}; trials of both would be "
+                    "of different studies, so tune with one kind at a time"
+                )
+        return first
+
+    @property
+    def device(self) -> RemoteDevice:
+        """What kernels are compiled for."""
+        return RemoteDevice(self.facts)
+
+    @property
+    def count(self) -> int:
+        """How many agents there are, lost ones included."""
+        return len(self._seats)
+
+    def ask(self, turn: Turn, what: str, step: Callable[[Connection], T]) -> T:
+        """What ``step`` makes of an agent: of one more where the first is lost, or its machine is at fault.
+
+        Where there are three agents, a third is asked after two that were lost.
+
+        Raises:
+            LaunchError: all of these were lost, one after the other.
+            TuneError: no agent is left.
+            SiloError: whatever else the agent said.
+        """
+        avoid: list[_Seat] = []
+        said: list[str] = []
+        while len(avoid) < self._tries:
+            with self._seat(turn, avoid) as seat:
+                assert seat.connection is not None
+                try:
+                    answer = step(seat.connection)
+                except AgentLostError as error:
+                    said.append(f"{seat.name}: {error}")
+                    self._lose(seat, str(error))
+                except SiloError as error:
+                    if not (isinstance(error, TuneError) or fault_of(error)):
+                        seat.fruitless = 0
+                        raise
+                    self._ail(seat, str(error))
+                    if avoid or turn.stopped:
+                        raise
+                else:
+                    seat.fruitless = 0
+                    return answer
+            avoid.append(seat)
+            if turn.stopped:
+                break
+        raise LaunchError(f"{what}: its agents were lost: {'; then '.join(said)}")
+
+    @property
+    def _tries(self) -> int:
+        left = sum(not seat.given_up for seat in self._seats)
+        return min(_MOST_TRIES, max(2, left))
+
+    @contextlib.contextmanager
+    def _seat(self, turn: Turn, avoid: Sequence[_Seat]) -> Generator[_Seat]:
+        seat = turn.seat = self._taken(turn, avoid)
+        try:
+            yield seat
+        except BaseException as error:
+            if not isinstance(error, Exception) and seat.connection is not None:
+                self._lose(seat, "it was interrupted")
+            raise
+        finally:
+            with self._changed:
+                turn.seat = None
+                seat.busy = False
+                self._changed.notify_all()
+
+    def _taken(self, turn: Turn, avoid: Sequence[_Seat]) -> _Seat:
+        """An idle agent, none of ``avoid`` where there is another, when one is idle."""
+        with self._changed:
+            while True:
+                if turn.stopped or self._closed:
+                    raise TuneError("the session ended while a config waited for an agent")
+                left = [seat for seat in self._seats if not seat.given_up]
+                if not left:
+                    listing = "".join(f"\n  - {seat.name}: {seat.given_up}" for seat in self._seats)
+                    raise TuneError(f"no agent is left; trials so far are kept, and the next run goes on:{listing}")
+                others = [seat for seat in left if seat not in avoid] or left
+                chosen = next((seat for seat in others if seat.idle), None)
+                if chosen is not None:
+                    chosen.busy = True
+                    return chosen
+                self._changed.wait(1.0)
+
+    def _lose(self, seat: _Seat, why: str) -> None:
+        """It is gone: start it again in the background, a few times."""
+        connection, seat.connection = seat.connection, None
+        if connection is not None:
+            connection.close()
+        seat.fruitless += 1
+        if self._closed:
+            return
+        _log.warning("the agent %r was lost: %s", seat.name, why)
+        if seat.fruitless >= _MOST_FRUITLESS:
+            self._give_up(seat, why)
+            return
+        thread = Thread(target=self._revive, args=(seat,), daemon=True)
+        self._revivals = [one for one in self._revivals if one.is_alive()]
+        self._revivals.append(thread)
+        thread.start()
+
+    def _ail(self, seat: _Seat, why: str) -> None:
+        seat.fruitless += 1
+        if seat.fruitless >= _MOST_FRUITLESS:
+            connection, seat.connection = seat.connection, None
+            if connection is not None:
+                connection.close()
+            self._give_up(seat, why)
+
+    def _give_up(self, seat: _Seat, why: str) -> None:
+        _log.warning("the agent %r is given up: %s", seat.name, why)
+        with self._changed:
+            seat.given_up = why
+            self._changed.notify_all()
+
+    def _revive(self, seat: _Seat) -> None:
+        while not self._closed:
+            time.sleep(_PAUSE_S * 2 ** (seat.fruitless - 1) if seat.fruitless > 1 else 0)
+            try:
+                connection = seat.source.connect()
+            except DeviceError as error:
+                seat.fruitless += 1
+                if seat.fruitless >= _MOST_FRUITLESS:
+                    self._give_up(seat, str(error))
+                    return
+                continue
+            if reason := self.facts.refusal(connection.facts):
+                connection.close()
+                self._give_up(seat, f"started again, it is not what it was: {reason}")
+                return
+            with self._changed:
+                if not self._closed:
+                    seat.connection = connection
+                    self._changed.notify_all()
+                    return
+            connection.close()
+            return
+
+    def stop(self, turn: Turn) -> None:
+        """Make what another thread waits for with this turn fail soon. Any thread may call."""
+        with self._changed:
+            turn.stopped = True
+            connection = None if turn.seat is None else turn.seat.connection
+            self._changed.notify_all()
+        if connection is not None:
+            connection.kill()
+
+    def close(self) -> None:
+        """End every agent."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        for thread in self._revivals:
+            thread.join(1.0)
+        for seat in self._seats:
+            connection, seat.connection = seat.connection, None
+            if connection is not None:
+                connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,240 @@
+"""Agents in actors of a Ray cluster, one GPU each. Bytes go in and come out; of Silo a class's name is pickled alone.
+
+Ray says when an actor is gone, so there are no heartbeats; every wait has a limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator, Mapping
+from concurrent.futures import Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from threading import Thread
+from typing import Any
+
+from silo.compile.wire import encode, encode_error, read_message
+from silo.core.protocols import Device
+from silo.errors import DeviceError, PackageError, SiloError
+from silo.machine.device_plugins import absent_devices, default_device, device_named
+from silo.sanitized_text import one_line
+from silo.tuning.agents.agent_facts import AgentFacts
+from silo.tuning.agents.agent_serving import Answers
+from silo.tuning.agents.connection import MOST_ANSWER, AgentLostError, read_answer, read_facts
+from silo.tuning.agents.device_agent import Agent
+from silo.tuning.agents.fleet import Fleet
+
+__all__ = ["AgentActor", "RayConnection", "ray_fleet"]
+
+_SHUTDOWN_S = 60.0  # Ray ends the processes that it started one after the other
+
+
+class AgentActor:
+    """An agent in a process of Ray's. What it cannot do it answers; it raises nothing."""
+
+    def __init__(self, device: str | None) -> None:
+        self._agent: Answers | None = None
+        try:
+            self._agent = self.make(device)
+            self._first = encode({"outcome": "ready", "agent": self._agent.facts.to_json()})
+        except SiloError as error:
+            self._first = encode_error(error)
+
+    def make(self, device: str | None) -> Answers:
+        """What answers. ``DeviceError`` where there is no such device."""
+        return Agent(_own_device(device))
+
+    def first(self) -> bytes:
+        """What an agent says first."""
+        return self._first
+
+    def answer(self, request: bytes) -> bytes:
+        """The answer to a request."""
+        assert self._agent is not None
+        at = 0
+
+        def take(count: int) -> bytes:
+            nonlocal at
+            at += count
+            return request[at - count : at]
+
+        return self._agent.answer(read_message(take))
+
+
+def _own_device(name: str | None) -> Device:
+    """The device of an actor, whose process sees the GPU that Ray gave it and no other one."""
+    if name is not None:
+        return device_named(name)
+    found = default_device()
+    if found.memory.is_host:
+        absent = "".join(f"; no {kind}: {why.reason}" for kind, why in absent_devices())
+        raise DeviceError(
+            f"Ray gave this actor a GPU, and Silo finds none there{absent}. --device cpu asks for the CPU"
+        )
+    return found
+
+
+class RayConnection:
+    """Implements :class:`silo.tuning.agents.connection.Connection`: an actor, placed and alive.
+
+    Raises:
+        DeviceError: the cluster has no room for it within ``wait_s`` seconds, or it has no such device.
+    """
+
+    def __init__(self, ray: Any, actor: type[AgentActor], device: str | None, wait_s: float) -> None:  # noqa: ANN401
+        self._ray = ray
+        options = {"num_gpus": 1, "num_cpus": 0, "max_restarts": 0, "max_concurrency": 1}
+        self._actor = ray.remote(**options)(actor).remote(device)
+        try:
+            self.facts = self._greeting(wait_s)
+        except AgentLostError as error:
+            self.close()
+            raise DeviceError(f"an agent on Ray cannot be used: {error}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _greeting(self, wait_s: float) -> AgentFacts:
+        late = f"it was not placed and started within {wait_s:g} s; {_resources(self._ray)}"
+        return read_facts(_unpacked(self._got(self._actor.first.remote(), wait_s, late)))
+
+    def ask(self, request: bytes, limit_s: float) -> Mapping[str, Any]:
+        """See :class:`silo.tuning.agents.connection.Connection`."""
+        return _unpacked(self._got(self._actor.answer.remote(request), limit_s, "it did not answer in time"))
+
+    def _got(self, reference: Any, limit_s: float, late: str) -> Any:  # noqa: ANN401  # Ray's
+        errors = self._ray.exceptions
+        try:
+            return self._ray.get(reference, timeout=limit_s)
+        except errors.GetTimeoutError:
+            self.kill()
+            raise AgentLostError(late) from None
+        except errors.RayError as error:
+            self.kill()
+            raise AgentLostError(f"{type(error).__name__}: {one_line(str(error).strip())[:600]}") from error
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """See :class:`silo.tuning.agents.connection.Connection`."""
+        with contextlib.suppress(self._ray.exceptions.RayError, ValueError):
+            self._ray.kill(self._actor)
+
+    def close(self) -> None:
+        """See :class:`silo.tuning.agents.connection.Connection`."""
+        self.kill()
+
+
+def _unpacked(answer: object) -> dict[str, Any]:
+    if not isinstance(answer, bytes) or not 4 < len(answer) <= MOST_ANSWER:
+        size = f" of {len(answer)} bytes" if isinstance(answer, bytes) else ""
+        raise AgentLostError(f"it answers with a {type(answer).__name__}{size}, which is no answer")
+    return read_answer(answer[4:])
+
+
+def _resources(ray: Any) -> str:  # noqa: ANN401
+    try:
+        there, free = ray.cluster_resources().get("GPU", 0), ray.available_resources().get("GPU", 0)
+    except ray.exceptions.RayError as error:
+        return f"the cluster does not say what it has ({type(error).__name__})"
+    return f"the cluster has {there:g} GPUs, of which {free:g} are free"
+
+
+@dataclass(frozen=True)
+class _RaySource:
+    ray: Any
+    number: int
+    actor: type[AgentActor]
+    device: str | None
+    wait_s: float
+
+    @property
+    def name(self) -> str:
+        return f"actor {self.number} on Ray"
+
+    def connect(self) -> RayConnection:
+        return RayConnection(self.ray, self.actor, self.device, self.wait_s)
+
+
+@contextmanager
+def ray_fleet(
+    address: str,
+    gpus: int | None = None,
+    *,
+    device: str | None = None,
+    wait_s: float = 120.0,
+    actor: type[AgentActor] = AgentActor,
+) -> Generator[Fleet]:
+    """Agents on the Ray cluster at ``address``, ``gpus`` of them; None: as many as it has GPUs.
+
+    A cluster that this process is connected to already is used, and stays connected.
+
+    Args:
+        address: as ``ray.init`` takes it: ``HOST:PORT``, ``auto``, ``ray://HOST:PORT``, or ``local`` for one here.
+        gpus: how many actors there are, each with one GPU.
+        device: the device in an actor; None: its GPU.
+        wait_s: seconds until the cluster answers, and until an actor is placed and has begun.
+        actor: the class of the actors.
+
+    Raises:
+        PackageError: Ray is not installed.
+        DeviceError: the cluster is not reached, has no GPU, or does not place the actors in time.
+    """
+    try:
+        ray: Any = import_module("ray")
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise PackageError("agents on Ray need ray, which is not installed: pip install 'kernel-silo[ray]'") from None
+    own = not ray.is_initialized()
+    with contextlib.ExitStack() as held:
+        if own:
+            held.enter_context(_connected(ray, address, wait_s))
+        count = gpus if gpus is not None else int(ray.cluster_resources().get("GPU", 0))
+        if count < 1:
+            raise DeviceError(f"the Ray cluster at {address} has no GPU; --gpus N asks for N of them all the same")
+        with Fleet([_RaySource(ray, number, actor, device, wait_s) for number in range(count)]) as fleet:
+            yield fleet
+
+
+@contextmanager
+def _connected(ray: Any, address: str, wait_s: float) -> Generator[None]:  # noqa: ANN401
+    """Be connected to a cluster. ``DeviceError`` where it does not answer within ``wait_s`` seconds.
+
+    A thread connects, because Ray may take minutes over an address where nobody answers, and the same thread
+    disconnects: the servers that Ray starts for a cluster of this machine end with the thread that started them. The
+    end of this process does not wait for it.
+    """
+    answered, wanted, gone = Future[None](), Future[None](), Future[None]()
+
+    def run() -> None:
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="warning")
+        except BaseException as error:  # noqa: BLE001  # it is raised where the cluster is waited for
+            answered.set_exception(error)
+            return
+        answered.set_result(None)
+        wait([wanted])
+        try:
+            ray.shutdown()
+        finally:
+            gone.set_result(None)
+
+    Thread(target=run, name="silo-ray", daemon=True).start()
+    try:
+        answered.result(wait_s)
+    except TimeoutError:
+        wanted.set_result(None)  # should it answer later, nobody wants it
+        raise DeviceError(
+            f"the Ray cluster at {address} is not reached: it did not answer within {wait_s:g} s"
+        ) from None
+    except Exception as error:  # Ray raises bare ones too
+        said = f"{type(error).__name__}: {one_line(str(error).strip())[:300]}"
+        raise DeviceError(f"the Ray cluster at {address} is not reached: {said}") from error
+    try:
+        yield
+    finally:
+        wanted.set_result(None)
+        wait([gone], _SHUTDOWN_S)

@@ -1,0 +1,243 @@
+"""Evaluators that ask agents: code is made here, checked and measured there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any, TypeVar, cast
+
+from silo.artifacts.artifact import Artifact
+from silo.building.loaded_kernels import VouchedCode
+from silo.core.config import Config
+from silo.errors import BlobLostError, SiloError, TuneError, error_named
+from silo.measuring.evaluators import Artifacts, Compiled
+from silo.measuring.measuring_process import rebuilt
+from silo.measuring.sent_code import consent_to_json
+from silo.measuring.shared_measurements import Findings, Measured
+from silo.tuner.lanes import Lanes, make_lanes
+from silo.tuner.reference_config import Reference, counted_samples
+from silo.tuner.statistics import median
+from silo.tuner.trial import Status, Trial, resources_of
+from silo.tuning.agents.connection import AgentLostError, Connection, exchange
+from silo.tuning.agents.fleet import Fleet, Turn
+from silo.tuning.agents.sent_case import SentCase
+
+__all__ = ["RemoteEvaluator", "fleet_lanes", "refused_case"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger("silo")
+
+# Seconds for an agent's answer. Its own limits for a launch and for loading code come first, and blame the config.
+_OPEN_LIMIT_S = 600.0
+_EVALUATE_LIMIT_S = 900.0
+
+# An agent's answer holds as many samples as measuring takes, which are a few dozen.
+_MOST_SAMPLES = 10_000
+
+
+class RemoteEvaluator:
+    """Implements :class:`silo.tuner.evaluator.Evaluator`: each config is sent to an agent of the fleet that is idle.
+
+    Args:
+        fleet: the agents.
+        sent: the case, and the study of its trials.
+        artifacts: where compiled code comes from.
+        code_of: an artifact's code, with consent where it needs some.
+        findings: what it shares with the other evaluators of the study.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        sent: SentCase,
+        artifacts: Artifacts,
+        code_of: Callable[[Artifact], VouchedCode],
+        findings: Findings,
+    ) -> None:
+        self._fleet = fleet
+        self._sent = sent
+        self._artifacts = artifacts
+        self._code_of = code_of
+        self._findings = findings
+        self._turn = Turn()
+
+    def prepare(self, configs: Sequence[Config]) -> None:
+        """See :class:`silo.tuner.evaluator.Evaluator`."""
+        self._artifacts.expect(configs)
+        self._artifacts.prepare(configs)
+
+    def spills(self, config: Config) -> int | None:
+        """See :class:`silo.tuner.evaluator.Evaluator`."""
+        return self._artifacts.get(config).artifact.launch.spills
+
+    def evaluate(self, config: Config, reference: Reference | None = None) -> Trial:
+        """See :class:`silo.tuner.evaluator.Evaluator`. Code that left the store is compiled again.
+
+        Without a reference an agent takes the first config that it measures as the reference.
+        """
+        found, code = self._code(config)
+        digest = found.artifact.blob.sha256
+        known, measured = self._findings.claim(digest), None
+        beside = None if reference is None else (reference, self._code(reference.config)[1])
+        if known is not None:
+            return self._trial(config, found, code, known, beside)
+        try:
+            trial = self._trial(config, found, code, None, beside)
+            if trial.status is Status.OK:
+                measured = Measured(config, trial.samples_ns, _counts_ns(trial, reference), trial.reference)
+            return trial
+        finally:
+            self._findings.settle(digest, measured)
+
+    def _code(self, config: Config) -> tuple[Compiled, VouchedCode]:
+        try:
+            found = self._artifacts.get(config)
+            return found, self._code_of(found.artifact)
+        except BlobLostError as error:
+            _log.info("%s", error)
+            self._artifacts.forget(config)
+            found = self._artifacts.get(config)
+            return found, self._code_of(found.artifact)
+
+    def _trial(
+        self,
+        config: Config,
+        found: Compiled,
+        code: VouchedCode,
+        known: Measured | None,
+        beside: tuple[Reference, VouchedCode] | None,
+    ) -> Trial:
+        codes = [code] if beside is None else [code, beside[1]]
+        request = {
+            "do": "evaluate",
+            "case": self._sent.sha256,
+            "code": _code_to_json(code),
+            "best_ns": self._findings.best_ns,
+            "reference": None if beside is None else _code_to_json(beside[1]) | {"time_ns": beside[0].time_ns},
+            "known": None if known is None else _known_to_json(known),
+        }
+
+        def evaluated(connection: Connection) -> Trial:
+            answer = self._answer(connection, request, codes, _EVALUATE_LIMIT_S)
+            return self._read_trial(config, found, answer.get("trial"))
+
+        return self._fleet.ask(self._turn, str(config), evaluated)
+
+    def _read_trial(self, config: Config, found: Compiled, data: Any) -> Trial:  # noqa: ANN401  # JSON
+        """The trial that an agent answers with, if it is one of this study and config; what is known here is added."""
+        study = self._sent.study
+        try:
+            trial = Trial.from_json(data)
+        except (ValueError, TypeError, SiloError) as error:
+            raise AgentLostError(f"it answers with what is not a trial: {error}") from None
+        if trial.config.order_key != config.order_key:
+            raise AgentLostError(f"it was asked for {config} and answered for {trial.config}")
+        if reason := study.refuses(trial):
+            raise AgentLostError(f"its trial is of another study: {reason}")
+        if len(trial.samples_ns) > _MOST_SAMPLES:
+            raise AgentLostError(f"it answers with {len(trial.samples_ns)} samples")
+        resources = resources_of(found.artifact.launch) if trial.status is Status.OK else ()
+        return study.trial(
+            config,
+            trial.status,
+            trial.samples_ns,
+            compile_ns=found.compile_ns,
+            message=trial.message,
+            artifact=found.key,
+            max_error=trial.max_error,
+            resources=resources,
+            reference=trial.reference,
+        )
+
+    def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
+        """See :class:`silo.tuner.evaluator.Evaluator`: on one agent."""
+        codes = [self._code(config)[1] for config in configs]
+        request = {"do": "compare", "case": self._sent.sha256, "codes": [_code_to_json(code) for code in codes]}
+
+        def compared(connection: Connection) -> Mapping[Config, Sequence[int]]:
+            limit_s = _EVALUATE_LIMIT_S + 100 * len(configs)
+            taken: Any = self._answer(connection, request, codes, limit_s).get("samples")
+            if not isinstance(taken, list) or len(cast("list[Any]", taken)) != len(configs):
+                raise AgentLostError("it answers a comparison with what is no list of samples for each config")
+            return {
+                config: _samples(samples) for config, samples in zip(configs, cast("list[Any]", taken), strict=True)
+            }
+
+        return self._fleet.ask(self._turn, "the finalists", compared)
+
+    def _answer(
+        self, connection: Connection, request: Mapping[str, Any], codes: Sequence[VouchedCode], limit_s: float
+    ) -> Mapping[str, Any]:
+        return _asked(connection, request, self._sent, codes, limit_s)
+
+    def interrupt(self) -> None:
+        """See :class:`silo.tuner.evaluator.Evaluator`: an agent that is at work for this evaluator is ended."""
+        self._fleet.stop(self._turn)
+
+
+def _asked(
+    connection: Connection, request: Mapping[str, Any], sent: SentCase, codes: Sequence[VouchedCode], limit_s: float
+) -> Mapping[str, Any]:
+    blobs = {code.artifact.blob.sha256: code.blob for code in codes} | {sent.sha256: sent.document}
+    answer = exchange(connection, request, blobs.get, limit_s)
+    if answer.get("outcome") == "done":
+        return answer
+    if answer.get("outcome") == "error":
+        name, message = str(answer.get("class")), str(answer.get("message"))
+        kind = error_named(name)
+        raise TuneError(message) if kind is not None and issubclass(kind, TuneError) else rebuilt(name, message)
+    raise AgentLostError(f"it answers {str(answer.get('outcome'))[:80]!r}, which is no outcome")
+
+
+def _counts_ns(trial: Trial, reference: Reference | None) -> int:
+    """The median of a trial as it counts beside the reference that it was to be measured with."""
+    beside = trial.reference
+    if reference is None or beside is None or beside.config.order_key != reference.config.order_key:
+        return median(trial.samples_ns)
+    return median(counted_samples(trial.samples_ns, beside.samples_ns, reference.time_ns))
+
+
+def _known_to_json(known: Measured) -> dict[str, Any]:
+    return {
+        "config": known.config.to_json(),
+        "samples": [int(sample) for sample in known.samples],
+        "counts_ns": known.counts_ns,
+        "reference": None if known.reference is None else known.reference.to_json(),
+    }
+
+
+def _code_to_json(code: VouchedCode) -> dict[str, Any]:
+    return {"artifact": code.artifact.to_json(), "consent": consent_to_json(code)}
+
+
+def _samples(data: Any) -> tuple[int, ...]:  # noqa: ANN401  # JSON
+    found = cast("list[Any]", data) if isinstance(data, list) else []
+    if not 0 < len(found) <= _MOST_SAMPLES or any(type(one) is not int or one < 0 for one in found):
+        raise AgentLostError("it answers with samples that are no natural numbers")
+    return tuple(found)
+
+
+def refused_case(fleet: Fleet, sent: SentCase) -> str:
+    """Why an agent of the fleet cannot run a case, which one of them makes ready; "" where it can."""
+    try:
+        fleet.ask(
+            Turn(),
+            f"the case {sent.recipe.label}",
+            lambda connection: _asked(connection, {"do": "open", "case": sent.sha256}, sent, (), _OPEN_LIMIT_S),
+        )
+    except SiloError as error:
+        return str(error)
+    return ""
+
+
+@contextmanager
+def fleet_lanes(
+    fleet: Fleet, sent: SentCase, artifacts: Artifacts, code_of: Callable[[Artifact], VouchedCode]
+) -> Generator[Lanes]:
+    """An evaluator for each agent, side by side, which share what they measured."""
+    findings = Findings()
+    made = [RemoteEvaluator(fleet, sent, artifacts, code_of, findings) for _ in range(fleet.count)]
+    with closing(make_lanes(made)) as lanes:
+        yield lanes

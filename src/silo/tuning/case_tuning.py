@@ -1,0 +1,316 @@
+"""Tuning a kernel on its cases: the same for a Python file and for a bundle."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from silo.building.call_context import Situation
+from silo.building.compilation import Compilation
+from silo.building.derived_constexprs import call_opaque
+from silo.building.loaded_kernels import stored_code
+from silo.building.ready_cases import PreparedCase
+from silo.calls.deterministic_candidates import deterministic_remark
+from silo.calls.inferred_space import check_grid
+from silo.compile.toolchain import select_compiler, target_kinds
+from silo.core.cases import Make
+from silo.core.config import Config
+from silo.core.device import place_of
+from silo.core.dispatch import Bucket
+from silo.core.protocols import Device
+from silo.core.recipes import ArrayRecipe
+from silo.core.variant import Variant
+from silo.errors import ArgumentError, CaseError, DeviceError, SpaceError, TargetError, TuneError
+from silo.kernels.kernel import Kernel
+from silo.launch.array_libraries.filling import fill
+from silo.launch.array_libraries.library_table import NAMES
+from silo.launch.case_arrays import materialize
+from silo.launch.descriptor_arguments import is_descriptor
+from silo.launch.runtime import inspect_call
+from silo.machine.device_plugins import absent_devices, all_devices, device_named
+from silo.machine.process_session import session
+from silo.measuring.benches import Bench, LocalBench, benches_on, grid_at
+from silo.measuring.case_session_options import refiner_of, spill_limit_of, study_seeds
+from silo.measuring.earlier_studies import carry_trials
+from silo.measuring.evaluators import CompiledArtifacts, evaluators
+from silo.measuring.lock_files import deployed_config
+from silo.sources.kernel_source import BringsCode
+from silo.tuner.outcome import Budget, TuneOutcome
+from silo.tuner.progress import Progress
+from silo.tuner.search.searchers import DEFAULT_SEARCHER, check_searcher
+from silo.tuner.session import tune
+from silo.tuner.session_options import Scope, Search, Watch
+from silo.tuner.time_spent import settle
+from silo.tuner.trial import Study
+from silo.tuning.agents.fleet import Fleet
+from silo.tuning.agents.remote_evaluator import fleet_lanes, refused_case
+from silo.tuning.agents.sent_case import SentCase
+
+__all__ = [
+    "CaseStudy",
+    "Limits",
+    "call_arguments",
+    "case_benches",
+    "case_studies",
+    "device_of",
+    "launcher_of",
+    "made_study",
+    "make_of",
+    "materializer",
+    "sent_case",
+    "tune_case",
+]
+
+_log = logging.getLogger("silo")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far one case is tuned; ``lock`` is the file of what is deployed.
+
+    ``devices`` are devices of the case's model, on which configs are measured at the same time; none: its own alone.
+    A ``fleet`` measures instead of this machine. ``anew`` holds the keys of the studies whose earlier
+    trials a command has superseded; None: it supersedes none.
+
+    Raises:
+        TuneError: No searcher has this name.
+    """
+
+    searcher: str = DEFAULT_SEARCHER
+    budget: Budget = Budget()  # noqa: RUF009  # frozen
+    lock: Path | None = None
+    devices: tuple[Device, ...] = ()
+    fleet: Fleet | None = None
+    anew: set[str] | None = None
+
+    def __post_init__(self) -> None:
+        check_searcher(self.searcher)
+
+    def supersedes(self, study: Study) -> bool:
+        """Whether earlier trials of a study are superseded now: by the first of its cases that a command tunes."""
+        if self.anew is None or study.key in self.anew:
+            return False
+        self.anew.add(study.key)
+        return True
+
+
+@dataclass(frozen=True)
+class CaseStudy:
+    """One case of a kernel of this process, understood on a device."""
+
+    kernel: Kernel
+    case: PreparedCase
+    situation: Situation
+    bucket: Bucket
+
+
+def materializer(library: str | None, device: Device | None = None) -> Callable[[ArrayRecipe], Any]:
+    """What makes arrays of ``library`` on ``device`` (the CPU where None). ``CaseError`` for an unknown library.
+
+    Without a library it is numpy on the CPU, and on a GPU torch where it is loaded and :class:`silo.Buffer` elsewhere.
+    """
+    if library is not None and library not in NAMES:
+        raise CaseError(f"--arrays {library}: it is one of {', '.join(NAMES)}")
+    place = place_of(device)
+    return lambda recipe: materialize(recipe, library, place)
+
+
+def make_of(library: str | None, device: Device | None = None) -> Make:
+    """``make`` for a case function."""
+    return Make(materializer(library, device), fill)
+
+
+def case_studies(kernel: Kernel, device: Device | None, library: str | None = None) -> list[CaseStudy]:
+    """Every case of a kernel on ``device``, its arguments made there. ``CaseError`` where it has none.
+
+    Without a device the arguments are in host memory, and the kernel's kind says where it runs.
+    """
+    found: list[CaseStudy] = []
+    for function in kernel.case_functions:
+        for values in function.combinations():
+            case = function.prepare(values, make_of(library, device))
+            try:
+                named = {**call_arguments(kernel, case), **case.grid_argument(held=kernel.holds_grid)}
+                call = inspect_call(kernel.resolver.native, kernel.source.signature, **named)
+                situation = kernel.resolver.understand(call, device)
+                if situation.rule is not None and case.grid is not None:
+                    check_grid(kernel, situation.rule, None, case.grid)
+            except (ArgumentError, SpaceError) as error:
+                where = f"the case {case.label} of {kernel.name} ({function.location})"
+                raise CaseError(f"{where}: {error}") from error
+            found.append(CaseStudy(kernel, case, situation, situation.bucket))
+    if not found:
+        raise CaseError(
+            f"{kernel.name} ({kernel.location}) has no cases, so there is nothing to run it on: "
+            f"add @{kernel.name}.cases(...)"
+        )
+    return found
+
+
+def device_of(kernel: Kernel, device: Device | None) -> Device | None:
+    """Where a command runs a kernel's cases: ``device`` where one was named, else None for host memory.
+
+    A kernel that has no code for a device of the host's memory goes to the first device here that it is compiled for.
+
+    Raises:
+        DeviceError: there is no such device; says why.
+    """
+    if device is not None or isinstance(kernel.source, BringsCode):
+        return device
+    try:
+        select_compiler(kernel.source.kind, device_named("cpu").target)
+    except TargetError as error:
+        refusal = str(error)
+    else:
+        return None
+    fitting = [one for one in all_devices() if _compiles(kernel, one)]
+    if not fitting:
+        kinds = target_kinds(kernel.source.kind) or tuple(name for name, _ in absent_devices())
+        absent = "".join(f"\n  - no {name}: {why.reason}" for name, why in absent_devices() if name in kinds)
+        raise DeviceError(f"{kernel.name} has no device here to run on: {refusal}{absent}")
+    return None if any(one.memory.is_host for one in fitting) else fitting[0]
+
+
+def _compiles(kernel: Kernel, device: Device) -> bool:
+    try:
+        select_compiler(kernel.source.kind, device.target)
+    except TargetError:
+        return False
+    return True
+
+
+def call_arguments(kernel: Kernel, case: PreparedCase) -> dict[str, object]:
+    """What the launcher is called with: the case's arguments and options, and what opaque heuristics say of them."""
+    named = {**case.arguments, **case.options}
+    if kernel.derived.opaque:
+        given = {**kernel.agreed_values, **named}
+        named |= call_opaque(kernel.name, kernel.derived, given, kernel.config_names)
+    return named
+
+
+def launcher_of(study: CaseStudy) -> Callable[[Config], Callable[[], object]]:
+    """For a config, the function that launches the case with it."""
+    kernel, case = study.kernel, study.case
+    facts = study.situation.device.facts()
+    launcher = kernel.resolver.launcher_on(study.situation.device)
+
+    def bound(config: Config) -> Callable[[], object]:
+        named = {**call_arguments(kernel, case), **config.as_dict()}
+        grid = case.grid_of(config.as_dict(), facts)
+        if grid is not None:
+            launch = launcher[grid]
+            return lambda: launch(**named)
+        return lambda: launcher(**named)
+
+    return bound
+
+
+def _grid(study: CaseStudy, variant: Variant) -> tuple[int, ...]:
+    kernel, case, situation = study.kernel, study.case, study.situation
+    values = {**variant.specialization.constant_values, **variant.config.as_dict()}
+    return grid_at(case.grid or kernel.grid, None, call_arguments(kernel, case), values, situation.device.facts())
+
+
+def _passed(study: CaseStudy) -> dict[str, object]:
+    """What launches of a case are given: all but what is a constant of the code."""
+    named = call_arguments(study.kernel, study.case)
+    constants = set(study.situation.specialization.constant_values)
+    constants -= {name for name, value in named.items() if is_descriptor(value)}  # theirs is a block shape
+    return {name: value for name, value in named.items() if name not in constants and name not in study.case.options}
+
+
+def case_benches(study: CaseStudy, others: Sequence[Device] = ()) -> list[Bench]:
+    """Where the case's configs run: on its device, and on each of ``others`` that is like it."""
+    kernel, case = study.kernel, study.case
+    devices = (study.situation.device, *others)
+    if reason := kernel.why_unmeasured(devices[0].target):
+        raise TuneError(f"{kernel.name} is not measured on {devices[0].target}: {reason}")
+    confined = benches_on(
+        kernel.name,
+        devices,
+        _passed(study),
+        lambda _, artifact: _grid(study, artifact.variant),
+        in_library=kernel.in_library,
+    )
+    return confined or [LocalBench(devices[0], case.arguments, launcher_of(study))]
+
+
+def sent_case(study: CaseStudy, made: Study) -> SentCase:
+    """A case as agents get it. ``CaseError`` where no recipe can make it again, or a library runs its code."""
+    kernel, case = study.kernel, study.case
+    if kernel.in_library:
+        raise CaseError(f"a library runs the code of {kernel.name}, over objects of this process")
+    if case.record is None:
+        raise CaseError(f"the case {case.label} of {kernel.name} has no recipe")
+    recipe = case.record()
+    named, own = call_arguments(kernel, case), dict(recipe.arguments)
+    values = {name: value for name, value in named.items() if name not in own}
+    try:
+        return SentCase(made, recipe, kernel.grid, cast("Any", values), tuple(_passed(study))).checked()
+    except (TypeError, ValueError) as error:
+        raise CaseError(f"the case {case.label} of {kernel.name} cannot be recorded: {error}") from error
+
+
+def made_study(study: CaseStudy) -> Study:
+    """The study that trials of a case are of."""
+    return study.kernel.resolver.problem(study.situation).study(study.situation.specialization, study.bucket)
+
+
+def _placed(study: CaseStudy, fleet: Fleet | None) -> tuple[CaseStudy, SentCase | None, tuple[str, ...]]:
+    """A case, on this machine where the fleet cannot have it; what is sent otherwise; what is to be said of that."""
+    if fleet is None:
+        return study, None, ()
+    try:
+        sent = sent_case(study, made_study(study))
+    except CaseError as error:
+        reason = str(error)
+    else:
+        reason = refused_case(fleet, sent)
+        if not reason:
+            return study, sent, ()
+    remark = f"measured on this machine and by no agent: {reason}"
+    _log.warning("%s %s is %s", study.kernel.name, study.case.label, remark)
+    here = case_studies(study.kernel, device_of(study.kernel, None))
+    return next(one for one in here if one.case.label == study.case.label), None, (remark,)
+
+
+def tune_case(
+    study: CaseStudy, limits: Limits, progress: Callable[[Progress], None] | None = None
+) -> tuple[TuneOutcome, Compilation]:
+    """Measure the configs of one case and keep every trial."""
+    study, sent, remarks = _placed(study, limits.fleet)
+    kernel, situation = study.kernel, study.situation
+    made = made_study(study)
+    compilation, records = Compilation(session(), kernel.source, trials=True), session().store.records
+    artifacts = CompiledArtifacts(compilation, lambda config: kernel.resolver.variant(situation, config))
+    remeasure = limits.supersedes(made)
+    if not remeasure:
+        carried = carry_trials(made, situation.reach, artifacts, session().store, limits.budget)
+        if carried:
+            remarks = (*remarks, f"{carried} trials of an earlier compiler count, because their code is the same")
+    with (
+        evaluators(made, artifacts, case_benches(study, limits.devices), study.case.compare, situation.candidates)
+        if sent is None or limits.fleet is None
+        else fleet_lanes(limits.fleet, sent, artifacts, lambda artifact: stored_code(session().store, artifact))
+    ) as lanes:
+        outcome = tune(
+            made,
+            situation.searched,
+            lanes,
+            records,
+            Search(limits.searcher, study_seeds(made, situation.searched, records, limits.lock), limits.budget),
+            Scope(
+                refiner=refiner_of(situation, lambda config: _grid(study, kernel.resolver.variant(situation, config))),
+                most_spills=spill_limit_of(situation),
+                deployed=deployed_config(limits.lock, made),
+                remeasure=remeasure,
+            ),
+            Watch(progress),
+        )
+    settle(made, records)
+    if remark := deterministic_remark(situation):
+        remarks = (remark, *remarks)
+    return replace(outcome, remarks=(*remarks, *outcome.remarks)), compilation

@@ -1,0 +1,142 @@
+"""The measured limits of a device: a copy and matrix products, tuned on it, kept by device model."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+from silo.core.cases import Case, Make
+from silo.core.device import DeviceModel
+from silo.core.keys import ceilings_key
+from silo.core.protocols import Device
+from silo.core.values import Value
+from silo.errors import ToolchainError
+from silo.kernels.kernel import Kernel, kernel, kernel_of
+from silo.machine.process_session import session
+from silo.report.least_time import Ceilings
+from silo.sources.kinds import kinds
+from silo.sources.source_kind import MeasuresCeilings
+from silo.tuning.case_tuning import Limits, case_studies, tune_case
+
+__all__ = ["known_ceilings", "measure_ceilings"]
+
+_log = logging.getLogger("silo")
+
+# Elements of float32 of each array of a copy, eight bytes of traffic each: from a core's own cache to 512 MiB, which is
+# more than any cache.
+_COPIED = tuple(1 << power for power in (13, 15, 17, 19, 21, 23, 26))
+
+_COPY_SPACES: Mapping[str, Sequence[Mapping[str, Value]]] = {
+    "cpu": [{"BLOCK": block} for block in (1024, 4096, 16384, 65536)],
+    "gpu": [{"BLOCK": block, "num_warps": warps} for block in (1024, 2048, 4096) for warps in (4, 8)],
+}
+_DOT_SIZES = {"cpu": (256, 512, 1024), "gpu": (2048, 4096)}
+_DTYPES = ("float32", "float16")
+
+
+def _dots(blocks: Sequence[tuple[int, int, int]], **options: int) -> list[dict[str, Value]]:
+    return [{"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, **options} for m, n, k in blocks]
+
+
+_DOT_SPACES: Mapping[str, Sequence[Mapping[str, Value]]] = {
+    "cpu": _dots([(64, 64, 64), (128, 64, 32), (128, 128, 64), (128, 256, 128), (256, 256, 256)]),
+    "gpu": [
+        *_dots([(128, 128, 32), (128, 128, 64)], num_warps=4, num_stages=3),
+        *_dots([(128, 128, 32), (128, 128, 64), (128, 256, 32), (128, 256, 64)], num_warps=8, num_stages=3),
+    ],
+}
+
+
+def known_ceilings(model: DeviceModel) -> Ceilings | None:
+    """What was measured on a device of this model last, or None."""
+    found: Ceilings | None = None
+    for record in session().store.records.read(ceilings_key(model)):
+        with suppress(ValueError):  # a newer Silo's
+            found = Ceilings.from_json(record)
+    return found
+
+
+def measure_ceilings(device: Device) -> Ceilings:
+    """Measure what ``device`` reaches, and keep it. Takes some seconds; where all was measured before, next to nothing.
+
+    The copy and the products are kernels like any other: compiled, checked and tuned by Silo, their trials kept. The
+    ceiling is the rate of the best config; of products, that of the best size.
+
+    Raises:
+        ToolchainError: what the kernels are written with is not installed.
+        TuneError: no config of one of them works on this device.
+    """
+    kind = "cpu" if device.target.kind == "cpu" else "gpu"
+    copies = tuple((work, rate) for work, rate in _rates(_copy_kernel(kind), device))
+    dots = {dtype: max(rate for _, rate in _rates(_dot_kernel(kind, dtype), device)) for dtype in _DTYPES}
+    found = Ceilings(copies, tuple(sorted(dots.items())))
+    if found != known_ceilings(device.model):
+        session().store.records.append(ceilings_key(device.model), found.to_json())
+    return found
+
+
+def _rates(made: Kernel, device: Device) -> Iterator[tuple[int, int]]:
+    """The bytes or operations of each case, and how many of them a second the best config does."""
+    for study in case_studies(made, device):
+        outcome, _ = tune_case(study, Limits())
+        work = study.case.work
+        count = (work.bytes or work.flops or 0) if work else 0
+        _log.info("ceilings of %s: %s", device.model.name, outcome.summary)
+        yield count, count * 10**9 // max(outcome.require_winner().median_ns, 1)
+
+
+def _functions() -> Any:  # noqa: ANN401  # a module of kernels
+    """The kernels of the first kind that has some."""
+    for kind in kinds().values():
+        if isinstance(kind, MeasuresCeilings):
+            return kind.ceiling_kernels()
+    raise ToolchainError("no kind of source that is installed has kernels to measure ceilings with")
+
+
+def _made(function: object, **options: Any) -> Kernel:  # noqa: ANN401  # options of silo.kernel
+    return cast("Kernel", kernel_of(kernel(function, **options)))
+
+
+def _copy_grid(a: Any) -> tuple[Any, ...]:  # noqa: ANN401  # a namespace of stand-ins
+    return ((a.n + a.BLOCK - 1) // a.BLOCK,)
+
+
+def _dot_grid(a: Any) -> tuple[Any, ...]:  # noqa: ANN401
+    return ((a.size // a.BLOCK_M) * (a.size // a.BLOCK_N),)
+
+
+def _copy_kernel(kind: str) -> Kernel:
+    made = _made(_functions().copy, space=_COPY_SPACES[kind], key=["n"], grid=_copy_grid)
+
+    def case(n: int, make: Make) -> Case:
+        x, out = make.uniform(n), make.empty(n)
+        return Case(args=(x, out, n), expected={"out": lambda: x.host}, bytes=8 * n)
+
+    made.cases(n=_COPIED)(case)
+    return made
+
+
+def _dot_kernel(kind: str, dtype: str) -> Kernel:
+    made = _made(
+        _functions().dot,
+        space=_DOT_SPACES[kind],
+        key=["size"],
+        grid=_dot_grid,
+    )
+
+    def case(size: int, make: Make) -> Case:
+        a, b = (make.normal((size, size), dtype=dtype) for _ in range(2))
+        out = make.empty((size, size))
+        # GPUs multiply float32 in tf32 unless told otherwise.
+        return Case(
+            args=(a, b, out, size),
+            expected={"c": lambda: a.host.astype("float32") @ b.host.astype("float32")},
+            rtol=1e-2,
+            atol=0.5,
+            flops=2 * size**3,
+        )
+
+    made.cases(size=_DOT_SIZES[kind])(case)
+    return made

@@ -1,0 +1,171 @@
+"""Import of other tuners' results, and export of Silo's in their formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from silo.bundle.documents import measured_trials
+from silo.bundle.reader import open_bundle
+from silo.core.file_names import file_name
+from silo.core.keys import seeds_key
+from silo.core.protocols import RecordStore
+from silo.core.signature import ParameterKind
+from silo.errors import StoreError, TuneError
+from silo.machine.output_folder import write_texts
+from silo.machine.process_session import session
+from silo.tuner.catalog import note_studies
+from silo.tuner.formats.kernel_tuner import write_cache
+from silo.tuner.formats.result_files import read_results
+from silo.tuner.formats.t4 import write_t4
+from silo.tuner.formats.triton import SUFFIX, write_autotune
+from silo.tuner.imported_seeds import seeds_from_records, seeds_to_record
+from silo.tuner.ledger import read_trials
+from silo.tuner.stored_study import KeptStudy
+from silo.tuner.trial import Status, Study, Trial, trials_to_record
+from silo.tuning.stored_studies import kept_studies
+
+__all__ = ["EXPORTS", "ExportRow", "ImportRow", "export_results", "import_results"]
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRow:
+    """What one file brought: ``trials`` that count as measured here, ``known`` ones besides, or ``seeds``."""
+
+    path: str
+    tool: str
+    kernel: str
+    trials: int = 0
+    known: int = 0
+    seeds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRow:
+    """One file written."""
+
+    path: str
+    study: str
+    trials: int
+
+
+def import_results(path: Path, *, kernel: str | None = None, form: str | None = None) -> list[ImportRow]:
+    """Take in a file of results, one row a kernel.
+
+    Trials that carry the identity of what was measured (bundles and T4 files of Silo's) join the store as if they had
+    been measured here. What another tuner measured becomes seeds of the kernel called ``kernel``, or what the file
+    calls it: configs to try first.
+
+    Raises:
+        TuneError: the file cannot be read, says no kernel, or has nothing that worked.
+        BundleError: the bundle cannot be read.
+        StoreError: the store cannot be written.
+    """
+    records = session().store.records
+    try:
+        if path.suffix == ".silo":
+            with open_bundle(path) as bundle:
+                return [
+                    _keep(path, "bundle", name, measured_trials(bundle, name), records)
+                    for name in bundle.kernel_names
+                    if kernel in (None, name)
+                ]
+        found = read_results(path, form)
+        if found.own:
+            names = dict.fromkeys(study.kernel for study, _ in found.own)
+            return [
+                _keep(path, found.tool, name, [pair for pair in found.own if pair[0].kernel == name], records)
+                for name in names
+                if kernel in (None, name)
+            ]
+        name = kernel or found.kernel
+        if not name:
+            raise TuneError(f"{path}: the file does not say which kernel it is about; name it (--kernel)")
+        usable = sum(trial.status is Status.OK for trial in found.trials)
+        if not usable:
+            raise TuneError(f"{path}: no config in it worked, so there is nothing to try first")
+        record = seeds_to_record(found)
+        if record not in list(records.read(seeds_key(name))):
+            records.append(seeds_key(name), record)
+        return [ImportRow(str(path), found.tool, name, seeds=len(seeds_from_records([record])))]
+    except OSError as error:
+        raise StoreError(f"the store cannot take in {path}: {error}") from error
+
+
+def _keep(path: Path, tool: str, kernel: str, pairs: Iterable[tuple[Study, Trial]], records: RecordStore) -> ImportRow:
+    studies: dict[str, tuple[Study, list[Trial]]] = {}
+    for study, trial in pairs:
+        studies.setdefault(study.key, (study, []))[1].append(trial)
+    fresh = known = 0
+    for name in {study.kernel for study, _ in studies.values()}:  # first, so that no trial lies where nobody looks
+        note_studies(name, (study for study, _ in studies.values() if study.kernel == name), records)
+    for study, trials in studies.values():
+        before = {trial.identity for trial in read_trials(study, records)}
+        new = list({trial.identity: trial for trial in trials if trial.identity not in before}.values())
+        known += len(trials) - len(new)
+        fresh += len(new)
+        if new:
+            records.append(study.key, trials_to_record(new))
+    return ImportRow(str(path), tool, kernel, trials=fresh, known=known)
+
+
+def export_results(
+    path: Path, folder: Path, form: str, *, device: str | None = None, kernels: Sequence[str] | None = None
+) -> list[ExportRow]:
+    """Write the trials of a Python file's kernels or of a bundle, of ``device`` or of any; one file a study.
+
+    T4 files carry the identity of what was measured, so that another store can take them in as measurements. The others
+    hold what their tools ask for.
+
+    Raises:
+        TuneError: an unknown format, no trials, or configs that the format cannot hold.
+        StoreError: the folder cannot be written.
+    """
+    if form not in EXPORTS:
+        raise TuneError(f"no format {form!r}; there are {', '.join(EXPORTS)}")
+    studies = kept_studies(path, device, kernels)
+    if not studies:
+        where = f" on {device}" if device else ""
+        raise TuneError(f"{path}: nothing was measured{where} yet; run silo tune {path}")
+    write, place = EXPORTS[form]
+    files = [(kept, place(kept)) for kept in studies]
+    write_texts(folder, {file: f"{write(kept)}\n" for kept, file in files})
+    return [ExportRow(str(folder / file), str(kept.study), len(kept.trials)) for kept, file in files]
+
+
+def _t4(kept: KeptStudy) -> str:
+    return write_t4((kept.study, trial) for trial in kept.trials)
+
+
+def _kernel_tuner(kept: KeptStudy) -> str:
+    sizes = [value for value in kept.study.bucket if isinstance(value, int) and not isinstance(value, bool)]
+    return write_cache(kept.study.kernel, kept.study.device.name, sizes, kept.trials)
+
+
+def _triton(kept: KeptStudy) -> str:
+    """The key is what Triton's would be for torch tensors of the bucket's largest sizes."""
+    arrays = [one.dtype for one in kept.study.signature.parameters if one.kind is ParameterKind.POINTER]
+    return write_autotune([*kept.study.bucket, *(f"torch.{dtype}" for dtype in arrays)], kept.trials)
+
+
+def _kernel_name(kept: KeptStudy) -> str:
+    # Names in both cases cannot meet: the study is in each path.
+    return file_name(kept.study.kernel, both_cases=True)
+
+
+def _plain_name(kept: KeptStudy) -> str:
+    return f"{_kernel_name(kept)}-{kept.study.key[:12]}.json"
+
+
+def _triton_name(kept: KeptStudy) -> str:
+    """Triton finds a file by its name, in a folder for each key."""
+    return f"{kept.study.key[:12]}/{_kernel_name(kept)}{SUFFIX}"
+
+
+# By the format's name: how a study is written, and where.
+EXPORTS: dict[str, tuple[Callable[[KeptStudy], str], Callable[[KeptStudy], str]]] = {
+    "t4": (_t4, _plain_name),
+    "kernel-tuner": (_kernel_tuner, _plain_name),
+    "triton": (_triton, _triton_name),
+}

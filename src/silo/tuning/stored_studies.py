@@ -1,0 +1,184 @@
+"""Studies of the kernels of a Python file, from the store, and of a bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from silo.building.compilation import compiler_identity
+from silo.bundle.documents import case_recipes, measured_trials
+from silo.bundle.reader import Bundle, open_bundle
+from silo.core.cases import CaseRecipe
+from silo.core.config import Config
+from silo.core.dispatch import bucket_of
+from silo.core.recipes import ArrayRecipe, DescriptorRecipe, ScalarRecipe
+from silo.core.specialization import Fact
+from silo.core.values import Value, identity_of, same_values
+from silo.errors import BundleError, CompilerMissingError, SourceError, TargetError, ToolchainError
+from silo.kernels.collection import collect_kernels
+from silo.kernels.kernel import Kernel
+from silo.machine.device_plugins import device_named
+from silo.machine.process_session import session
+from silo.machine.user_files import PlaceKind, kind_of
+from silo.tuner.catalog import studies_of
+from silo.tuner.ledger import read_trials
+from silo.tuner.spill_counts import known_spills
+from silo.tuner.spill_filter import SpillingConfig
+from silo.tuner.stored_study import KeptStudy
+from silo.tuner.trial import Study, Trial
+from silo.tuning.case_tuning import make_of
+
+__all__ = ["kept_studies"]
+
+_MOST_PAIRS = 1 << 19  # of a case and a study: each with each takes seconds
+
+
+def kept_studies(path: Path, device: str | None = None, kernels: Sequence[str] | None = None) -> list[KeptStudy]:
+    """Every study with trials of a Python file's kernels as they are now, or of a bundle's.
+
+    For a file these are what the store has of the same source and, where one for the target is here, the same compiler;
+    of any device, or of ``device`` alone. No array of a case is made.
+
+    Raises:
+        SourceError, BundleError: the file cannot be read, or has no such kernel.
+        DeviceError: no such device.
+    """
+    model = None if device is None else device_named(device).model
+    if kind_of(path) is not PlaceKind.BUNDLE:
+        found = [kept for kernel in collect_kernels([path], kernels) for kept in _of_kernel(kernel)]
+    else:
+        with open_bundle(path) as bundle:
+            unknown = [name for name in kernels or () if name not in bundle.kernel_names]
+            if unknown:
+                raise SourceError(f"{path}: no kernel called {unknown[0]}; there are {', '.join(bundle.kernel_names)}")
+            found = [kept for name in kernels or bundle.kernel_names for kept in _of_bundle(bundle, name)]
+    return [kept for kept in found if model is None or kept.study.device == model]
+
+
+def _of_kernel(kernel: Kernel) -> list[KeptStudy]:
+    """Studies of its cases, in their order, then studies of buckets that only calls have met."""
+    records = session().store.records
+    recipes = _recipes(kernel)
+    found: list[tuple[int, KeptStudy]] = []
+    current = [
+        study
+        for study in studies_of(kernel.name, records)
+        if study.source == kernel.source.fingerprint and _is_current(kernel, study)
+    ]
+    owned = _cases_of(current, recipes)
+    for study in current:
+        trials = read_trials(study, records)
+        if trials:
+            cases = owned[study.key]
+            first = recipes[cases[0]] if cases else None
+            kept = KeptStudy(
+                study,
+                trials,
+                tuple(recipes[number].label for number in cases),
+                _default(kernel, study, first),
+                first.work if first else None,
+                _set_aside(study, trials),
+            )
+            found.append((cases[0] if cases else len(recipes), kept))
+    return [kept for _, kept in sorted(found, key=lambda pair: pair[0])]
+
+
+def _set_aside(study: Study, trials: Sequence[Trial]) -> tuple[SpillingConfig, ...]:
+    measured = {trial.config.order_key for trial in trials}
+    known = known_spills(study, session().store.records)
+    return tuple(one for one in known if one.config.order_key not in measured)
+
+
+def _recipes(kernel: Kernel) -> list[CaseRecipe]:
+    """The kernel's cases as values. Nobody asks for their arrays, so none is made."""
+    make = make_of(None)
+    return [function.outline(values, make) for function in kernel.case_functions for values in function.combinations()]
+
+
+def _is_current(kernel: Kernel, study: Study) -> bool:
+    """Whether today's compiler is the study's. Where there is none for its target, nobody can say otherwise."""
+    try:
+        return compiler_identity(kernel.source.kind, study.target) == study.compiler
+    except (TargetError, ToolchainError, CompilerMissingError):
+        return True
+
+
+def _default(kernel: Kernel, study: Study, recipe: CaseRecipe | None) -> Config | None:
+    """The first config of the space that agrees with what the call sets; None where a heuristic makes the space."""
+    options = dict(recipe.config) if recipe else {}
+    constants = study.specialization.constant_values
+    if kernel.rule is not None or any(name not in constants for name in kernel.open_blocks):
+        return None
+    given = {**{name: value for name, value in constants.items() if name in kernel.config_names}, **options}
+    fitting = (config for config in kernel.space.configs() if same_values(given, config.as_dict()))
+    return next(fitting, Config.of({**kernel.space.default.as_dict(), **given}))
+
+
+def _of_bundle(bundle: Bundle, name: str) -> Iterator[KeptStudy]:
+    studies: dict[str, tuple[Study, list[Trial]]] = {}
+    for study, trial in measured_trials(bundle, name):
+        studies.setdefault(study.key, (study, []))[1].append(trial)
+    recipes = case_recipes(bundle, name)
+    if len(studies) * len(recipes) > _MOST_PAIRS:
+        count = f"{len(recipes)} cases and {len(studies)} studies"
+        raise BundleError(f"{bundle.name}: {count} of {name} are too many to find which belong together")
+    owned = _cases_of([study for study, _ in studies.values()], recipes)
+    for study, trials in studies.values():
+        cases = [recipes[number] for number in owned[study.key]]
+        work = cases[0].work if cases else None
+        yield KeptStudy(study, tuple(trials), tuple(recipe.label for recipe in cases), work=work)
+
+
+def _cases_of(studies: Sequence[Study], recipes: Sequence[CaseRecipe]) -> dict[str, list[int]]:
+    """By the key of each study, the numbers of the cases that are its own.
+
+    Of the studies of one device and target that a case agrees with, those that assume most are its.
+    """
+    owned: dict[str, list[int]] = {study.key: [] for study in studies}
+    for number, recipe in enumerate(recipes):
+        places: dict[tuple[object, ...], list[Study]] = {}
+        for study in studies:
+            if _is_case_of(recipe, study):
+                places.setdefault((study.device, str(study.target)), []).append(study)
+        for fitting in places.values():
+            most = max(len(study.specialization.facts) for study in fitting)
+            for study in fitting:
+                if len(study.specialization.facts) == most:
+                    owned[study.key].append(number)
+    return owned
+
+
+def _is_case_of(recipe: CaseRecipe, study: Study) -> bool:
+    """Whether a case falls into a study's bucket, with arrays and constants of its types."""
+    arguments = dict(recipe.arguments)
+    scalars = {name: one.value for name, one in recipe.arguments if isinstance(one, ScalarRecipe)}
+    values = _values_of(study.bucket_names, scalars)
+    if values is None or bucket_of(values) != study.bucket:
+        return False
+    said = {**scalars, **dict(recipe.config)}
+    if any(
+        name in said and identity_of(said[name]) != identity_of(value) for name, value in study.specialization.constants
+    ):
+        return False
+    if not all(_holds(fact, scalars[name]) for name, fact in study.specialization.facts if name in scalars):
+        return False
+    for parameter in study.signature.parameters:
+        one = arguments.get(parameter.name)
+        array = one.array if isinstance(one, DescriptorRecipe) else one
+        if isinstance(array, ArrayRecipe) and parameter.dtype is not None and array.dtype != parameter.dtype:
+            return False
+    shapes = {name: one.shape for name, one in arguments.items() if isinstance(one, ArrayRecipe)}
+    return all(name not in shapes or extents.may_have(shapes[name]) for name, extents in study.specialization.extents)
+
+
+def _holds(fact: Fact, value: Value) -> bool:
+    if isinstance(value, int) and fact in (Fact.DIVISIBLE_16, Fact.EQUAL_1):
+        return value % 16 == 0 if fact is Fact.DIVISIBLE_16 else value == 1
+    return fact is not Fact.NONE or value is None
+
+
+def _values_of(names: Iterable[str], scalars: dict[str, Value]) -> list[Value] | None:
+    try:
+        return [scalars[name] for name in names]
+    except KeyError:
+        return None

@@ -1,0 +1,85 @@
+"""What a text declares: indices by order, macros in parameters, kernels that no launch could call beside others."""
+
+import pytest
+
+import silo
+from silo.errors import SourceError
+from silo.kinds.metal.front.parser import parse_metal
+from silo.kinds.metal.front.tokens import Kind, tokens_of
+
+
+def kernel_of(text):
+    (kernel,) = parse_metal(text, "k.metal").kernels
+    return kernel
+
+
+def test_buffers_without_indices_get_them_by_their_order():
+    kernel = kernel_of(
+        "kernel void k(device const float* x, device float* y, constant uint& n, uint i [[thread_position_in_grid]]) {}"
+    )
+    assert [(one.name, one.index) for one in kernel.buffers] == [("x", 0), ("y", 1), ("n", 2)]
+
+
+def test_a_buffer_without_an_index_beside_one_that_has_it_is_refused():
+    with pytest.raises(SourceError, match=r"y has no attribute.*only where no buffer has an index"):
+        silo.metal("kernel void k(device const float* x [[buffer(1)]], device float* y) {}", group_size=1)
+
+
+MACROS = """
+#define READ device const \\
+  float*
+#define FIRST 3
+#ifndef T
+#define T half
+#endif
+#define BUFFER(n) [[buffer(n)]]
+kernel void k(READ x [[buffer(FIRST)]], device T* y [[buffer(1)]]) { }
+"""
+
+
+def test_macros_in_parameters_are_what_they_stand_for():
+    y, x = kernel_of(MACROS).buffers
+    assert (x.name, x.type, x.index, x.const, x.form) == ("x", "float", 3, True, "*")
+    assert (y.name, y.type) == ("y", "T"), "a default, which a constant of the launch may take the place of"
+
+
+def test_a_macro_with_arguments_is_refused_where_it_matters():
+    text = MACROS.replace("[[buffer(1)]]", "BUFFER(1)")
+    with pytest.raises(SourceError, match=r"BUFFER\(...\) is a macro in the parameters"):
+        silo.metal(text, group_size=1)
+
+
+def test_one_kernel_that_cannot_be_launched_leaves_the_others():
+    text = """
+kernel void wide(device double* x [[buffer(0)]]) { }
+kernel void fine(device float* x [[buffer(0)]]) { x[0] = 1; }
+"""
+    parsed = parse_metal(text, "k.metal")
+    assert [one.name for one in parsed.kernels] == ["fine"]
+    assert [name for name, _ in parsed.refused] == ["wide"]
+    assert silo.metal(text, kernel="fine", group_size=1).kernel.source.name == "fine"
+    with pytest.raises(SourceError, match="wide: x is a double"):
+        silo.metal(text, kernel="wide", group_size=1)
+    with pytest.raises(SourceError, match=r"which kernel.*fine.*wide: x is a double"):
+        silo.metal(text, group_size=1)
+
+
+def test_two_kernels_of_one_name_between_conditions_are_refused_with_the_reason():
+    one = "kernel void k(device float* x [[buffer(0)]]) { x[0] = 1; }\n"
+    with pytest.raises(SourceError, match="#if is not looked at here"):
+        parse_metal(f"#ifdef A\n{one}#else\n{one}#endif\n", "k.metal")
+
+
+def test_tokens_have_kinds_and_lines():
+    text = '#include <metal_stdlib> // all\n#define A \\\n  1\nx[y[0]] += 1.5e-3h; "//" /* # */ # 0x1p-2 >>'
+    found = tokens_of(text)
+    assert [one.text for one in found if one.kind is Kind.DIRECTIVE] == [
+        "#include <metal_stdlib> // all",
+        "#define A \\\n  1",
+    ]
+    rest = [(one.text, one.line) for one in found[2:]]
+    assert [word for word, _ in rest] == [
+        *("x", "[", "y", "[", "0", "]", "]", "+=", "1.5e-3h", ";", '"//"', "#", "0x1p-2", ">", ">"),
+    ]
+    assert {line for _, line in rest} == {4}
+    assert [one.text for one in found if one.kind is Kind.NUMBER] == ["0", "1.5e-3h", "0x1p-2"]

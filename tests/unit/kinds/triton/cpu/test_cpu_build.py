@@ -1,0 +1,128 @@
+"""The C compiler: which one, what it is called, what it says, and that it gives the same bytes anywhere."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from silo.compile.c_compiler import choose_compiler, find_compiler
+from silo.drivers.cpu.levels import LEVELS, gather_facts, highest_level
+from silo.errors import CompileError, CompilerMissingError
+from silo.kinds.triton.cpu import object_build as build_module
+from silo.kinds.triton.cpu.object_build import build, compile_flags
+
+needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+
+
+@pytest.mark.parametrize(
+    ("requested", "found", "command"),
+    [
+        (None, {"cc": "/a/cc", "gcc": "/a/gcc"}, ("/a/cc",)),
+        (None, {"cc": None, "gcc": None, "clang": "/b/clang"}, ("/b/clang",)),
+        ("clang-18", {"clang-18": "/c/clang-18", "cc": "/a/cc"}, ("/c/clang-18",)),
+        ("ccache gcc -m64", {"ccache": "/d/ccache"}, ("/d/ccache", "gcc", "-m64")),
+    ],
+)
+def test_choice(requested, found, command):
+    assert choose_compiler(requested, found) == command
+
+
+@pytest.mark.parametrize(
+    ("requested", "found", "words"),
+    [
+        (None, {"cc": None}, "apt-get install gcc"),
+        ("tcc", {"tcc": None, "cc": "/a/cc"}, "SILO_CC"),  # what was asked for is never replaced
+        ("'", {"cc": "/a/cc"}, "cannot be read"),
+        ("", {}, "not found"),
+    ],
+)
+def test_no_compiler_says_what_to_do(requested, found, words):
+    with pytest.raises(CompilerMissingError, match=words):
+        choose_compiler(requested, found)
+
+
+def test_a_compiler_that_does_not_run(tmp_path):
+    broken = tmp_path / "cc"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    with pytest.raises(CompilerMissingError, match="does not run"):
+        find_compiler(str(broken))
+
+
+def level():
+    return LEVELS[highest_level(gather_facts()) or pytest.skip("this CPU reaches no level")]
+
+
+SOURCE = "int silo_answer(void) { return 42; }\n"
+
+
+@needs_compiler
+def test_the_version_names_no_path():
+    version = find_compiler(None).version
+    assert version
+    assert "/" not in version
+
+
+@needs_compiler
+def test_same_bytes_from_any_folder(tmp_path, monkeypatch):
+    flags, toolchain = compile_flags(level()), find_compiler(None)
+    objects = []
+    for name in ("one", "two/three"):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr("tempfile.tempdir", str(folder))
+        objects.append(build(SOURCE, flags, toolchain).data)
+        assert list(folder.glob("silo*")) == []  # nothing is left behind
+    assert objects[0] == objects[1]
+    assert str(tmp_path).encode() not in objects[0]
+    assert len(objects[0]) < 8192
+
+
+@needs_compiler
+def test_a_refused_source_is_kept_and_the_message_shown():
+    with pytest.raises(CompileError, match="silo_nothing_like_it") as caught:
+        build("int f(void) { return silo_nothing_like_it; }\n", compile_flags(level()), find_compiler(None))
+    message = str(caught.value)
+    kept = Path(message.split("kept in ")[1].splitlines()[0])
+    try:
+        assert "silo_nothing_like_it" in kept.read_text()
+        assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert "-O2" in message
+    finally:
+        kept.unlink()
+
+
+@needs_compiler
+def test_an_undefined_function_is_found_at_build_time():
+    with pytest.raises(CompileError, match="silo_elsewhere") as caught:
+        build(
+            "int silo_elsewhere(int); int f(void) { return silo_elsewhere(1); }\n",
+            compile_flags(level()),
+            find_compiler(None),
+        )
+    Path(str(caught.value).split("kept in ")[1].splitlines()[0]).unlink()
+
+
+@needs_compiler
+def test_libm_is_linked_where_asked():
+    text = "float powf(float, float); float f(float x) { return powf(x, x); }\n"
+    assert b"libm.so" in build(text, compile_flags(level(), libm=True), find_compiler(None)).data
+
+
+def test_a_compiler_that_is_killed(tmp_path):
+    killed = tmp_path / "cc"
+    killed.write_text('#!/bin/sh\n[ "$1" = --version ] && echo killer 1 && exit 0\nkill -9 $$\n')
+    killed.chmod(0o755)
+    with pytest.raises(CompileError, match="signal 9") as caught:
+        build(SOURCE, ("-O2",), find_compiler(str(killed)))
+    Path(str(caught.value).split("kept in ")[1].splitlines()[0]).unlink()
+
+
+def test_flags_say_how_multiply_and_add_are_rounded():
+    assert "-ffp-contract=off" in compile_flags(LEVELS["x86-64-v3"], contract=False)
+    assert "-ffp-contract=fast" in compile_flags(LEVELS["x86-64-v3"])
+    assert not [flag for flag in build_module._CODE_FLAGS if "fast-math" in flag or "native" in flag]

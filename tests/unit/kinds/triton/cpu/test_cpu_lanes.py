@@ -1,0 +1,128 @@
+"""Reductions in lanes of a vector: which loops are cut, and that every length and special value folds to the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+triton = pytest.importorskip("triton")
+import triton.language as tl  # noqa: E402
+
+from cpu_samples import both, module_of, needs_compiler, run  # noqa: E402
+from silo.core.target import Target  # noqa: E402
+from silo.drivers.cpu.levels import gather_facts, highest_level  # noqa: E402
+from silo.kinds.triton.cpu.code_options import CpuOptions  # noqa: E402
+from silo.kinds.triton.cpu.emit.kernel_text import emit_c  # noqa: E402
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Program  # noqa: E402
+from silo.kinds.triton.cpu.lower.reduction_lanes import reduce_in_lanes  # noqa: E402
+
+pytestmark = needs_compiler
+
+LENGTHS = [1, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 100, 257, 511, 512]
+
+
+@triton.jit
+def folds(x, sums, most, least, n, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    mask = i < n
+    v = tl.load(x + row * BLOCK + i)
+    tl.store(sums + row, tl.sum(tl.where(mask, v, 0), axis=0))
+    tl.store(most + row, tl.max(tl.load(x + row * BLOCK + i, mask=mask, other=-100), axis=0))
+    tl.store(least + row, tl.min(tl.load(x + row * BLOCK + i, mask=mask, other=100), axis=0))
+
+
+@triton.jit
+def bits(x, out, BLOCK: tl.constexpr):
+    row, i = tl.program_id(0), tl.arange(0, BLOCK)
+    tl.store(out + row, tl.xor_sum(tl.load(x + row * BLOCK + i), axis=0))
+
+
+@triton.jit
+def tile_maximum(x, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    i, j = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    v = tl.load(x + i[:, None] * COLUMNS + j[None, :])
+    tl.store(out + i, tl.max(v, axis=1))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.int64, np.float16, np.int16])
+@pytest.mark.parametrize("n", LENGTHS)
+def test_every_length_of_a_row(n, dtype):
+    x = np.random.default_rng(n).integers(-50, 50, size=(3, 512)).astype(dtype)
+    arrays = {name: np.zeros(3, dtype) for name in ("sums", "most", "least")}
+    for result in both(folds, (3,), x=x, **arrays, n=n, BLOCK=512):
+        part = x[:, :n]
+        np.testing.assert_array_equal(result["sums"], part.sum(axis=1).astype(dtype))
+        np.testing.assert_array_equal(result["most"], part.max(axis=1))
+        np.testing.assert_array_equal(result["least"], part.min(axis=1))
+
+
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("n", [5, 16, 37, 512])
+def test_the_lanes_of_every_level(level, n):
+    highest = highest_level(gather_facts()) or ""
+    if not highest.startswith("x86") or level > highest:
+        pytest.skip(f"this CPU has no {level}")
+    x = np.random.default_rng(n).integers(-50, 50, size=(3, 512)).astype(np.float32)
+    sums, most, least = (np.zeros(3, np.float32) for _ in range(3))
+    target = Target.parse(f"cpu:{level}")
+    run(folds, (3,), "optimized", target=target, x=x, sums=sums, most=most, least=least, n=n, BLOCK=512)
+    np.testing.assert_array_equal(sums, x[:, :n].sum(axis=1))
+    np.testing.assert_array_equal(most, x[:, :n].max(axis=1))
+    np.testing.assert_array_equal(least, x[:, :n].min(axis=1))
+
+
+@pytest.mark.parametrize("block", [2, 8, 16, 64, 512])
+def test_bits_of_integers(block):
+    x = np.random.default_rng(block).integers(-(2**31), 2**31, size=(4, block)).astype(np.int32)
+    for result in both(bits, (4,), x=x, out=np.zeros(4, np.int32), BLOCK=block):
+        np.testing.assert_array_equal(result["out"], np.bitwise_xor.reduce(x, axis=1))
+
+
+@pytest.mark.parametrize("columns", [4, 16, 64])
+def test_a_maximum_passes_over_nan_in_any_lane(columns):
+    """One row a place of the only number; a row that has none is NaN, and one of infinities keeps them."""
+    x = np.full((columns * 2, columns), np.nan, np.float32)
+    for place in range(columns):
+        x[place, place] = -np.inf if place % 3 == 0 else place
+    x[columns + 1] = -np.inf
+    expected = np.array([-np.inf if p % 3 == 0 else p for p in range(columns)] + [np.nan] * columns, np.float32)
+    expected[columns + 1] = -np.inf
+    for result in both(
+        tile_maximum, (1,), x=x, out=np.zeros(columns * 2, np.float32), ROWS=columns * 2, COLUMNS=columns
+    ):
+        np.testing.assert_array_equal(result["out"], expected)
+
+
+def source(columns: int, vector_bits: int) -> str:
+    arguments = {"x": np.zeros((16, columns), np.float32), "out": np.zeros(16, np.float32), "ROWS": 16}
+    options = CpuOptions(vector_bits=vector_bits)
+    return emit_c(module_of(tile_maximum, {**arguments, "COLUMNS": columns}), options).source
+
+
+@pytest.mark.parametrize("vector_bits", [128, 256, 512])
+def test_rows_are_folded_by_halves_where_a_vector_fits(vector_bits):
+    lanes = vector_bits // 32
+    assert f"float lanes1[{lanes}]" in source(64, vector_bits)
+    assert "reduction(max:" not in source(64, vector_bits)
+    assert "silo_fold_max_float" not in source(lanes // 2, vector_bits)
+
+
+def loop(end: str, body: list[Define | Assign], ctype: str = "float") -> Program:
+    reducing = For("i", "0", end, [*body], simd=True, reductions=(("+", "acc1"),))
+    return Program("k", [], [], [], [Define(ctype, "acc1", "0", mutable=True), reducing])
+
+
+def test_what_is_left_of_the_last_vector_is_a_plain_loop():
+    program = loop("n", [Assign("acc1", "acc1 + x[i]")])
+    reduce_in_lanes(program, 128)
+    *_, rest = program.body
+    assert isinstance(rest, For)
+    assert (rest.start, rest.end, rest.simd, rest.reductions) == ("whole4", "n", False, ())
+
+
+def test_narrow_accumulators_and_short_rows_stay_as_they_are():
+    for program in (loop("64", [Assign("acc1", "acc1 + x[i]")], "int16_t"), loop("8", [Assign("acc1", "acc1 + x[i]")])):
+        before = list(program.body)
+        reduce_in_lanes(program, 512)
+        assert program.body == before
+        assert not program.constants

@@ -1,0 +1,92 @@
+"""The model's part in a search: trusted where it foretells what it was not told, left out where it does not.
+
+Counted in evaluations, with fixed seeds: no timings.
+"""
+
+from statistics import fmean
+
+import pytest
+
+pytest.importorskip("numpy")
+
+import numpy as np
+
+from silo.core.config import Config
+from silo.tuner.search.model import Kernel, Posterior, left_out, rank_correlation
+from tuning_samples import make_searcher
+
+BETWEEN, BLOCKS, TILES = range(4), range(32, 416, 32), (1, 2, 4, 6, 8, 10)
+SPACE = tuple(Config.of(between=a, block=b, tile=c) for a in BETWEEN for b in BLOCKS for c in TILES)
+SEEDS, EVALUATIONS, LEARNT = 16, 100, 48
+
+
+def is_good(config, seed):
+    """A third of the configs, none next to another of them."""
+    values = config.as_dict()
+    return (values["between"] + BLOCKS.index(values["block"]) + TILES.index(values["tile"]) + seed) % 3 == 0
+
+
+def searched(name, seed):
+    """How many of the configs named after the first outcomes are good, and the least time found."""
+    noise = np.random.default_rng(seed).random(len(SPACE))
+    times = {config: noise[index] + (1 if is_good(config, seed) else 3) for index, config in enumerate(SPACE)}
+    searcher, waiting, done = make_searcher(name, SPACE, f"seed {seed}"), [], []
+    while len(done) < EVALUATIONS:
+        waiting += searcher.suggest(min(8, EVALUATIONS - len(done)) - len(waiting))
+        done.append(waiting.pop(0))
+        searcher.observe(done[-1], times[done[-1]])
+    later = done[LEARNT:]
+    return sum(is_good(config, seed) for config in later) / len(later), min(times[config] for config in done)
+
+
+@pytest.mark.parametrize("name", ["surrogate", "auto"])
+def test_where_features_mislead_it_is_no_worse_than_random(name):
+    own = [searched(name, seed) for seed in range(SEEDS)]
+    drawn = [searched("random", seed) for seed in range(4 * SEEDS)]
+    share, chance = (fmean(one for one, _ in runs) for runs in (own, drawn))
+    assert chance == pytest.approx(1 / 3, abs=0.03)
+    assert share > chance - 0.06, "three standard errors; a model that is believed anyway names half as many"
+    best, worst = (fmean(one for _, one in runs) for runs in (own, drawn))
+    assert best < worst + 0.02
+
+
+def test_where_the_model_explains_what_is_fast_it_is_followed():
+    noise = np.random.default_rng(1).random(len(SPACE))
+
+    def time_of(config):
+        values = config.as_dict()
+        steps = abs(BLOCKS.index(values["block"]) - 7) + 2 * abs(TILES.index(values["tile"]) - 2)
+        return 100 * (1 + steps + values["between"]) + noise[SPACE.index(config)]
+
+    best = min(SPACE, key=time_of)
+    for seed in range(4):
+        searcher, done = make_searcher("surrogate", SPACE, f"seed {seed}"), []
+        while best not in done:
+            (config,) = searcher.suggest(1)
+            done.append(config)
+            searcher.observe(config, time_of(config))
+        assert len(done) <= 60, "drawing takes 144 on average"
+
+
+def test_leaving_one_out_is_what_a_model_of_the_others_says():
+    generator = np.random.default_rng(0)
+    points, values = generator.random((12, 3)), generator.normal(size=12)
+    kernel = Kernel(0.6, 0.01)
+    for at, foretold in enumerate(left_out(kernel, points, values)):
+        others = np.arange(12) != at
+        posterior = Posterior(kernel, points[at : at + 1])
+        posterior.extend(points[others])
+        assert foretold == pytest.approx(posterior.predict(values[others]).mean[0])
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ([1, 2, 3, 4], [10, 20, 30, 1000], 1),
+        ([1, 2, 3, 4], [4, 3, 2, 1], -1),
+        ([1, 1, 1], [1, 2, 3], 0),
+        ([1, 2, 3], [1, np.inf, np.inf], 3**0.5 / 2),  # failures share their place
+    ],
+)
+def test_rank_correlation(left, right, expected):
+    assert rank_correlation(np.array(left, float), np.array(right, float)) == pytest.approx(expected)
