@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MAX_LINES = 600
+MAX_LINES = 600  # more is asked about
 MAX_IMPORT_SECONDS = 0.050
 HEAVY = ("torch", "triton", "jax", "numpy")
 
 
 def long_files() -> list[str]:
-    """Python and C files over the limit."""
+    """Python and C files that are longer than most subjects: a question to their author, not a fault."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py", "*.c", "*.h"],
         cwd=ROOT,
@@ -28,7 +28,7 @@ def long_files() -> list[str]:
         path = ROOT / name
         lines = len(path.read_text(encoding="utf-8").splitlines()) if path.exists() else 0
         if lines > MAX_LINES:
-            found.append(f"{name} has {lines} lines; the limit is {MAX_LINES}: split it by noun")
+            found.append(f"{name} has {lines} lines: is it one subject?")
     return found
 
 
@@ -60,7 +60,9 @@ def import_time() -> list[str]:
 
 def main() -> int:
     """Run every check; 1 where something was found."""
-    findings = long_files() + heavy_imports() + import_time()
+    for question in long_files():
+        print(f"question: {question}", file=sys.stderr)
+    findings = heavy_imports() + import_time()
     for finding in findings:
         print(finding, file=sys.stderr)
     return 1 if findings else 0

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md says of Silo's modules and no linter checks: who may know what, how much a folder holds.
+"""What CONTRIBUTING.md says of Silo's modules and no linter checks: who may know what, which names repeat.
 
 ``python scripts/conventions.py`` prints what breaks a rule, and fails.
 """
@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import ast
 import re
-import statistics
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "silo"
-MAX_IN_ROOM = 10
-MAX_MEDIAN_LINES = 200
+MOST_OF_A_NAME = 2
+_EVERYWHERE = frozenset({"__init__.py", "__main__.py"})
 
 _ENVIRONMENT = frozenset({"environ", "environb", "getenv", "getenvb", "putenv", "unsetenv"})
 _INTERNALS = re.compile(r"triton(\.\w+)+")
@@ -125,25 +124,17 @@ def broken_rules(place: str, text: str) -> list[str]:
     ]
 
 
-def crowded_rooms(source: Path) -> list[str]:
-    """Rooms of the api with more modules than one can look over."""
-    counts = {room.name: len(list(room.glob("*.py"))) - 1 for room in (source / "api").iterdir() if room.is_dir()}
+def repeated_names(source: Path) -> list[str]:
+    """Names that more than two modules have: a line of a stack trace does not say which of them it means."""
+    places: dict[str, list[str]] = {}
+    for path in sorted(source.rglob("*.py")):
+        if path.name not in _EVERYWHERE:
+            places.setdefault(path.name, []).append(path.relative_to(source).as_posix())
     return [
-        f"api/{room} has {count} modules; the limit is {MAX_IN_ROOM}"
-        for room, count in sorted(counts.items())
-        if count > MAX_IN_ROOM
+        f"{name} is the name of {len(found)} modules: {', '.join(found)}"
+        for name, found in places.items()
+        if len(found) > MOST_OF_A_NAME
     ]
-
-
-def long_median(source: Path) -> list[str]:
-    """The median length of a module, where it is over the limit."""
-    lines = [len(path.read_text(encoding="utf-8").splitlines()) for path in source.rglob("*.py")]
-    median = statistics.median(lines)
-    return (
-        []
-        if median < MAX_MEDIAN_LINES
-        else [f"the median module has {median:g} lines; the limit is {MAX_MEDIAN_LINES}"]
-    )
 
 
 def loose_tests(tests: Path) -> list[str]:
@@ -153,7 +144,7 @@ def loose_tests(tests: Path) -> list[str]:
 
 def main() -> int:
     """Check everything; 1 where something was found."""
-    found = [*crowded_rooms(SOURCE), *long_median(SOURCE), *loose_tests(ROOT / "tests")]
+    found = [*repeated_names(SOURCE), *loose_tests(ROOT / "tests")]
     for path in sorted(SOURCE.rglob("*.py")):
         found += broken_rules(path.relative_to(SOURCE).as_posix(), path.read_text(encoding="utf-8"))
     for one in found:

@@ -1,4 +1,4 @@
-"""The module index of docs/architecture.md, from the first line of each module's docstring.
+"""docs/modules.md: every module with the first line of its docstring.
 
 ``python scripts/module_index.py`` brings the page up to date; ``--check`` only says whether it is.
 """
@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "modules.md"
 BEGIN = "<!-- modules: printed by python scripts/module_index.py -->\n"
 END = "<!-- end of modules -->\n"
 
@@ -33,12 +33,11 @@ def first_line(path: Path) -> str:
 def folders() -> list[str]:
     """Every package of Silo, in the order of its layers; Silo itself, with what stands beside them, comes first."""
     home = ROOT / "src" / "silo"
-    layers, rooms = [*contract("silo"), "backends"], contract("silo.api")
+    layers = contract("silo")
     found = {str(path.parent.relative_to(home)) for path in home.rglob("__init__.py")} - {"."}
 
-    def place(folder: str) -> tuple[int, int, str]:
-        layer, _, room = folder.partition("/")
-        return layers.index(layer), rooms.index(room) if layer == "api" and room else -1, folder
+    def place(folder: str) -> tuple[int, str]:
+        return layers.index(folder.partition("/")[0]), folder
 
     return [".", *sorted(found, key=place)]
 

@@ -24,8 +24,9 @@ CALLS = {
     },
     "CpuModule": {
         "drivers/cpu/cpu_device.py": "CpuDevice.load, which requires consent",
-        "checking/kernel.py": "a function of this process by its address: nothing is mapped",
-        "kinds/triton/programs/backend/launching.py": "what Triton compiled, or kept in its own cache, whose word it is; "
+        "kinds/triton/cpu/checking/code.py": "a function of this process by its address: nothing is mapped",
+        "kinds/metal/checking/code.py": "a function of this process by its address: nothing is mapped",
+        "kinds/triton/programs/backend/launching.py": "Triton's own code or its cache's, by its word; "
         "of a recording what the ledger knows",
     },
     "load_module": {
@@ -60,7 +61,7 @@ CALLS = {
         "building/loaded_kernels.py": "load_code: the one call of Device.load for artifacts, with their consent",
         "measuring/measuring_worker.py": "Device.load with the consent of the process that asks",
         "kinds/triton/programs/program_kernels.py": "Device.load for what Triton launched, with consent to it",
-        "kinds/triton/programs/records/served_launches.py": "Device.load for what a recording brings, with consent to it",
+        "kinds/triton/programs/records/served_launches.py": "Device.load of a recording's code, with consent to it",
         "integrations/inductor/launchers.py": "Device.load for what Inductor had Triton compile, with consent to it",
         "kinds/triton/front/ceiling_kernels.py": "Triton's language",
         "kinds/triton/cpu/checking/checked_code.py": "code that checks itself, compiled a moment ago",
@@ -76,7 +77,7 @@ CALLS = {
     "load_code": {
         "kernels/bundle_kernels.py": "what a bundle's kernel has consent to",
         "calls/resolver.py": "what the store has consent to",
-        "integrations/jax/call_records.py": "what the store has consent to, called as its record says, which is vouched for",
+        "integrations/jax/call_records.py": "what the store has consent to, called as its vouched record says",
     },
     "VouchedCode": {
         "kernels/bundle_kernels.py": "with its consent",
@@ -115,7 +116,7 @@ CALLS = {
         "store/artifacts.py": "what the compile path hands over",
         "store/trust_ledger.py": "note_variants, of those whose job ran here",
         "commands/build_bundle.py": "the cases of a bundle that is made here",
-        "integrations/jax/call_records.py": "how a call that this process traced has code called that the store vouches for",
+        "integrations/jax/call_records.py": "how a traced call has code called that the store vouches for",
         "kinds/triton/programs/records/capture.py": "what Triton compiled, or kept in its cache, and launches here",
     },
     "note_variants": {
@@ -125,7 +126,7 @@ CALLS = {
     "note_trusted": {
         "commands/trust_code.py": "silo trust",
         "store/trust_ledger.py": "note_variants, of those whose job came from a trusted remote store",
-        "store/remote/fetched_artifacts.py": "the outcome of a job, if its remote store or the key that signed it is trusted",
+        "store/remote/fetched_artifacts.py": "the outcome of a job, if its remote store or its signer is trusted",
     },
     "trust_remote": {"commands/trust_code.py": "silo trust --remote", "cli/trust.py": "the same"},
     "put_compiled": {"building/compilation.py": "the outcome of a job that ran here"},

@@ -46,19 +46,15 @@ def test_who_may_know_what(place, text, word):
         assert any(word in one for one in found), found
 
 
-def test_full_rooms_long_modules_and_loose_tests_are_found(tmp_path):
-    room = tmp_path / "api" / "room"
-    room.mkdir(parents=True)
-    (room / "__init__.py").write_text("")
-    for number in range(conventions.MAX_IN_ROOM):
-        (room / f"m{number}.py").write_text("x = 1\n" * conventions.MAX_MEDIAN_LINES)
-    assert conventions.crowded_rooms(tmp_path) == []
-    (room / "one_more.py").write_text("x = 1\n" * conventions.MAX_MEDIAN_LINES)
-    assert conventions.crowded_rooms(tmp_path) == ["api/room has 11 modules; the limit is 10"]
-    assert len(conventions.long_median(tmp_path)) == 1
+def test_loose_tests_and_repeated_names_are_found(tmp_path):
     (tmp_path / "unit").mkdir()
     (tmp_path / "unit" / "test_a.py").write_text("")
     assert len(conventions.loose_tests(tmp_path)) == 1
+    for folder in ("a", "b", "c"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "thing.py").write_text("")
+    (tmp_path / "a" / "other.py").write_text("")
+    assert conventions.repeated_names(tmp_path) == ["thing.py is the name of 3 modules: a/thing.py, b/thing.py, c/thing.py"]
 
 
 def test_the_tree_keeps_the_rules():
@@ -70,7 +66,7 @@ def test_the_tree_keeps_the_rules():
 
 def test_the_index_has_every_module():
     home = ROOT / "src" / "silo"
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition(module_index.BEGIN)[2]
+    page = (ROOT / "docs" / "modules.md").read_text(encoding="utf-8").partition(module_index.BEGIN)[2]
     folders = [path.parent for path in home.rglob("__init__.py")]  # a template lies in none
     modules = [path.stem for folder in folders for path in folder.glob("*.py") if path.name != "__init__.py"]
     packages = [folder.relative_to(home).as_posix() for folder in folders]
@@ -86,8 +82,10 @@ def test_the_contracts_hold_for_folders_that_are_yet_to_come():
     ]
     named = {one["name"]: one for one in contracts}
     assert named["layers"]["exhaustive"]
-    assert named["rooms of the api"]["exhaustive"]
-    assert named["a backend knows no other backend"]["modules"] == ["silo.backends.*"]
+    assert named["Triton: programs over compilers over the front"]["exhaustive"]
+    assert named["a kind imports no other kind"]["modules"] == ["silo.kinds.*"]
+    assert named["a driver imports no other driver"]["modules"] == ["silo.drivers.*"]
     layers = {f"silo.{layer}" for layer in named["layers"]["layers"]}
-    assert layers <= set(named["nothing imports a backend"]["source_modules"])
-    assert layers == set(named["what stands beside the layers takes nothing from them"]["forbidden_modules"])
+    by_name = named["kinds, drivers and integrations are found by name"]
+    assert layers <= {*by_name["source_modules"], *by_name["forbidden_modules"]}
+    assert layers == set(named["modules beside the layers import none of them"]["forbidden_modules"])

@@ -310,7 +310,8 @@ def test_the_identity_is_stable_and_free_of_paths(monkeypatch):
 
 def test_the_identity_needs_no_import_of_triton():
     code = (
-        "import sys; from silo.kinds.triton.gpu.gpu_compiler import TritonCompiler; from silo.core.target import Target; "
+        "import sys; from silo.kinds.triton.gpu.gpu_compiler import TritonCompiler; "
+        "from silo.core.target import Target; "
         "TritonCompiler().identity(Target.parse('cuda:sm_90')); print('triton' in sys.modules)"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(silo.__file__).parent.parent)}
