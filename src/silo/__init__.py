@@ -5,10 +5,13 @@ Public names are resolved on first use, so that ``import silo`` stays light: it 
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+
     from silo.core.cases import Case
     from silo.core.config import Config
     from silo.core.descriptors import TensorDescriptor
@@ -122,6 +125,17 @@ _HOMES = {
     "torch_annotations": "silo.launch.hooks",
     "torch_op": "silo.integrations.torch.operator",
 }
+
+
+class _OldNames:
+    """Finds modules by the names that they had: :mod:`silo.old_names`, imported when an import would fail otherwise."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:  # noqa: ARG004
+        return import_module("silo.old_names").spec_of(name) if name.startswith("silo.") else None
+
+
+sys.meta_path.append(_OldNames)
 
 
 def __getattr__(name: str) -> object:

@@ -14,7 +14,7 @@ import triton.language as tl
 import silo
 from silo.errors import GridError, UnsupportedError
 from silo.integrations.helion import default_launcher, launcher
-from silo.kinds.triton.programs import TABLE
+from silo.kinds.triton.programs.program_kernels import TABLE
 
 _BLOCK_SIZE_0 = tl.constexpr(64)
 

@@ -23,9 +23,12 @@ HEAVY = {
 # Packages of Silo that a launch from a bundle takes something from.
 PARTS = {
     "_native",
-    "api",
+    "building",
+    "builtin_plugins",
     "artifacts",
-    "backends",
+    "drivers",
+    "kernels",
+    "machine",
     "bundle",
     "core",
     "cpu_quota",
@@ -34,7 +37,6 @@ PARTS = {
     "frozen",
     "launch",
     "settings",
-    "shipped",
     "variables",
 }
 
@@ -88,7 +90,7 @@ def test_a_launch_imports_nothing_that_it_can_do_without(path):
     assert loaded & HEAVY == set()
     own = {name for name in loaded if name.partition(".")[0] == "silo"}
     assert {name.split(".")[1] for name in own if "." in name} == PARTS
-    assert {name for name in own if name.startswith("silo.backends.")} == {
+    assert {name for name in own if name.startswith("silo.drivers.")} == {
         "silo.drivers.cuda",
         "silo.drivers.cuda.cuda_device",
     }

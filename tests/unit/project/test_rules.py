@@ -54,7 +54,9 @@ def test_loose_tests_and_repeated_names_are_found(tmp_path):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "thing.py").write_text("")
     (tmp_path / "a" / "other.py").write_text("")
-    assert conventions.repeated_names(tmp_path) == ["thing.py is the name of 3 modules: a/thing.py, b/thing.py, c/thing.py"]
+    assert conventions.repeated_names(tmp_path) == [
+        "thing.py is the name of 3 modules: a/thing.py, b/thing.py, c/thing.py"
+    ]
 
 
 def test_the_tree_keeps_the_rules():

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-HEAVY = ("torch", "triton", "numpy", "jax", "silo.launch", "silo.api", "silo._native")
+HEAVY = ("torch", "triton", "numpy", "jax", "silo.launch", "silo.kernels", "silo._native")
 
 
 def test_heuristics_and_grids_import_nothing_heavy():

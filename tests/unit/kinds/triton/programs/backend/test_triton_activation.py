@@ -193,7 +193,7 @@ def test_importing_triton_loads_next_to_nothing_of_silo(tmp_path):
         {
             *("silo", "silo.core", "silo.core.decisions", "silo.cpu_quota", "silo.errors", "silo.forks"),
             *("silo.frozen", "silo.settings", "silo.variables"),
-            *("silo.backends", "silo.kinds.triton.cpu", plugin),
+            *("silo.kinds", "silo.kinds.triton", "silo.kinds.triton.programs", plugin),
             *(f"{plugin}.{name}" for name in ("activation", "compiler", "driver", "named_cpu")),
             *(f"{plugin}.named_cpu.{name}" for name in ("compiler", "driver")),
         }

@@ -13,7 +13,7 @@ HEAD = """
 from triton_on_stub import *
 import json, os, random, sys, torch, triton, triton.language as tl
 import silo
-from silo.kinds.triton.programs import TABLE
+from silo.kinds.triton.programs.program_kernels import TABLE
 from silo.kinds.triton.programs.records.capture_activation import recording, replaying
 from triton.runtime.jit import JITFunction
 import triton.knobs as knobs

@@ -1,0 +1,79 @@
+"""Names that modules of Silo had: each still imports, as an alias that warns, for one release.
+
+The finder stands last in ``sys.meta_path``, so a program pays for it only where an import would fail.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import MappingProxyType, ModuleType
+from typing import Final
+
+__all__ = ["GONE_WITH", "OLD_NAMES", "spec_of"]
+
+GONE_WITH: Final = "0.2"
+
+# Modules that pages, examples and plug-ins import. A package in the table stands for the modules within it too.
+OLD_NAMES: Final = MappingProxyType(
+    {
+        "silo.api.agents": "silo.tuning.agents",
+        "silo.api.commands.build": "silo.commands.build_bundle",
+        "silo.api.commands.tune": "silo.commands.tune_cases",
+        "silo.api.kernels.bundle": "silo.kernels.bundle_kernels",
+        "silo.api.tuning.explanation": "silo.tuning.explanation",
+        "silo.backends.cpu.page": "silo.kinds.triton.cpu.operations_page",
+        "silo.backends.cpu.triton_plugin": "silo.kinds.triton.programs.backend",
+        "silo.integrations.triton_cache": "silo.kinds.triton.programs.triton_cache",
+        "silo.integrations.triton_records.switch": "silo.kinds.triton.programs.records.capture_activation",
+        "silo.sources.triton": "silo.kinds.triton.front",
+        "silo.tune": "silo.tuner",
+        "silo.tune.heuristics": "silo.heuristics",
+        "silo.tune.heuristics.space": "silo.heuristics.heuristic_space",
+        "silo.tune.search.registry": "silo.tuner.search.searchers",
+    }
+)
+
+
+def new_name(name: str) -> str | None:
+    """The name that a module has now, "" for a package that is only the way to others; None if it was never one.
+
+    >>> new_name("silo.tune.heuristics.space"), new_name("silo.tune.faults"), new_name("silo.api"), new_name("silo.x")
+    ('silo.heuristics.heuristic_space', 'silo.tuner.faults', '', None)
+    """
+    parts = name.split(".")
+    for length in range(len(parts), 1, -1):
+        found = OLD_NAMES.get(".".join(parts[:length]))
+        if found is not None:
+            return ".".join([found, *parts[length:]])
+    return "" if any(old.startswith(f"{name}.") for old in OLD_NAMES) else None
+
+
+class _Loader:
+    """Makes a module whose attributes are those of the module that ``new`` names."""
+
+    def __init__(self, new: str) -> None:
+        self._new = new
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:  # noqa: ARG002  # the protocol of loaders
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__path__ = []  # modules within it are found by this finder too
+        if not self._new:
+            return
+        module.__doc__ = f"The old name of :mod:`{self._new}`."
+        home = import_module(self._new)
+        message = f"{module.__name__} is now {self._new}; the old name goes with Silo {GONE_WITH}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        module.__dict__["__getattr__"] = lambda name: getattr(home, name)  # PEP 562
+        module.__dict__["__dir__"] = lambda: dir(home)
+        module.__dict__["__all__"] = getattr(home, "__all__", [one for one in vars(home) if not one.startswith("_")])
+
+
+def spec_of(name: str, path: Sequence[str] | None = None) -> ModuleSpec | None:  # noqa: ARG001  # as finders are called
+    """The specification of an old name's alias, or None for any other name."""
+    new = new_name(name)
+    return None if new is None else ModuleSpec(name, _Loader(new), is_package=True)
