@@ -33,7 +33,7 @@ from silo.measuring.evaluators import CompiledArtifacts, evaluators
 from silo.store.store import MemoryStore
 from silo.tuner.lanes import Lanes
 from silo.tuner.session import tune
-from silo.tuner.session_options import Scope, Search
+from silo.tuner.session_options import SearchOptions, SessionScope
 from silo.tuning.agents.fleet import Fleet
 from silo.tuning.agents.pipes import PipeSource
 from silo.tuning.agents.remote_evaluator import fleet_lanes
@@ -69,8 +69,8 @@ def measured(study, placed: AbstractContextManager[Lanes]) -> dict[str, float]:
             ConfigSet(situation.candidates),
             lanes,
             MemoryStore().records,
-            Search("exhaustive"),
-            Scope(finalists=0),
+            SearchOptions("exhaustive"),
+            SessionScope(finalists=0),
         )
         ended = time.perf_counter()
     return {"start_s": started - begin, "seconds": ended - started, "measured": outcome.measured}

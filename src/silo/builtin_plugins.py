@@ -31,11 +31,11 @@ SHIPPED: dict[str, dict[str, str]] = {
         "msl": "silo.kinds.metal.metal_declaration:MSL",
     },
     "silo.sources": {
-        "binary": "silo.kinds.binary.binary_kind:Kind",
-        "cute": "silo.kinds.cute.front.cute_kind:Kind",
-        "metal": "silo.kinds.metal.front.metal_kind:Kind",
-        "pallas": "silo.kinds.pallas.front.pallas_kind:Kind",
-        "triton": "silo.kinds.triton.front.triton_kind:Kind",
+        "binary": "silo.kinds.binary.binary_kind:BinaryKind",
+        "cute": "silo.kinds.cute.front.cute_kind:CuteKind",
+        "metal": "silo.kinds.metal.front.metal_kind:MetalKind",
+        "pallas": "silo.kinds.pallas.front.pallas_kind:PallasKind",
+        "triton": "silo.kinds.triton.front.triton_kind:TritonKind",
     },
 }
 

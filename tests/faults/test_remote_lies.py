@@ -18,8 +18,8 @@ from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
 from silo.errors import SiloError
 from silo.store.remote import copying
-from silo.store.remote.address import Place
-from silo.store.remote.client import Link
+from silo.store.remote.address import RemoteAddress
+from silo.store.remote.client import RemoteClient
 from silo.store.remote.record_log import fold_of, line_of
 from silo.store.store import Store
 from web_double import web_double
@@ -31,7 +31,7 @@ NAMES = ("../../../etc/passwd", "/etc/passwd", "a" * 300, "%2e%2e/x", "\x01", ""
 
 
 def machine(folder, address):
-    return Store(folder, Link(Place.parse(address), writes=True))
+    return Store(folder, RemoteClient(RemoteAddress.parse(address), writes=True))
 
 
 def fill(store):

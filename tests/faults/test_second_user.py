@@ -26,8 +26,8 @@ from silo.core.config import Config
 from silo.core.target import Target
 from silo.errors import BundleError, LockError, SiloError, StoreError
 from silo.export.export_folder import write_folder
-from silo.kinds.triton.programs.records.archive import Recording
-from silo.kinds.triton.programs.records.archive_entries import Winner
+from silo.kinds.triton.programs.records.archive import Archive
+from silo.kinds.triton.programs.records.archive_entries import ForeignWinner
 from silo.kinds.triton.programs.records.journal import journal_of
 from silo.kinds.triton.programs.records.journal_folding import fold, open_folded
 from silo.machine.output_folder import write_texts
@@ -90,7 +90,7 @@ def other_doing(action):
 
 
 def winner(number):
-    return Winner("k", "0" * 64, Target.parse("cpu:x86-64-v3"), ("n",), (number,), Config.of({"BLOCK": 64}))
+    return ForeignWinner("k", "0" * 64, Target.parse("cpu:x86-64-v3"), ("n",), (number,), Config.of({"BLOCK": 64}))
 
 
 @pytest.fixture
@@ -114,11 +114,11 @@ def theirs(shared):
 
 def test_two_users_do_not_share_a_journal(shared):
     path = shared / "K.silo"
-    Recording(path).decide(winner(1))
+    Archive(path).decide(winner(1))
     before = journal_of(path).read_bytes()
 
     def record():
-        Recording(path).decide(winner(2))
+        Archive(path).decide(winner(2))
 
     answer = as_other(record)
     assert answer.startswith("BundleError: nothing can be recorded")
@@ -126,7 +126,7 @@ def test_two_users_do_not_share_a_journal(shared):
     fold(path)
     assert as_other(record) is None  # a journal of their own, as long as it lasts
     with pytest.raises(BundleError, match=f"belongs to user {OTHER}, not 0"):
-        Recording(path)
+        Archive(path)
     with open_folded(path) as bundle:
         assert bundle.attachments
 
@@ -136,10 +136,10 @@ def test_no_lock_of_another_user_is_waited_for(shared, monkeypatch):
     """Bundle, lock file, folder: readable by all, and locked by somebody else for good."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(shared / "cache"))
     path, lock = shared / "K.silo", shared / "silo.lock.json"
-    Recording(path).decide(winner(1))
+    Archive(path).decide(winner(1))
     fold(path)
     update_lock(lock, [])
-    Recording(path).decide(winner(2))
+    Archive(path).decide(winner(2))
 
     def lock_all():
         held = [os.open(one, os.O_RDONLY) for one in (path, lock, shared)]
@@ -183,7 +183,7 @@ def test_links_of_another_user_lead_no_write_anywhere(theirs, tmp_path):
         with pytest.raises(BundleError, match=f"a link of user {OTHER}"):
             write_bundle(theirs / name, made.contents, made.read_blob)
         with pytest.raises(BundleError, match=f"a link of user {OTHER}"):
-            Recording(theirs / name)
+            Archive(theirs / name)
     with pytest.raises(LockError, match=f"a link of user {OTHER}"):
         update_lock(theirs / "silo.lock.json", [])
     folder = tmp_path / "folder"
@@ -235,7 +235,7 @@ def test_links_swapped_while_it_is_written_cost_nothing_of_the_users(theirs, tmp
         while time.monotonic() < end:
             for attempt in (
                 lambda: write_bundle(theirs / "K.silo", made.contents, made.read_blob),
-                lambda: Recording(theirs / "K.silo").decide(winner(1)),
+                lambda: Archive(theirs / "K.silo").decide(winner(1)),
                 lambda: fold(theirs / "K.silo"),
                 lambda: update_lock(theirs / "silo.lock.json", []),
             ):

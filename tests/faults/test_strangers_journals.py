@@ -16,8 +16,8 @@ import pytest
 from silo.core.config import Config
 from silo.core.target import Target
 from silo.errors import BundleError
-from silo.kinds.triton.programs.records.archive import Recording
-from silo.kinds.triton.programs.records.archive_entries import Winner
+from silo.kinds.triton.programs.records.archive import Archive
+from silo.kinds.triton.programs.records.archive_entries import ForeignWinner
 from silo.kinds.triton.programs.records.journal import MARK, Journal, JournalPlace, journal_of
 from silo.kinds.triton.programs.records.journal_folding import fold, open_folded
 from silo.settings import override
@@ -26,13 +26,13 @@ HEAD = struct.Struct("<IQ32s")
 
 
 def winner(number):
-    return Winner("k", "0" * 64, Target.parse("cpu:x86-64-v3"), ("n",), (number,), Config.of({"BLOCK": 64}))
+    return ForeignWinner("k", "0" * 64, Target.parse("cpu:x86-64-v3"), ("n",), (number,), Config.of({"BLOCK": 64}))
 
 
 def a_recording(folder):
     """A bundle of a stranger's folder, as he gives it away."""
     path = folder / "K.silo"
-    Recording(path).decide(winner(1))
+    Archive(path).decide(winner(1))
     fold(path)
     return path
 
@@ -91,7 +91,7 @@ def test_a_strangers_journal_is_refused_and_nothing_is_written(tmp_path, make, c
             assert bundle.name == "K.silo"
         assert "serves without what was recorded" in caplog.text
         with pytest.raises(BundleError, match="nothing can be recorded"):
-            Recording(path)
+            Archive(path)
         with pytest.raises(BundleError, match="nothing can be recorded"):
             fold(path)
         assert own.read_bytes() == text
@@ -102,7 +102,7 @@ def test_a_strangers_journal_is_refused_and_nothing_is_written(tmp_path, make, c
 
 def test_serving_writes_nothing_beside_the_bundle_and_gives_what_its_own_journal_holds(tmp_path):
     path = a_recording(tmp_path)
-    Recording(path).decide(winner(2))
+    Archive(path).decide(winner(2))
     before = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
     assert set(before) == {"K.silo", "K.silo.journal"}
     tmp_path.chmod(0o500)
@@ -122,13 +122,13 @@ def test_a_new_journal_is_the_users_alone_and_an_older_one_becomes_so(tmp_path):
     """Under a umask that lets a group write: who can open a journal can lock it."""
     before = os.umask(0)
     try:
-        Recording(tmp_path / "K.silo")
+        Archive(tmp_path / "K.silo")
     finally:
         os.umask(before)
     journal = journal_of(tmp_path / "K.silo")
     assert journal.stat().st_mode & 0o777 == 0o600
     journal.chmod(0o644)
-    Recording(tmp_path / "K.silo").decide(winner(1))
+    Archive(tmp_path / "K.silo").decide(winner(1))
     assert journal.stat().st_mode & 0o777 == 0o600
 
 

@@ -20,7 +20,7 @@ from silo.core.config_set import ConfigSet
 from silo.measuring.lock_files import read_lock, update_lock
 from silo.store.store import MemoryStore, Store
 from silo.tuner.session import tune
-from silo.tuner.session_options import Search, Watch
+from silo.tuner.session_options import SearchOptions, SessionWatch
 
 SPACE = [Config.of(BLOCK=block, num_warps=warps) for block in range(16, 16 * 1001, 16) for warps in (2, 4, 8)]
 WIDE = SPACE[:120]
@@ -74,8 +74,8 @@ def work(directory, kind, delay_s, finished):
         ConfigSet(space),
         evaluator,
         Store(directory).records,
-        Search("exhaustive"),
-        watch=Watch(report),
+        SearchOptions("exhaustive"),
+        watch=SessionWatch(report),
     )
     return outcome, evaluator
 
@@ -144,7 +144,7 @@ def kill_lock(path, chance):
     """Kill a process that updates a lock file without end; the last update it reported, and the last in the file."""
     study, space, landscape = problem("narrow-lock")
     outcome = tune(
-        study, ConfigSet(space), FakeEvaluator(study, landscape), MemoryStore().records, Search("exhaustive")
+        study, ConfigSet(space), FakeEvaluator(study, landscape), MemoryStore().records, SearchOptions("exhaustive")
     )
     reader, writer = os.pipe()
     child = os.fork()

@@ -19,7 +19,7 @@ from silo.core.specialization import Fact, Specialization
 from silo.core.values import identity_of
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, ExpressionError
-from silo.launch.arguments import Argument, Call, ValueKind
+from silo.launch.arguments import CallArgument, SeenCall, ValueKind
 from silo.launch.call_grid import call_grid
 
 __all__ = ["guard_of", "ranked", "serves", "specificity"]
@@ -44,13 +44,13 @@ def guard_of(head: BundleKernel, groups: Iterable[VariantGroup]) -> tuple[set[st
     return exact | read, held
 
 
-def ranked(kernel: BundleKernel, call: Call, device: Any) -> list[int]:
+def ranked(kernel: BundleKernel, call: SeenCall, device: Any) -> list[int]:
     """The numbers of all variants that serve a call on a device, best first."""
     found = [number for number, one in enumerate(kernel.variants) if serves(kernel, one, call, device)]
     return sorted(found, key=lambda number: _preference(kernel, number, call), reverse=True)
 
 
-def _preference(kernel: BundleKernel, number: int, call: Call) -> tuple[bool, tuple[int, int], int]:
+def _preference(kernel: BundleKernel, number: int, call: SeenCall) -> tuple[bool, tuple[int, int], int]:
     variant = kernel.variants[number].artifact.variant
     wanted = (variant.target, variant.signature.without_effects(), variant.specialization.extents)
     values = _scalars(kernel, call)
@@ -66,7 +66,7 @@ def specificity(variant: Variant) -> tuple[int, int]:
     return len(assumed.facts) + len(assumed.constants), sum(64 - one.bits for one in integers)
 
 
-def serves(kernel: BundleKernel, one: BundleVariant, call: Call, device: Any) -> bool:
+def serves(kernel: BundleKernel, one: BundleVariant, call: SeenCall, device: Any) -> bool:
     """Whether a variant serves a call on a device."""
     variant = one.artifact.variant
     return bool(
@@ -77,7 +77,7 @@ def serves(kernel: BundleKernel, one: BundleVariant, call: Call, device: Any) ->
     )
 
 
-def accepts(variant: Variant, call: Call) -> bool:
+def accepts(variant: Variant, call: SeenCall) -> bool:
     """Whether everything that a variant assumes of the arguments and options holds."""
     given = {one.name: one for one in call.arguments}
     config = variant.config.as_dict()
@@ -92,7 +92,7 @@ def _same(left: object, right: object) -> bool:
     return identity_of(left) == identity_of(right)
 
 
-def _scalars(kernel: BundleKernel, call: Call) -> dict[str, Any]:
+def _scalars(kernel: BundleKernel, call: SeenCall) -> dict[str, Any]:
     values: dict[str, Any] = {
         one.name: one.default for one in kernel.signature.parameters if not isinstance(one.default, NoDefault)
     }
@@ -104,7 +104,7 @@ def _scalars(kernel: BundleKernel, call: Call) -> dict[str, Any]:
     return values
 
 
-def _takes(variant: Variant, parameter: Parameter, argument: Argument | None) -> bool:
+def _takes(variant: Variant, parameter: Parameter, argument: CallArgument | None) -> bool:
     if argument is None:
         return False
     assumed = variant.specialization
@@ -139,7 +139,7 @@ def _takes(variant: Variant, parameter: Parameter, argument: Argument | None) ->
             return False
 
 
-def _takes_descriptor(parameter: Parameter, argument: Argument, assumed: Specialization) -> bool:
+def _takes_descriptor(parameter: Parameter, argument: CallArgument, assumed: Specialization) -> bool:
     block = assumed.constant_values.get(parameter.name)
     return (
         argument.kind is ValueKind.DESCRIPTOR
@@ -151,7 +151,7 @@ def _takes_descriptor(parameter: Parameter, argument: Argument, assumed: Special
     )
 
 
-def _is_constant(known: Mapping[str, Any], parameter: Parameter, argument: Argument) -> bool:
+def _is_constant(known: Mapping[str, Any], parameter: Parameter, argument: CallArgument) -> bool:
     name, default = parameter.name, parameter.default
     if argument.kind is ValueKind.ABSENT:
         return name in known or not isinstance(default, NoDefault)
@@ -161,7 +161,7 @@ def _is_constant(known: Mapping[str, Any], parameter: Parameter, argument: Argum
     return _same(known.get(name, default), value)
 
 
-def _fits(parameter: Parameter, argument: Argument) -> bool:
+def _fits(parameter: Parameter, argument: CallArgument) -> bool:
     """Whether every value of the argument's type is one of the parameter's."""
     takes, has = parameter.dtype, argument.dtype
     if takes is None or has is None:
@@ -171,7 +171,7 @@ def _fits(parameter: Parameter, argument: Argument) -> bool:
     return takes.kind is not DTypeKind.UINT and has.bits < takes.bits
 
 
-def _has_extents(argument: Argument | None, wanted: Any) -> bool:
+def _has_extents(argument: CallArgument | None, wanted: Any) -> bool:
     if argument is None:
         return False
     if isinstance(wanted, DynamicLayout):
@@ -181,7 +181,7 @@ def _has_extents(argument: Argument | None, wanted: Any) -> bool:
     return argument.shape == wanted.shape and strides
 
 
-def _derived_holds(kernel: BundleKernel, variant: Variant, call: Call, facts: Mapping[str, int]) -> bool:
+def _derived_holds(kernel: BundleKernel, variant: Variant, call: SeenCall, facts: Mapping[str, int]) -> bool:
     if not kernel.derived:
         return True
     constants = {**variant.config.as_dict(), **variant.specialization.constant_values}
@@ -195,7 +195,7 @@ def _derived_holds(kernel: BundleKernel, variant: Variant, call: Call, facts: Ma
     )
 
 
-def _grid_holds(kernel: BundleKernel, variant: Variant, call: Call, facts: Mapping[str, int]) -> bool:
+def _grid_holds(kernel: BundleKernel, variant: Variant, call: SeenCall, facts: Mapping[str, int]) -> bool:
     wanted = variant.specialization.grid
     if wanted is None:
         return True

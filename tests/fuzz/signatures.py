@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from silo.core.minisign import PublicKey, Signature
+from silo.core.minisign import MinisignSignature, PublicKey
 from silo.errors import SignatureError
 from silo.store.records import MemoryRecords
 from silo.store.signatures import SecretKey
@@ -186,7 +186,7 @@ def attack(seed: int) -> Attack:
         decision = keys.decide(SignedFile(header, "k.silo.minisig", lambda: file))
         if not decision:
             return Attack(seed, change, "refused" if decision.reason else "broken", decision.reason)
-        same = Signature.parse(file) in _GENUINE.get((key, header), ())
+        same = MinisignSignature.parse(file) in _GENUINE.get((key, header), ())
         return Attack(seed, change, "same" if same else "accepted", decision.reason)
     except Exception as error:  # noqa: BLE001  # this is what is looked for
         return Attack(seed, change, "broken", f"{type(error).__name__}: {error}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from silo.kinds.triton.front.operations.attribute_rules import FAST
-from silo.kinds.triton.front.operations.cpu.c_math import Function
+from silo.kinds.triton.front.operations.cpu.c_math import MathFunction
 from silo.kinds.triton.front.operations.operation_table import OPERATIONS
 
 __all__ = ["operation_texts", "recorded_texts"]
@@ -66,7 +66,7 @@ def _texts() -> dict[str, str]:
     """The lines of each operation, after those of the head."""
     known: dict[str, str] = {}
     for name, record in OPERATIONS.items():
-        if isinstance(record.render, Function):
+        if isinstance(record.render, MathFunction):
             count = record.render.arity
             fast = _FAST if record.attributes is FAST else ""
             known[name] = _op(name, ", ".join(["%f"] * count), ", ".join([_F] * count), _F, fast)

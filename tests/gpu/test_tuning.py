@@ -120,10 +120,10 @@ def test_cases_too():
         return silo.Case(args=(out, x, n), expected={"out": lambda: x.host + 1})
 
     from silo.machine.device_plugins import device_named
-    from silo.tuning.case_tuning import Limits, case_studies, tune_case
+    from silo.tuning.case_tuning import CaseLimits, case_studies, tune_case
 
     (study,) = case_studies(made.kernel, device_named("cuda"))
-    outcome, _ = tune_case(study, Limits())
+    outcome, _ = tune_case(study, CaseLimits())
     states = {trial.config.as_dict()["MODE"]: trial.status.value for trial in outcome.trials}
     assert states == {1: "run", 0: "ok", 3: "wrong"}
 

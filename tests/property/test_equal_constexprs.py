@@ -27,7 +27,7 @@ from silo.core.target import Target
 from silo.core.values import canonical_json, digest, has_look_alike, identity_of, same_values, value_to_json
 from silo.core.variant import Variant
 from silo.integrations.jax.form import Scalar
-from silo.launch.arguments import Argument, Call, ValueKind
+from silo.launch.arguments import CallArgument, SeenCall, ValueKind
 from silo.launch.choice import OneVariant
 
 LOOK_ALIKES = [1, True, 1.0, 0, False, 0.0, -0.0, 2, 2.0, float("nan"), float("inf"), None, "1", (1,), (True,), (1.0,)]
@@ -110,7 +110,7 @@ def test_the_order_of_calls_never_matters_to_what_the_front_end_gives(values, in
 @example((1,), (True,))
 @example(float("nan"), float("nan"))
 def test_a_variant_accepts_the_constexpr_that_it_was_compiled_for_and_no_other(compiled, called):
-    call = Call("k", (Argument("V", ValueKind.CONSTANT, value=called),), {}, (1, 0))
+    call = SeenCall("k", (CallArgument("V", ValueKind.CONSTANT, value=called),), {}, (1, 0))
     assert bool(OneVariant(variant(compiled)).decision(call)) is (written(compiled) == written(called))
 
 

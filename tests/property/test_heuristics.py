@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from silo import heuristics
 from silo.errors import SpaceError
-from silo.heuristics import AutotuneHint, Effort, KernelFacts, ReductionHint, SubKernel, TargetFacts, TileHint
+from silo.heuristics import AutotuneHint, KernelFacts, ReductionHint, SubKernel, TargetFacts, TileHint, TuningEffort
 from silo.heuristics.kernel_facts import DIMENSIONS, SizeHints, block_name
 from silo.heuristics.limits import max_block
 
@@ -45,7 +45,11 @@ facts = st.builds(
     several_stages=st.booleans(),
 )
 efforts = st.builds(
-    Effort, tune=st.booleans(), exhaustive=st.booleans(), deterministic=st.booleans(), batch_invariant=st.booleans()
+    TuningEffort,
+    tune=st.booleans(),
+    exhaustive=st.booleans(),
+    deterministic=st.booleans(),
+    batch_invariant=st.booleans(),
 )
 
 

@@ -16,7 +16,7 @@ from silo.errors import CompilerMissingError
 from silo.kinds.binary.binary_parameters import parse_signature
 from silo.kinds.metal.clang import find_clang
 from silo.kinds.metal.compile_job import compile_job
-from silo.kinds.metal.metal_job import CallArgument, EmulatorJob, Role
+from silo.kinds.metal.metal_job import BufferRole, CallArgument, EmulatorJob
 from silo.kinds.metal.metal_to_cpp import may_wait, rewritten
 from silo.kinds.metal.torch_headers import digest_of_headers, includes_headers
 from silo.launch.binding import bind
@@ -49,13 +49,13 @@ def job(
     """A job: a kernel's function takes the signature's parameters, then threadgroup memory, then positions."""
     parsed = parse_signature(name, signature)
     arguments = [
-        CallArgument(Role.POINTER, one.name, "", at)
+        CallArgument(BufferRole.POINTER, one.name, "", at)
         if one.kind is ParameterKind.POINTER
-        else CallArgument(Role.VALUE, one.name, _TYPES[one.dtype.short], at)
+        else CallArgument(BufferRole.VALUE, one.name, _TYPES[one.dtype.short], at)
         for at, one in enumerate(parsed.signature.parameters)
     ]
-    arguments += [CallArgument(Role.THREADGROUP, f"given{at}", "", size) for at, size in enumerate(given)]
-    arguments += [CallArgument(Role.POSITION, one, one) for one in positions]
+    arguments += [CallArgument(BufferRole.THREADGROUP, f"given{at}", "", size) for at, size in enumerate(given)]
+    arguments += [CallArgument(BufferRole.POSITION, one, one) for one in positions]
     layout = parsed.layout
     if cut:
         layout = (*layout, *(LayoutSlot(f"threads_{axis}", AbiType.U32) for axis in "xyz"))

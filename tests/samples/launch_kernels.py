@@ -12,7 +12,7 @@ import pytest
 
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.launch import native
-from silo.launch.arguments import Call
+from silo.launch.arguments import SeenCall
 from silo.launch.runtime import make_launcher
 
 TYPES = {
@@ -176,7 +176,7 @@ class Asked:
     """An on_miss that remembers the calls it was asked about and answers with one binding."""
 
     def __init__(self, entry, layout=(), config=None, grid=None, **options):
-        self.calls: list[Call] = []
+        self.calls: list[SeenCall] = []
         self.binding = native.Binding(loaded(entry, **options), tuple(layout), config or {}, grid)
 
     def __call__(self, call):

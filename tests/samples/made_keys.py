@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from silo.core.minisign import Signature, prehashed
+from silo.core.minisign import MinisignSignature, prehashed
 from silo.store.signatures import SecretKey
 
 __all__ = ["HEADER", "OTHER", "SECRET", "minisign", "resigned", "without_cryptography"]
@@ -23,12 +23,12 @@ def minisign(*arguments, text="", check=True):
     return subprocess.run(command, input=text, text=True, capture_output=True, check=check, timeout=240)
 
 
-def resigned(message: bytes, comment: bytes, key: SecretKey = SECRET) -> Signature:
+def resigned(message: bytes, comment: bytes, key: SecretKey = SECRET) -> MinisignSignature:
     """A signature with a comment that Silo would not sign."""
     from silo.store.ed25519 import signed
 
     data = signed(key.seed, prehashed(message))
-    return Signature(key.number, data, comment, signed(key.seed, data + comment))
+    return MinisignSignature(key.number, data, comment, signed(key.seed, data + comment))
 
 
 def without_cryptography(monkeypatch) -> None:

@@ -18,7 +18,7 @@ from silo.core.target import Target
 from silo.kinds.metal.checking import metal_runs as run
 from silo.kinds.metal.checking.compiling import compile_checked
 from silo.kinds.metal.clang import find_clang
-from silo.kinds.metal.metal_job import CallArgument, EmulatorJob, Role
+from silo.kinds.metal.metal_job import BufferRole, CallArgument, EmulatorJob
 from silo.kinds.metal.metal_to_cpp import rewritten
 
 __all__ = ["check_launch", "checked_kernel", "job_of"]
@@ -37,15 +37,15 @@ def job_of(text: str, group: tuple[int, int, int] = (64, 1, 1)) -> tuple[Emulato
         name, attribute = re.search(r"(\w+) \[\[(\w+)", declared).groups()
         number = len(layout)
         if attribute != "buffer":
-            arguments.append(CallArgument(Role.POSITION, name, attribute))
+            arguments.append(CallArgument(BufferRole.POSITION, name, attribute))
             continue
         if "*" in declared:
-            arguments.append(CallArgument(Role.POINTER, name, "", number))
+            arguments.append(CallArgument(BufferRole.POINTER, name, "", number))
             layout.append(LayoutSlot(name, AbiType.POINTER))
             effects.append(Effect.READ if "const" in declared else Effect.BOTH)
         else:
             kind = re.search(r"constant (\w+)&", declared).group(1)
-            arguments.append(CallArgument(Role.VALUE, name, kind, number))
+            arguments.append(CallArgument(BufferRole.VALUE, name, kind, number))
             layout.append(LayoutSlot(name, _SCALARS[kind]))
             effects.append(Effect.READ)
     return EmulatorJob(rewritten(text), "k.metal", "k", tuple(arguments), tuple(layout), group), tuple(effects)

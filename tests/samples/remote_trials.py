@@ -16,8 +16,8 @@ from pathlib import Path
 
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
-from silo.store.remote.address import Place
-from silo.store.remote.client import Link
+from silo.store.remote.address import RemoteAddress
+from silo.store.remote.client import RemoteClient
 from silo.store.store import Store
 from silo.tuner.catalog import catch_up
 from silo.tuner.ledger import Ledger
@@ -35,7 +35,7 @@ class Alike(FakeLandscape):
 
 
 def machine(home, address):
-    return Store(Path(home), Link(Place.parse(address), writes=True))
+    return Store(Path(home), RemoteClient(RemoteAddress.parse(address), writes=True))
 
 
 def trial(number):

@@ -5,7 +5,7 @@ from dataclasses import fields
 from silo.core.config_set import ConfigSet
 from silo.tuner import session
 from silo.tuner.search import searchers as registry
-from silo.tuner.session_options import Scope, Search, Watch
+from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
 
 HEAD = """
 import silo
@@ -62,7 +62,7 @@ def tune(study, configs, evaluator, records, **terms):
     """A session over a list, or over a space; its terms are given by their own names."""
     made = [
         kind(**{field.name: terms.pop(field.name) for field in fields(kind) if field.name in terms})
-        for kind in (Search, Scope, Watch)
+        for kind in (SearchOptions, SessionScope, SessionWatch)
     ]
     assert not terms, terms
     return session.tune(study, space_of(configs), evaluator, records, *made)

@@ -13,7 +13,7 @@ from test_tuning import kernel, workers  # noqa: F401  # a fixture
 import silo
 from silo.tuning.agents.fleet import Fleet
 from silo.tuning.agents.pipes import PipeSource
-from silo.tuning.case_tuning import Limits, case_studies, tune_case
+from silo.tuning.case_tuning import CaseLimits, case_studies, tune_case
 
 AGENT = [sys.executable, "-m", "silo", "agent", "--device"]
 
@@ -30,7 +30,7 @@ def test_agents_with_a_gpu_each_measure_a_case(workers):  # noqa: F811
         assert fleet.device.target.kind == "cuda"
         (study,) = case_studies(made.kernel, fleet.device)
         assert study.case.arguments["x"].__class__.__module__ == "numpy"  # here they are only looked at
-        outcome, _ = tune_case(study, Limits(fleet=fleet))
+        outcome, _ = tune_case(study, CaseLimits(fleet=fleet))
         found = {trial.config.as_dict()["num_warps"]: trial for trial in outcome.trials}
         assert {warps: trial.status.value for warps, trial in found.items()} == {1: "ok", 2: "ok", 4: "wrong", 8: "run"}
         assert "700" in found[8].message
@@ -40,5 +40,5 @@ def test_agents_with_a_gpu_each_measure_a_case(workers):  # noqa: F811
     from silo.machine.device_plugins import device_named
 
     (here,) = case_studies(made.kernel, device_named("cuda"))
-    again, _ = tune_case(here, Limits())
+    again, _ = tune_case(here, CaseLimits())
     assert (again.measured, again.reused) == (0, 4)

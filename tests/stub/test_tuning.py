@@ -20,7 +20,7 @@ from silo.machine.device_plugins import device_named
 from silo.machine.process_session import session
 from silo.settings import override
 from silo.tuner.ledger import read_trials
-from silo.tuning.case_tuning import Limits, case_studies, tune_case
+from silo.tuning.case_tuning import CaseLimits, case_studies, tune_case
 
 WARPS = (1, 2, 4, 8, 16)
 EXPECTED = {1: "ok", 2: "ok", 4: "wrong", 8: "run", 16: "timeout"}
@@ -88,7 +88,7 @@ def test_cases_are_tuned_and_checked(workers):
 
     (study,) = case_studies(made.kernel, device_named("cuda"))
     assert study.case.arguments["x"].device == "cuda:0"
-    outcome, _ = tune_case(study, Limits())
+    outcome, _ = tune_case(study, CaseLimits())
     assert {t.config.as_dict()["num_warps"]: t.status.value for t in outcome.trials} == {1: "ok", 2: "ok", 4: "wrong"}
     assert outcome.winner.config.as_dict()["num_warps"] == 2
     assert "out: " in next(t.message for t in outcome.trials if t.status.value == "wrong")

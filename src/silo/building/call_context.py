@@ -14,14 +14,14 @@ from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import Value
-from silo.launch.arguments import Call
-from silo.tuner.reachable_configs import Reach, reduction_blocks
+from silo.launch.arguments import SeenCall
+from silo.tuner.reachable_configs import ReachableConfigs, reduction_blocks
 
-__all__ = ["Situation"]
+__all__ = ["CallContext"]
 
 
 @dataclass(frozen=True)
-class Situation:
+class CallContext:
     """One call, understood: everything that decides its variant but the config.
 
     ``values`` are its scalars by name; ``given`` the config's constexprs and options that the caller set himself;
@@ -31,7 +31,7 @@ class Situation:
     same bits everywhere (``deterministic``) and ``other_bits`` says why theirs are not.
     """
 
-    call: Call
+    call: SeenCall
     device: Device
     signature: Signature
     specialization: Specialization
@@ -58,11 +58,11 @@ class Situation:
         return self.rule.space(target, facts, self.values).for_call(self.integers, self.given).listed
 
     @cached_property
-    def reach(self) -> Reach:
+    def reach(self) -> ReachableConfigs:
         """The configs whose trials count: what is searched, and what refinements of it may come to."""
         given = frozenset(self.given)
         fixed = given | reduction_blocks(self.candidates) if self.deterministic else given
-        return Reach(self.searched, fixed)
+        return ReachableConfigs(self.searched, fixed)
 
     @cached_property
     def bucket(self) -> Bucket:

@@ -23,7 +23,7 @@ from silo.errors import CaseError, ExpressionError, PackageError, SiloError
 from silo.launch.buffers import Buffer
 from silo.launch.case_arrays import refuse_large
 from silo.machine.array_copies import array_behind, to_host
-from silo.tuner.result_check import Comparison
+from silo.tuner.result_check import ResultComparison
 
 __all__ = ["CaseFunction", "PreparedCase", "prepare_recipe"]
 
@@ -74,13 +74,13 @@ class PreparedCase:
                 worst, name = result, owner
         return worst, name
 
-    def compare(self, results: Mapping[str, Any]) -> Comparison:
+    def compare(self, results: Mapping[str, Any]) -> ResultComparison:
         """What tuning asks: whether host arrays, by name, are what is expected."""
         result, name = self.check(results)
         if result is None:
-            return Comparison(ok=True)
+            return ResultComparison(ok=True)
         message = "" if result.ok else f"{name}: {result.message}"
-        return Comparison(ok=result.ok, max_error=result.max_abs_error, message=message)
+        return ResultComparison(ok=result.ok, max_error=result.max_abs_error, message=message)
 
     def grid_argument(self, *, held: bool) -> dict[str, object]:
         """What a call of the case says of its grid where that decides the code: the grid the case declares.

@@ -9,7 +9,7 @@ from silo.sources.kernel_source import ReadsPlaces
 
 if TYPE_CHECKING:
     from silo.core.protocols import Source
-    from silo.launch.arguments import Call
+    from silo.launch.arguments import SeenCall
     from silo.launch.runtime import Binding, Launcher, OnMiss
 
 __all__ = ["FollowsSource"]
@@ -35,7 +35,7 @@ class FollowsSource:
         self._launcher = launcher
         return launcher
 
-    def __call__(self, call: Call) -> Binding:
+    def __call__(self, call: SeenCall) -> Binding:
         """The binding of a call that the launcher does not know."""
         if not self._fingerprint and isinstance(self._source, ReadsPlaces):
             self._read(self._source)

@@ -8,7 +8,7 @@ from pathlib import Path
 from silo.bundle.format import HEADER_BYTES
 from silo.bundle.signature_file import SUFFIX, read_signature, signature_paths
 from silo.core.decisions import Decision, Rejected
-from silo.core.minisign import PublicKey, Signature
+from silo.core.minisign import MinisignSignature, PublicKey
 from silo.errors import SignatureError
 from silo.plain_files import open_plain
 from silo.sanitized_text import one_line
@@ -49,13 +49,13 @@ def sign_header(path: str | os.PathLike[str], header: bytes, key: SecretKey) -> 
     return str(place)
 
 
-def signature_of(path: str | os.PathLike[str]) -> Signature | None:
+def signature_of(path: str | os.PathLike[str]) -> MinisignSignature | None:
     """The signature beside a bundle, which is nobody's word yet; None without one. ``SignatureError`` if it is none."""
     data = read_signature(path)
     if isinstance(data, Rejected):
         raise SignatureError(data.reason)
     try:
-        return None if data is None else Signature.parse(data)
+        return None if data is None else MinisignSignature.parse(data)
     except SignatureError as error:
         raise SignatureError(f"{os.fspath(path)}{SUFFIX}: {error}") from None
 

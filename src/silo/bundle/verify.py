@@ -10,11 +10,11 @@ from silo.bundle.format import CASES_KIND, HEADER_BYTES, TRIALS_KIND, aligned
 from silo.bundle.reader import Bundle, open_bundle
 from silo.errors import BundleError, BundleFormatError
 
-__all__ = ["Problem", "verify_bundle", "verify_open"]
+__all__ = ["BundleProblem", "verify_bundle", "verify_open"]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class BundleProblem:
     """One thing that is wrong: where, and what."""
 
     field: str
@@ -25,7 +25,7 @@ class Problem:
         return self.message
 
 
-def verify_bundle(path: str | os.PathLike[str]) -> tuple[Problem, ...]:
+def verify_bundle(path: str | os.PathLike[str]) -> tuple[BundleProblem, ...]:
     """Every problem of a file; empty when each byte is what it should be.
 
     ``BundleVersionError`` and a file that cannot be opened are raised: about those nothing can be said.
@@ -38,9 +38,9 @@ def verify_bundle(path: str | os.PathLike[str]) -> tuple[Problem, ...]:
         return verify_open(bundle)
 
 
-def verify_open(bundle: Bundle) -> tuple[Problem, ...]:
+def verify_open(bundle: Bundle) -> tuple[BundleProblem, ...]:
     """Every problem of a bundle whose header and manifest could be read."""
-    problems: list[Problem] = []
+    problems: list[BundleProblem] = []
     offset = bundle.header.manifest_offset
     used = {(ref.sha256, ref.kind) for ref in bundle.attachments.values()}
     for name in bundle.kernel_names:
@@ -54,7 +54,7 @@ def verify_open(bundle: Bundle) -> tuple[Problem, ...]:
     if not problems:
         problems.extend(_check_canonical(bundle))
         problems.extend(
-            Problem(
+            BundleProblem(
                 f"blob {entry.kind} {entry.sha256[:16]}", entry.offset, f"{bundle.name}: a blob that nothing refers to"
             )
             for entry in bundle.blobs
@@ -69,13 +69,13 @@ def verify_open(bundle: Bundle) -> tuple[Problem, ...]:
                 problems.append(found)
         end = entry.offset + entry.stored_bytes
         if any(bundle.between(end, aligned(end))):
-            problems.append(Problem("padding", end, f"{bundle.name}: bytes between blobs are not zero"))
+            problems.append(BundleProblem("padding", end, f"{bundle.name}: bytes between blobs are not zero"))
     if aligned(end) != offset:
-        problems.append(Problem("padding", end, f"{bundle.name}: a gap before the manifest"))
+        problems.append(BundleProblem("padding", end, f"{bundle.name}: a gap before the manifest"))
     return tuple(problems)
 
 
-def _check_canonical(bundle: Bundle) -> list[Problem]:
+def _check_canonical(bundle: Bundle) -> list[BundleProblem]:
     offset = bundle.header.manifest_offset
     try:
         contents = bundle.contents()
@@ -83,11 +83,11 @@ def _check_canonical(bundle: Bundle) -> list[Problem]:
     except BundleFormatError as error:
         return [_problem(error)]
     except BundleError as error:
-        return [Problem("manifest", offset, f"{bundle.name}: {error}")]
+        return [BundleProblem("manifest", offset, f"{bundle.name}: {error}")]
     if text != bundle.manifest_text:
-        return [Problem("manifest", offset, f"{bundle.name}: the manifest is not in its canonical form")]
+        return [BundleProblem("manifest", offset, f"{bundle.name}: the manifest is not in its canonical form")]
     return []
 
 
-def _problem(error: BundleFormatError) -> Problem:
-    return Problem(error.field, error.offset, str(error))
+def _problem(error: BundleFormatError) -> BundleProblem:
+    return BundleProblem(error.field, error.offset, str(error))

@@ -16,30 +16,30 @@ from silo.measuring.lock_files import lock_of
 from silo.settings import settings
 from silo.tuner.explain import near_lines
 from silo.tuner.lock import Advice
-from silo.tuner.policy import Action, Mode, PolicyDecision, decide
+from silo.tuner.policy import Action, PolicyDecision, TuneMode, decide
 from silo.tuner.seeds import neighbours
 from silo.tuner.time_spent import Unfinished, read_effort
 
 if TYPE_CHECKING:
-    from silo.building.call_context import Situation
+    from silo.building.call_context import CallContext
     from silo.building.kernel_declaration import DeclaredKernel
-    from silo.measuring.study_key import Problem
+    from silo.measuring.study_key import StudyKey
 
 __all__ = ["decide_call", "frozen_error", "lock_advice", "mode_of", "tuning_allowance_s", "unfinished"]
 
 _notices = Notices()  # locks that were found not to fit
 
 
-def mode_of(kernel: DeclaredKernel) -> Mode:
+def mode_of(kernel: DeclaredKernel) -> TuneMode:
     """The kernel's own mode, else the setting."""
-    return Mode(kernel.tune or settings().tune)
+    return TuneMode(kernel.tune or settings().tune)
 
 
 def decide_call(
     kernel: DeclaredKernel,
-    problem: Problem,
-    situation: Situation,
-    mode: Mode,
+    problem: StudyKey,
+    situation: CallContext,
+    mode: TuneMode,
     can_measure: Callable[[], Decision],
     carry: Callable[[], tuple[Config, ...]],
 ) -> PolicyDecision:
@@ -51,17 +51,17 @@ def decide_call(
     With a lock, ``frozen`` asks nothing but the lock: so every process that reads it launches the same config, whatever
     its own store holds.
     """
-    if mode is Mode.LEADER:  # calls themselves are decided in silo.calls.leader; this is for who asks about one
-        mode = Mode.CACHED
+    if mode is TuneMode.LEADER:  # calls themselves are decided in silo.calls.leader; this is for who asks about one
+        mode = TuneMode.CACHED
     configs, only = situation.candidates, only_reason(situation)
-    if mode is Mode.OFF or (len(configs) == 1 and not situation.reach.refinable):
+    if mode is TuneMode.OFF or (len(configs) == 1 and not situation.reach.refinable):
         return decide(mode, configs, heuristic=configs[0] if situation.rule else None, only=only)
     locked = lock_advice(kernel, problem, situation)
     if locked is not None and locked[1].config is None:
         _tell(kernel.name, *locked)
     advice = None if locked is None else locked[1]
     exact, predicted = _split(advice)
-    if exact is not None or (mode is Mode.FROZEN and advice is not None):
+    if exact is not None or (mode is TuneMode.FROZEN and advice is not None):
         return decide(mode, configs, locked=exact, lock_rule=predicted)
     bucket = situation.bucket
     winner = problem.winner(situation.specialization, bucket, situation.reach)
@@ -78,7 +78,7 @@ def decide_call(
         rules = problem.rules(situation.specialization, situation.reach)
         if rules is not None:
             rule = rules.lookup([situation.values[name] for name in problem.key]).config
-        elif mode is not Mode.FROZEN:
+        elif mode is not TuneMode.FROZEN:
             guess = problem.guess(situation.specialization, bucket, situation.searched)
     decided = partial(
         decide,
@@ -90,14 +90,14 @@ def decide_call(
         rule=rule,
         elsewhere=guess,
         heuristic=configs[0] if situation.rule else None,
-        unfinished=_to_go_on(problem, situation) if winner is not None and mode is Mode.AUTO else "",
+        unfinished=_to_go_on(problem, situation) if winner is not None and mode is TuneMode.AUTO else "",
     )
     decision = decided()
     # Asked only where it matters, for the kernel may have to be lowered to know.
     return decided(can_measure=can_measure()) if decision.action is Action.TUNE else decision
 
 
-def unfinished(problem: Problem, situation: Situation) -> Unfinished | None:
+def unfinished(problem: StudyKey, situation: CallContext) -> Unfinished | None:
     """How far first calls came with a study that they were cut off from; None where they were not."""
     bucket = situation.bucket
     effort = read_effort(problem.study(situation.specialization, bucket), problem.records)
@@ -113,7 +113,7 @@ def tuning_allowance_s() -> float:
     return max(settings().tune_total_s, settings().tune_budget_s)
 
 
-def _to_go_on(problem: Problem, situation: Situation) -> str:
+def _to_go_on(problem: StudyKey, situation: CallContext) -> str:
     found = unfinished(problem, situation)
     return str(found) if found is not None and found.goes_on else ""
 
@@ -125,7 +125,7 @@ def _split(advice: Advice | None) -> tuple[Config | None, Config | None]:
     return (advice.config, None) if advice.exact else (None, advice.config)
 
 
-def lock_advice(kernel: DeclaredKernel, problem: Problem, situation: Situation) -> tuple[Path, Advice] | None:
+def lock_advice(kernel: DeclaredKernel, problem: StudyKey, situation: CallContext) -> tuple[Path, Advice] | None:
     """What the lock says of a call, and where the lock is; None where there is none."""
     found = lock_of(kernel)
     if found is None:
@@ -140,7 +140,7 @@ def _tell(kernel: str, path: Path, advice: Advice) -> None:
     _notices.once(text, text)
 
 
-def frozen_error(kernel: DeclaredKernel, problem: Problem, situation: Situation) -> FrozenError:
+def frozen_error(kernel: DeclaredKernel, problem: StudyKey, situation: CallContext) -> FrozenError:
     """Why a call has no config when tuning is frozen, and the kept results that are nearest."""
     study = problem.study(situation.specialization, situation.bucket)
     locked = lock_advice(kernel, problem, situation)

@@ -14,7 +14,7 @@ from silo.errors import CompileError, SourceError
 from silo.settings import settings
 
 if TYPE_CHECKING:
-    from silo.building.call_context import Situation
+    from silo.building.call_context import CallContext
     from silo.building.kernel_declaration import DeclaredKernel
 
 __all__ = ["NumericsOf", "deterministic_remark", "is_deterministic", "only_reason"]
@@ -28,12 +28,12 @@ def is_deterministic(kernel: DeclaredKernel) -> bool:
     return settings().deterministic if kernel.deterministic is None else kernel.deterministic
 
 
-def only_reason(situation: Situation) -> str:
+def only_reason(situation: CallContext) -> str:
     """Why a call has one candidate alone, where it has."""
     return deterministic_remark(situation) or _plain_reason(situation)
 
 
-def _plain_reason(situation: Situation) -> str:
+def _plain_reason(situation: CallContext) -> str:
     space, rule = situation.space, situation.rule
     listed = space.configs()
     if len(listed) != 1 and situation.given:
@@ -43,7 +43,7 @@ def _plain_reason(situation: Situation) -> str:
     return "the kernel declares no space" if listed == (Config(),) else "the space has one config"
 
 
-def deterministic_remark(situation: Situation) -> str:
+def deterministic_remark(situation: CallContext) -> str:
     """What deterministic mode did to the candidates of a call; "" where nothing."""
     rule = situation.rule
     if not situation.other_bits:

@@ -16,7 +16,7 @@ from silo.core.decision_source import Origin
 from silo.core.decisions import Decision, Rejected
 from silo.core.host_arrays import has_numpy
 from silo.errors import ArgumentError, TuneError
-from silo.launch.arguments import Argument, ValueKind
+from silo.launch.arguments import CallArgument, ValueKind
 from silo.launch.array_extents import extent_of
 from silo.launch.descriptor_arguments import with_base
 from silo.machine.array_copies import array_behind, duplicate
@@ -31,15 +31,15 @@ from silo.status_line import Task, announce, working
 from silo.tuner.outcome import Budget
 from silo.tuner.progress import Progress, note_of
 from silo.tuner.session import tune
-from silo.tuner.session_options import Scope, Search, Watch
+from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
 from silo.tuner.time_spent import BEGUN, note_effort, read_effort
 
 if TYPE_CHECKING:
-    from silo.building.call_context import Situation
+    from silo.building.call_context import CallContext
     from silo.building.kernel_declaration import DeclaredKernel
     from silo.core.search_space import SearchSpace
     from silo.core.variant import Variant
-    from silo.measuring.study_key import Problem
+    from silo.measuring.study_key import StudyKey
     from silo.tuner.outcome import TuneOutcome
     from silo.tuner.trial import Study
 
@@ -48,7 +48,7 @@ __all__ = ["measurable", "tune_live", "tuned_live"]
 _log = logging.getLogger("silo")
 
 
-def measurable(kernel: DeclaredKernel, situation: Situation, variant: Variant) -> Decision:
+def measurable(kernel: DeclaredKernel, situation: CallContext, variant: Variant) -> Decision:
     """Whether candidates, of which ``variant`` is one, can be measured on copies of this call's arguments."""
     if kernel.grid is None and situation.call.grid is None:
         return Rejected("the call gives no grid that other configs could use")
@@ -80,8 +80,8 @@ def measurable(kernel: DeclaredKernel, situation: Situation, variant: Variant) -
 
 def tune_live(
     kernel: DeclaredKernel,
-    situation: Situation,
-    problem: Problem,
+    situation: CallContext,
+    problem: StudyKey,
     variant_of: Callable[[Config], Variant],
     launcher: Any,  # noqa: ANN401  # what launches the kernel without a check
     unmeasured: Origin,
@@ -93,8 +93,8 @@ def tune_live(
 
 def tuned_live(
     kernel: DeclaredKernel,
-    situation: Situation,
-    problem: Problem,
+    situation: CallContext,
+    problem: StudyKey,
     variant_of: Callable[[Config], Variant],
     launcher: Any,  # noqa: ANN401  # what launches the kernel without a check
     unmeasured: Origin,
@@ -126,9 +126,11 @@ def tuned_live(
                 space,
                 evaluator,
                 problem.records,
-                Search(seeds=study_seeds(study, space, problem.records, locked[0] if locked else None), budget=budget),
+                SearchOptions(
+                    seeds=study_seeds(study, space, problem.records, locked[0] if locked else None), budget=budget
+                ),
                 scope,
-                Watch(partial(_show, task)),
+                SessionWatch(partial(_show, task)),
             )
         ended = outcome.stopped
         outcome.require_winner()
@@ -143,22 +145,22 @@ def tuned_live(
 
 def _scope(
     kernel: DeclaredKernel,
-    situation: Situation,
-    problem: Problem,
+    situation: CallContext,
+    problem: StudyKey,
     study: Study,
     variant_of: Callable[[Config], Variant],
-) -> tuple[SearchSpace, Scope]:
+) -> tuple[SearchSpace, SessionScope]:
     """The configs that are measured: the contenders alone if the study was decided under an earlier compiler."""
     contenders = contenders_of(study, problem.records, situation.reach)
     tried = {trial.config.order_key for trial in problem.trials(situation.specialization, situation.bucket)}
     is_begun = read_effort(study, problem.records).is_cut_off
     if contenders and not (is_begun and all(config.order_key in tried for config in contenders)):
-        return ConfigSet(contenders), Scope(finalists=len(contenders))
+        return ConfigSet(contenders), SessionScope(finalists=len(contenders))
     refiner = refiner_of(situation, lambda config: _grid(kernel, situation, variant_of(config)))
-    return situation.searched, Scope(refiner=refiner, most_spills=spill_limit_of(situation))
+    return situation.searched, SessionScope(refiner=refiner, most_spills=spill_limit_of(situation))
 
 
-def _note(study: Study, problem: Problem, ended: str, seconds: float = 0.0) -> None:
+def _note(study: Study, problem: StudyKey, ended: str, seconds: float = 0.0) -> None:
     if trouble := note_effort(study, problem.records, ended, seconds):
         _log.warning("%s", trouble)
 
@@ -167,7 +169,7 @@ def _show(task: Task, progress: Progress) -> None:
     task.note = "; ".join(filter(None, [f"{progress.done} of {progress.total} configs", note_of(progress)]))
 
 
-def _bench(kernel: DeclaredKernel, situation: Situation, launcher: Any) -> Bench | None:  # noqa: ANN401
+def _bench(kernel: DeclaredKernel, situation: CallContext, launcher: Any) -> Bench | None:  # noqa: ANN401
     """Where candidates run; None, with a message, where the arguments cannot be copied."""
     call = situation.call
     confined = benches_on(
@@ -192,22 +194,22 @@ def _bench(kernel: DeclaredKernel, situation: Situation, launcher: Any) -> Bench
     return LocalBench(situation.device, arguments, launcher_of)
 
 
-def _grid(kernel: DeclaredKernel, situation: Situation, variant: Variant) -> tuple[int, ...]:
+def _grid(kernel: DeclaredKernel, situation: CallContext, variant: Variant) -> tuple[int, ...]:
     call, values = situation.call, {**variant.specialization.constant_values, **variant.config.as_dict()}
     return grid_at(kernel.grid, call.grid, call.values, values, situation.device.facts())
 
 
-def _passed(situation: Situation) -> dict[str, object]:
+def _passed(situation: CallContext) -> dict[str, object]:
     arguments = situation.call.arguments
     return {one.name: _plain(one) for one in arguments if one.kind not in (ValueKind.ABSENT, ValueKind.CONSTANT)}
 
 
-def _plain(argument: Argument) -> object:
+def _plain(argument: CallArgument) -> object:
     """Scalars of array libraries as Python's."""
     return argument.number if argument.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT) else argument.value
 
 
-def _copies(situation: Situation) -> dict[str, object] | None:
+def _copies(situation: CallContext) -> dict[str, object] | None:
     """The call's arguments with arrays copied; arguments that are one array stay one array."""
     made: dict[int, object] = {}
     result: dict[str, object] = {}

@@ -26,9 +26,9 @@ from silo.store.locks import holder_of, write_holder
 from silo.store.privacy import open_own, output_place
 
 if TYPE_CHECKING:
-    from silo.building.call_context import Situation
+    from silo.building.call_context import CallContext
     from silo.building.kernel_declaration import DeclaredKernel
-    from silo.measuring.study_key import Problem
+    from silo.measuring.study_key import StudyKey
     from silo.tuner.outcome import TuneOutcome
 
 __all__ = ["led_config"]
@@ -48,8 +48,8 @@ class _Lease:
 
 def led_config(
     kernel: DeclaredKernel,
-    problem: Problem,
-    situation: Situation,
+    problem: StudyKey,
+    situation: CallContext,
     can_measure: Callable[[], Decision],
     tuned: Callable[[], TuneOutcome | None],
 ) -> Config:
@@ -103,7 +103,7 @@ def led_config(
         time.sleep(_LOOK_S)
 
 
-def _written(path: Path, problem: Problem, situation: Situation) -> Config | None:
+def _written(path: Path, problem: StudyKey, situation: CallContext) -> Config | None:
     """The decision on this very study in the lock file, if it is there."""
     if not path.exists():
         return None

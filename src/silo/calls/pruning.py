@@ -19,10 +19,10 @@ from silo.errors import SpaceError
 from silo.sources.kernel_source import PrunesConfigs
 
 if TYPE_CHECKING:
-    from silo.building.call_context import Situation
+    from silo.building.call_context import CallContext
     from silo.building.kernel_declaration import DeclaredKernel
     from silo.core.search_space import SearchSpace
-    from silo.launch.arguments import Call
+    from silo.launch.arguments import SeenCall
 
 __all__ = ["PRUNED", "allowed_configs", "prune"]
 
@@ -31,7 +31,7 @@ _log = logging.getLogger("silo")
 PRUNED = "pruned by the author's prune_configs_by for this call"
 
 
-def prune(kernel: DeclaredKernel, call: Call, configs: SearchSpace) -> tuple[SearchSpace, dict[bytes, str]]:
+def prune(kernel: DeclaredKernel, call: SeenCall, configs: SearchSpace) -> tuple[SearchSpace, dict[bytes, str]]:
     """The configs that the author allows in a call, in his order, and of the others that he does not.
 
     Raises:
@@ -57,7 +57,7 @@ def prune(kernel: DeclaredKernel, call: Call, configs: SearchSpace) -> tuple[Sea
     return kept, {config.order_key: PRUNED for config in configs.listed if config not in kept}
 
 
-def allowed_configs(kernel: DeclaredKernel, situations: Sequence[Situation]) -> tuple[tuple[str, Node], ...]:
+def allowed_configs(kernel: DeclaredKernel, situations: Sequence[CallContext]) -> tuple[tuple[str, Node], ...]:
     """For a bundle: a name that configs set, and what it must be in a call for a variant to serve it.
 
     That is the config's own value where the author allowed the config in a case with the same values of the key, and

@@ -10,7 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.artifacts.artifact import Artifact
-from silo.building.call_context import Situation
+from silo.building.call_context import CallContext
 from silo.building.compilation import Compilation, compiler_identity, lowered
 from silo.building.derived_constexprs import derive
 from silo.building.kernel_declaration import DeclaredKernel
@@ -37,15 +37,15 @@ from silo.core.variant import Variant
 from silo.errors import ArgumentError, BlobLostError, SpaceError, TargetError
 from silo.forks import Mutex
 from silo.heuristics.heuristic_space import BoundSpace
-from silo.launch.arguments import Call, ValueKind, describe_call
+from silo.launch.arguments import SeenCall, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import Binding, Launcher, inspect_call
 from silo.machine.device_plugins import device_for, require_memory
 from silo.machine.process_session import session
-from silo.measuring.study_key import Problem, measure_policy
+from silo.measuring.study_key import StudyKey, measure_policy
 from silo.sources.kernel_source import BringsCode
 from silo.status_line import announce, working
-from silo.tuner.policy import Action, Mode, PolicyDecision
+from silo.tuner.policy import Action, PolicyDecision, TuneMode
 from silo.tuner.progress import format_duration
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Resolver:
     def launcher_accepting(self, accept: Callable[[Artifact], None]) -> Launcher | HeuristicLauncher:
         """A launcher that hands ``accept`` the code of each new situation, which raises where it may not be used."""
 
-        def on_miss(call: Call) -> Binding:
+        def on_miss(call: SeenCall) -> Binding:
             binding = self._on_miss(call)
             accept(cast("Resolved", binding.tag).artifact)
             return binding
@@ -114,16 +114,16 @@ class Resolver:
         named = self._completed(args, named)
         signature = self._kernel.source.signature
         situation = self.understand(inspect_call(self.native, signature, *args, **named))
-        variant = self.variant(situation, self.decide(situation, can_tune=False, mode=Mode.OFF).config)
+        variant = self.variant(situation, self.decide(situation, can_tune=False, mode=TuneMode.OFF).config)
         return variant, lowered(self._kernel.source, variant).facts
 
-    def lowered_on(self, call: Call, device: Device) -> tuple[Variant, CodeFacts]:
+    def lowered_on(self, call: SeenCall, device: Device) -> tuple[Variant, CodeFacts]:
         """What the front end makes of a call that nobody makes yet, on ``device``, and the facts of that code."""
         situation = self.understand(call, device)
-        variant = self.variant(situation, self.decide(situation, can_tune=False, mode=Mode.OFF).config)
+        variant = self.variant(situation, self.decide(situation, can_tune=False, mode=TuneMode.OFF).config)
         return variant, lowered(self._kernel.source, variant).facts
 
-    def compiled_on(self, call: Call, device: Device) -> Artifact:
+    def compiled_on(self, call: SeenCall, device: Device) -> Artifact:
         """The code for a call that nobody makes yet, by the best config that is known; measures nothing.
 
         Raises:
@@ -222,18 +222,18 @@ class Resolver:
         ]
         return "\n".join(lines)
 
-    def _progress(self, situation: Situation) -> list[str]:
+    def _progress(self, situation: CallContext) -> list[str]:
         """How far first calls came that were cut off."""
         found = unfinished(self.problem(situation), situation)
         return [] if found is None else [f"measured: {found}"]
 
-    def _heuristic(self, situation: Situation) -> list[str]:
+    def _heuristic(self, situation: CallContext) -> list[str]:
         """How a heuristic came to the space, where one did."""
         if situation.rule is None:
             return []
         return [situation.rule.explain(situation.device.target, situation.device.facts(), situation.values)]
 
-    def _rivals(self, situation: Situation, chosen: Config) -> list[str]:
+    def _rivals(self, situation: CallContext, chosen: Config) -> list[str]:
         """Why each other config of the space is not the one, a line each."""
         problem = self.problem(situation)
         bucket = situation.bucket
@@ -260,7 +260,7 @@ class Resolver:
             lines.append(f"rejected: {config}: {reason}")
         return lines
 
-    def understand(self, call: Call, device: Device | None = None) -> Situation:
+    def understand(self, call: SeenCall, device: Device | None = None) -> CallContext:
         """Types, facts, device and candidates of a call. It runs on ``device``; None: where its arrays' memory says."""
         kernel = self._kernel
         if device is None:
@@ -300,7 +300,7 @@ class Resolver:
         searched, left_out = self._searched(space, integers, given), dict[bytes, str]()
         if kernel.prunes:
             searched, left_out = prune(kernel, call, searched)
-        situation = Situation(
+        situation = CallContext(
             call=call,
             device=device,
             signature=signature,
@@ -323,7 +323,7 @@ class Resolver:
         return replace(situation, searched=ConfigSet(candidates), left_out={**left_out, **said}, other_bits=other_bits)
 
     def same_bits(
-        self, situation: Situation, configs: tuple[Config, ...]
+        self, situation: CallContext, configs: tuple[Config, ...]
     ) -> tuple[tuple[Config, ...], dict[bytes, str]]:
         """The configs that may be used where results must be the same bits everywhere; of the others why not."""
         if not situation.deterministic or len(configs) == 1:
@@ -332,7 +332,9 @@ class Resolver:
         left_out = {key: decision.reason for key, decision in judged.items() if not decision}
         return tuple(config for config in configs if config.order_key not in left_out), left_out
 
-    def _guessed(self, call: Call, device: Device, signature: Signature, specialization: Specialization) -> BoundSpace:
+    def _guessed(
+        self, call: SeenCall, device: Device, signature: Signature, specialization: Specialization
+    ) -> BoundSpace:
         """The space of a call that leaves block sizes open, for a kernel without one. ``SpaceError`` where unclear."""
         from silo.calls.inferred_space import check_grid, guess_space  # noqa: PLC0415  # most kernels say what they are
 
@@ -350,11 +352,11 @@ class Resolver:
         except SpaceError as error:
             raise SpaceError(f"{self._kernel.name} ({self._kernel.location}): {error}") from error
 
-    def problem(self, situation: Situation) -> Problem:
+    def problem(self, situation: CallContext) -> StudyKey:
         """What the call's trials have in common with trials of other sizes."""
         kernel = self._kernel
         target = situation.device.target
-        return Problem(
+        return StudyKey(
             kernel=kernel.name,
             source=kernel.source.fingerprint,
             signature=situation.signature,
@@ -366,7 +368,7 @@ class Resolver:
             records=session().store.records,
         )
 
-    def _compiler_identity(self, situation: Situation) -> str:
+    def _compiler_identity(self, situation: CallContext) -> str:
         source, device = self._kernel.source, situation.device
         try:
             return compiler_identity(source.kind, device.target)
@@ -380,7 +382,12 @@ class Resolver:
             ) from error
 
     def decide(
-        self, situation: Situation, *, can_tune: bool = True, mode: Mode | None = None, can_compile: bool | None = None
+        self,
+        situation: CallContext,
+        *,
+        can_tune: bool = True,
+        mode: TuneMode | None = None,
+        can_compile: bool | None = None,
     ) -> PolicyDecision:
         """The config for a call, or that it is to be tuned, or that nothing may be used.
 
@@ -407,7 +414,7 @@ class Resolver:
         problem = self.problem(situation)
         return decide_call(self._kernel, problem, situation, mode or mode_of(self._kernel), can_measure, carry)
 
-    def carry(self, situation: Situation) -> tuple[Config, ...]:
+    def carry(self, situation: CallContext) -> tuple[Config, ...]:
         """See :func:`silo.measuring.earlier_studies.carry_decision`; for a call's study without trials."""
         from silo.measuring.earlier_studies import carry_decision  # noqa: PLC0415  # a decided call does without
         from silo.measuring.evaluators import CompiledArtifacts  # noqa: PLC0415
@@ -417,14 +424,14 @@ class Resolver:
         artifacts = CompiledArtifacts(compilation, partial(self.variant, situation))
         return carry_decision(study, situation.reach, artifacts, session().store)
 
-    def chosen(self, situation: Situation, *, mode: Mode | None = None) -> Chosen:
+    def chosen(self, situation: CallContext, *, mode: TuneMode | None = None) -> Chosen:
         """The config for a call without measuring. FrozenError where nothing may be used."""
         decision = self.decide(situation, can_tune=False, mode=mode, can_compile=True)
         if decision.action is Action.REFUSE:
             raise frozen_error(self._kernel, self.problem(situation), situation)
         return Chosen(decision.config, decision.origin)
 
-    def variant(self, situation: Situation, config: Config) -> Variant:
+    def variant(self, situation: CallContext, config: Config) -> Variant:
         """The variant of a call with one config. Derived constexprs count as given by the caller."""
         kernel = self._kernel
         values = {**config.as_dict(), **situation.values}  # an open block is an argument to who traced its readers
@@ -441,7 +448,7 @@ class Resolver:
             target=situation.device.target,
         )
 
-    def with_grid(self, situation: Situation, config: Config, specialization: Specialization) -> Specialization:
+    def with_grid(self, situation: CallContext, config: Config, specialization: Specialization) -> Specialization:
         """With the grid that a call has with one config, where it decides the code."""
         extents = self._kernel.source.extents
         if extents is None or not extents.grid:
@@ -462,7 +469,7 @@ class Resolver:
             self._compilers[device.target] = Accepted(compiler.declaration.name)
         return self._compilers[device.target]
 
-    def _on_miss(self, call: Call, device: Device | None = None) -> Binding:
+    def _on_miss(self, call: SeenCall, device: Device | None = None) -> Binding:
         with self._lock:
             situation = self.understand(call, device)
             decision = self._led(situation, device) or self.decide(
@@ -491,10 +498,10 @@ class Resolver:
                 decided[variant.kernel, variant.source, str(variant.target), bucket, str(config)] = None
             return binding
 
-    def _led(self, situation: Situation, device: Device | None) -> PolicyDecision | None:
+    def _led(self, situation: CallContext, device: Device | None) -> PolicyDecision | None:
         """What leader mode decides; None in another mode, and where there is nothing to decide."""
         kernel = self._kernel
-        if mode_of(kernel) is not Mode.LEADER or self._tuning_process == os.getpid():
+        if mode_of(kernel) is not TuneMode.LEADER or self._tuning_process == os.getpid():
             return None
         if len(situation.candidates) == 1 and not situation.reach.refinable:
             return None
@@ -521,7 +528,7 @@ class Resolver:
         )
         return PolicyDecision(Action.USE, config, Origin.LOCK, "the lock's entry, which the leader wrote")
 
-    def _loaded(self, situation: Situation, variant: Variant, decision: PolicyDecision) -> Binding:
+    def _loaded(self, situation: CallContext, variant: Variant, decision: PolicyDecision) -> Binding:
         return self._bind(situation, self._compiled(variant), decision)
 
     def _compiled(self, variant: Variant) -> Artifact:
@@ -536,7 +543,7 @@ class Resolver:
 
     def _tuned(
         self,
-        situation: Situation,
+        situation: CallContext,
         launcher: Launcher | HeuristicLauncher,
         unmeasured: Origin,
     ) -> Config | None:
@@ -549,7 +556,7 @@ class Resolver:
             unmeasured,
         )
 
-    def _bind(self, situation: Situation, artifact: Artifact, decision: PolicyDecision) -> Binding:
+    def _bind(self, situation: CallContext, artifact: Artifact, decision: PolicyDecision) -> Binding:
         loaded = load_code(situation.device, stored_code(session().store, artifact))
         variant = artifact.variant
         return bind(
@@ -568,7 +575,7 @@ class Resolver:
         return launcher.complete(args, kwargs) if isinstance(launcher, HeuristicLauncher) else dict(kwargs)
 
 
-def _what(call: Call, name: str) -> str:
+def _what(call: SeenCall, name: str) -> str:
     """What a parameter was called with, in words."""
     kind = next((one.kind for one in call.arguments if one.name == name), ValueKind.ABSENT)
     words = {

@@ -8,11 +8,11 @@ from silo.errors import CheckError
 from silo.frozen import frozen
 from silo.launch.argument_memory import Allocation
 
-__all__ = ["Finding", "capital", "check_error", "coordinates", "index_text", "nearest", "place_in"]
+__all__ = ["CheckFinding", "capital", "check_error", "coordinates", "index_text", "nearest", "place_in"]
 
 
 @frozen
-class Finding:
+class CheckFinding:
     """The first thing that is wrong with a launch.
 
     ``what`` is a noun phrase, as "a load out of bounds". ``at`` is the rest of the first line: the place in the kernel
@@ -29,10 +29,10 @@ class Finding:
     index: tuple[int, ...] | None = None
 
 
-def check_error(kernel: str, finding: Finding) -> CheckError:
+def check_error(kernel: str, finding: CheckFinding) -> CheckError:
     r"""The error that a launch of ``kernel`` raises.
 
-    >>> found = Finding("race", "a race", ("Byte 0 of x",), place="k.py:3", at=" at k.py:3")
+    >>> found = CheckFinding("race", "a race", ("Byte 0 of x",), place="k.py:3", at=" at k.py:3")
     >>> str(check_error("k", found))
     'k: a race at k.py:3\n  Byte 0 of x'
     """

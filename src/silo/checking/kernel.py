@@ -18,7 +18,7 @@ from silo.forks import Mutex
 from silo.frozen import frozen
 from silo.launch.native import CpuModule, LibraryCode, LoadedKernel
 
-__all__ = ["CheckedCode", "CheckedKernel", "LibraryKernel", "NativeCall", "NativeKernel"]
+__all__ = ["CheckedCode", "LaunchableKernel", "LibraryKernel", "NativeCall", "NativeKernel"]
 
 _log = logging.getLogger("silo")
 _HOST = (1, 2, 3)  # DLPack's types of memory that a host reads: its own, and what GPUs of two makers pin
@@ -43,7 +43,7 @@ class CheckedCode(Protocol[CallT_contra]):
         ...
 
 
-class CheckedKernel(Generic[Call]):
+class LaunchableKernel(Generic[Call]):
     """Implements :class:`silo.core.protocols.CheckedKernel` for each kind of kernel.
 
     ``loaded`` is launched by a binding; it is a function of this process, which makes the runs of the check. ``launch``
@@ -140,7 +140,7 @@ _ENTRY = ctypes.CFUNCTYPE(
 )
 
 
-class NativeKernel(CheckedKernel[NativeCall]):
+class NativeKernel(LaunchableKernel[NativeCall]):
     """A checked kernel that is launched as an entry of a CPU object."""
 
     def __init__(
@@ -166,7 +166,7 @@ class NativeKernel(CheckedKernel[NativeCall]):
 # ---- kernels that are functions of a library
 
 
-class LibraryKernel(CheckedKernel[tuple[Any, ...]]):
+class LibraryKernel(LaunchableKernel[tuple[Any, ...]]):
     """A checked kernel that is called with the objects of a call, in the order of the kernel's parameters."""
 
     def __init__(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from silo.checking.findings import Finding
+from silo.checking.findings import CheckFinding
 
 __all__ = ["CheckedLaunch", "Difference", "Doubt", "Exchange", "Ran", "Unseen", "check_launch"]
 
@@ -99,22 +99,22 @@ class CheckedLaunch(Protocol[Schedule, Fault, About, Results]):
         """The first place where the last run left something else than ``results``."""
         ...
 
-    def fault_finding(self, fault: Fault, schedule: Schedule) -> Finding | None:
+    def fault_finding(self, fault: Fault, schedule: Schedule) -> CheckFinding | None:
         """The finding made of a fault; None if faults of this kind are expected in this schedule."""
         ...
 
     def doubt_finding(
         self, doubt: Doubt[About], other: int, effect: Fault | Difference | None, schedule: Schedule
-    ) -> Finding:
+    ) -> CheckFinding:
         """The finding made of a doubt and its effect: a fault, a result, or None if no effect of it alone shows."""
         ...
 
-    def order_finding(self, difference: Difference, schedule: Schedule) -> Finding:
+    def order_finding(self, difference: Difference, schedule: Schedule) -> CheckFinding:
         """The finding made of results that differ from the first schedule's."""
         del difference, schedule
-        return Finding("race", "results that depend on the order in which programs run")
+        return CheckFinding("race", "results that depend on the order in which programs run")
 
-    def results_finding(self, results: Results) -> Finding | None:
+    def results_finding(self, results: Results) -> CheckFinding | None:
         """A finding in the results themselves, for example a NaN; called last."""
         del results
         return None
@@ -128,7 +128,7 @@ class CheckedLaunch(Protocol[Schedule, Fault, About, Results]):
         ...
 
 
-def check_launch(launch: CheckedLaunch[Schedule, Fault, About, Results]) -> Finding | None:
+def check_launch(launch: CheckedLaunch[Schedule, Fault, About, Results]) -> CheckFinding | None:
     """Run a launch in all its schedules; the first thing that is wrong, or None.
 
     Afterwards the caller's arrays hold the results of the first schedule. After a finding or an exception they hold
@@ -137,7 +137,7 @@ def check_launch(launch: CheckedLaunch[Schedule, Fault, About, Results]) -> Find
     published = False
     try:
         found = _runs(launch)
-        if isinstance(found, Finding):
+        if isinstance(found, CheckFinding):
             return found
         launch.publish(found.results)
         published = True
@@ -152,7 +152,7 @@ class _Clean(Generic[Results]):
     results: Results
 
 
-def _runs(launch: CheckedLaunch[Schedule, Fault, About, Results]) -> Finding | _Clean[Results]:
+def _runs(launch: CheckedLaunch[Schedule, Fault, About, Results]) -> CheckFinding | _Clean[Results]:
     first: Results | None = None
     last: Results | None = None
     for schedule in launch.schedules:
@@ -184,7 +184,7 @@ def _cause(
     schedule: Schedule,
     fault: Fault,
     doubts: Sequence[Doubt[About]],
-) -> Finding | None:
+) -> CheckFinding | None:
     """The first doubtful value without which the same fault would not be there."""
     for doubt in doubts:
         for other in doubt.others:
@@ -198,7 +198,7 @@ def _weighed(
     schedule: Schedule,
     doubts: Sequence[Doubt[About]],
     results: Results,
-) -> Finding | None:
+) -> CheckFinding | None:
     """The first doubtful value on which something depends: all are exchanged at once, and one by one if that shows."""
     for other in dict.fromkeys(other for doubt in doubts for other in doubt.others):
         changed = tuple(doubt for doubt in doubts if other in doubt.others)
@@ -226,7 +226,7 @@ def _effect(
     return launch.difference(results) if fault is None else fault
 
 
-def _unseen(launch: CheckedLaunch[Schedule, Fault, About, Results], results: Results) -> Finding | None:
+def _unseen(launch: CheckedLaunch[Schedule, Fault, About, Results], results: Results) -> CheckFinding | None:
     schedule = launch.schedules[-1]
     for unseen in launch.unseen:
         doubt, begins = unseen.doubt, results

@@ -10,14 +10,14 @@ import typer
 
 from silo.cli.console import ExitCode, console, print_json, say, table
 from silo.cli.options import PLACES, Json, Kernels, OfDevice
-from silo.cli.shapes import Command, Group
+from silo.cli.shapes import Command, CommandGroup
 from silo.sanitized_text import one_line
 from silo.tuner.progress import format_bytes
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    cls=Group,
+    cls=CommandGroup,
     help="Show the store, make it smaller, move trials in and out.",
     no_args_is_help=False,
     invoke_without_command=True,

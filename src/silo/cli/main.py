@@ -13,7 +13,7 @@ from silo.cli import agent, build, cache, doctor, export, inspect, report, run, 
 from silo.cli import exec as exec_
 from silo.cli import registries as registry
 from silo.cli.console import ExitCode, log_to_stderr, say_error, say_lines
-from silo.cli.shapes import EPILOG, Command, Group
+from silo.cli.shapes import EPILOG, Command, CommandGroup
 from silo.errors import SiloError
 
 __all__ = ["app", "main"]
@@ -22,7 +22,7 @@ app = typer.Typer(
     name="silo",
     help="Compile, tune, pack and run compute kernels.",
     no_args_is_help=True,
-    cls=Group,
+    cls=CommandGroup,
     epilog=EPILOG,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,

@@ -6,7 +6,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["EPILOG", "Command", "Group"]
+__all__ = ["EPILOG", "Command", "CommandGroup"]
 
 EPILOG = (
     "Exit codes: 0 all is well; 1 a check failed (a wrong result, a damaged bundle, a missing part); 2 wrong usage; "
@@ -35,7 +35,7 @@ class Command(TyperCommand):
         return _plain(super().get_params(ctx))
 
 
-class Group(TyperGroup):
+class CommandGroup(TyperGroup):
     """A command of commands."""
 
     def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401, D102  # the parser's own

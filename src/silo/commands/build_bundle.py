@@ -60,10 +60,10 @@ from silo.tuner.failure_message import TunedCase, require_winners
 from silo.tuner.generalization import Sample, fitted_rules
 from silo.tuner.ledger import read_trials
 from silo.tuner.outcome import Budget
-from silo.tuner.policy import Mode
+from silo.tuner.policy import TuneMode
 from silo.tuner.progress import Progress
 from silo.tuner.stored_study import pair_to_document
-from silo.tuning.case_tuning import CaseStudy, Limits, case_studies, make_of, tune_case
+from silo.tuning.case_tuning import CaseLimits, CaseStudy, case_studies, make_of, tune_case
 from silo.tuning.case_variants import case_variants, opaque_constants
 from silo.version import __version__
 
@@ -179,7 +179,7 @@ def build_bundle(
     mode = tune or settings().tune
     here = _devices_for(concrete)
     report, report_tuning = progress or _silent_stage, tuning or _silent_tuning
-    limits = Limits(budget=Budget(seconds=budget_s))
+    limits = CaseLimits(budget=Budget(seconds=budget_s))
     planned = [
         _Planned(kernel, (), (), {}, brought[kernel.name])
         if kernel.name in brought
@@ -271,7 +271,7 @@ def _plan(
     targets: Sequence[Target],
     here: Mapping[Target, Device],
     mode: str,
-    limits: Limits,
+    limits: CaseLimits,
     packing: Packing,
     report: OnTuning,
 ) -> _Planned:
@@ -320,7 +320,7 @@ def _plan(
     return _Planned(kernel, studies, tuple(tuned), winners, tuple(plan), spaces)
 
 
-def _tune(kernel: Kernel, study: CaseStudy, limits: Limits, report: OnTuning) -> None:
+def _tune(kernel: Kernel, study: CaseStudy, limits: CaseLimits, report: OnTuning) -> None:
     """Measure a case. ``TuneError`` where no config of it can be used."""
     name = f"{kernel.name} {study.case.label}"
     study.case.verify()
@@ -340,7 +340,7 @@ def _refined_form(kernel: Kernel, study: CaseStudy) -> Chosen | None:
 def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Chosen | None:
     """What the lock says of a case, else the winner of its trials; None where neither says. FrozenError if it must."""
     if mode == "frozen":
-        return kernel.resolver.chosen(study.situation, mode=Mode.FROZEN)
+        return kernel.resolver.chosen(study.situation, mode=TuneMode.FROZEN)
     problem = kernel.resolver.problem(study.situation)
     locked = lock_advice(kernel, problem, study.situation)
     if locked is not None and locked[1].exact and locked[1].config is not None:

@@ -15,8 +15,8 @@ from silo.store import usage as store
 from silo.store.store import privacy_of
 
 if TYPE_CHECKING:
-    from silo.store.remote.client import Link
-    from silo.store.remote.copying import Checked, Copied
+    from silo.store.remote.client import RemoteClient
+    from silo.store.remote.copying import Checked, CopiedObjects
 
 __all__ = [
     "check_remote_store",
@@ -71,7 +71,7 @@ def clear_store() -> int:
         raise StoreError(f"the store {settings().store_folder} cannot be cleared: {error}") from error
 
 
-def push_store() -> list[Copied]:
+def push_store() -> list[CopiedObjects]:
     """Send what the store holds and the remote store does not, part by part.
 
     Raises:
@@ -86,7 +86,7 @@ def push_store() -> list[Copied]:
     return copying.push(_own_folder(), link)
 
 
-def pull_store() -> list[Copied]:
+def pull_store() -> list[CopiedObjects]:
     """Take in what the remote store holds and this one does not, part by part; see :func:`push_store`."""
     from silo.store.remote import copying  # noqa: PLC0415
     from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
@@ -103,7 +103,7 @@ def check_remote_store() -> list[Checked]:
     return copying.check_remote(_remote())
 
 
-def _remote() -> Link:
+def _remote() -> RemoteClient:
     link = remote_link(settings())
     if link is None:
         raise StoreError("there is no remote store; name one with SILO_REMOTE (file:/mnt/share/silo)")

@@ -221,12 +221,12 @@ def _remote() -> list[Finding]:
     """The remote store, which is asked one question."""
     if settings().remote is None:
         return []
-    from silo.store.remote.address import Place  # noqa: PLC0415
-    from silo.store.remote.client import Link  # noqa: PLC0415  # few have one
+    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415
+    from silo.store.remote.client import RemoteClient  # noqa: PLC0415  # few have one
 
-    place = Place.parse(settings().remote or "")
+    place = RemoteAddress.parse(settings().remote or "")
     try:
-        latency_s = Link(place, writes=False).latency_s()
+        latency_s = RemoteClient(place, writes=False).latency_s()
     except RemoteError as error:
         return [Finding("remote store", "missing", f"{place.name}: {error}", "until then everything is made here")]
     mode = "read and written" if settings().remote_mode == "write" else "only read"

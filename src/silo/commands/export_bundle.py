@@ -23,8 +23,8 @@ from silo.core.target import Target
 from silo.core.values import JSON
 from silo.errors import BundleError
 from silo.export.c_names import joined
-from silo.export.export_folder import Differences, Record, compare_folder, read_record, write_folder
-from silo.export.exported_library import Library
+from silo.export.export_folder import Differences, FolderRecord, compare_folder, read_record, write_folder
+from silo.export.exported_library import ExportedLibrary
 from silo.export.function_signatures import functions_of
 from silo.export.library_build import built_libraries
 from silo.export.native_sources import licence
@@ -74,7 +74,7 @@ class ExportOptions:
         }
 
     @classmethod
-    def of_record(cls, record: Record) -> ExportOptions:
+    def of_record(cls, record: FolderRecord) -> ExportOptions:
         """The inverse of :meth:`to_json`; what a record does not say is the default."""
         known = {**cls().to_json(), **record.options}
 
@@ -200,7 +200,7 @@ def _require_consent(bundle: Bundle, path: Path, asked: ExportOptions, *, trust:
         )
 
 
-def _exported(bundle: Bundle, path: Path, asked: ExportOptions) -> tuple[Library, dict[str, bytes]]:
+def _exported(bundle: Bundle, path: Path, asked: ExportOptions) -> tuple[ExportedLibrary, dict[str, bytes]]:
     namespace = namespace_of(asked.namespace, path)
     targets = asked.parsed_targets
     contents = bundle.contents()
@@ -208,7 +208,7 @@ def _exported(bundle: Bundle, path: Path, asked: ExportOptions) -> tuple[Library
     cases: dict[str, Sequence[CaseRecipe]] = {kernel.name: case_recipes(bundle, kernel.name) for kernel in cut.kernels}
     functions = functions_of(cut.kernels, cases)
     data, identity = _written(bundle, cut)
-    library = Library(namespace, namespace.replace("::", "_"), functions, cases, path.name, identity)
+    library = ExportedLibrary(namespace, namespace.replace("::", "_"), functions, cases, path.name, identity)
     sources = _cpu_sources(bundle, contents, cut, targets) if asked.cpu_source else []
     return library, export_files(library, data, sources, tests=asked.tests, torch=asked.torch)
 

@@ -23,7 +23,7 @@ from silo.machine.device_plugins import devices_of_kind, resolve_target
 from silo.machine.process_session import session
 from silo.machine.user_files import PlaceKind, kind_of
 from silo.sources.kernel_source import BringsCode
-from silo.tuner.policy import Mode
+from silo.tuner.policy import TuneMode
 from silo.tuning.case_tuning import CaseStudy, case_studies
 
 __all__ = ["CodeListing", "code_of"]
@@ -136,7 +136,7 @@ def _target(asked: _Asked) -> Target:
 def _config(kernel: Kernel, study: CaseStudy, target: Target, asked: _Asked) -> Config:
     here = study.situation.device
     if here.target == target and not asked.config:
-        return kernel.resolver.chosen(study.situation, mode=Mode.CACHED).config
+        return kernel.resolver.chosen(study.situation, mode=TuneMode.CACHED).config
     candidates = study.situation.candidates_on(target, here.facts() if here.target == target else {})
     for config in candidates:
         if asked.fits(config):

@@ -143,9 +143,9 @@ def trust_remote(address: str) -> tuple[str, bool]:
     Raises:
         SettingsError: it is no address of a remote store.
     """
-    from silo.store.remote.address import Place  # noqa: PLC0415  # few have one
+    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # few have one
 
-    name = Place.parse(address).name
+    name = RemoteAddress.parse(address).name
     return name, session().store.trust.trust_remote(name)
 
 
@@ -169,9 +169,9 @@ def untrust(names: Sequence[str]) -> int:
     taken = 0
     for name in names:
         if name.partition(":")[0].lower() in REMOTE_SCHEMES:
-            from silo.store.remote.address import Place  # noqa: PLC0415  # see above
+            from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # see above
 
-            taken += ledger.distrust_remote(Place.parse(name).name)
+            taken += ledger.distrust_remote(RemoteAddress.parse(name).name)
             continue
         path = Path(name)
         if path.exists() or not _SHA256.fullmatch(name):

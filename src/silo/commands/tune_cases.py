@@ -21,7 +21,7 @@ from silo.tuner.progress import Progress
 from silo.tuner.search.searchers import DEFAULT_SEARCHER
 from silo.tuning.agents.fleet import Fleet
 from silo.tuning.bundle_tuning import tune_bundle
-from silo.tuning.case_tuning import Limits, case_studies, device_of, tune_case
+from silo.tuning.case_tuning import CaseLimits, case_studies, device_of, tune_case
 
 __all__ = ["TuneRow", "tune_path"]
 
@@ -116,7 +116,7 @@ def tune_path(
         TuneInterrupted: Ctrl-C; every finished trial is kept, and the lock is as it was.
     """
     anew = set[str]() if remeasure else None
-    limits = Limits(searcher, Budget(evaluations, budget_s), lock, fleet=fleet, anew=anew)
+    limits = CaseLimits(searcher, Budget(evaluations, budget_s), lock, fleet=fleet, anew=anew)
     limits = replace(limits, devices=() if device is None else devices_named(device))
     found: Device | None = limits.devices[0] if limits.devices else None
     if fleet is not None:

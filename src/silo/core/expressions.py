@@ -28,7 +28,7 @@ from silo.core.nodes import (
     substitute,
     to_json,
 )
-from silo.core.postfix_programs import MAX_STACK, EvalError, Instruction, Opcode, Program, encode
+from silo.core.postfix_programs import MAX_STACK, EvalError, Instruction, Opcode, PostfixProgram, encode
 
 __all__ = [
     "INT64_MAX",
@@ -49,7 +49,7 @@ __all__ = [
     "Op",
     "OpKind",
     "Opcode",
-    "Program",
+    "PostfixProgram",
     "Stride",
     "encode",
     "evaluate",

@@ -18,8 +18,8 @@ from silo.frozen import frozen
 __all__ = [
     "MAX_COMMENT_BYTES",
     "MAX_SIGNATURE_BYTES",
+    "MinisignSignature",
     "PublicKey",
-    "Signature",
     "is_weak_point",
     "number_text",
     "prehashed",
@@ -104,7 +104,7 @@ class PublicKey:
 
 
 @frozen
-class Signature:
+class MinisignSignature:
     """A signature that lies beside what it signs. ``comment`` is covered by ``comment_signature``, not by ``data``."""
 
     number: bytes
@@ -138,7 +138,7 @@ class Signature:
         return b"\n".join(lines) + b"\n"
 
     @classmethod
-    def parse(cls, data: bytes) -> Signature:
+    def parse(cls, data: bytes) -> MinisignSignature:
         """Read a file of a signature. ``SignatureError`` says what is wrong with it."""
         if len(data) > MAX_SIGNATURE_BYTES:
             raise SignatureError(f"more than the {MAX_SIGNATURE_BYTES} bytes that a signature may have")

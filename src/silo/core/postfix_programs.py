@@ -15,7 +15,7 @@ from silo.core.nodes import Argument, Const, DeviceFact, Extent, ItemSize, Leaf,
 from silo.errors import ExpressionError
 from silo.frozen import frozen
 
-__all__ = ["MAX_STACK", "EvalError", "Instruction", "Opcode", "Program", "encode"]
+__all__ = ["MAX_STACK", "EvalError", "Instruction", "Opcode", "PostfixProgram", "encode"]
 
 # Values on the evaluator's stack at one time (SILO_EXPRESSION_STACK in C).
 MAX_STACK = 32
@@ -91,7 +91,7 @@ _UNARY = {OpKind.NEG: Opcode.NEG, OpKind.NOT: Opcode.NOT, OpKind.NEXT_POW2: Opco
 
 
 @frozen
-class Program:
+class PostfixProgram:
     """Instructions, and the most values they have on the stack at one time."""
 
     instructions: tuple[Instruction, ...]
@@ -102,7 +102,7 @@ class Program:
         return b"".join(struct.pack("=iiq", one.opcode, one.b, one.a) for one in self.instructions)
 
 
-def encode(node: Node, slots: Mapping[str, int]) -> Program:
+def encode(node: Node, slots: Mapping[str, int]) -> PostfixProgram:
     """The program of an expression over arguments; ``slots`` numbers them.
 
     Config values and device facts must have been put in (:func:`~silo.core.nodes.substitute`). ``ExpressionError``
@@ -118,7 +118,7 @@ def encode(node: Node, slots: Mapping[str, int]) -> Program:
             f"an expression needs {max_stack} values at one time and the limit is {MAX_STACK}: compute part of it"
             f" beforehand, or put the deeper operand first: {node}"
         )
-    return Program(tuple(instructions), max_stack)
+    return PostfixProgram(tuple(instructions), max_stack)
 
 
 def _encode(node: Node, slots: Mapping[str, int], out: list[Instruction]) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from silo.core.dtypes import DType
 from silo.export.c_names import Names, comment_text, joined, string_literal
 from silo.export.exported_library import (
-    Library,
+    ExportedLibrary,
     comment,
     described,
     element_code,
@@ -18,11 +18,11 @@ from silo.export.exported_library import (
     folded,
     number,
 )
-from silo.export.function_signatures import Choice, Function, Role, Taken
+from silo.export.function_signatures import ExportedFunction, FunctionChoice, ParameterRole, Taken
 
 __all__ = ["c_header", "c_source"]
 
-_SCALAR = {Role.INTEGER: "int64_t", Role.FLOAT: "double", Role.BOOL: "bool"}
+_SCALAR = {ParameterRole.INTEGER: "int64_t", ParameterRole.FLOAT: "double", ParameterRole.BOOL: "bool"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +33,32 @@ class _Spelled:
     argument: str
 
 
-def _spell(library: Library, function: Function) -> list[_Spelled]:
+def _spell(library: ExportedLibrary, function: ExportedFunction) -> list[_Spelled]:
     extra = Names([one.name for one in function.parameters] + ["queue", "grid", "error"])
     return [_spelled(library, function, one, extra) for one in function.parameters]
 
 
-def _spelled(library: Library, function: Function, one: Taken, extra: Names) -> _Spelled:
+def _spelled(library: ExportedLibrary, function: ExportedFunction, one: Taken, extra: Names) -> _Spelled:
     name, element = one.name, element_type(one.dtype)
     pointer = (f"{'' if one.writes else 'const '}{element} *", name)
     code = element_code(one.dtype)
-    if one.role is Role.LEFT:
+    if one.role is ParameterRole.LEFT:
         return _Spelled((), "silo_absent_argument()")
-    if one.role is Role.NULL:
+    if one.role is ParameterRole.NULL:
         return _Spelled((), "silo_none()")
     if one.role in _SCALAR:
-        make = {Role.INTEGER: "silo_int", Role.FLOAT: "silo_float", Role.BOOL: "silo_bool"}[one.role]
+        make = {ParameterRole.INTEGER: "silo_int", ParameterRole.FLOAT: "silo_float", ParameterRole.BOOL: "silo_bool"}[
+            one.role
+        ]
         return _Spelled(((f"{_SCALAR[one.role]} ", name),), f"{make}({name})")
-    if one.role is Role.CHOICE:
+    if one.role is ParameterRole.CHOICE:
         declared = (f"{enumeration(library, function, one)} ", name)
         return _Spelled((declared,), f"value_of_{function.name}_{name}({name})")
     shape, strides = extra.give(f"{name}_shape"), extra.give(f"{name}_strides")
     extents = (("const int64_t *", shape), ("const int64_t *", strides))
-    if one.role is Role.POINTER:
+    if one.role is ParameterRole.POINTER:
         declared, argument = (pointer,), f"silo_pointer({name}, {code})"
-    elif one.role is Role.ARRAY:
+    elif one.role is ParameterRole.ARRAY:
         rank = extra.give(f"{name}_rank")
         declared = (pointer, ("int32_t ", rank), *extents)
         argument = f"silo_array({name}, {code}, {rank}, {shape}, {strides})"
@@ -68,13 +70,13 @@ def _spelled(library: Library, function: Function, one: Taken, extra: Names) -> 
     return _Spelled(declared, f"{name} != NULL ? {argument} : silo_none()" if one.nullable else argument)
 
 
-def _c_parameters(library: Library, function: Function) -> list[str]:
+def _c_parameters(library: ExportedLibrary, function: ExportedFunction) -> list[str]:
     own = [f"{type_}{name}" for one in _spell(library, function) for type_, name in one.declared]
     grid = [] if function.has_grid else ["const int64_t grid[3]"]
     return ["const silo_queue *queue", *grid, *own, "silo_error *error"]
 
 
-def c_header(library: Library) -> str:
+def c_header(library: ExportedLibrary) -> str:
     """``NAME.h``."""
     parts = [
         filled("head.h.in", ORIGIN=comment_text(library.origin), GUARD=library.name.upper(), NAME=library.name),
@@ -98,7 +100,7 @@ def c_header(library: Library) -> str:
     return "".join(parts)
 
 
-def _value(choice: Choice) -> str:
+def _value(choice: FunctionChoice) -> str:
     match choice.value:
         case None:
             return "silo_none()"
@@ -114,7 +116,7 @@ def _value(choice: Choice) -> str:
             return f"silo_float({number(choice.value)})"
 
 
-def c_source(library: Library, head: str) -> str:
+def c_source(library: ExportedLibrary, head: str) -> str:
     """``NAME.c``: ``head`` opens the bundle and launches (``templates/library.c``), the rest makes its arguments."""
     parts = [head]
     for function, one in enumerations(library):
@@ -130,13 +132,13 @@ def c_source(library: Library, head: str) -> str:
     return "".join(parts)
 
 
-def _definition(library: Library, function: Function, suffix: tuple[str, ...], action: str) -> str:
+def _definition(library: ExportedLibrary, function: ExportedFunction, suffix: tuple[str, ...], action: str) -> str:
     spelled = _spell(library, function)
     arguments = ",\n".join(f"        {one.argument}" for one in spelled) or "        silo_absent_argument()"
     usual = "".join(
         f"    static const int64_t usual_{one.name}[] = {{{', '.join(map(str, one.block))}}};\n"
         for one in function.parameters
-        if one.role is Role.DESCRIPTOR and one.block
+        if one.role is ParameterRole.DESCRIPTOR and one.block
     )
     head = folded(f"int {joined(library.name, function.c_name, *suffix)}", _c_parameters(library, function), " {\n")
     grid = "NULL" if function.has_grid else "grid"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from silo.core.signature import NoDefault
 from silo.export.c_names import comment_text, joined
 from silo.export.exported_library import (
-    Library,
+    ExportedLibrary,
     described,
     element_type,
     enumeration,
@@ -14,66 +14,74 @@ from silo.export.exported_library import (
     folded,
     number,
 )
-from silo.export.function_signatures import Function, Role, Taken
+from silo.export.function_signatures import ExportedFunction, ParameterRole, Taken
 
 __all__ = ["cpp_header"]
 
 
-def _cpp_type(function: Function, one: Taken) -> str:
+def _cpp_type(function: ExportedFunction, one: Taken) -> str:
     element = element_type(one.dtype)
     element = f"silo::{element.removeprefix('silo_')}" if element.startswith("silo_") else element
     element = f"std::{element}" if element.endswith("_t") else element
     pointee = f"{'' if one.writes else 'const '}{element}"
     match one.role:
-        case Role.POINTER:
+        case ParameterRole.POINTER:
             return f"{pointee} *"
-        case Role.ARRAY:
+        case ParameterRole.ARRAY:
             return f"const silo::array<{pointee}> &"
-        case Role.DESCRIPTOR:
+        case ParameterRole.DESCRIPTOR:
             return f"const silo::descriptor<{pointee}, {one.rank}> &"
-        case Role.CHOICE:
+        case ParameterRole.CHOICE:
             return f"{function.name}_{one.name} "
         case _:
-            return {Role.INTEGER: "std::int64_t ", Role.FLOAT: "double ", Role.BOOL: "bool "}[one.role]
+            return {
+                ParameterRole.INTEGER: "std::int64_t ",
+                ParameterRole.FLOAT: "double ",
+                ParameterRole.BOOL: "bool ",
+            }[one.role]
 
 
-def _cpp_argument(library: Library, function: Function, one: Taken) -> str:
+def _cpp_argument(library: ExportedLibrary, function: ExportedFunction, one: Taken) -> str:
     name = one.name
     match one.role:
-        case Role.ARRAY:
+        case ParameterRole.ARRAY:
             return f"{name}.data, {name}.rank, {name}.shape, {name}.strides"
-        case Role.DESCRIPTOR:
+        case ParameterRole.DESCRIPTOR:
             return f"{name}.data, {name}.shape, {name}.strides, {name}.block, {name}.flags"
-        case Role.CHOICE:
+        case ParameterRole.CHOICE:
             return f"static_cast<{enumeration(library, function, one)}>({name})"
         case _:
             return name
 
 
-def _cpp_default(function: Function, one: Taken) -> str:
+def _cpp_default(function: ExportedFunction, one: Taken) -> str:
     default = one.default
     assert not isinstance(default, NoDefault)
-    if one.role is Role.POINTER:
+    if one.role is ParameterRole.POINTER:
         return "nullptr"
-    if one.role is Role.CHOICE:
+    if one.role is ParameterRole.CHOICE:
         held = next(c.name for c in one.choices if type(c.value) is type(default) and c.value == default)
         return f"{function.name}_{one.name}::{held}"
-    return number(float(default) if one.role is Role.FLOAT and isinstance(default, int) else default)
+    return number(float(default) if one.role is ParameterRole.FLOAT and isinstance(default, int) else default)
 
 
-def _cpp_parameters(function: Function) -> list[str]:
+def _cpp_parameters(function: ExportedFunction) -> list[str]:
     given = [one for one in function.parameters if one.is_given]
     found: list[str] = []
     optional = True  # a default holds only where all that follow have one too
     for one in reversed(given):
-        optional = optional and not isinstance(one.default, NoDefault) and one.role not in (Role.ARRAY, Role.DESCRIPTOR)
+        optional = (
+            optional
+            and not isinstance(one.default, NoDefault)
+            and one.role not in (ParameterRole.ARRAY, ParameterRole.DESCRIPTOR)
+        )
         default = f" = {_cpp_default(function, one)}" if optional else ""
         found.append(f"{_cpp_type(function, one)}{one.name}{default}")
     grid = [] if function.has_grid else ["const silo::grid &grid"]
     return ["const silo::queue &queue", *grid, *reversed(found)]
 
 
-def cpp_header(library: Library) -> str:
+def cpp_header(library: ExportedLibrary) -> str:
     """``NAME.hpp``."""
     parts = [
         filled(
@@ -97,7 +105,7 @@ def cpp_header(library: Library) -> str:
     return "".join(parts)
 
 
-def _cpp_overloads(library: Library, function: Function, suffix: tuple[str, ...]) -> list[str]:
+def _cpp_overloads(library: ExportedLibrary, function: ExportedFunction, suffix: tuple[str, ...]) -> list[str]:
     parameters = _cpp_parameters(function)
     grid = [] if function.has_grid else ["dimensions"]
     given = [_cpp_argument(library, function, one) for one in function.parameters if one.is_given]

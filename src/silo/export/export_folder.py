@@ -16,14 +16,14 @@ from silo.plain_files import open_plain, read_plain
 from silo.store.atomic_files import AtomicFile
 from silo.store.privacy import output_place
 
-__all__ = ["RECORD", "Differences", "Record", "compare_folder", "read_record", "write_folder"]
+__all__ = ["RECORD", "Differences", "FolderRecord", "compare_folder", "read_record", "write_folder"]
 
 RECORD = "silo-export.json"
 _SCHEMA = "export/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class FolderRecord:
     """What was written into a folder: the options that were asked for, and the sha256 of each file by name."""
 
     options: Mapping[str, JSON]
@@ -65,7 +65,7 @@ class Differences:
         return tuple(sorted(f"{name} {what}" for what, names in words.items() for name in names))
 
 
-def read_record(folder: Path) -> Record | None:
+def read_record(folder: Path) -> FolderRecord | None:
     """What was written into a folder; None where nothing says so.
 
     Raises:
@@ -84,7 +84,7 @@ def read_record(folder: Path) -> Record | None:
         raise StoreError(f"{path} is not the record of an export: {error}; remove it and export again") from None
 
 
-def _parsed(text: bytes) -> Record:
+def _parsed(text: bytes) -> FolderRecord:
     members = read_object(parse_json(text), ("schema", "options", "files"), "the record of an export")
     options, files = members["options"], members["files"]
     if members["schema"] != _SCHEMA or not isinstance(options, Mapping) or not isinstance(files, Mapping):
@@ -92,7 +92,7 @@ def _parsed(text: bytes) -> Record:
     named = {name: digest for name, digest in files.items() if isinstance(digest, str) and _is_inside(name)}
     if len(named) != len(files):
         raise ValueError("it names files outside of the folder")
-    return Record(options, named)
+    return FolderRecord(options, named)
 
 
 def _is_inside(name: str) -> bool:
@@ -159,7 +159,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes], options: Mapping[str,
     if in_the_way := (*differences.foreign, *differences.edited):
         why = ", ".join(line for line in differences.lines if line.split(" ")[0] in in_the_way)
         raise StoreError(f"{folder}: {why}; nothing is written: move what you want to keep, and remove it there")
-    record = Record(options, {name: _digest(data) for name, data in files.items()})
+    record = FolderRecord(options, {name: _digest(data) for name, data in files.items()})
     try:
         for name in (*differences.stale, *differences.missing):
             if name in files:

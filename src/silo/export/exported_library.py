@@ -11,10 +11,10 @@ from silo.core.dtypes import DType, DTypeKind
 from silo.core.recipes import ArrayRecipe, CaseRecipe, DescriptorRecipe
 from silo.core.values import Value
 from silo.export.c_names import comment_text, joined
-from silo.export.function_signatures import Function, Role, Taken
+from silo.export.function_signatures import ExportedFunction, ParameterRole, Taken
 
 __all__ = [
-    "Library",
+    "ExportedLibrary",
     "comment",
     "described",
     "element_code",
@@ -37,7 +37,7 @@ _SHOWN = 6  # shapes, configs and the like of one line of a comment
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class ExportedLibrary:
     """An export before it is text.
 
     ``namespace`` is that of C++, ``name`` the prefix of what C sees and of the files. ``origin`` is the bundle's name,
@@ -46,7 +46,7 @@ class Library:
 
     namespace: str
     name: str
-    functions: tuple[Function, ...]
+    functions: tuple[ExportedFunction, ...]
     cases: Mapping[str, Sequence[CaseRecipe]]
     origin: str
     identity: str
@@ -94,17 +94,17 @@ def number(value: Value) -> str:
     return value.hex()
 
 
-def enumeration(library: Library, function: Function, one: Taken) -> str:
+def enumeration(library: ExportedLibrary, function: ExportedFunction, one: Taken) -> str:
     """The C name of the type of a constant that is neither a number nor a bool."""
     return joined(library.name, function.name, one.name)
 
 
-def enumerations(library: Library) -> list[tuple[Function, Taken]]:
+def enumerations(library: ExportedLibrary) -> list[tuple[ExportedFunction, Taken]]:
     """The constants that are neither numbers nor bools, each once: all signatures of a kernel have the same."""
-    found: dict[tuple[str, str], tuple[Function, Taken]] = {}
+    found: dict[tuple[str, str], tuple[ExportedFunction, Taken]] = {}
     for function in library.functions:
         for one in function.parameters:
-            if one.role is Role.CHOICE:
+            if one.role is ParameterRole.CHOICE:
                 found.setdefault((function.name, one.name), (function, one))
     return list(found.values())
 
@@ -128,7 +128,7 @@ def comment(lines: Iterable[str]) -> str:
     return f"/**\n{body}\n */\n"
 
 
-def described(library: Library, function: Function) -> str:
+def described(library: ExportedLibrary, function: ExportedFunction) -> str:
     """The comment of a function: its parameters with dtypes, effects and shapes, targets and configs."""
     renamed = "" if function.name == function.kernel else f' (called "{function.kernel}" in the bundle)'
     lines = [f"Launch {function.kernel}{renamed}.", ""]
@@ -151,20 +151,24 @@ def _listed(items: Iterable[str], between: str = ", ") -> str:
 def _parameter_line(one: Taken, shapes: str) -> str:
     name = one.name if one.name == one.called else f'{one.name} ("{one.called}" in the bundle)'
     known = f", for example {shapes}" if shapes else ""
-    if one.role in (Role.POINTER, Role.ARRAY, Role.DESCRIPTOR):
+    if one.role in (ParameterRole.POINTER, ParameterRole.ARRAY, ParameterRole.DESCRIPTOR):
         does = {(True, True): "read and written", (True, False): "read", (False, True): "written"}
         effect = does.get((one.reads, one.writes), "neither read nor written")
-        noun = {Role.POINTER: "", Role.ARRAY: ", with its shape", Role.DESCRIPTOR: f", {one.rank} axes"}[one.role]
+        noun = {
+            ParameterRole.POINTER: "",
+            ParameterRole.ARRAY: ", with its shape",
+            ParameterRole.DESCRIPTOR: f", {one.rank} axes",
+        }[one.role]
         block = f", blocks of {list(one.block)} unless given" if one.block else ""
         null = "; null for None" if one.nullable else ""
         return f"{name}: {one.dtype or 'any type'}{noun}{known}{block}; {effect}{null}."
-    if one.role is Role.CHOICE:
+    if one.role is ParameterRole.CHOICE:
         return f"{name}: a constant; there is code for {_listed(one.name for one in one.choices)}."
     held = f"; there is code for {_listed(str(choice.value) for choice in one.choices)}" if one.choices else ""
     return f"{name}: {one.role.value}{' constant' if one.choices else ''}{known}{held}."
 
 
-def _shapes(cases: Sequence[CaseRecipe], function: Function) -> dict[str, str]:
+def _shapes(cases: Sequence[CaseRecipe], function: ExportedFunction) -> dict[str, str]:
     """What the cases say of each parameter: shapes of arrays, values of numbers."""
     found: dict[str, dict[str, None]] = {}
     for case in cases:

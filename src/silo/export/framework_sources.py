@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from silo.export.c_names import comment_text
-from silo.export.exported_library import Library, filled
+from silo.export.exported_library import ExportedLibrary, filled
 from silo.export.native_sources import native_sources
 from silo.export.operations import operations_of
 from silo.export.torch_op import torch_source
@@ -15,7 +15,7 @@ _SHARED = ("framework.h", "tvm_ffi.c", "tvm_ffi.h")
 _TORCH = ("torch_op.h",)
 
 
-def framework_files(library: Library, *, torch: bool) -> dict[str, bytes]:
+def framework_files(library: ExportedLibrary, *, torch: bool) -> dict[str, bytes]:
     """The files of the folder ``frameworks``, which the export's CMakeLists.txt adds; ``torch``: with its operators.
 
     Raises:

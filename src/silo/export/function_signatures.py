@@ -18,13 +18,13 @@ from silo.core.variant import Variant
 from silo.errors import BundleError
 from silo.export.c_names import Names, word_of
 
-__all__ = ["Choice", "Function", "Role", "Taken", "functions_of"]
+__all__ = ["ExportedFunction", "FunctionChoice", "ParameterRole", "Taken", "functions_of"]
 
 # Kinds of blobs that libsilo gives to a driver itself.
 _LAUNCHED = frozenset({"so", "cubin", "ptx", "hsaco"})
 
 
-class Role(Enum):
+class ParameterRole(Enum):
     """What a function takes for a parameter of the kernel."""
 
     LEFT = "left"  # nothing: the config or a derived constant sets it, or its default holds
@@ -38,14 +38,22 @@ class Role(Enum):
     CHOICE = "choice"  # one of the constants that code was compiled for
 
 
-_SCALARS = {ParameterKind.INTEGER: Role.INTEGER, ParameterKind.FLOAT: Role.FLOAT, ParameterKind.BOOL: Role.BOOL}
+_SCALARS = {
+    ParameterKind.INTEGER: ParameterRole.INTEGER,
+    ParameterKind.FLOAT: ParameterRole.FLOAT,
+    ParameterKind.BOOL: ParameterRole.BOOL,
+}
 # Constants of one of these types are taken as what they are; all others are enumerated.
-_NUMBERS: Mapping[type, Role] = {int: Role.INTEGER, float: Role.FLOAT, bool: Role.BOOL}
-_POINTING = (Role.POINTER, Role.ARRAY, Role.DESCRIPTOR)
+_NUMBERS: Mapping[type, ParameterRole] = {
+    int: ParameterRole.INTEGER,
+    float: ParameterRole.FLOAT,
+    bool: ParameterRole.BOOL,
+}
+_POINTING = (ParameterRole.POINTER, ParameterRole.ARRAY, ParameterRole.DESCRIPTOR)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FunctionChoice:
     """One constant that a caller may give, and the name of its enumerator."""
 
     name: str
@@ -62,24 +70,24 @@ class Taken:
 
     called: str
     name: str
-    role: Role
+    role: ParameterRole
     dtype: DType | None = None
     reads: bool = True
     writes: bool = True
     nullable: bool = False
     rank: int = 0
     block: tuple[int, ...] = ()
-    choices: tuple[Choice, ...] = ()
+    choices: tuple[FunctionChoice, ...] = ()
     default: Value | NoDefault = NO_DEFAULT
 
     @property
     def is_given(self) -> bool:
         """Whether the function has a parameter for it."""
-        return self.role not in (Role.LEFT, Role.NULL)
+        return self.role not in (ParameterRole.LEFT, ParameterRole.NULL)
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class ExportedFunction:
     """A kernel for one dtype signature.
 
     ``name`` is the overload's in C++, ``c_name`` the same with what tells it from the other signatures. ``has_grid``:
@@ -113,26 +121,28 @@ def _fits(one: Taken, recipe: ArgumentRecipe | None) -> bool:
     if recipe is None:
         return not isinstance(one.default, NoDefault)
     if isinstance(recipe, ArrayRecipe):
-        return one.role in (Role.POINTER, Role.ARRAY) and one.dtype == recipe.dtype
+        return one.role in (ParameterRole.POINTER, ParameterRole.ARRAY) and one.dtype == recipe.dtype
     if isinstance(recipe, DescriptorRecipe):
         same = one.dtype == recipe.array.dtype and one.rank == len(recipe.block_shape)
-        return one.role is Role.DESCRIPTOR and same
+        return one.role is ParameterRole.DESCRIPTOR and same
     value = recipe.value if isinstance(recipe, ScalarRecipe) else None
-    if one.role is Role.CHOICE:
+    if one.role is ParameterRole.CHOICE:
         return any(type(choice.value) is type(value) and choice.value == value for choice in one.choices)
     if one.role in _POINTING:
         return value is None and one.nullable
     return _NUMBERS.get(type(value)) is one.role and not _is_big(value)
 
 
-def functions_of(kernels: Sequence[BundleKernel], cases: Mapping[str, Sequence[CaseRecipe]]) -> tuple[Function, ...]:
+def functions_of(
+    kernels: Sequence[BundleKernel], cases: Mapping[str, Sequence[CaseRecipe]]
+) -> tuple[ExportedFunction, ...]:
     """The functions of a bundle's kernels, in order; ``cases`` are the recipes by kernel.
 
     Raises:
         BundleError: a kernel that no C program can call; says why.
     """
     names = Names(["open", "close", "warmup"])
-    found: list[Function] = []
+    found: list[ExportedFunction] = []
     for kernel in kernels:
         name = names.give(kernel.name)
         found += _functions(kernel, name, cases.get(kernel.name, ()))
@@ -143,7 +153,7 @@ def _refused(kernel: BundleKernel, reason: str) -> BundleError:
     return BundleError(f"kernel {kernel.name} cannot be exported: {reason}")
 
 
-def _functions(kernel: BundleKernel, name: str, cases: Sequence[CaseRecipe]) -> list[Function]:
+def _functions(kernel: BundleKernel, name: str, cases: Sequence[CaseRecipe]) -> list[ExportedFunction]:
     for one in kernel.variants:
         blob = one.artifact.blob.kind
         if blob not in _LAUNCHED:
@@ -163,17 +173,17 @@ def _functions(kernel: BundleKernel, name: str, cases: Sequence[CaseRecipe]) -> 
         groups.setdefault(kinds, []).append(variant)
     taken = Names(["queue", "grid", "error"])
     names = {parameter.name: taken.give(parameter.name) for parameter in kernel.signature.parameters}
-    found: list[Function] = []
+    found: list[ExportedFunction] = []
     for kinds, (served, nullable) in _merged(groups).items():
         parameters = tuple(
             _taken(parameter, names[parameter.name], kind, served, constants, null=at in nullable)
             for at, (parameter, kind) in enumerate(zip(kernel.signature.parameters, kinds, strict=True))
         )
-        found.append(Function(kernel.name, name, "", parameters, kernel.grid is not None, tuple(served)))
+        found.append(ExportedFunction(kernel.name, name, "", parameters, kernel.grid is not None, tuple(served)))
     return found
 
 
-_Kind = tuple[Role, DType | None, int]
+_Kind = tuple[ParameterRole, DType | None, int]
 
 
 def _shaped(kernel: BundleKernel, variants: Iterable[Variant]) -> frozenset[str]:
@@ -230,19 +240,19 @@ def _is_big(value: Value) -> bool:
 def _kind(parameter: Parameter, variant: Variant, shaped: frozenset[str], constants: frozenset[str]) -> _Kind:
     name = parameter.name
     if name in constants:
-        return Role.CHOICE, None, 0
+        return ParameterRole.CHOICE, None, 0
     match parameter.kind:
         case ParameterKind.POINTER:
             if Fact.NONE in variant.specialization.facts_of(name):
-                return Role.NULL, None, 0
-            return Role.ARRAY if name in shaped else Role.POINTER, parameter.dtype, 0
+                return ParameterRole.NULL, None, 0
+            return ParameterRole.ARRAY if name in shaped else ParameterRole.POINTER, parameter.dtype, 0
         case ParameterKind.DESCRIPTOR:
             block = variant.specialization.constant_values.get(name)
-            return Role.DESCRIPTOR, parameter.dtype, len(block) if isinstance(block, tuple) else 0
+            return ParameterRole.DESCRIPTOR, parameter.dtype, len(block) if isinstance(block, tuple) else 0
         case ParameterKind.INTEGER | ParameterKind.FLOAT | ParameterKind.BOOL:
             return _SCALARS[parameter.kind], None, 0
         case _:
-            return Role.LEFT, None, 0
+            return ParameterRole.LEFT, None, 0
 
 
 def _merged(
@@ -262,7 +272,7 @@ def _merged(
 
 
 def _covers(wide: _Kind, narrow: _Kind) -> bool:
-    return wide == narrow or (narrow[0] is Role.NULL and wide[0] in _POINTING)
+    return wide == narrow or (narrow[0] is ParameterRole.NULL and wide[0] in _POINTING)
 
 
 def _taken(
@@ -279,10 +289,10 @@ def _taken(
     if role in _POINTING:
         typed = [one for one in typed if one.dtype == dtype]
     values = constants.get(parameter.name, ())
-    if role is Role.CHOICE:
+    if role is ParameterRole.CHOICE:
         role = _NUMBERS.get(type(values[0]), role) if len({type(value) for value in values}) == 1 else role
     enumerators = Names()
-    choices = tuple(Choice(enumerators.give(word_of(value)), value) for value in values)
+    choices = tuple(FunctionChoice(enumerators.give(word_of(value)), value) for value in values)
     return Taken(
         called=parameter.name,
         name=name,
@@ -292,7 +302,7 @@ def _taken(
         writes=any(one.effect.writes for one in typed),
         nullable=null,
         rank=rank,
-        block=_one_block(parameter.name, variants) if role is Role.DESCRIPTOR else (),
+        block=_one_block(parameter.name, variants) if role is ParameterRole.DESCRIPTOR else (),
         choices=choices,
         default=_default(parameter, role, choices, null=null),
     )
@@ -307,30 +317,32 @@ def _one_block(name: str, variants: Sequence[Variant]) -> tuple[int, ...]:
     return () if others else tuple(size for size in block if isinstance(size, int))
 
 
-def _default(parameter: Parameter, role: Role, choices: Sequence[Choice], *, null: bool) -> Value | NoDefault:
+def _default(
+    parameter: Parameter, role: ParameterRole, choices: Sequence[FunctionChoice], *, null: bool
+) -> Value | NoDefault:
     default = parameter.default
     if isinstance(default, NoDefault):
         return default
     if role in _POINTING:
         return default if null and default is None else NO_DEFAULT
-    if role is Role.CHOICE:
+    if role is ParameterRole.CHOICE:
         held = any(type(one.value) is type(default) and one.value == default for one in choices)
         return default if held else NO_DEFAULT
     fits = {
-        Role.INTEGER: type(default) is int and not _is_big(default),
-        Role.FLOAT: type(default) in (int, float),
-        Role.BOOL: type(default) is bool,
+        ParameterRole.INTEGER: type(default) is int and not _is_big(default),
+        ParameterRole.FLOAT: type(default) in (int, float),
+        ParameterRole.BOOL: type(default) is bool,
     }
     return default if fits.get(role, False) else NO_DEFAULT
 
 
-def _with_c_names(functions: Sequence[Function]) -> tuple[Function, ...]:
+def _with_c_names(functions: Sequence[ExportedFunction]) -> tuple[ExportedFunction, ...]:
     """C has no overloads: where a kernel has several signatures, the name says which."""
-    by_name: dict[str, list[Function]] = {}
+    by_name: dict[str, list[ExportedFunction]] = {}
     for one in functions:
         by_name.setdefault(one.name, []).append(one)
     names = Names(["open", "close", "bundle", "kernel"])
-    found: list[Function] = []
+    found: list[ExportedFunction] = []
     for one in functions:
         types = _types(one, by_name[one.name])
         found.append(replace(one, c_name=names.give(f"{one.name}_{types}" if types else one.name)))
@@ -338,7 +350,7 @@ def _with_c_names(functions: Sequence[Function]) -> tuple[Function, ...]:
     return tuple(found)
 
 
-def _types(one: Function, all_of_name: Sequence[Function]) -> str:
+def _types(one: ExportedFunction, all_of_name: Sequence[ExportedFunction]) -> str:
     """The types of those parameters in which a kernel's signatures differ, each once where they are equal."""
     if len(all_of_name) == 1:
         return ""
@@ -350,4 +362,4 @@ def _types(one: Function, all_of_name: Sequence[Function]) -> str:
 
 def _type_word(one: Taken) -> str:
     word = one.dtype.short if one.dtype is not None else one.role.value
-    return f"{word}_{one.rank}d" if one.role is Role.DESCRIPTOR else word
+    return f"{word}_{one.rank}d" if one.role is ParameterRole.DESCRIPTOR else word

@@ -12,14 +12,14 @@ from silo.core.dtypes import DType
 from silo.core.signature import NO_DEFAULT, NoDefault
 from silo.core.values import Value, identity_of
 from silo.export.c_names import Names
-from silo.export.function_signatures import Function, Role, Taken
+from silo.export.function_signatures import ExportedFunction, ParameterRole, Taken
 
-__all__ = ["Given", "GivenArgument", "Operation", "operations_of"]
+__all__ = ["ExportedOperation", "GivenArgument", "OperationArgument", "operations_of"]
 
 T = TypeVar("T")
 
 
-class Given(Enum):
+class OperationArgument(Enum):
     """What a framework gives for a parameter."""
 
     TENSOR = "tensor"
@@ -34,20 +34,20 @@ class Given(Enum):
 
 _TAKEN = frozenset({"functions", "operators", "Kernel", "Library"})  # in the module of a wheel
 _OF_ROLE = {
-    Role.NULL: Given.TENSOR,
-    Role.POINTER: Given.TENSOR,
-    Role.ARRAY: Given.TENSOR,
-    Role.DESCRIPTOR: Given.DESCRIPTOR,
-    Role.INTEGER: Given.INTEGER,
-    Role.FLOAT: Given.REAL,
-    Role.BOOL: Given.BOOLEAN,
+    ParameterRole.NULL: OperationArgument.TENSOR,
+    ParameterRole.POINTER: OperationArgument.TENSOR,
+    ParameterRole.ARRAY: OperationArgument.TENSOR,
+    ParameterRole.DESCRIPTOR: OperationArgument.DESCRIPTOR,
+    ParameterRole.INTEGER: OperationArgument.INTEGER,
+    ParameterRole.FLOAT: OperationArgument.REAL,
+    ParameterRole.BOOL: OperationArgument.BOOLEAN,
 }
-_OF_TYPE: dict[type, Given] = {
-    str: Given.TEXT,
-    bool: Given.BOOLEAN,
-    int: Given.INTEGER,
-    float: Given.REAL,
-    DType: Given.DTYPE,
+_OF_TYPE: dict[type, OperationArgument] = {
+    str: OperationArgument.TEXT,
+    bool: OperationArgument.BOOLEAN,
+    int: OperationArgument.INTEGER,
+    float: OperationArgument.REAL,
+    DType: OperationArgument.DTYPE,
 }
 
 
@@ -63,7 +63,7 @@ class GivenArgument:
     called: str
     name: str
     place: int
-    given: Given
+    given: OperationArgument
     optional: bool = False
     writes: bool = False
     dtypes: tuple[DType, ...] = ()
@@ -78,7 +78,7 @@ class GivenArgument:
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ExportedOperation:
     """A kernel; ``at`` is its number among the kernels of the library. ``has_grid``: the bundle declares its grid."""
 
     kernel: str
@@ -88,15 +88,15 @@ class Operation:
     has_grid: bool
 
 
-def operations_of(functions: Sequence[Function]) -> tuple[Operation, ...]:
+def operations_of(functions: Sequence[ExportedFunction]) -> tuple[ExportedOperation, ...]:
     """An operation for each kernel, from its functions for all of its dtypes, in order."""
-    by_kernel: dict[str, list[Function]] = {}
+    by_kernel: dict[str, list[ExportedFunction]] = {}
     for one in functions:
         by_kernel.setdefault(one.kernel, []).append(one)
     return tuple(_operation(at, found) for at, found in enumerate(by_kernel.values()))
 
 
-def _operation(at: int, functions: Sequence[Function]) -> Operation:
+def _operation(at: int, functions: Sequence[ExportedFunction]) -> ExportedOperation:
     first = functions[0]
     name = f"{first.name}_" if first.name in _TAKEN or iskeyword(first.name) else first.name
     names = Names(["grid", "self", f"_{name}"])
@@ -104,32 +104,32 @@ def _operation(at: int, functions: Sequence[Function]) -> Operation:
     arguments = [
         _argument(place, column, names)
         for place, column in enumerate(columns)
-        if any(one.role is not Role.LEFT for one in column)
+        if any(one.role is not ParameterRole.LEFT for one in column)
     ]
     arguments = tuple(
-        replace(one, block=names.give(f"{one.name}_block")) if one.given is Given.DESCRIPTOR else one
+        replace(one, block=names.give(f"{one.name}_block")) if one.given is OperationArgument.DESCRIPTOR else one
         for one in arguments
     )
-    return Operation(first.kernel, name, at, arguments, all(one.has_grid for one in functions))
+    return ExportedOperation(first.kernel, name, at, arguments, all(one.has_grid for one in functions))
 
 
 def _argument(place: int, column: Sequence[Taken], names: Names) -> GivenArgument:
     called = column[0].called
-    kinds = set[Given]()
+    kinds = set[OperationArgument]()
     values: list[Value] = []
     for one in column:
-        if one.role is Role.CHOICE:
+        if one.role is ParameterRole.CHOICE:
             values += [choice.value for choice in one.choices]
-        elif one.role is not Role.LEFT:
+        elif one.role is not ParameterRole.LEFT:
             kinds.add(_OF_ROLE[one.role])
     kinds |= {_OF_TYPE[type(value)] for value in values if value is not None}
-    nullable = any(one.nullable or one.role is Role.NULL for one in column) or None in values
+    nullable = any(one.nullable or one.role is ParameterRole.NULL for one in column) or None in values
     defaults = {type(one.default): one.default for one in column}
     return GivenArgument(
         called=called,
         name=names.give(f"{called}_" if iskeyword(called) else called),
         place=place,
-        given=kinds.pop() if len(kinds) == 1 else Given.ANY,
+        given=kinds.pop() if len(kinds) == 1 else OperationArgument.ANY,
         optional=nullable,
         writes=any(one.writes for one in column if one.dtype is not None),
         dtypes=tuple(_unique(one.dtype for one in column if one.dtype is not None)),

@@ -12,9 +12,9 @@ from silo.errors import BundleError
 from silo.export.c_names import comment_text, identifier, joined, string_literal
 from silo.export.c_text import c_header, c_source
 from silo.export.cpp_text import cpp_header
-from silo.export.exported_library import Library, element_type, filled, number
+from silo.export.exported_library import ExportedLibrary, element_type, filled, number
 from silo.export.framework_sources import framework_files
-from silo.export.function_signatures import Function, Role
+from silo.export.function_signatures import ExportedFunction, ParameterRole
 from silo.export.native_sources import licence, native_sources
 from silo.export.selftest_text import selftest_source
 from silo.version import __version__
@@ -65,7 +65,7 @@ def namespace_of(asked: str | None, path: Path) -> str:
 
 
 def export_files(
-    library: Library, bundle: bytes, sources: Sequence[CpuSource], *, tests: bool, torch: bool = False
+    library: ExportedLibrary, bundle: bytes, sources: Sequence[CpuSource], *, tests: bool, torch: bool = False
 ) -> dict[str, bytes]:
     """Every file of the folder, by its name with ``/`` between folders; ``torch``: with the operators of torch."""
     name = library.name
@@ -95,7 +95,7 @@ def _place(one: CpuSource) -> str:
     return f"cpu/{one.level}/{identifier(one.entry)}_{one.sha256[:12]}.c"
 
 
-def _function(library: Library, one: CpuSource) -> str:
+def _function(library: ExportedLibrary, one: CpuSource) -> str:
     return joined(library.name, identifier(one.entry), one.sha256[:12])
 
 
@@ -103,13 +103,13 @@ def _machine(one: CpuSource) -> str:
     return "__x86_64__" if one.is_x86 else "__aarch64__"
 
 
-def _cpu_text(library: Library, one: CpuSource) -> str:
+def _cpu_text(library: ExportedLibrary, one: CpuSource) -> str:
     """Under a name of its own: two exports may hold one kernel."""
     head = f"/* What the object {one.sha256} was compiled from. */\n#if defined({_machine(one)})\n"
     return f"{head}#define {one.entry} {_function(library, one)}\n{one.text}\n#endif\n"
 
 
-def _head(library: Library, size: int, sources: Sequence[CpuSource]) -> str:
+def _head(library: ExportedLibrary, size: int, sources: Sequence[CpuSource]) -> str:
     declared, rows = "", ""
     if sources:
         entries = [(_machine(one), f"extern compiled_entry {_function(library, one)};\n") for one in sources]
@@ -120,7 +120,9 @@ def _head(library: Library, size: int, sources: Sequence[CpuSource]) -> str:
         declared = filled("compiled.c.in", ENTRIES=_for_machines(entries), TABLE=_for_machines(table))
         rows = "    linked.compiled = compiled;\n    linked.compiled_count = sizeof compiled / sizeof compiled[0] - 1;"
     kernels = "".join(f"    {string_literal(kernel)},\n" for kernel in library.kernels)
-    described = any(one.role is Role.DESCRIPTOR for function in library.functions for one in function.parameters)
+    described = any(
+        one.role is ParameterRole.DESCRIPTOR for function in library.functions for one in function.parameters
+    )
     return filled(
         "library.c.in",
         ORIGIN=comment_text(library.origin),
@@ -153,7 +155,7 @@ def _by_level(sources: Sequence[CpuSource]) -> dict[tuple[str, tuple[str, ...]],
     return found
 
 
-def _cmake(library: Library, sources: Sequence[CpuSource], *, tests: bool) -> str:
+def _cmake(library: ExportedLibrary, sources: Sequence[CpuSource], *, tests: bool) -> str:
     parts: list[str] = []
     for (_, flags), own in _by_level(sources).items():
         machine = "x86_64|AMD64" if own[0].is_x86 else "aarch64|arm64"
@@ -178,7 +180,7 @@ def _cmake(library: Library, sources: Sequence[CpuSource], *, tests: bool) -> st
     )
 
 
-def _readme(library: Library, sources: Sequence[CpuSource], *, tests: bool) -> str:
+def _readme(library: ExportedLibrary, sources: Sequence[CpuSource], *, tests: bool) -> str:
     commands = ["cc -std=c11 -D_GNU_SOURCE -O2 -ffp-contract=off -c silo/*.c", f"cc -std=c11 -O2 -c {library.name}.c"]
     for (level, flags), own in _by_level(sources).items():
         alone = len({one.flags for one in sources if one.level == level}) == 1
@@ -211,7 +213,7 @@ def _cell(text: str) -> str:
     return f"`{comment_text(text).replace('|', ' ').replace('`', ' ')}`"
 
 
-def _example(library: Library) -> str:
+def _example(library: ExportedLibrary) -> str:
     for function in library.functions:
         body = _example_call(library, function)
         if body:
@@ -229,7 +231,7 @@ def _example(library: Library) -> str:
     return filled("example.cpp.in", ORIGIN=comment_text(library.origin), BODY=lines, NAME=library.name)
 
 
-def _example_call(library: Library, function: Function) -> list[str]:
+def _example_call(library: ExportedLibrary, function: ExportedFunction) -> list[str]:
     """A call with arrays of ones on the CPU, like the function's first case; nothing where that takes more."""
     if not function.has_grid or all(target.kind != "cpu" for target in function.targets):
         return []
@@ -246,19 +248,21 @@ def _example_call(library: Library, function: Function) -> list[str]:
             value = recipe.value if isinstance(recipe, ScalarRecipe) else one.default
             if isinstance(recipe, ArrayRecipe):
                 element = element_type(recipe.dtype)
-                if one.role is not Role.POINTER or element.startswith("silo_") or element == "bool":
+                if one.role is not ParameterRole.POINTER or element.startswith("silo_") or element == "bool":
                     return []
                 size = max(1, 1 + sum((n - 1) * s for n, s in zip(recipe.shape, recipe.element_strides, strict=True)))
                 lines.append(f"std::vector<{element}> {one.name}({size}, {'0' if one.writes else '1'});")
                 words.append(f"{one.name}.data()")
                 shown = one.name if one.writes and not shown else shown
-            elif one.role is Role.CHOICE:
+            elif one.role is ParameterRole.CHOICE:
                 held = (c.name for c in one.choices if type(c.value) is type(value) and c.value == value)
                 words.append(f"{library.namespace}::{function.name}_{one.name}::{next(held)}")
             elif value is None or isinstance(value, NoDefault):
                 return []
             else:
-                words.append(number(float(value) if one.role is Role.FLOAT and isinstance(value, int) else value))
+                words.append(
+                    number(float(value) if one.role is ParameterRole.FLOAT and isinstance(value, int) else value)
+                )
         lines.append(f"{library.namespace}::{function.name}({', '.join(['silo::cpu()', *words])});")
         if shown:
             lines.append(f'std::printf("{shown}[0] = %g\\n", static_cast<double>({shown}[0]));')

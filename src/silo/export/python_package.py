@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from silo.core.dtypes import DType
-from silo.export.operations import Given, GivenArgument, Operation
+from silo.export.operations import ExportedOperation, GivenArgument, OperationArgument
 
 __all__ = ["package_files"]
 
 _WORDS = {
-    Given.TENSOR: "tensor",
-    Given.DESCRIPTOR: "tensor, taken as a descriptor",
-    Given.INTEGER: "int",
-    Given.REAL: "float",
-    Given.BOOLEAN: "bool",
-    Given.TEXT: "str",
-    Given.DTYPE: "dtype",
-    Given.ANY: "constant",
+    OperationArgument.TENSOR: "tensor",
+    OperationArgument.DESCRIPTOR: "tensor, taken as a descriptor",
+    OperationArgument.INTEGER: "int",
+    OperationArgument.REAL: "float",
+    OperationArgument.BOOLEAN: "bool",
+    OperationArgument.TEXT: "str",
+    OperationArgument.DTYPE: "dtype",
+    OperationArgument.ANY: "constant",
 }
 
 _HEAD = '''\
@@ -49,7 +49,7 @@ def functions():
 
 
 def package_files(
-    package: str, version: str, name: str, operations: Sequence[Operation], *, torch: bool
+    package: str, version: str, name: str, operations: Sequence[ExportedOperation], *, torch: bool
 ) -> dict[str, bytes]:
     """The modules of ``package`` by path; ``name`` is the exported library's, ``torch``: it comes with operators."""
     names = [one.name for one in operations]
@@ -67,7 +67,7 @@ def package_files(
     return {f"{package}/__init__.py": text.encode(), f"{package}/_calls.py": calls}
 
 
-def _function(operation: Operation) -> str:
+def _function(operation: ExportedOperation) -> str:
     arguments = operation.arguments
     free = len(arguments)
     while free > 0 and _default(arguments[free - 1]) is not None:
@@ -75,7 +75,7 @@ def _function(operation: Operation) -> str:
     words = [one.name if at < free else f"{one.name}={_default(one)}" for at, one in enumerate(arguments)]
     described = [(at, one.block) for at, one in enumerate(arguments) if one.block]
     words += ["*", *(f"{block}=None" for _, block in described), "grid=None"]
-    tensors = [at for at, one in enumerate(arguments) if one.given is Given.TENSOR and not one.optional]
+    tensors = [at for at, one in enumerate(arguments) if one.given is OperationArgument.TENSOR and not one.optional]
     written = tuple(at for at, one in enumerate(arguments) if one.writes)
     given = ", ".join(one.name for one in arguments) + ("," if len(arguments) == 1 else "")
     blocks = ", ".join(f'"{block}": ({at}, {block})' for at, block in described)
@@ -102,7 +102,7 @@ def _default(argument: GivenArgument) -> str | None:
 def _words(argument: GivenArgument) -> str:
     dtypes = " or ".join(str(one) for one in argument.dtypes)
     parts = [f"{dtypes} {_WORDS[argument.given]}".strip()]
-    if argument.values and argument.given in (Given.TEXT, Given.ANY, Given.INTEGER):
+    if argument.values and argument.given in (OperationArgument.TEXT, OperationArgument.ANY, OperationArgument.INTEGER):
         parts.append("one of " + ", ".join(sorted(repr(one) for one in argument.values if one is not None)))
     if argument.optional:
         parts.append("or None")

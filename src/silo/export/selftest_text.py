@@ -22,8 +22,8 @@ from silo.core.recipes import (
 from silo.core.signature import NoDefault
 from silo.errors import ExpressionError
 from silo.export.c_names import Names, comment_text, string_literal
-from silo.export.exported_library import Library, element_code, element_type, filled, number
-from silo.export.function_signatures import Function, Role, Taken
+from silo.export.exported_library import ExportedLibrary, element_code, element_type, filled, number
+from silo.export.function_signatures import ExportedFunction, ParameterRole, Taken
 
 __all__ = ["selftest_source"]
 
@@ -41,7 +41,7 @@ class _Test:
     left_out: str = ""
 
 
-def selftest_source(library: Library) -> str:
+def selftest_source(library: ExportedLibrary) -> str:
     """``tests/selftest.cpp``.
 
     Raises:
@@ -71,7 +71,7 @@ class _LeftOutError(Exception):
     """Why a case cannot be run."""
 
 
-def _test(library: Library, kernel: str, case: CaseRecipe, name: str) -> _Test:
+def _test(library: ExportedLibrary, kernel: str, case: CaseRecipe, name: str) -> _Test:
     function = next((one for one in library.functions if one.kernel == kernel and one.takes(case)), None)
     if function is None:
         return _Test(kernel, case.label, name, "", "no function takes arguments of its types")
@@ -85,7 +85,7 @@ def _test(library: Library, kernel: str, case: CaseRecipe, name: str) -> _Test:
         return _Test(kernel, case.label, name, "", str(error))
 
 
-def _text(library: Library, function: Function, case: CaseRecipe, name: str) -> str:
+def _text(library: ExportedLibrary, function: ExportedFunction, case: CaseRecipe, name: str) -> str:
     given, made = dict(case.arguments), Names(["where", "wrong"])
     arrays: dict[str, str] = {}
     lines: list[str] = []
@@ -144,8 +144,8 @@ def _array(name: str, recipe: ArrayRecipe, table: str, tables: list[str]) -> str
 
 
 def _argument(
-    library: Library,
-    function: Function,
+    library: ExportedLibrary,
+    function: ExportedFunction,
     one: Taken,
     given: dict[str, ArgumentRecipe],
     arrays: dict[str, str],
@@ -156,19 +156,19 @@ def _argument(
         recipe = given[recipe.name]
     value = recipe.value if isinstance(recipe, ScalarRecipe) else one.default
     if one.called not in arrays:
-        if one.role is Role.CHOICE:
+        if one.role is ParameterRole.CHOICE:
             held = (c.name for c in one.choices if type(c.value) is type(value) and c.value == value)
             return f"{library.namespace}::{function.name}_{one.name}::{next(held)}"
         if value is None:
             return "nullptr"
         assert not isinstance(value, NoDefault)
-        return number(float(value) if one.role is Role.FLOAT and isinstance(value, int) else value)
+        return number(float(value) if one.role is ParameterRole.FLOAT and isinstance(value, int) else value)
     array, element = arrays[one.called], element_type(one.dtype)
     element = f"{'' if one.writes else 'const '}{element}"
     pointer = f"{array}.at<{element}>()"
-    if one.role is Role.ARRAY:
+    if one.role is ParameterRole.ARRAY:
         return f"silo::array<{element}>({pointer}, {array}.rank(), {array}.shape(), {array}.strides())"
-    if one.role is Role.DESCRIPTOR:
+    if one.role is ParameterRole.DESCRIPTOR:
         assert isinstance(recipe, DescriptorRecipe)
         block = f"{array}_block"
         shape = f"{array}_shape"
@@ -183,7 +183,7 @@ def _argument(
     return pointer
 
 
-def _grid(function: Function, case: CaseRecipe) -> str:
+def _grid(function: ExportedFunction, case: CaseRecipe) -> str:
     """The grid of a case, where every config that a call may get leads to the same."""
     if case.grid is None:
         raise _LeftOutError("neither the bundle nor the case says its grid")

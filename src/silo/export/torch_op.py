@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from silo.core.values import Value
 from silo.errors import BundleError
 from silo.export.c_names import string_literal
-from silo.export.operations import Given, GivenArgument, Operation
+from silo.export.operations import ExportedOperation, GivenArgument, OperationArgument
 
 __all__ = ["schema", "torch_source"]
 
 _TYPES = {
-    Given.TENSOR: "Tensor",
-    Given.DESCRIPTOR: "Tensor",
-    Given.INTEGER: "SymInt",
-    Given.REAL: "float",
-    Given.BOOLEAN: "bool",
-    Given.TEXT: "str",
-    Given.DTYPE: "ScalarType",
+    OperationArgument.TENSOR: "Tensor",
+    OperationArgument.DESCRIPTOR: "Tensor",
+    OperationArgument.INTEGER: "SymInt",
+    OperationArgument.REAL: "float",
+    OperationArgument.BOOLEAN: "bool",
+    OperationArgument.TEXT: "str",
+    OperationArgument.DTYPE: "ScalarType",
 }
 
 _HEAD = """\
@@ -35,7 +35,7 @@ using silo_torch::given;
 """
 
 
-def schema(operation: Operation) -> str:
+def schema(operation: ExportedOperation) -> str:
     """What torch is told of an operation: types, what is written, defaults.
 
     Raises:
@@ -59,7 +59,7 @@ def schema(operation: Operation) -> str:
     return f"{operation.name}({', '.join(words)}) -> ()"
 
 
-def _type(operation: Operation, argument: GivenArgument, written: int) -> str:
+def _type(operation: ExportedOperation, argument: GivenArgument, written: int) -> str:
     type_ = _TYPES.get(argument.given)
     if type_ is None:
         raise BundleError(
@@ -87,7 +87,7 @@ def _spelled(value: object, argument: GivenArgument) -> str | None:
             return "None" if argument.optional else None
         case bool():
             return str(value)
-        case int() | float() if argument.given is Given.REAL:
+        case int() | float() if argument.given is OperationArgument.REAL:
             return repr(float(value)) if _is_finite(value) else None
         case int():
             return str(value)
@@ -101,7 +101,7 @@ def _is_finite(value: Value) -> bool:
     return isinstance(value, int | float) and abs(value) < float("inf")
 
 
-def torch_source(name: str, operations: Sequence[Operation]) -> str:
+def torch_source(name: str, operations: Sequence[ExportedOperation]) -> str:
     """The text of ``NAME_torch.cpp``; ``name`` is the exported library's, and the namespace of the operators.
 
     Raises:
@@ -117,7 +117,7 @@ def torch_source(name: str, operations: Sequence[Operation]) -> str:
     return f"{_HEAD.format(name=name)}{tables}\n}} // namespace\n{library}{kinds}"
 
 
-def _table(name: str, operation: Operation) -> str:
+def _table(name: str, operation: ExportedOperation) -> str:
     table = f"{operation.name}_parameters" if operation.arguments else "nullptr"
     rows = "".join(
         f"    {{{string_literal(one.called)}, {one.place}, given::{one.given.value}, "

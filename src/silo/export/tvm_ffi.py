@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from silo.export.c_names import string_literal
-from silo.export.operations import Given, Operation
+from silo.export.operations import ExportedOperation, OperationArgument
 
 __all__ = ["frameworks_source"]
 
-_KINDS = {Given.REAL: "SILO_FRAMEWORK_FLOAT", Given.DESCRIPTOR: "SILO_FRAMEWORK_DESCRIPTOR"}
+_KINDS = {OperationArgument.REAL: "SILO_FRAMEWORK_FLOAT", OperationArgument.DESCRIPTOR: "SILO_FRAMEWORK_DESCRIPTOR"}
 
 _HEAD = """\
 /* The kernels of {name} as frameworks call them. Made by `silo export`.
@@ -31,13 +31,13 @@ const struct silo_framework *{name}_framework(void) {{
 """
 
 
-def frameworks_source(name: str, operations: Sequence[Operation]) -> str:
+def frameworks_source(name: str, operations: Sequence[ExportedOperation]) -> str:
     """The text of ``NAME_frameworks.c``; ``name`` is the exported library's."""
     parts = [_HEAD.format(name=name, first=operations[0].name if operations else "")]
     return "".join([*parts, *(_function(name, one) for one in operations)])
 
 
-def _function(name: str, operation: Operation) -> str:
+def _function(name: str, operation: ExportedOperation) -> str:
     table = f"{operation.name}_parameters" if operation.arguments else "NULL"
     rows = "".join(
         f"    {{{string_literal(one.called)}, {one.place}, {_KINDS.get(one.given, 'SILO_FRAMEWORK_VALUE')}}},\n"

@@ -5,14 +5,14 @@ Intel is decided by the target, so cross-compiling finds what the device would. 
 (Inductor).
 """
 
-from silo.heuristics.candidates import Candidate, Candidates
+from silo.heuristics.candidates import Candidates, HeuristicCandidate
 from silo.heuristics.combo import ComboPlan, SubKernel, combo
 from silo.heuristics.combo_space import BoundCombo, ComboSpace, combo_space
 from silo.heuristics.cooperative_reduction import cooperative_reduction
 from silo.heuristics.given_blocks import fixed, foreach, template, user
 from silo.heuristics.heuristic_space import BoundSpace, HeuristicSpace, space
-from silo.heuristics.kernel_choice import Choice, cooperative_fits, fastest, nearest, persistent_fits
-from silo.heuristics.kernel_facts import AutotuneHint, Effort, KernelFacts, ReductionHint, SizeHints, TileHint
+from silo.heuristics.kernel_choice import KernelChoice, cooperative_fits, fastest, nearest, persistent_fits
+from silo.heuristics.kernel_facts import AutotuneHint, KernelFacts, ReductionHint, SizeHints, TileHint, TuningEffort
 from silo.heuristics.lookup_table import lookup, lookup_key
 from silo.heuristics.looped_reduction import reduction
 from silo.heuristics.mix_order import mix_order
@@ -26,19 +26,19 @@ __all__ = [
     "AutotuneHint",
     "BoundCombo",
     "BoundSpace",
-    "Candidate",
     "Candidates",
-    "Choice",
     "ComboPlan",
     "ComboSpace",
-    "Effort",
+    "HeuristicCandidate",
     "HeuristicSpace",
+    "KernelChoice",
     "KernelFacts",
     "ReductionHint",
     "SizeHints",
     "SubKernel",
     "TargetFacts",
     "TileHint",
+    "TuningEffort",
     "combo",
     "combo_space",
     "cooperative_fits",

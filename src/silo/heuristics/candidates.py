@@ -11,11 +11,11 @@ from silo.core.plugins import is_option, options_for_targets
 from silo.errors import SpaceError
 from silo.heuristics.target_facts import TargetFacts
 
-__all__ = ["Candidate", "Candidates", "Draft", "changed"]
+__all__ = ["Candidates", "Draft", "HeuristicCandidate", "changed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class HeuristicCandidate:
     """A config and why it is worth trying."""
 
     config: Config
@@ -26,11 +26,11 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates(Sequence[Candidate]):
+class Candidates(Sequence[HeuristicCandidate]):
     """What a heuristic answers: candidates, best guess first, never none and each config once; and what it left out."""
 
     kind: str
-    found: tuple[Candidate, ...]
+    found: tuple[HeuristicCandidate, ...]
     rejected: tuple[str, ...] = ()
 
     @property
@@ -38,13 +38,13 @@ class Candidates(Sequence[Candidate]):
         """The configs alone."""
         return tuple(candidate.config for candidate in self.found)
 
-    def __getitem__(self, index: int) -> Candidate:  # pyright: ignore[reportIncompatibleMethodOverride]  # no slices
+    def __getitem__(self, index: int) -> HeuristicCandidate:  # pyright: ignore[reportIncompatibleMethodOverride]  # no slices
         return self.found[index]
 
     def __len__(self) -> int:
         return len(self.found)
 
-    def __iter__(self) -> Iterator[Candidate]:
+    def __iter__(self) -> Iterator[HeuristicCandidate]:
         return iter(self.found)
 
     def named(self, names: Mapping[str, str]) -> Candidates:
@@ -53,7 +53,7 @@ class Candidates(Sequence[Candidate]):
         A name given as "" is dropped: the kernel has that block written in. ``SpaceError`` where two names become one,
         or where configs differ in what is dropped alone; options keep their names.
         """
-        made: list[Candidate] = []
+        made: list[HeuristicCandidate] = []
         for candidate in self.found:
             members = candidate.config.as_dict()
             kept = {name: names.get(name, name) for name in members if names.get(name, name)}
@@ -83,19 +83,19 @@ class Draft:
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
-        self._found: list[Candidate] = []
+        self._found: list[HeuristicCandidate] = []
         self._rejected: list[str] = []
 
-    def add(self, made: Config | Rejected, reason: str) -> Candidate | None:
+    def add(self, made: Config | Rejected, reason: str) -> HeuristicCandidate | None:
         """Take a config in, or why there is none."""
         if isinstance(made, Rejected):
             self._rejected.append(f"{reason}: {made.reason}")
             return None
-        candidate = Candidate(made, reason)
+        candidate = HeuristicCandidate(made, reason)
         self._found.append(candidate)
         return candidate
 
-    def reject(self, candidate: Candidate, reason: str) -> None:
+    def reject(self, candidate: HeuristicCandidate, reason: str) -> None:
         """Note that a candidate is left out."""
         self._rejected.append(f"{candidate.config}: {reason}")
 
@@ -123,8 +123,8 @@ def changed(config: Config, **members: int) -> Config:
     return Config.of({**config.as_dict(), **members})
 
 
-def _distinct(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
-    first: dict[Config, Candidate] = {}
+def _distinct(candidates: Sequence[HeuristicCandidate]) -> tuple[HeuristicCandidate, ...]:
+    first: dict[Config, HeuristicCandidate] = {}
     for candidate in candidates:
         first.setdefault(candidate.config, candidate)
     return tuple(first.values())

@@ -14,8 +14,8 @@ from silo.core.plugins import is_option
 from silo.core.target import Target
 from silo.core.values import Value
 from silo.errors import SpaceError
-from silo.heuristics.candidates import Candidate, Candidates
-from silo.heuristics.kernel_facts import DIMENSIONS, Effort, KernelFacts, SizeHints, block_name, is_reduction
+from silo.heuristics.candidates import Candidates, HeuristicCandidate
+from silo.heuristics.kernel_facts import DIMENSIONS, KernelFacts, SizeHints, TuningEffort, block_name, is_reduction
 from silo.heuristics.limits import MAX_ELEMENTS, max_block
 from silo.heuristics.looped_reduction import reduction
 from silo.heuristics.persistent_reduction import persistent_reduction
@@ -58,7 +58,7 @@ class ComboGroup:
     """
 
     members: tuple[int, ...]
-    configs: tuple[Candidate, ...]
+    configs: tuple[HeuristicCandidate, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class ComboPlan:
     blocks, for a descent. ``space`` is all of it as a space: the groups, then the launches.
     """
 
-    base: Candidate
+    base: HeuristicCandidate
     groups: tuple[ComboGroup, ...]
     launches: tuple[tuple[int, int], ...]
     limits: tuple[tuple[str, int], ...]
@@ -83,7 +83,7 @@ def combo(
     *,
     names: Collection[str] | None = None,
     grouped: bool = True,
-    effort: Effort = Effort(),  # noqa: B008  # frozen
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> ComboPlan:
     """The plan of a combo, whose sub-kernel ``i`` has its blocks as ``XBLOCK_i`` and so on.
 
@@ -135,7 +135,7 @@ def combo(
         most = _MOST_THREADS // known.warp_size
         steps.append(Steps(("num_warps",), tuple(1 << power for power in range(most.bit_length()))))
     return ComboPlan(
-        base=Candidate(base, "each sub-kernel's first blocks, the most warps and stages of any"),
+        base=HeuristicCandidate(base, "each sub-kernel's first blocks, the most warps and stages of any"),
         groups=groups,
         launches=tuple(launches),
         limits=tuple((naming.name(index, dimension), limit) for (index, dimension), limit in limits.items()),
@@ -200,12 +200,12 @@ def _groups(kernels: Sequence[SubKernel], *, grouped: bool) -> list[list[int]]:
 
 
 def _group(members: Sequence[int], candidates: Candidates, naming: _Naming) -> ComboGroup:
-    configs: dict[Config, Candidate] = {}
+    configs: dict[Config, HeuristicCandidate] = {}
     for one in candidates:
         values: dict[str, Value] = {}
         for index in members:
             values |= naming.members(one.config.as_dict(), index)
-        configs.setdefault(Config.of(values), Candidate(Config.of(values), one.reason))
+        configs.setdefault(Config.of(values), HeuristicCandidate(Config.of(values), one.reason))
     return ComboGroup(tuple(members), tuple(configs.values()))
 
 

@@ -17,7 +17,7 @@ from silo.core.values import Value
 from silo.errors import SpaceError
 from silo.heuristics.combo import ComboPlan, SubKernel, combo
 from silo.heuristics.heuristic_space import KINDS, OPTIONS, BoundSpace, HeuristicSpace, check_blocks
-from silo.heuristics.kernel_facts import Effort, SizeHints
+from silo.heuristics.kernel_facts import SizeHints, TuningEffort
 from silo.heuristics.target_facts import TargetFacts
 
 __all__ = ["BoundCombo", "ComboSpace", "combo_space"]
@@ -35,7 +35,7 @@ class ComboSpace:
 
     parts: tuple[HeuristicSpace, ...]
     grouped: bool = True
-    effort: Effort = Effort()  # noqa: RUF009  # frozen
+    effort: TuningEffort = TuningEffort()  # noqa: RUF009  # frozen
     constants: Mapping[str, Value] = field(default_factory=_no_values)
     kind: Literal["combo"] = "combo"
 
@@ -143,7 +143,7 @@ def combo_space(
     parts: Sequence[HeuristicSpace],
     *,
     grouped: bool = True,
-    effort: Effort = Effort(),  # noqa: B008  # frozen
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
     constants: Mapping[str, Value] | None = None,
 ) -> ComboSpace:
     """A space for ``silo.kernel(space=...)`` of a kernel that does the work of several, each in programs of its own.
@@ -171,7 +171,7 @@ def combo_space(
                 f"sub-kernel {number} of the combo has the heuristic {part.kind}; it is one of Silo's own "
                 f"{', '.join(_KINDS)}"
             )
-        if part.constants or part.effort != Effort():
+        if part.constants or part.effort != TuningEffort():
             raise SpaceError(
                 f"sub-kernel {number} of the combo has constants or an effort of its own; give them to combo_space"
             )

@@ -9,7 +9,7 @@ from silo.core.target import Target
 from silo.errors import SpaceError
 from silo.heuristics.candidates import Candidates, changed
 from silo.heuristics.filters import descriptor_filter, deterministic_filter, enforce_minimums
-from silo.heuristics.kernel_facts import Effort, KernelFacts, SizeHints
+from silo.heuristics.kernel_facts import KernelFacts, SizeHints, TuningEffort
 from silo.heuristics.limits import MAX_RSPLIT, last_pow2
 from silo.heuristics.looped_reduction import looped_candidates
 from silo.heuristics.persistent_reduction import persistent_candidates
@@ -23,7 +23,7 @@ def cooperative_reduction(
     target: TargetFacts | Target | str,
     hints: SizeHints | Mapping[str, int],
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
-    effort: Effort = Effort(),  # noqa: B008  # frozen
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
     """Configs of a cooperative reduction; RSPLIT is how many programs share a row.
 

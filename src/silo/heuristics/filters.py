@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from silo.core.config import Config
 from silo.errors import SpaceError
-from silo.heuristics.candidates import Candidate, Candidates, Draft, changed
-from silo.heuristics.kernel_facts import DIMENSIONS, Effort, KernelFacts, block_name
+from silo.heuristics.candidates import Candidates, Draft, HeuristicCandidate, changed
+from silo.heuristics.kernel_facts import DIMENSIONS, KernelFacts, TuningEffort, block_name
 from silo.heuristics.limits import MAX_ELEMENTS, max_block
 from silo.heuristics.target_facts import TargetFacts
 
@@ -61,7 +61,7 @@ def descriptor_filter(
     return _with_rejected(draft.done(), candidates)
 
 
-def deterministic_filter(candidates: Candidates, facts: KernelFacts, effort: Effort) -> Candidates:
+def deterministic_filter(candidates: Candidates, facts: KernelFacts, effort: TuningEffort) -> Candidates:
     """One config where results must be made in one order, else all of them.
 
     Blocks of at most 4 reduced elements go, single rows go unless something is contiguous along them; then the second
@@ -85,7 +85,9 @@ def deterministic_filter(candidates: Candidates, facts: KernelFacts, effort: Eff
     return _with_rejected(draft.done(), candidates)
 
 
-def _second_largest(candidates: list[Candidate], size: Callable[[Candidate], int]) -> list[Candidate]:
+def _second_largest(
+    candidates: list[HeuristicCandidate], size: Callable[[HeuristicCandidate], int]
+) -> list[HeuristicCandidate]:
     sizes = sorted({size(one) for one in candidates})
     return [one for one in candidates if size(one) == sizes[-2]] if len(sizes) > 1 else candidates
 

@@ -8,7 +8,7 @@ from silo.core.config import Config
 from silo.core.target import Target
 from silo.core.values import Value
 from silo.heuristics.candidates import Candidates, Draft
-from silo.heuristics.kernel_facts import Effort
+from silo.heuristics.kernel_facts import TuningEffort
 from silo.heuristics.target_facts import TargetFacts
 
 __all__ = ["fixed", "foreach", "template", "user"]
@@ -55,7 +55,7 @@ def template(target: TargetFacts | Target | str, *, num_warps: int, num_stages: 
 
 def foreach(
     target: TargetFacts | Target | str,
-    effort: Effort = Effort(),  # noqa: B008  # frozen
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
     """A kernel over lists of tensors, in one launch.
 

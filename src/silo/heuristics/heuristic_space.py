@@ -16,9 +16,9 @@ from silo.core.target import Target
 from silo.core.trace import trace_value
 from silo.core.values import Value
 from silo.errors import ExpressionError, SpaceError, TraceError
-from silo.heuristics.candidates import Candidate, Candidates
+from silo.heuristics.candidates import Candidates, HeuristicCandidate
 from silo.heuristics.cooperative_reduction import cooperative_reduction
-from silo.heuristics.kernel_facts import Effort, KernelFacts, SizeHints
+from silo.heuristics.kernel_facts import KernelFacts, SizeHints, TuningEffort
 from silo.heuristics.looped_reduction import reduction
 from silo.heuristics.mix_order import mix_order
 from silo.heuristics.native_matmul import native_matmul
@@ -29,7 +29,7 @@ from silo.heuristics.target_facts import TargetFacts
 
 __all__ = ["KINDS", "OPTIONS", "BoundSpace", "HeuristicSpace", "check_blocks", "space"]
 
-HeuristicFunction: TypeAlias = "Callable[[TargetFacts, SizeHints, KernelFacts, Effort], Candidates]"
+HeuristicFunction: TypeAlias = "Callable[[TargetFacts, SizeHints, KernelFacts, TuningEffort], Candidates]"
 SizeOf: TypeAlias = "str | int | Callable[[Any], object]"
 
 KINDS: dict[str, HeuristicFunction] = {
@@ -69,7 +69,7 @@ class HeuristicSpace:
     sizes: Mapping[str, SizeOf]
     names: Mapping[str, str] = field(default_factory=_no_names)
     facts: KernelFacts = KernelFacts()  # noqa: RUF009  # frozen
-    effort: Effort = Effort()  # noqa: RUF009  # frozen
+    effort: TuningEffort = TuningEffort()  # noqa: RUF009  # frozen
     constants: Mapping[str, Value] = field(default_factory=_no_values)
 
     def bound(
@@ -146,7 +146,7 @@ def check_blocks(kernel: str, kind: str, blocks: Sequence[str], signature: Signa
             )
 
 
-def _with(candidate: Candidate, members: Mapping[str, Value]) -> Candidate:
+def _with(candidate: HeuristicCandidate, members: Mapping[str, Value]) -> HeuristicCandidate:
     return replace(candidate, config=Config.of({**candidate.config.as_dict(), **members}))
 
 
@@ -234,7 +234,7 @@ def space(
     *,
     names: Mapping[str, str] | None = None,
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
-    effort: Effort = Effort(),  # noqa: B008  # frozen
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
     constants: Mapping[str, Value] | None = None,
 ) -> HeuristicSpace:
     """A space for ``silo.kernel(space=...)`` that a heuristic makes for each call's device and sizes.

@@ -11,21 +11,21 @@ from silo.errors import SpaceError
 from silo.heuristics.kernel_facts import ReductionHint, SizeHints
 from silo.tuner.statistics import estimate, indistinguishable
 
-__all__ = ["Choice", "cooperative_fits", "fastest", "nearest", "persistent_fits"]
+__all__ = ["KernelChoice", "cooperative_fits", "fastest", "nearest", "persistent_fits"]
 
 # Farther than any sum of logarithms of 64-bit sizes.
 _NO_SIZES = float(1 << 62)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class KernelChoice:
     """The kernel to use and why."""
 
     name: str
     reason: str
 
 
-def fastest(times_ns: Mapping[str, Sequence[int]]) -> Choice:
+def fastest(times_ns: Mapping[str, Sequence[int]]) -> KernelChoice:
     """The kernel with the least median of measured times, in nanoseconds; those that failed have none.
 
     Of kernels that cannot be told from the fastest, the one named first is taken, so that noise decides nothing.
@@ -40,13 +40,13 @@ def fastest(times_ns: Mapping[str, Sequence[int]]) -> Choice:
     best = min(measured, key=lambda name: measured[name].median_ns)
     chosen = next(name for name, time in measured.items() if indistinguishable(measured[best], time))
     if len(measured) == 1:
-        return Choice(chosen, "the only one that works")
+        return KernelChoice(chosen, "the only one that works")
     if chosen == best:
-        return Choice(chosen, f"fastest of {len(measured)}")
-    return Choice(chosen, f"{best} is not measurably faster, and it is named later")
+        return KernelChoice(chosen, f"fastest of {len(measured)}")
+    return KernelChoice(chosen, f"{best} is not measurably faster, and it is named later")
 
 
-def nearest(shapes: Sequence[Sequence[int]], made_for: Mapping[str, Sequence[Sequence[int]] | None]) -> Choice:
+def nearest(shapes: Sequence[Sequence[int]], made_for: Mapping[str, Sequence[Sequence[int]] | None]) -> KernelChoice:
     """The kernel made for the shapes that are nearest to the shapes of a call, without measuring.
 
     The distance is the sum, over every dimension of every array, of how many octaves the sizes are apart; 0 lies one
@@ -61,7 +61,7 @@ def nearest(shapes: Sequence[Sequence[int]], made_for: Mapping[str, Sequence[Seq
     distances = {name: _distance(name, shapes, own) for name, own in made_for.items()}
     name = min(distances, key=lambda one: distances[one])
     far = "made for no sizes" if distances[name] == _NO_SIZES else f"{distances[name]:.2f} octaves away"
-    return Choice(name, f"the nearest of {len(distances)}: {far}")
+    return KernelChoice(name, f"the nearest of {len(distances)}: {far}")
 
 
 def _distance(name: str, shapes: Sequence[Sequence[int]], own: Sequence[Sequence[int]] | None) -> float:

@@ -12,11 +12,11 @@ from silo.errors import SpaceError
 __all__ = [
     "DIMENSIONS",
     "AutotuneHint",
-    "Effort",
     "KernelFacts",
     "ReductionHint",
     "SizeHints",
     "TileHint",
+    "TuningEffort",
     "block_name",
     "is_reduction",
 ]
@@ -201,7 +201,7 @@ class KernelFacts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Effort:
+class TuningEffort:
     """How many configs are wanted, and whether results must be the same bits everywhere.
 
     Attributes:

@@ -10,9 +10,9 @@ from silo.core.decisions import Rejected
 from silo.core.target import Target
 from silo.core.traced import next_pow2
 from silo.heuristics.blocks import reduction_config, tiled_reduction_config
-from silo.heuristics.candidates import Candidate, Candidates, Draft
+from silo.heuristics.candidates import Candidates, Draft, HeuristicCandidate
 from silo.heuristics.filters import descriptor_filter, deterministic_filter, enforce_minimums
-from silo.heuristics.kernel_facts import Effort, KernelFacts, ReductionHint, SizeHints
+from silo.heuristics.kernel_facts import KernelFacts, ReductionHint, SizeHints, TuningEffort
 from silo.heuristics.native_matmul import native_matmul
 from silo.heuristics.rows import MAX_PERSISTENT, reduction_sizes, scores_of, short_rows
 from silo.heuristics.target_facts import TargetFacts
@@ -25,7 +25,7 @@ def reduction(
     target: TargetFacts | Target | str,
     hints: SizeHints | Mapping[str, int],
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
-    effort: Effort = Effort(),  # noqa: B008  # frozen
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
     """Configs of a looped reduction over ``r0_`` (and ``r1_``) of rows ``x`` (and ``y``).
 
@@ -89,7 +89,7 @@ class _Maker:
 
 
 def looped_candidates(
-    kind: str, target: TargetFacts, sizes: SizeHints, facts: KernelFacts, effort: Effort
+    kind: str, target: TargetFacts, sizes: SizeHints, facts: KernelFacts, effort: TuningEffort
 ) -> Candidates:
     """The candidates before any filter."""
     rnumel = sizes.rnumel
@@ -142,7 +142,7 @@ def _beside_persistent(candidates: Candidates, facts: KernelFacts) -> Candidates
     return replace(draft.done(), rejected=(*candidates.rejected, *draft.done().rejected))
 
 
-def _rows_of(candidate: Candidate) -> int:
+def _rows_of(candidate: HeuristicCandidate) -> int:
     value = dict(candidate.config.values).get("XBLOCK", 0)
     return value if isinstance(value, int) else 0
 

@@ -9,7 +9,7 @@ from silo.core.target import Target
 from silo.errors import SpaceError
 from silo.heuristics.candidates import Candidates, Draft, changed
 from silo.heuristics.filters import descriptor_filter, deterministic_filter
-from silo.heuristics.kernel_facts import Effort, KernelFacts, SizeHints
+from silo.heuristics.kernel_facts import KernelFacts, SizeHints, TuningEffort
 from silo.heuristics.persistent_reduction import persistent_candidates
 from silo.heuristics.rows import reduction_sizes
 from silo.heuristics.target_facts import TargetFacts
@@ -21,7 +21,7 @@ def mix_order(
     target: TargetFacts | Target | str,
     hints: SizeHints | Mapping[str, int],
     facts: KernelFacts,
-    effort: Effort = Effort(),  # noqa: B008  # frozen
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
     """Configs of a mix-order reduction, which sets XBLOCK, RSPLIT_SIZE and NUM_STAGES, its own pipelining.
 

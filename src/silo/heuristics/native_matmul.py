@@ -11,7 +11,7 @@ from silo.core.target import Target
 from silo.errors import SpaceError
 from silo.heuristics.candidates import Candidates, Draft
 from silo.heuristics.filters import descriptor_filter, deterministic_filter
-from silo.heuristics.kernel_facts import Effort, KernelFacts, SizeHints
+from silo.heuristics.kernel_facts import KernelFacts, SizeHints, TuningEffort
 from silo.heuristics.limits import MAX_ELEMENTS, MIN_DOT_BLOCK
 from silo.heuristics.target_facts import TargetFacts
 
@@ -45,7 +45,7 @@ def native_matmul(
     target: TargetFacts | Target | str,
     hints: SizeHints | Mapping[str, int],
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
-    effort: Effort = Effort(),  # noqa: B008  # frozen
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
     *,
     persistent: bool = False,
 ) -> Candidates:

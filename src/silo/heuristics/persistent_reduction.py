@@ -12,7 +12,7 @@ from silo.errors import SpaceError
 from silo.heuristics.blocks import reduction_config, tiled_reduction_config
 from silo.heuristics.candidates import Candidates, Draft
 from silo.heuristics.filters import descriptor_filter, deterministic_filter, enforce_minimums
-from silo.heuristics.kernel_facts import Effort, KernelFacts, ReductionHint, SizeHints, block_name
+from silo.heuristics.kernel_facts import KernelFacts, ReductionHint, SizeHints, TuningEffort, block_name
 from silo.heuristics.native_matmul import native_matmul
 from silo.heuristics.rows import MAX_PERSISTENT, reduction_sizes, scores_of, short_rows
 from silo.heuristics.target_facts import TargetFacts
@@ -30,7 +30,7 @@ def persistent_reduction(
     target: TargetFacts | Target | str,
     hints: SizeHints | Mapping[str, int],
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
-    effort: Effort = Effort(),  # noqa: B008  # frozen
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
     """Configs of a reduction that holds whole rows: how many of them, with how many warps; no block of what is reduced.
 
@@ -54,7 +54,7 @@ def persistent_reduction(
 
 
 def persistent_candidates(
-    kind: str, target: TargetFacts, sizes: SizeHints, facts: KernelFacts, effort: Effort
+    kind: str, target: TargetFacts, sizes: SizeHints, facts: KernelFacts, effort: TuningEffort
 ) -> Candidates:
     """The candidates before any filter."""
     if effort.batch_invariant and not facts.single_row:
@@ -85,7 +85,7 @@ def _tiles(draft: Draft, target: TargetFacts, sizes: SizeHints, facts: KernelFac
         draft.add(made, f"whole rows, {rows} of them spread over x and y")
 
 
-def _rows(draft: Draft, target: TargetFacts, sizes: SizeHints, facts: KernelFacts, effort: Effort) -> None:
+def _rows(draft: Draft, target: TargetFacts, sizes: SizeHints, facts: KernelFacts, effort: TuningEffort) -> None:
     x, rnumel, hint = sizes["x"], sizes.rnumel, facts.reduction_hint
     counts = [
         rows

@@ -10,7 +10,7 @@ from silo.errors import SpaceError
 from silo.heuristics.blocks import pointwise_config
 from silo.heuristics.candidates import Candidates, Draft
 from silo.heuristics.filters import descriptor_filter
-from silo.heuristics.kernel_facts import AutotuneHint, Effort, KernelFacts, SizeHints, TileHint
+from silo.heuristics.kernel_facts import AutotuneHint, KernelFacts, SizeHints, TileHint, TuningEffort
 from silo.heuristics.limits import max_block
 from silo.heuristics.target_facts import TargetFacts
 
@@ -21,7 +21,7 @@ def pointwise(
     target: TargetFacts | Target | str,
     hints: SizeHints | Mapping[str, int],
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
-    effort: Effort = Effort(),  # noqa: B008  # frozen
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
     """Configs of a pointwise kernel over ``x``, ``x`` and ``y``, or all of ``x``, ``y``, ``z``.
 
@@ -58,7 +58,7 @@ def _hinted(draft: Draft, target: TargetFacts, hints: SizeHints, facts: KernelFa
         draft.add(made, "one element a thread, as the kernel asks")
 
 
-def _one(draft: Draft, target: TargetFacts, hints: SizeHints, facts: KernelFacts, effort: Effort) -> None:
+def _one(draft: Draft, target: TargetFacts, hints: SizeHints, facts: KernelFacts, effort: TuningEffort) -> None:
     make = partial(pointwise_config, target, hints, min_elements_per_thread=facts.min_elements_per_thread)
     span = _span(hints)
     draft.add(make(span), f"a block for {hints['x']} elements, 256 of them a warp")
@@ -76,7 +76,7 @@ def _one(draft: Draft, target: TargetFacts, hints: SizeHints, facts: KernelFacts
         draft.add(make(32), "Intel: a block of 32")
 
 
-def _two(draft: Draft, target: TargetFacts, hints: SizeHints, facts: KernelFacts, effort: Effort) -> None:
+def _two(draft: Draft, target: TargetFacts, hints: SizeHints, facts: KernelFacts, effort: TuningEffort) -> None:
     make = partial(pointwise_config, target, hints, min_elements_per_thread=facts.min_elements_per_thread)
     span = _span(hints)
     draft.add(make(32, 32), "a square tile")
@@ -97,7 +97,7 @@ def _two(draft: Draft, target: TargetFacts, hints: SizeHints, facts: KernelFacts
         draft.add(make(4, 256), "Intel: long in y, 4 in x")
 
 
-def _three(draft: Draft, target: TargetFacts, hints: SizeHints, facts: KernelFacts, effort: Effort) -> None:
+def _three(draft: Draft, target: TargetFacts, hints: SizeHints, facts: KernelFacts, effort: TuningEffort) -> None:
     make = partial(pointwise_config, target, hints, min_elements_per_thread=facts.min_elements_per_thread)
     span = _span(hints)
     draft.add(make(16, 16, 16), "a cube")

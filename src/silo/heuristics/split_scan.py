@@ -9,7 +9,7 @@ from silo.core.target import Target
 from silo.errors import SpaceError
 from silo.heuristics.candidates import Candidates, Draft, changed
 from silo.heuristics.filters import descriptor_filter, deterministic_filter
-from silo.heuristics.kernel_facts import Effort, KernelFacts, SizeHints
+from silo.heuristics.kernel_facts import KernelFacts, SizeHints, TuningEffort
 from silo.heuristics.looped_reduction import looped_candidates
 from silo.heuristics.rows import reduction_sizes
 from silo.heuristics.target_facts import TargetFacts
@@ -21,7 +21,7 @@ def split_scan(
     target: TargetFacts | Target | str,
     hints: SizeHints | Mapping[str, int],
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
-    effort: Effort = Effort(),  # noqa: B008  # frozen
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
     """Configs of a split scan along ``r`` of rows ``x``, one row a program, in blocks of at least 256 elements.
 

@@ -15,13 +15,13 @@ from silo.errors import AgreementError, ArgumentError
 from silo.frozen import frozen
 from silo.kernels import bundle_kernels as bundle
 
-__all__ = ["Decided", "Decisions", "decisions", "same_decisions"]
+__all__ = ["DecidedConfig", "Decisions", "decisions", "same_decisions"]
 
 _MOST_BYTES = 64 << 20
 
 
 @frozen
-class Decided:
+class DecidedConfig:
     """One decision: the config of a kernel for a bucket.
 
     ``source`` is the fingerprint of the kernel's source, or ``bundle`` and the identity of the bundle that it is from.
@@ -45,12 +45,12 @@ class Decisions:
     """Every decision of a process, in a fixed order, and the 32 bytes that are equal where all of them are."""
 
     digest: bytes
-    rows: tuple[Decided, ...]
+    rows: tuple[DecidedConfig, ...]
 
 
-def _noted() -> list[Decided]:
+def _noted() -> list[DecidedConfig]:
     """What calls were bound to: a launch from a bundle notes it without importing this module."""
-    return [Decided(*row) for row in {**resolver.decided, **bundle.decided}]
+    return [DecidedConfig(*row) for row in {**resolver.decided, **bundle.decided}]
 
 
 def decisions() -> Decisions:
@@ -92,17 +92,17 @@ def same_decisions(all_gather: Callable[[bytes], Sequence[bytes]]) -> Decisions:
     raise AgreementError(_difference(others))
 
 
-def _decisions(rows: Sequence[Decided]) -> Decisions:
+def _decisions(rows: Sequence[DecidedConfig]) -> Decisions:
     ordered = sorted(rows, key=_order)
     found: JSON = [_row_to_json(row) for row in ordered]
     return Decisions(bytes.fromhex(digest("decisions/1", found)), tuple(ordered))
 
 
-def _order(row: Decided) -> tuple[str, ...]:
+def _order(row: DecidedConfig) -> tuple[str, ...]:
     return (row.kernel, row.target, row.bucket, row.source, row.config)
 
 
-def _row_to_json(row: Decided) -> JSON:
+def _row_to_json(row: DecidedConfig) -> JSON:
     return [row.kernel, row.source, row.target, row.bucket, row.config]
 
 
@@ -118,16 +118,16 @@ def _gathered(all_gather: Callable[[bytes], Sequence[bytes]], own: bytes) -> lis
     return found
 
 
-def _read(rank: int, text: bytes) -> list[Decided]:
+def _read(rank: int, text: bytes) -> list[DecidedConfig]:
     try:
         if len(text) > _MOST_BYTES:
             raise ValueError(f"{len(text)} bytes")  # noqa: TRY301
         rows = parse_json(text)
-        found: list[Decided] = []
+        found: list[DecidedConfig] = []
         for row in rows if isinstance(rows, list) else ():
             match row:
                 case [str(kernel), str(source), str(target), str(bucket), str(config)]:
-                    found.append(Decided(kernel, source, target, bucket, config))
+                    found.append(DecidedConfig(kernel, source, target, bucket, config))
                 case _:
                     raise ValueError("not a decision")  # noqa: TRY301
     except ValueError as error:
@@ -135,7 +135,7 @@ def _read(rank: int, text: bytes) -> list[Decided]:
     return found
 
 
-def _difference(ranks: Sequence[Sequence[Decided]]) -> str:
+def _difference(ranks: Sequence[Sequence[DecidedConfig]]) -> str:
     """The first difference between two ranks, in the order of kernels."""
     of_rank = [_by_place(rows) for rows in ranks]
     places = sorted({place for one in of_rank for place in one})
@@ -148,7 +148,7 @@ def _difference(ranks: Sequence[Sequence[Decided]]) -> str:
     return "ranks do not agree, and their lists do not say where: they run different versions of Silo"
 
 
-def _by_place(rows: Sequence[Decided]) -> dict[tuple[str, ...], tuple[str, ...]]:
+def _by_place(rows: Sequence[DecidedConfig]) -> dict[tuple[str, ...], tuple[str, ...]]:
     """The sources and configs decided for each kernel, target and bucket."""
     found: dict[tuple[str, ...], list[str]] = {}
     for row in rows:

@@ -15,7 +15,7 @@ from silo.core.plugins import is_host_code, is_option, shipped_options
 from silo.core.signature import NoDefault, Signature
 from silo.core.values import JSON, Value
 from silo.errors import BundleError, NoVariantError
-from silo.launch.arguments import Call, ValueKind, describe_call
+from silo.launch.arguments import SeenCall, ValueKind, describe_call
 from silo.launch.binding import bind
 from silo.launch.choice import MOST_VARIANTS, decide, guard_of, place_of, rank
 from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_launcher
@@ -229,7 +229,7 @@ class BundledKernel:
         call = inspect_call(self.launcher, self._head.signature, *args, **kwargs)
         return self.explain_on(call, device_for(self.name, call.device, self._serves))
 
-    def explain_on(self, call: Call, device: Device) -> str:
+    def explain_on(self, call: SeenCall, device: Device) -> str:
         """As :meth:`explain`, on a device that need not be the one of the call's arrays."""
         best = next(iter(self.rank_numbers(call, device, 1)), None)
         lines = [describe_call(call), f"device: {device.target} ({device.model})"]
@@ -244,11 +244,11 @@ class BundledKernel:
 
         return case_recipes(self.bundle, self.name)
 
-    def rank(self, call: Call, device: Device) -> list[BundleVariant]:
+    def rank(self, call: SeenCall, device: Device) -> list[BundleVariant]:
         """The variants that a call may use on a device, best first."""
         return [self._kernel[number] for number in self.rank_numbers(call, device)]
 
-    def rank_numbers(self, call: Call, device: Device, most: int = MOST_VARIANTS) -> tuple[int, ...]:
+    def rank_numbers(self, call: SeenCall, device: Device, most: int = MOST_VARIANTS) -> tuple[int, ...]:
         """The numbers of those variants, of up to ``most`` of them."""
         return rank(self._kernel, call, place_of(device, self._kernel.code), most)
 
@@ -256,11 +256,11 @@ class BundledKernel:
         """One variant, in the order of the file."""
         return self._kernel[number]
 
-    def scalars(self, call: Call) -> dict[str, Value]:
+    def scalars(self, call: SeenCall) -> dict[str, Value]:
         """Values of the call's scalar arguments by name, with defaults for what was left out."""
         return _scalars(call, self._head.signature)
 
-    def choose(self, call: Call, device: Device) -> BundleVariant:
+    def choose(self, call: SeenCall, device: Device) -> BundleVariant:
         """The variant that serves a call on a device. NoVariantError lists all with the reasons against them."""
         chosen = next(iter(self.rank_numbers(call, device, 1)), None)
         if chosen is None:
@@ -341,7 +341,7 @@ class BundledKernel:
         """Whether some code of the kernel runs on a device."""
         return any(runs_here(device, group.target, group.blob_kind) for group in self._kernel.code)
 
-    def _on_miss(self, call: Call, device: Device | None = None) -> Binding:
+    def _on_miss(self, call: SeenCall, device: Device | None = None) -> Binding:
         if device is None:
             device = device_for(self.name, call.device, self._serves)
         else:
@@ -360,7 +360,7 @@ class BundledKernel:
             tag=chosen,
         )
 
-    def _decisions(self, call: Call, device: Device) -> list[tuple[str, Decision]]:
+    def _decisions(self, call: SeenCall, device: Device) -> list[tuple[str, Decision]]:
         """Each variant in one line, and the decision on it."""
         return decide(self._kernel, call, place_of(device, self._kernel.code))
 
@@ -375,7 +375,7 @@ class BundledKernel:
         return loaded
 
 
-def _scalars(call: Call, signature: Signature) -> dict[str, Value]:
+def _scalars(call: SeenCall, signature: Signature) -> dict[str, Value]:
     """Values of scalar arguments by name, with defaults for what was left out."""
     values: dict[str, Value] = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
     for one in call.arguments:

@@ -16,7 +16,7 @@ from silo.core.check_limits import CheckLimits
 from silo.core.plugins import declarations, is_checked_text
 from silo.core.protocols import CheckedKernel, ChecksKernels
 from silo.errors import ArgumentError, UnsupportedError
-from silo.launch.arguments import Call, describe_call
+from silo.launch.arguments import SeenCall, describe_call
 from silo.launch.binding import bind
 from silo.launch.runtime import Binding, inspect_call
 from silo.machine.device_plugins import device_named
@@ -113,7 +113,7 @@ class CheckingKernel(CheckingLauncher):
             return launcher.complete(args, kwargs)
         return dict(kwargs)
 
-    def _on_miss(self, call: Call) -> Binding:
+    def _on_miss(self, call: SeenCall) -> Binding:
         kernel, resolver = self._kernel, self._resolver
         _require_host(call)
         situation = resolver.understand(call)
@@ -133,7 +133,7 @@ class CheckingBundle(CheckingLauncher):
     def _launcher(self) -> Any:  # noqa: ANN401
         return self._kernel.launcher_with(self._on_miss)
 
-    def _on_miss(self, call: Call) -> Binding:
+    def _on_miss(self, call: SeenCall) -> Binding:
         kernel = self._kernel
         _require_host(call)
         device = device_named("cpu")
@@ -202,7 +202,7 @@ def _effects(launch: LaunchInfo, effects: Sequence[Effect]) -> dict[str, Effect]
     return {slot.name: effect for slot, effect in zip(launch.layout, effects, strict=True) if slot.part == ""}
 
 
-def _require_host(call: Call) -> None:
+def _require_host(call: SeenCall) -> None:
     if not call.on_host:
         raise ArgumentError(
             f"{describe_call(call)}: a check runs on the CPU and takes arrays in host memory; copy them there (.cpu())"

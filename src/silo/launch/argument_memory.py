@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Allocation", "Region", "allocation_of", "holding", "regions_of"]
+__all__ = ["Allocation", "MemoryRegion", "allocation_of", "holding", "regions_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Allocation:
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class MemoryRegion:
     """Memory without a gap that one or several allocations lie in."""
 
     low: int
@@ -157,18 +157,18 @@ def _elsewhere(name: str, device: str) -> str:
     return f"{name} lies on {device}: a check runs on the CPU and takes arrays in host memory; copy it there (.cpu())"
 
 
-def regions_of(allocations: Sequence[Allocation]) -> list[Region]:
+def regions_of(allocations: Sequence[Allocation]) -> list[MemoryRegion]:
     """Allocations that overlap, joined; by address."""
-    found: list[Region] = []
+    found: list[MemoryRegion] = []
     for one in sorted(allocations, key=lambda one: one.low):
         if found and one.low < found[-1].high:
-            found[-1] = Region(found[-1].low, max(found[-1].high, one.high))
+            found[-1] = MemoryRegion(found[-1].low, max(found[-1].high, one.high))
         elif one.size:
-            found.append(Region(one.low, one.high))
+            found.append(MemoryRegion(one.low, one.high))
     return found
 
 
-def holding(regions: Sequence[Region], allocation: Allocation) -> int:
+def holding(regions: Sequence[MemoryRegion], allocation: Allocation) -> int:
     """Which region an allocation lies in; -1 for an empty one."""
     for index, region in enumerate(regions):
         if region.low <= allocation.low and allocation.high <= region.high and allocation.size:

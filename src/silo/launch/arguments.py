@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from silo.core.dynamic_layout import DynamicLayout
     from silo.core.extents import ArrayExtents, ExtentKind, HeldExtents
 
-__all__ = ["Argument", "Call", "ValueKind", "describe_call", "read_call"]
+__all__ = ["CallArgument", "SeenCall", "ValueKind", "describe_call", "read_call"]
 
 
 class ValueKind(IntEnum):
@@ -41,7 +41,7 @@ _ALIGNED, _DIVISIBLE, _ONE, _READONLY, _RANGE32, _OFF_ELEMENT = 1, 2, 4, 8, 16, 
 
 
 @frozen
-class Argument:
+class CallArgument:
     """One argument: ``value`` is the caller's object, ``dtype`` that of an array's elements or of the scalar.
 
     ``ndim`` is None for what is not an array; ``block_shape`` is a tensor descriptor's, whose other members describe
@@ -124,7 +124,7 @@ class Argument:
 
 
 @frozen
-class Call:
+class SeenCall:
     """One call of a kernel.
 
     ``device`` is DLPack's (type, index) of its arrays; where it has none, of the GPU that is current, (0, 0) without.
@@ -133,7 +133,7 @@ class Call:
     """
 
     kernel: str
-    arguments: tuple[Argument, ...]
+    arguments: tuple[CallArgument, ...]
     options: Mapping[str, object]
     device: tuple[int, int]
     grid: object = None
@@ -154,7 +154,7 @@ class Call:
         """The caller's objects by name, without what was left to the config."""
         return {one.name: one.value for one in self.arguments if one.kind is not ValueKind.ABSENT}
 
-    def __getitem__(self, name: str) -> Argument:
+    def __getitem__(self, name: str) -> CallArgument:
         for argument in self.arguments:
             if argument.name == name:
                 return argument
@@ -172,10 +172,10 @@ class Call:
         return tuple((name, one) for name, one in found if one is not None)
 
 
-def read_call(kernel: str, names: tuple[str, ...], raw: native.RawCall) -> Call:
+def read_call(kernel: str, names: tuple[str, ...], raw: native.RawCall) -> SeenCall:
     """What the native module tells of a call, understood. ``ArgumentError`` for a dtype no kernel knows."""
     facts, objects, options, device, grid = raw
-    return Call(
+    return SeenCall(
         kernel,
         tuple(_argument(kernel, name, fact, value) for name, fact, value in zip(names, facts, objects, strict=True)),
         dict(options),
@@ -186,7 +186,7 @@ def read_call(kernel: str, names: tuple[str, ...], raw: native.RawCall) -> Call:
 
 def _argument(
     kernel: str, name: str, fact: tuple[int, int, int, int, int, native.RawExtents], value: object
-) -> Argument:
+) -> CallArgument:
     number, code, bits, flags, ndim, extents = fact
     kind = ValueKind(number)
     shape, strides = extents if isinstance(extents, tuple) else (None, None)
@@ -202,7 +202,7 @@ def _argument(
             f"{kernel}: argument '{name}' has a dtype that no kernel knows: "
             f"{describe(value)} (DLPack type {code}, {bits} bits)"
         )
-    return Argument(
+    return CallArgument(
         name,
         kind,
         value,
@@ -227,7 +227,7 @@ def _layout(word: int) -> DynamicLayout:
     return DynamicLayout.of_word(word)
 
 
-def describe_call(call: Call) -> str:
+def describe_call(call: SeenCall) -> str:
     """A call in one line, with what the guard knows of each argument.
 
     Looks like ``add(x=float32[1024] on cpu, aligned16; n=1024, int32, divisible16)``.

@@ -12,14 +12,14 @@ from silo.frozen import frozen
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ALIGNMENT", "Extent", "extent_of"]
+__all__ = ["ALIGNMENT", "ArrayExtent", "extent_of"]
 
 # Copies keep the address modulo this many bytes: what kernels are specialised on, and what vector loads may need.
 ALIGNMENT = 16
 
 
 @frozen
-class Extent:
+class ArrayExtent:
     """Where an array lies.
 
     ``strides`` are in elements; ``low`` and ``high`` are the bytes before and from its first element that its elements
@@ -56,7 +56,7 @@ class Extent:
         return bits.view(numpy_dtype(self.dtype))
 
 
-def extent_of(array: object) -> Extent:
+def extent_of(array: object) -> ArrayExtent:
     """What an array is to the driver.
 
     Raises:
@@ -69,8 +69,8 @@ def extent_of(array: object) -> Extent:
     if element is None:
         raise ArgumentError(f"an array of DLPack type {code} with {width} bits has a dtype that no kernel knows")
     if not all(shape):
-        return Extent(address, element, shape, strides, 0, 0)
+        return ArrayExtent(address, element, shape, strides, 0, 0)
     reach = [(extent - 1) * stride * element.itemsize for extent, stride in zip(shape, strides, strict=True)]
     low = -sum(step for step in reach if step < 0)
     high = sum(step for step in reach if step > 0) + element.itemsize
-    return Extent(address, element, shape, strides, low, high)
+    return ArrayExtent(address, element, shape, strides, low, high)

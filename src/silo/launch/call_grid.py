@@ -8,7 +8,7 @@ from typing import cast
 from silo.core.nodes import Bindings, Node, evaluate
 from silo.core.values import Value
 from silo.errors import ArgumentError
-from silo.launch.arguments import Call, ValueKind
+from silo.launch.arguments import SeenCall, ValueKind
 
 __all__ = ["call_grid"]
 
@@ -16,7 +16,7 @@ _SCALARS = (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
 
 
 def call_grid(
-    call: Call, declared: Sequence[Node] | None, config: Mapping[str, Value], facts: Mapping[str, int]
+    call: SeenCall, declared: Sequence[Node] | None, config: Mapping[str, Value], facts: Mapping[str, int]
 ) -> tuple[int, int, int]:
     """The grid that a call gives, or the declared one for it and one config.
 

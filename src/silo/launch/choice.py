@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import Value
-from silo.launch.arguments import Argument, Call, ValueKind
+from silo.launch.arguments import CallArgument, SeenCall, ValueKind
 from silo.launch.runtime import EXACT
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _EXTENT_KINDS = {1: "shape", 2: "layout", 3: "dynamic"}
 _SCALARS = (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT)
 
 
-def rank(kernel: OpenKernel, call: Call, place: RawPlace, most: int = MOST_VARIANTS) -> tuple[int, ...]:
+def rank(kernel: OpenKernel, call: SeenCall, place: RawPlace, most: int = MOST_VARIANTS) -> tuple[int, ...]:
     """The numbers of the variants of a kernel that serve a call, best first.
 
     Those with the config that the dispatch rules name come first, then those that assume most of the call.
@@ -50,7 +50,7 @@ def rank(kernel: OpenKernel, call: Call, place: RawPlace, most: int = MOST_VARIA
     return kernel.rank(_raw(call), place, most)
 
 
-def decide(kernel: OpenKernel, call: Call, place: RawPlace) -> list[tuple[str, Decision]]:
+def decide(kernel: OpenKernel, call: SeenCall, place: RawPlace) -> list[tuple[str, Decision]]:
     """Each variant of a kernel in one line, in the order of the file, and the decision on it for a call.
 
     Raises:
@@ -104,7 +104,7 @@ class OneVariant:
         self._grid = variant.specialization.grid
         self._names = variant.signature.names
 
-    def decision(self, call: Call, constant: Constant = lambda value: cast("Value", value)) -> Decision:
+    def decision(self, call: SeenCall, constant: Constant = lambda value: cast("Value", value)) -> Decision:
         """Whether everything that the variant assumes holds for a call; the reason names the first fault.
 
         ``constant`` turns a constexpr object into a value. The grid is compared only if the call gives one.
@@ -123,7 +123,7 @@ def _same(value: object) -> Value:
 
 
 def _raw(
-    call: Call, constant: Constant = _same, *, names: Sequence[str] | None = None, grid: object = None
+    call: SeenCall, constant: Constant = _same, *, names: Sequence[str] | None = None, grid: object = None
 ) -> RawChoiceCall:
     arguments = call.arguments if names is None else tuple(call[name] for name in names)
     return (
@@ -134,7 +134,7 @@ def _raw(
     )
 
 
-def _argument(one: Argument, constant: Constant) -> RawChoiceArgument:
+def _argument(one: CallArgument, constant: Constant) -> RawChoiceArgument:
     code, bits = (0, 0) if one.dtype is None else (one.dtype.code, one.dtype.bits)
     # native/core/argument_word.h: enum silo_value_flags.
     flags = one.aligned16 | one.divisible16 << 1 | one.equal1 << 2 | one.readonly << 3 | one.range32 << 4

@@ -9,7 +9,7 @@ from silo.core.plugins import shipped_options
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.errors import SourceError
 from silo.launch import native
-from silo.launch.arguments import Call, read_call
+from silo.launch.arguments import SeenCall, read_call
 from silo.launch.framework_connection import connect_loaded
 from silo.launch.native import MAX_OPTIONS, MAX_PARAMETERS, Binding, Launcher, RawCall, RawFacts, RawParameter
 from silo.launch.resources import apply_setting as apply_thread_setting
@@ -31,8 +31,8 @@ __all__ = [
     "make_triton_launcher",
 ]
 
-OnMiss = Callable[[Call], Binding]
-OnTritonMiss = Callable[[Call, Callable[[], object]], tuple[object, object]]
+OnMiss = Callable[[SeenCall], Binding]
+OnTritonMiss = Callable[[SeenCall, Callable[[], object]], tuple[object, object]]
 OnUnread = Callable[[tuple[object, ...], dict[str, object], object], bool]
 
 # native/python/plan.h: enum silo_parameter_kind and enum silo_parameter_flags.
@@ -216,7 +216,7 @@ def make_triton_launcher(
     return Launcher(name, plan, free, miss, None, triton=True)  # pyright: ignore[reportArgumentType]  # see miss.h
 
 
-def inspect_call(launcher: Launcher, parameters: Signature, *args: object, **kwargs: object) -> Call:
+def inspect_call(launcher: Launcher, parameters: Signature, *args: object, **kwargs: object) -> SeenCall:
     """What a call looks like to the guard; launches nothing and asks nobody. Raises ArgumentError."""
     return read_call(launcher.name, parameters.names, launcher.inspect(*args, **kwargs))
 

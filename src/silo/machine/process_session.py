@@ -11,7 +11,7 @@ from silo.store.store import MemoryStore, Store
 
 if TYPE_CHECKING:
     from silo.compile.pool import WorkerPool
-    from silo.store.remote.client import Link
+    from silo.store.remote.client import RemoteClient
 
 __all__ = ["Session", "remote_link", "session"]
 
@@ -47,7 +47,7 @@ class Session:
         return pool
 
 
-def remote_link(current: Settings) -> Link | None:
+def remote_link(current: Settings) -> RemoteClient | None:
     """The link to the remote store, which nothing is asked of yet; None where there is no remote store.
 
     One for each place and mode in a process, whatever the other settings: it is off after a fault.
@@ -56,20 +56,20 @@ def remote_link(current: Settings) -> Link | None:
         return None
     from pathlib import Path  # noqa: PLC0415  # few programs have one
 
-    from silo.store.remote.address import Place  # noqa: PLC0415
-    from silo.store.remote.client import Link  # noqa: PLC0415
+    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415
+    from silo.store.remote.client import RemoteClient  # noqa: PLC0415
     from silo.store.remote.signed_outcomes import Sealer  # noqa: PLC0415
 
-    place, writes, key = Place.parse(current.remote), current.remote_mode == "write", current.remote_key
+    place, writes, key = RemoteAddress.parse(current.remote), current.remote_mode == "write", current.remote_key
     with _lock:
         link = _links.get((place.address, writes, key))
         if link is None:
             sealer = None if key is None else Sealer(Path(key))
-            link = _links[place.address, writes, key] = Link(place, writes=writes, sealer=sealer)
+            link = _links[place.address, writes, key] = RemoteClient(place, writes=writes, sealer=sealer)
         return link
 
 
-_links: dict[tuple[str, bool, str | None], Link] = {}
+_links: dict[tuple[str, bool, str | None], RemoteClient] = {}
 _lock = Mutex()
 _sessions: dict[Settings, Session] = {}
 

@@ -14,7 +14,7 @@ from silo.core.descriptors import TensorDescriptor
 from silo.core.values import JSON, value_from_json, value_to_json
 from silo.errors import ArgumentError, TuneError
 from silo.forks import Mutex
-from silo.launch.array_extents import Extent, extent_of
+from silo.launch.array_extents import ArrayExtent, extent_of
 from silo.launch.descriptor_arguments import with_base
 from silo.launch.host_memory import available_memory
 from silo.machine.array_copies import array_behind, host_bits
@@ -98,7 +98,7 @@ class SharedArguments:
 
     def __init__(self, arguments: Mapping[str, object]) -> None:
         self._slots: list[ArraySlot] = []
-        self._extents: list[Extent] = []
+        self._extents: list[ArrayExtent] = []
         self._numbers: dict[str, int] = {}  # which slot an argument is
         self._values: dict[str, JSON] = {}
         self._descriptors: dict[str, JSON] = {}
@@ -223,7 +223,7 @@ class _SharedMemory:
             self._memory = None
 
 
-def _form_of(descriptor: Any, extent: Extent) -> JSON:  # noqa: ANN401  # any class of descriptors
+def _form_of(descriptor: Any, extent: ArrayExtent) -> JSON:  # noqa: ANN401  # any class of descriptors
     plain = with_base(descriptor, None)
     return {
         "dtype": extent.dtype.name,

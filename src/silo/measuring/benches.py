@@ -18,15 +18,15 @@ from silo.core.nodes import Bindings, Node, evaluate
 from silo.core.protocols import Device
 from silo.core.values import Value
 from silo.errors import ArgumentError, TuneError
-from silo.launch.array_extents import Extent, extent_of
+from silo.launch.array_extents import ArrayExtent, extent_of
 from silo.launch.descriptor_arguments import is_descriptor
 from silo.launch.hooks import without_hooks
 from silo.machine.array_copies import array_behind, is_array, restorers, to_host
 from silo.machine.process_session import session
 from silo.machine.shared_arguments import describable, shared_limit
-from silo.measuring.measuring_process import ArgumentCopy, Candidate, MeasuringProcess
+from silo.measuring.measuring_process import ArgumentCopy, MeasuredCandidate, MeasuringProcess
 from silo.tuner.measure import Beside, Contender, MeasurePolicy, Timing, interleave, measure
-from silo.tuner.reference_config import Reference
+from silo.tuner.reference_config import ReferenceConfig
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,7 @@ _log = logging.getLogger("silo")
 class ReferenceCode:
     """The reference config with its artifact."""
 
-    reference: Reference
+    reference: ReferenceConfig
     artifact: Artifact
 
 
@@ -228,8 +228,8 @@ class ConfinedBench:
         if self._made is not None:
             self._made.close()
 
-    def _candidate(self, config: Config, artifact: Artifact) -> Candidate:
-        return Candidate(self._code_of(artifact), self._grid_of(config, artifact))
+    def _candidate(self, config: Config, artifact: Artifact) -> MeasuredCandidate:
+        return MeasuredCandidate(self._code_of(artifact), self._grid_of(config, artifact))
 
 
 def benches_on(
@@ -283,7 +283,7 @@ def confines(kernel: str, device: Device, arguments: Mapping[str, object], *, in
     return bool(decision)
 
 
-def _described(descriptor: Any) -> Extent:  # noqa: ANN401  # any class of descriptors
+def _described(descriptor: Any) -> ArrayExtent:  # noqa: ANN401  # any class of descriptors
     """A descriptor's own shape and strides, over its base."""
     return replace(extent_of(descriptor.base), shape=tuple(descriptor.shape), strides=tuple(descriptor.strides))
 

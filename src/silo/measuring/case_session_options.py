@@ -23,7 +23,7 @@ from silo.tuner.study_distance import Neighbour
 from silo.tuner.trial import Study
 
 if TYPE_CHECKING:
-    from silo.building.call_context import Situation
+    from silo.building.call_context import CallContext
 
 __all__ = ["imported_seeds", "refiner_of", "spill_limit_of", "study_seeds"]
 
@@ -55,7 +55,7 @@ def imported_seeds(kernel: str, records: RecordStore) -> tuple[Config, ...]:
     return seeds_from_records(records.read(seeds_key(kernel)))
 
 
-def refiner_of(situation: Situation, grid_of: Callable[[Config], Sequence[int]]) -> Refiner:
+def refiner_of(situation: CallContext, grid_of: Callable[[Config], Sequence[int]]) -> Refiner:
     """The refiner of a call's candidates; ``grid_of`` gives the grid of a launch with a config."""
 
     def programs(config: Config) -> int | None:
@@ -68,6 +68,6 @@ def refiner_of(situation: Situation, grid_of: Callable[[Config], Sequence[int]])
     return Refiner(situation.candidates, occupancy, programs, situation.reach.fixed)
 
 
-def spill_limit_of(situation: Situation) -> int | None:
+def spill_limit_of(situation: CallContext) -> int | None:
     """The most values that a candidate of a call may spill to be measured with the others."""
     return spill_limit(situation.device.target, by_heuristic=situation.rule is not None, asked=settings().spills)

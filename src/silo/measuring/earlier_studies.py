@@ -15,12 +15,12 @@ from silo.errors import CompilerMissingError, SiloError
 from silo.status_line import working
 from silo.tuner.carried_trials import EarlierStudy, carried_before, carried_trials, earlier_studies
 from silo.tuner.ledger import Ledger
-from silo.tuner.reachable_configs import Reach
+from silo.tuner.reachable_configs import ReachableConfigs
 from silo.tuner.time_spent import note_effort, read_effort
 from silo.tuner.trial import Study
 
 if TYPE_CHECKING:
-    from silo.measuring.evaluators import Artifacts
+    from silo.measuring.evaluators import CandidateArtifacts
     from silo.store.store import StoreBase
     from silo.tuner.outcome import Budget
 
@@ -33,7 +33,9 @@ _GONE = "the store has its artifact no longer"
 _TIME_SHARE = 0.5  # of a session's budget; the rest is for measuring
 
 
-def carry_decision(study: Study, reach: Reach, artifacts: Artifacts, store: StoreBase) -> tuple[Config, ...]:
+def carry_decision(
+    study: Study, reach: ReachableConfigs, artifacts: CandidateArtifacts, store: StoreBase
+) -> tuple[Config, ...]:
     """Decide a study by an earlier one whose decisive configs all have the same code today.
 
     Their trials are carried over then, so that the study has the winner of the earlier one; nothing is measured. The
@@ -57,7 +59,9 @@ def carry_decision(study: Study, reach: Reach, artifacts: Artifacts, store: Stor
     return contenders
 
 
-def carry_trials(study: Study, reach: Reach, artifacts: Artifacts, store: StoreBase, budget: Budget) -> int:
+def carry_trials(
+    study: Study, reach: ReachableConfigs, artifacts: CandidateArtifacts, store: StoreBase, budget: Budget
+) -> int:
     """Carry over the trials of every config that has the same code today; how many there are.
 
     The configs of earlier studies that have no trial in ``study`` are compiled, the best first: at most so many as the
@@ -80,7 +84,7 @@ def carry_trials(study: Study, reach: Reach, artifacts: Artifacts, store: StoreB
     return carried
 
 
-def contenders_of(study: Study, records: RecordStore, reach: Reach) -> tuple[Config, ...]:
+def contenders_of(study: Study, records: RecordStore, reach: ReachableConfigs) -> tuple[Config, ...]:
     """The contenders of the latest earlier study, if there are several and its tuning was not cut off; else none."""
     for earlier in earlier_studies(study, records, reach):
         if len(earlier.contenders) > 1 and not read_effort(earlier.study, records).is_cut_off:
@@ -89,7 +93,9 @@ def contenders_of(study: Study, records: RecordStore, reach: Reach) -> tuple[Con
     return ()
 
 
-def _same(earlier: EarlierStudy, configs: Sequence[Config], artifacts: Artifacts, store: StoreBase) -> dict[str, str]:
+def _same(
+    earlier: EarlierStudy, configs: Sequence[Config], artifacts: CandidateArtifacts, store: StoreBase
+) -> dict[str, str]:
     """The keys of the artifacts of configs that have the same code today, each with the key of today's artifact."""
     artifacts.expect(configs)
     artifacts.prepare(configs)

@@ -21,15 +21,22 @@ from silo.measuring.shared_measurements import Findings, Measured
 from silo.tuner.faults import fault_of
 from silo.tuner.lanes import Lanes, make_lanes
 from silo.tuner.measure import is_suspicious
-from silo.tuner.reference_config import Reference, counted_samples
-from silo.tuner.result_check import BaseCheck, Check, Comparison, RememberingCheck
+from silo.tuner.reference_config import ReferenceConfig, counted_samples
+from silo.tuner.result_check import BaseCheck, Check, RememberingCheck, ResultComparison
 from silo.tuner.statistics import median
 from silo.tuner.trial import ReferenceSamples, Status, Study, Trial, resources_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Artifacts", "BenchEvaluator", "Compiled", "CompiledArtifacts", "KnownArtifacts", "evaluators"]
+__all__ = [
+    "BenchEvaluator",
+    "CandidateArtifacts",
+    "CompiledArtifacts",
+    "CompiledCandidate",
+    "KnownArtifacts",
+    "evaluators",
+]
 
 T = TypeVar("T")
 
@@ -37,7 +44,7 @@ _log = logging.getLogger("silo")
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledCandidate:
     """A config's artifact, its key ("" where a bundle has it), and how long compiling took."""
 
     artifact: Artifact
@@ -45,7 +52,7 @@ class Compiled:
     compile_ns: int = 0
 
 
-class Artifacts(Protocol):
+class CandidateArtifacts(Protocol):
     """Where artifacts of configs come from."""
 
     def expect(self, configs: Sequence[Config]) -> None:
@@ -56,7 +63,7 @@ class Artifacts(Protocol):
         """Start compiling; returns at once."""
         ...
 
-    def get(self, config: Config) -> Compiled:
+    def get(self, config: Config) -> CompiledCandidate:
         """Await the artifact. Raises the config's own errors."""
         ...
 
@@ -73,7 +80,7 @@ class CompiledArtifacts:
     variant_of: Callable[[Config], Variant]
     _lock: Mutex = field(default_factory=Mutex)
     _pending: dict[bytes, Pending | SiloError] = field(default_factory=dict[bytes, "Pending | SiloError"])
-    _found: dict[bytes, Compiled] = field(default_factory=dict[bytes, Compiled])
+    _found: dict[bytes, CompiledCandidate] = field(default_factory=dict[bytes, CompiledCandidate])
 
     def expect(self, configs: Sequence[Config]) -> None:
         """Start the workers. What is wrong with a config is said when it is prepared."""
@@ -98,8 +105,8 @@ class CompiledArtifacts:
             self._pending[config.order_key] = known
         return known
 
-    def get(self, config: Config) -> Compiled:
-        """See :class:`Artifacts`."""
+    def get(self, config: Config) -> CompiledCandidate:
+        """See :class:`CandidateArtifacts`."""
         found = self._found.get(config.order_key)
         if found is not None:
             return found
@@ -112,12 +119,12 @@ class CompiledArtifacts:
         with self._lock:
             artifact = self.compilation.finish(pending)
         compile_ns = time.monotonic_ns() - begin if pending.fresh else 0
-        found = Compiled(artifact, pending.asked.artifact_key(pending.compiler), compile_ns)
+        found = CompiledCandidate(artifact, pending.asked.artifact_key(pending.compiler), compile_ns)
         self._found[config.order_key] = found
         return found
 
     def forget(self, config: Config) -> None:
-        """See :class:`Artifacts`."""
+        """See :class:`CandidateArtifacts`."""
         with self._lock:
             known = self._pending.pop(config.order_key, None)
             self._found.pop(config.order_key, None)
@@ -139,9 +146,9 @@ class KnownArtifacts:
         """Nothing to do: everything is compiled."""
         del configs
 
-    def get(self, config: Config) -> Compiled:
-        """See :class:`Artifacts`."""
-        return Compiled(self.artifacts[config.order_key])
+    def get(self, config: Config) -> CompiledCandidate:
+        """See :class:`CandidateArtifacts`."""
+        return CompiledCandidate(self.artifacts[config.order_key])
 
     def forget(self, config: Config) -> None:
         """A bundle loses nothing, and there is nobody to make it again."""
@@ -164,7 +171,7 @@ class BenchEvaluator:
     def __init__(
         self,
         study: Study,
-        artifacts: Artifacts,
+        artifacts: CandidateArtifacts,
         bench: Bench,
         check: Check | None,
         configs: Sequence[Config],
@@ -189,14 +196,14 @@ class BenchEvaluator:
         """See :class:`silo.tuner.evaluator.Evaluator`."""
         return self._artifacts.get(config).artifact.launch.spills
 
-    def evaluate(self, config: Config, reference: Reference | None = None) -> Trial:
+    def evaluate(self, config: Config, reference: ReferenceConfig | None = None) -> Trial:
         """Await the artifact, check its result, measure it beside the reference, which is by default the first config.
 
         Code that left the store is compiled again.
         """
         return self._with_code([config, *self._beside(reference)], lambda: self._evaluated(config, reference))
 
-    def _beside(self, reference: Reference | None) -> list[Config]:
+    def _beside(self, reference: ReferenceConfig | None) -> list[Config]:
         reference = reference or self._findings.known_reference
         return [] if reference is None else [reference.config]
 
@@ -209,7 +216,7 @@ class BenchEvaluator:
                 self._artifacts.forget(config)
             return step()
 
-    def _evaluated(self, config: Config, reference: Reference | None) -> Trial:
+    def _evaluated(self, config: Config, reference: ReferenceConfig | None) -> Trial:
         found = self._artifacts.get(config)
         artifact = found.artifact
         comparison = self._compared(config)
@@ -241,8 +248,8 @@ class BenchEvaluator:
         )
 
     def _timed(
-        self, config: Config, artifact: Artifact, comparison: Comparison, reference: Reference | None
-    ) -> tuple[Measured, Comparison, str]:
+        self, config: Config, artifact: Artifact, comparison: ResultComparison, reference: ReferenceConfig | None
+    ) -> tuple[Measured, ResultComparison, str]:
         """Samples; a time too fast to be true is checked and measured once more, and then the second time counts."""
         best_ns = self._findings.best_ns
         taken = self._sampled(config, artifact, best_ns, reference)
@@ -256,15 +263,15 @@ class BenchEvaluator:
         return again, comparison, note
 
     def _sampled(
-        self, config: Config, artifact: Artifact, best_ns: int | None, reference: Reference | None
+        self, config: Config, artifact: Artifact, best_ns: int | None, reference: ReferenceConfig | None
     ) -> Measured:
         """The samples of a config and of the reference beside it; the first config is its own reference."""
         alone: list[Measured] = []
 
-        def first() -> Reference:
+        def first() -> ReferenceConfig:
             samples = self._bench.measure(config, artifact, best_ns).samples
             alone.append(Measured(config, samples, median(samples), ReferenceSamples(config, samples)))
-            return Reference(config, median(samples))
+            return ReferenceConfig(config, median(samples))
 
         reference = reference or self._findings.reference(first)
         if alone:
@@ -275,7 +282,7 @@ class BenchEvaluator:
         counted = counted_samples(timing.samples, timing.reference, reference.time_ns)
         return Measured(config, timing.samples, median(counted), ReferenceSamples(reference.config, timing.reference))
 
-    def _code_of(self, reference: Reference) -> ReferenceCode | None:
+    def _code_of(self, reference: ReferenceConfig) -> ReferenceCode | None:
         """Its code; None if it does not compile any more: configs are measured alone then."""
         try:
             return ReferenceCode(reference, self._artifacts.get(reference.config).artifact)
@@ -285,10 +292,10 @@ class BenchEvaluator:
             _log.info("%s is no reference any more: %s", reference.config, error)
             return None
 
-    def _compared(self, config: Config) -> Comparison:
+    def _compared(self, config: Config) -> ResultComparison:
         return self._base.check(config) if self._check is None else self._check(self._results(config))
 
-    def _wrong(self, config: Config, found: Compiled, comparison: Comparison) -> Trial:
+    def _wrong(self, config: Config, found: CompiledCandidate, comparison: ResultComparison) -> Trial:
         return self._study.trial(
             config,
             Status.WRONG,
@@ -338,7 +345,11 @@ class BenchEvaluator:
 
 @contextmanager
 def evaluators(
-    study: Study, artifacts: Artifacts, benches: Sequence[Bench], check: Check | None, configs: Sequence[Config]
+    study: Study,
+    artifacts: CandidateArtifacts,
+    benches: Sequence[Bench],
+    check: Check | None,
+    configs: Sequence[Config],
 ) -> Generator[Lanes]:
     """An evaluator on each bench, side by side, which share what they measured; see :class:`BenchEvaluator`."""
     findings = Findings()

@@ -16,7 +16,7 @@ from silo.settings import settings
 from silo.store.atomic_files import AtomicFile, sweep_abandoned
 from silo.store.locks import lock_of_place
 from silo.store.privacy import output_place
-from silo.tuner.foreign_decision import Winner
+from silo.tuner.foreign_decision import ForeignWinner
 from silo.tuner.lock import Lock, LockEntry, choose
 from silo.tuner.outcome import TuneOutcome
 from silo.tuner.trial import Study
@@ -116,7 +116,7 @@ def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
     return rows
 
 
-def add_decisions(path: Path, winners: Sequence[Winner]) -> tuple[int, int]:
+def add_decisions(path: Path, winners: Sequence[ForeignWinner]) -> tuple[int, int]:
     """Add what programs' tuners decided to the lock file, which is made where it is missing: added, there before.
 
     A decision that is there stays, for it may be deployed.

@@ -24,7 +24,7 @@ from silo.tuner.measure import Timing
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ArgumentCopy", "Candidate", "MeasuringProcess", "rebuilt"]
+__all__ = ["ArgumentCopy", "MeasuredCandidate", "MeasuringProcess", "rebuilt"]
 
 _log = logging.getLogger("silo")
 
@@ -33,7 +33,7 @@ _SETUP_LIMIT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class MeasuredCandidate:
     """A variant to try: its code, and the grid it is launched with."""
 
     code: VouchedCode
@@ -133,7 +133,7 @@ class MeasuringProcess:
             with self._arguments():
                 self._reply(lambda process: process.send(request), _SETUP_LIMIT_S, "copying the arguments")
 
-    def results(self, candidate: Candidate, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
+    def results(self, candidate: MeasuredCandidate, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
         """Run once on the arguments as they were; what the arrays called ``names`` hold then, until the next call.
 
         Arrays that the candidate does not write are read-only, and always the same objects.
@@ -146,7 +146,9 @@ class MeasuringProcess:
         written = set(reply["written"])
         return {name: self._results.returned(name) if name in written else self._shared.given(name) for name in names}
 
-    def measure(self, candidate: Candidate, best_ns: int | None, beside: tuple[Candidate, int] | None = None) -> Timing:
+    def measure(
+        self, candidate: MeasuredCandidate, best_ns: int | None, beside: tuple[MeasuredCandidate, int] | None = None
+    ) -> Timing:
         """Samples in nanoseconds; see :func:`silo.tuner.measure.measure`. Raises as :meth:`results` does.
 
         ``beside`` is the reference and the time that it counts for. A candidate that fails beside it is measured alone,
@@ -158,7 +160,7 @@ class MeasuringProcess:
         reply = self._ask(candidate, request, 10 * self._limit_s)
         return Timing(*(tuple(int(sample) for sample in reply[name]) for name in ("samples", "reference")))
 
-    def _loads(self, reference: Candidate) -> bool:
+    def _loads(self, reference: MeasuredCandidate) -> bool:
         try:
             self._load(reference)
         except LaunchError as error:
@@ -166,7 +168,7 @@ class MeasuringProcess:
             return False
         return True
 
-    def compare(self, candidates: Sequence[Candidate]) -> list[tuple[int, ...]]:
+    def compare(self, candidates: Sequence[MeasuredCandidate]) -> list[tuple[int, ...]]:
         """Samples of each, taken in turns. Raises as :meth:`results` does."""
         for candidate in candidates:
             self._load(candidate)
@@ -175,7 +177,7 @@ class MeasuringProcess:
         reply = self._exchange(request, 10 * self._limit_s * len(candidates), "the finalists")
         return [tuple(int(sample) for sample in reply["samples"][key]) for key in keys]
 
-    def _ask(self, candidate: Candidate, request: dict[str, object], limit_s: float) -> dict[str, Any]:
+    def _ask(self, candidate: MeasuredCandidate, request: dict[str, object], limit_s: float) -> dict[str, Any]:
         others = self._loaded - {candidate.key}
         try:
             return self._ask_once(candidate, request, limit_s)
@@ -188,13 +190,13 @@ class MeasuringProcess:
             _log.info("%s ran in a process of its own, and not after others: %s", candidate.artifact.variant, error)
             return reply
 
-    def _ask_once(self, candidate: Candidate, request: dict[str, object], limit_s: float) -> dict[str, Any]:
+    def _ask_once(self, candidate: MeasuredCandidate, request: dict[str, object], limit_s: float) -> dict[str, Any]:
         self._load(candidate)
         return self._exchange(
             encode({**request, "key": candidate.key}), limit_s, str(candidate.artifact.variant.config)
         )
 
-    def _load(self, candidate: Candidate) -> None:
+    def _load(self, candidate: MeasuredCandidate) -> None:
         self._await_arguments()
         if candidate.key in self._loaded:
             return

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from silo.core.config import Config
 from silo.forks import Mutex
-from silo.tuner.reference_config import Reference
+from silo.tuner.reference_config import ReferenceConfig
 from silo.tuner.trial import ReferenceSamples
 
 __all__ = ["Findings", "Measured"]
@@ -36,7 +36,7 @@ class Findings:
     def __init__(self) -> None:
         self._lock = Mutex()
         self._best_ns: int | None = None
-        self._reference: Reference | None = None
+        self._reference: ReferenceConfig | None = None
         self._first = Mutex()
         self._codes: dict[str, Future[Measured | None]] = {}
 
@@ -46,11 +46,11 @@ class Findings:
         return self._best_ns
 
     @property
-    def known_reference(self) -> Reference | None:
+    def known_reference(self) -> ReferenceConfig | None:
         """The reference where nobody names another, if it was measured."""
         return self._reference
 
-    def reference(self, measured: Callable[[], Reference]) -> Reference:
+    def reference(self, measured: Callable[[], ReferenceConfig]) -> ReferenceConfig:
         """The reference where nobody names another: the first config, which ``measured`` measures and returns.
 
         Called at most once until it returns; other threads wait meanwhile.

@@ -16,12 +16,12 @@ from silo.tuner.catalog import catch_up, studies_of
 from silo.tuner.generalization import Sample, fitted_rules
 from silo.tuner.ledger import read_trials
 from silo.tuner.measure import MeasurePolicy
-from silo.tuner.reachable_configs import Reach
+from silo.tuner.reachable_configs import ReachableConfigs
 from silo.tuner.seeds import neighbours, seeds
 from silo.tuner.trial import Status, Study, Trial
 from silo.tuner.winner import Winner, choose_winner
 
-__all__ = ["Problem", "measure_policy"]
+__all__ = ["StudyKey", "measure_policy"]
 
 
 def measure_policy(device: Device) -> str:
@@ -30,7 +30,7 @@ def measure_policy(device: Device) -> str:
 
 
 @dataclass(frozen=True)
-class Problem:
+class StudyKey:
     """One kernel, typed signature, target and device: its studies differ by bucket and specialization only."""
 
     kernel: str
@@ -59,12 +59,16 @@ class Problem:
             driver=self.device.driver,
         )
 
-    def trials(self, specialization: Specialization, bucket: Bucket, reach: Reach | None = None) -> tuple[Trial, ...]:
+    def trials(
+        self, specialization: Specialization, bucket: Bucket, reach: ReachableConfigs | None = None
+    ) -> tuple[Trial, ...]:
         """The kept trials of one bucket; those that count for a space only, where its reach is given."""
         trials = read_trials(self.study(specialization, bucket), self.records)
         return trials if reach is None else tuple(trial for trial in trials if trial.config in reach)
 
-    def winner(self, specialization: Specialization, bucket: Bucket, reach: Reach | None = None) -> Winner | None:
+    def winner(
+        self, specialization: Specialization, bucket: Bucket, reach: ReachableConfigs | None = None
+    ) -> Winner | None:
         """The winner among :meth:`trials`."""
         return choose_winner(self.trials(specialization, bucket, reach))
 
@@ -88,7 +92,7 @@ class Problem:
     def _holds(self, study: Study) -> bool:
         return study.key == self.study(study.specialization, study.bucket).key
 
-    def rules(self, like: Specialization, reach: Reach) -> DispatchRules | None:
+    def rules(self, like: Specialization, reach: ReachableConfigs) -> DispatchRules | None:
         """Rules from the winners of every bucket studied with the same constexpr values and extents.
 
         None where there is none. Only trials within ``reach`` count; the first config of its space is the fallback. Of

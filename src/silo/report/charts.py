@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from html import escape
 
-from silo.report.ranking import Effect, best_so_far
+from silo.report.ranking import ParameterEffect, best_so_far
 from silo.report.scale import LinearScale, LogScale
 from silo.sanitized_text import printable
 from silo.tuner.progress import format_time
@@ -130,7 +130,7 @@ def _notes(notes: Sequence[tuple[float, str, str]], y: LogScale, left: float, ri
     return parts
 
 
-def effect_chart(effect: Effect) -> str:
+def effect_chart(effect: ParameterEffect) -> str:
     """The times of the configs with each value of a parameter: all as dots, the median as a bar, the best filled."""
     count = len(effect.levels)
     left, top, bottom = 70, 10, 150

@@ -14,7 +14,7 @@ from silo.core.config import Config
 from silo.errors import PackageError
 from silo.report.charts import effect_chart, progress_chart
 from silo.report.least_time import Ceilings, SpeedOfLight, dot_dtype, speed_of_light
-from silo.report.ranking import Comparison, compare, effects, failure_groups, parameter_names, value_text
+from silo.report.ranking import ConfigComparison, compare, effects, failure_groups, parameter_names, value_text
 from silo.sanitized_text import printable
 from silo.tuner.outcome import count_failures
 from silo.tuner.progress import format_bytes, format_duration, format_time
@@ -38,7 +38,7 @@ class StudyReport:
     kept: KeptStudy
     winner: Winner | None
     default: Config
-    comparison: Comparison | None
+    comparison: ConfigComparison | None
     light: SpeedOfLight | None
 
     @property

@@ -15,10 +15,10 @@ from silo.tuner.trial import Stage, Status, Trial
 from silo.tuner.winner import Winner, standings
 
 __all__ = [
-    "Comparison",
-    "Effect",
+    "ConfigComparison",
     "FailureGroup",
-    "Level",
+    "ParameterEffect",
+    "ValueLevel",
     "best_so_far",
     "compare",
     "effects",
@@ -32,7 +32,7 @@ _MOST_SAMPLES = 200  # of each side; more make a bootstrap slower and no better
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ConfigComparison:
     """How many times as long the default takes as the winner: a ratio of medians with its 95 % interval."""
 
     ratio: float
@@ -42,7 +42,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class ValueLevel:
     """One value of a parameter: median times of the configs that have it, ascending, and how many failed."""
 
     text: str
@@ -56,14 +56,14 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class ParameterEffect:
     """A parameter that more than one value was tried of.
 
     ``share`` is the part of the variance of log times that its value alone explains (eta squared, 0 to 1).
     """
 
     name: str
-    levels: tuple[Level, ...]
+    levels: tuple[ValueLevel, ...]
     share: float
 
 
@@ -99,7 +99,7 @@ def best_so_far(trials: Sequence[Trial]) -> list[int | None]:
     return found
 
 
-def effects(trials: Sequence[Trial]) -> tuple[Effect, ...]:
+def effects(trials: Sequence[Trial]) -> tuple[ParameterEffect, ...]:
     """Every parameter with more than one value, the one that explains most first."""
     times = {standing.config.order_key: standing.time.median_ns for standing in standings(trials)}
     configs = {trial.config.order_key: trial.config for trial in trials}
@@ -108,7 +108,7 @@ def effects(trials: Sequence[Trial]) -> tuple[Effect, ...]:
     return tuple(sorted(shown, key=lambda effect: (-effect.share, effect.name)))
 
 
-def _effect(name: str, configs: Mapping[bytes, Config], times: Mapping[bytes, int]) -> Effect:
+def _effect(name: str, configs: Mapping[bytes, Config], times: Mapping[bytes, int]) -> ParameterEffect:
     groups: dict[tuple[object, ...], tuple[str, list[int], int]] = {}
     for key, config in configs.items():
         members = config.as_dict()
@@ -116,8 +116,8 @@ def _effect(name: str, configs: Mapping[bytes, Config], times: Mapping[bytes, in
         order = _order(members.get(name))
         _, good, failed = groups.get(order, (text, [], 0))
         groups[order] = (text, [*good, times[key]], failed) if key in times else (text, good, failed + 1)
-    levels = tuple(Level(text, tuple(sorted(good)), failed) for _, (text, good, failed) in sorted(groups.items()))
-    return Effect(name, levels, _share([level.times_ns for level in levels]))
+    levels = tuple(ValueLevel(text, tuple(sorted(good)), failed) for _, (text, good, failed) in sorted(groups.items()))
+    return ParameterEffect(name, levels, _share([level.times_ns for level in levels]))
 
 
 def _order(value: Value) -> tuple[object, ...]:
@@ -158,7 +158,7 @@ def failure_groups(trials: Iterable[Trial]) -> tuple[FailureGroup, ...]:
     return tuple(sorted(found, key=lambda group: (-len(group.configs), group.kind, group.headline)))
 
 
-def compare(trials: Sequence[Trial], winner: Winner, default: Config, seed: str) -> Comparison | None:
+def compare(trials: Sequence[Trial], winner: Winner, default: Config, seed: str) -> ConfigComparison | None:
     """The default against the winner, by samples taken side by side where there are such; None where it has none.
 
     The interval is that of a bootstrap of the ratio of medians (1000 resamples, seeded by ``seed``: the same trials
@@ -178,7 +178,7 @@ def compare(trials: Sequence[Trial], winner: Winner, default: Config, seed: str)
         for _ in range(_RESAMPLES)
     )
     tail = _RESAMPLES // 40
-    return Comparison(other / max(best, 1), ratios[tail], ratios[-1 - tail], other)
+    return ConfigComparison(other / max(best, 1), ratios[tail], ratios[-1 - tail], other)
 
 
 def _samples(trials: Iterable[Trial], config: Config, stage: Stage, scales: Scales) -> list[int]:

@@ -22,7 +22,7 @@ from silo.core.target import Target
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import BundleFormatError, RegistryError, TargetError
 from silo.shipping.oci_client import EMPTY, INDEX, MANIFEST, Descriptor, Registry, read_login
-from silo.shipping.oci_reference import Reference
+from silo.shipping.oci_reference import OciReference
 from silo.shipping.slice_bundle import merge_bundles, slice_by_target
 from silo.store.atomic_files import AtomicFile
 from silo.store.signatures import SecretKey
@@ -74,7 +74,7 @@ def push_bundle(
         BundleError: it cannot be read, or is damaged.
         RegistryError: the reference is none, or the registry cannot be reached or refuses.
     """
-    where = Reference.parse(reference)
+    where = OciReference.parse(reference)
     if where.digest:
         raise RegistryError(f"{reference}: a digest is of what is there already; push to a tag")
     registry = _registry(where, login, plain=plain)
@@ -127,7 +127,7 @@ def pull_bundle(
         BundleError: what came is damaged, or cannot be written.
         TargetError: a target that does not parse.
     """
-    where = Reference.parse(reference)
+    where = OciReference.parse(reference)
     wanted = None if targets is None else [Target.parse(one) for one in targets]
     registry = _registry(where, login, plain=plain)
     data = registry.manifest(where.digest or where.tag)
@@ -168,7 +168,7 @@ def pull_bundle(
         )
 
 
-def _registry(where: Reference, login: Path | None, *, plain: bool) -> Registry:
+def _registry(where: OciReference, login: Path | None, *, plain: bool) -> Registry:
     file = login or Path.home() / ".docker" / "config.json"
     return Registry(where.host, where.repository, login=read_login(file, where.host), plain=plain)
 

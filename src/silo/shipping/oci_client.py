@@ -19,7 +19,7 @@ from urllib.parse import urlencode, urlsplit
 
 from silo.core.values import JSON, parse_json
 from silo.errors import RegistryError
-from silo.store.remote.http_client import Body, Fault, HttpClient, Limits, Reply
+from silo.store.remote.http_client import Body, HttpClient, HttpFault, HttpLimits, Reply
 
 __all__ = ["EMPTY", "INDEX", "MANIFEST", "Descriptor", "Registry", "Sink", "digest_of", "is_loopback", "read_login"]
 
@@ -262,7 +262,7 @@ class Registry:
         reason = why.get(status, http.client.responses.get(status, "no reason"))
         return self._error(f"refuses {method} {urlsplit(url).path}: {status}, {reason}")
 
-    def _error_of(self, fault: Fault) -> RegistryError:
+    def _error_of(self, fault: HttpFault) -> RegistryError:
         """The error of a request that failed."""
         match fault.kind:
             case "address":
@@ -281,5 +281,5 @@ class Registry:
         return RegistryError(f"the registry {self.host} {message}")
 
 
-def _limits(most: int) -> Limits:
-    return Limits(_TIMEOUT_S, most, seconds=_TIMEOUT_S, bytes_a_second=_BYTES_A_SECOND)
+def _limits(most: int) -> HttpLimits:
+    return HttpLimits(_TIMEOUT_S, most, seconds=_TIMEOUT_S, bytes_a_second=_BYTES_A_SECOND)

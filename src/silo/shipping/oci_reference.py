@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from silo.errors import RegistryError
 
-__all__ = ["Reference"]
+__all__ = ["OciReference"]
 
 # As the OCI distribution specification has them.
 _REPOSITORY = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
@@ -19,7 +19,7 @@ _FORM = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class OciReference:
     """Where a bundle is: the registry's host with its port, the repository, and a tag or a digest, or both.
 
     A digest is the SHA-256 of a manifest, so it names one bundle for ever; a tag names what was last given it.
@@ -31,10 +31,10 @@ class Reference:
     digest: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> Reference:
+    def parse(cls, text: str) -> OciReference:
         """Read a reference. ``RegistryError`` for anything else.
 
-        >>> Reference.parse("oci://example.org/team/kernels:1.0").tag
+        >>> OciReference.parse("oci://example.org/team/kernels:1.0").tag
         '1.0'
         """
         found = _FORM.fullmatch(text)
@@ -44,7 +44,7 @@ class Reference:
             )
         return cls(found["host"], found["repository"], found["tag"] or "", found["digest"] or "")
 
-    def at(self, digest: str) -> Reference:
+    def at(self, digest: str) -> OciReference:
         """The same place by digest."""
         return replace(self, digest=digest)
 

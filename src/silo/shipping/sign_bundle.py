@@ -11,7 +11,7 @@ from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.signing import sign_header, signature_of
 from silo.bundle.verify import verify_open
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.minisign import PublicKey, Signature
+from silo.core.minisign import MinisignSignature, PublicKey
 from silo.errors import BundleFormatError, PackageError, SignatureError
 from silo.machine.process_session import session
 from silo.store.key_files import make_key_files
@@ -154,7 +154,7 @@ def _looked_at(path: Path, bundle: Bundle, key: PublicKey | None) -> SignatureSu
     return SignatureSummary(decision.reason, bool(decision), signature.id, comment)
 
 
-def _decided(signature: Signature, bundle: Bundle, key: PublicKey | None) -> Decision:
+def _decided(signature: MinisignSignature, bundle: Bundle, key: PublicKey | None) -> Decision:
     if key is not None:
         return check_signature(signature, key, bundle.signed_bytes)
     trusted = [PublicKey.parse(entry.text) for entry in session().store.trust.keys.trusted()]

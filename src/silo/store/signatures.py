@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.minisign import PublicKey, Signature, prehashed
+from silo.core.minisign import MinisignSignature, PublicKey, prehashed
 from silo.errors import SignatureError
 from silo.frozen import field, frozen
 from silo.store.ed25519 import is_signed_by, public_point, signed
@@ -25,7 +25,7 @@ class SecretKey:
         """The key that its signatures are checked with."""
         return PublicKey(self.number, public_point(self.seed))
 
-    def sign(self, message: bytes, comment: str) -> Signature:
+    def sign(self, message: bytes, comment: str) -> MinisignSignature:
         """The signature of a message, and of a comment beside it, which is one line.
 
         Equal inputs give equal signatures.
@@ -33,10 +33,10 @@ class SecretKey:
         if not comment.isprintable():
             raise SignatureError(f"the comment of a signature is one line of printable text, not {comment!r}")
         data, line = signed(self.seed, prehashed(message)), comment.encode()
-        return Signature(self.number, data, line, signed(self.seed, data + line))
+        return MinisignSignature(self.number, data, line, signed(self.seed, data + line))
 
 
-def check_signature(signature: Signature, key: PublicKey, message: bytes) -> Decision:
+def check_signature(signature: MinisignSignature, key: PublicKey, message: bytes) -> Decision:
     """Whether ``key`` signed ``message``, and the comment with it.
 
     Raises:
@@ -51,7 +51,7 @@ def check_signature(signature: Signature, key: PublicKey, message: bytes) -> Dec
     return Accepted(f"signed by {key.id}")
 
 
-def signer_among(signature: Signature, keys: Iterable[PublicKey], message: bytes) -> PublicKey | Rejected:
+def signer_among(signature: MinisignSignature, keys: Iterable[PublicKey], message: bytes) -> PublicKey | Rejected:
     """Which of ``keys`` signed ``message``; why none did.
 
     Numbers of keys are their makers' choice, so several may have one: each is tried.

@@ -37,7 +37,7 @@ from silo.store.records import DiskRecords, MemoryRecords
 from silo.store.trust_ledger import TrustLedger
 
 if TYPE_CHECKING:
-    from silo.store.remote.client import Link
+    from silo.store.remote.client import RemoteClient
     from silo.store.remote.shared_records import LocalRecords
 
 __all__ = ["SCHEMA_VERSION", "KeyedRecords", "MemoryStore", "Store", "StoreBase", "privacy_of"]
@@ -91,7 +91,7 @@ class StoreBase:
     artifacts: Artifacts
     trust: TrustLedger
 
-    def _keep_in_memory(self, notices: Notices, link: Link | None = None) -> None:
+    def _keep_in_memory(self, notices: Notices, link: RemoteClient | None = None) -> None:
         self.trust = TrustLedger(MemoryRecords())
         self._assemble(MemoryBlobs(), MemoryRecords(), MemoryEntries(), MemoryEntries(), notices, link)
 
@@ -102,19 +102,19 @@ class StoreBase:
         artifacts: Entries,
         jobs: Entries,
         notices: Notices,
-        link: Link | None,
+        link: RemoteClient | None,
     ) -> None:
         if link is None:
             self.blobs, self.records = blobs, records
             self.artifacts = Artifacts(artifacts, jobs, blobs, self.trust, notices)
             return
-        from silo.store.remote.fetched_artifacts import Arrivals  # noqa: PLC0415  # few programs have a remote store
+        from silo.store.remote.fetched_artifacts import FetchedArtifacts  # noqa: PLC0415  # few programs have a remote store
         from silo.store.remote.shared_blobs import SharedBlobs  # noqa: PLC0415
         from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
 
         self.blobs = shared = SharedBlobs(blobs, link)
         self.records = SharedRecords(records, link)
-        arrivals = Arrivals(link, artifacts, jobs, shared, self.trust)
+        arrivals = FetchedArtifacts(link, artifacts, jobs, shared, self.trust)
         self.artifacts = Artifacts(artifacts, jobs, shared, self.trust, notices, arrivals)
 
 
@@ -142,7 +142,7 @@ class Store(StoreBase):
     What it lacks is asked of the remote store behind ``link``, and new results are sent there.
     """
 
-    def __init__(self, root: Path, link: Link | None = None) -> None:
+    def __init__(self, root: Path, link: RemoteClient | None = None) -> None:
         self.root: Path | None = root.absolute()
         self.link = link
         self._directory = root.absolute()

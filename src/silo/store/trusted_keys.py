@@ -141,11 +141,11 @@ class TrustedKeys:
         return _signed_by(signer.text)
 
     def _signer(self, file: SignedFile, data: bytes, listing: _Listing) -> PublicKey | Rejected:
-        from silo.core.minisign import PublicKey, Signature  # noqa: PLC0415  # a receipt needs neither
+        from silo.core.minisign import MinisignSignature, PublicKey  # noqa: PLC0415  # a receipt needs neither
         from silo.store.signatures import signer_among  # noqa: PLC0415
 
         try:
-            signature = Signature.parse(data)
+            signature = MinisignSignature.parse(data)
             keys = [PublicKey.parse(text) for text in listing.keys]
             if all(key.number != signature.number for key in keys):
                 return Rejected(f"it says that the key {signature.id} made it, which is not trusted here")

@@ -16,7 +16,7 @@ from silo.core.config import Config
 from silo.core.protocols import RecordStore
 from silo.tuner.catalog import catch_up, studies_of
 from silo.tuner.ledger import read_trials
-from silo.tuner.reachable_configs import Reach
+from silo.tuner.reachable_configs import ReachableConfigs
 from silo.tuner.trial import Study, Trial
 from silo.tuner.winner import Winner, choose_winner
 
@@ -82,7 +82,7 @@ def differing_in_compiler(study: Study, studies: Iterable[Study]) -> tuple[Study
     )
 
 
-def earlier_studies(study: Study, records: RecordStore, reach: Reach) -> tuple[EarlierStudy, ...]:
+def earlier_studies(study: Study, records: RecordStore, reach: ReachableConfigs) -> tuple[EarlierStudy, ...]:
     """The earlier studies of ``study`` that have a winner within ``reach``, the one begun last first."""
     found: list[EarlierStudy] = []
     for other in reversed(differing_in_compiler(study, studies_of(study.kernel, records))):

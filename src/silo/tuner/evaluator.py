@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from silo.core.config import Config
-from silo.tuner.reference_config import Reference
+from silo.tuner.reference_config import ReferenceConfig
 from silo.tuner.trial import Trial
 
 __all__ = ["Evaluator"]
@@ -27,7 +27,7 @@ class Evaluator(Protocol):
         """Await the artifact: how many 32-bit values a thread keeps in local memory, None where nobody knows."""
         ...
 
-    def evaluate(self, config: Config, reference: Reference | None = None) -> Trial:
+    def evaluate(self, config: Config, reference: ReferenceConfig | None = None) -> Trial:
         """Await the artifact, check its result, measure it in turns with ``reference``.
 
         Without one an evaluator takes the first config as the reference, or measures every config alone; it is given

@@ -8,11 +8,11 @@ from silo.core.target import Target
 from silo.core.values import JSON, Value, canonical_json, identity_of, value_from_json, value_to_json
 from silo.frozen import field, frozen
 
-__all__ = ["Winner"]
+__all__ = ["ForeignWinner"]
 
 
 @frozen
-class Winner:
+class ForeignWinner:
     """What a tuner decided for one of its keys on one kind of device.
 
     ``source`` is the kernel's fingerprint, ``key`` Triton's own key: values of arguments, of which ``names`` names the
@@ -49,7 +49,7 @@ class Winner:
         }
 
     @classmethod
-    def from_json(cls, data: JSON) -> Winner:
+    def from_json(cls, data: JSON) -> ForeignWinner:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
         names = ("kind", "kernel", "source", "target", "names", "key", "config")
         members = read_object(data, names, "a winner")

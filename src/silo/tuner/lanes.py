@@ -9,7 +9,7 @@ from typing import Protocol, Self, runtime_checkable
 from silo.core.config import Config
 from silo.errors import SiloError
 from silo.tuner.evaluator import Evaluator
-from silo.tuner.reference_config import Reference
+from silo.tuner.reference_config import ReferenceConfig
 from silo.tuner.spill_filter import SpillingConfig
 from silo.tuner.trial import Trial
 
@@ -44,7 +44,7 @@ class Lanes(Protocol):
         """Start compiling; see :meth:`silo.tuner.evaluator.Evaluator.prepare`."""
         ...
 
-    def start(self, config: Config, most_spills: int | None = None, reference: Reference | None = None) -> None:
+    def start(self, config: Config, most_spills: int | None = None, reference: ReferenceConfig | None = None) -> None:
         """Start evaluating ``config`` beside ``reference``; it is not measured if it spills more than ``most_spills``.
 
         Only while one is free.
@@ -70,7 +70,7 @@ class InlineLane:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self._evaluator = evaluator
-        self._started: list[tuple[Config, int | None, Reference | None]] = []
+        self._started: list[tuple[Config, int | None, ReferenceConfig | None]] = []
 
     @property
     def free(self) -> int:
@@ -89,7 +89,7 @@ class InlineLane:
     def close(self) -> None:
         """Nothing runs but what the caller waits for."""
 
-    def start(self, config: Config, most_spills: int | None = None, reference: Reference | None = None) -> None:
+    def start(self, config: Config, most_spills: int | None = None, reference: ReferenceConfig | None = None) -> None:
         """See :class:`Lanes`."""
         self._started.append((config, most_spills, reference))
 
@@ -139,7 +139,7 @@ class ThreadedLanes:
         for evaluator in self._evaluators[1:]:
             evaluator.prepare(())
 
-    def start(self, config: Config, most_spills: int | None = None, reference: Reference | None = None) -> None:
+    def start(self, config: Config, most_spills: int | None = None, reference: ReferenceConfig | None = None) -> None:
         """See :class:`Lanes`."""
         number = self._idle.pop(0)
         evaluator = self._evaluators[number]
@@ -178,7 +178,7 @@ class ThreadedLanes:
 
 
 def _evaluated(
-    evaluator: Evaluator, config: Config, most_spills: int | None, reference: Reference | None
+    evaluator: Evaluator, config: Config, most_spills: int | None, reference: ReferenceConfig | None
 ) -> Trial | SpillingConfig:
     """The trial of a config; how much it spills instead, where that is more than ``most_spills`` values."""
     if most_spills is not None:

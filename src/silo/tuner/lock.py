@@ -22,14 +22,14 @@ from silo.core.config import Config
 from silo.core.dispatch import Bucket, DispatchRules
 from silo.core.json_reader import read_integers, read_list, read_natural, read_object, read_text
 from silo.core.values import JSON, canonical_json, parse_json
-from silo.tuner.foreign_decision import Winner
-from silo.tuner.reachable_configs import Reach
+from silo.tuner.foreign_decision import ForeignWinner
+from silo.tuner.reachable_configs import ReachableConfigs
 from silo.tuner.statistics import Estimate, indistinguishable
-from silo.tuner.study_distance import Difference, Neighbour, differences, nearest
+from silo.tuner.study_distance import Neighbour, StudyDifference, differences, nearest
 from silo.tuner.trial import Stage, Status, Study, Trial
 from silo.tuner.winner import choose_winner, standings
 
-__all__ = ["Advice", "Choice", "Lock", "LockEntry", "choose"]
+__all__ = ["Advice", "Lock", "LockEntry", "LockedChoice", "choose"]
 
 LOCK_SCHEMA = "silo-lock/1"
 
@@ -40,7 +40,7 @@ _PREDICTED = frozenset(("alignment", "size"))
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LockedChoice:
     """The config to deploy, its time where that was measured, and why it."""
 
     config: Config
@@ -48,7 +48,7 @@ class Choice:
     reason: str
 
 
-def choose(trials: Sequence[Trial], deployed: Config | None, comparison: Sequence[Trial] = ()) -> Choice | None:
+def choose(trials: Sequence[Trial], deployed: Config | None, comparison: Sequence[Trial] = ()) -> LockedChoice | None:
     """The config to deploy: the deployed one unless another is faster beyond the noise. None where none works. Pure.
 
     What is within the noise is what ties are (:func:`silo.tuner.statistics.indistinguishable`). Of the trials, the
@@ -58,7 +58,7 @@ def choose(trials: Sequence[Trial], deployed: Config | None, comparison: Sequenc
     winner = choose_winner(trials)
     if winner is None:
         return None
-    best = Choice(winner.config, winner.time, winner.reason)
+    best = LockedChoice(winner.config, winner.time, winner.reason)
     if deployed is None:
         return best
     if deployed.order_key == winner.config.order_key:
@@ -79,7 +79,7 @@ def choose(trials: Sequence[Trial], deployed: Config | None, comparison: Sequenc
     permille = (mine.median_ns - fastest.median_ns) * 1000 // max(fastest.median_ns, 1)
     behind = f"{permille // 10}.{permille % 10} % behind the fastest"
     if indistinguishable(fastest, mine):
-        return Choice(deployed, mine, f"deployed, and {behind}, which is within the noise")
+        return LockedChoice(deployed, mine, f"deployed, and {behind}, which is within the noise")
     return replace(best, reason=f"{winner.reason}; {deployed}, deployed before, is {behind}, which is beyond the noise")
 
 
@@ -162,7 +162,7 @@ class Lock:
     """Decisions by slot, in order of kernel and slot. ``ValueError`` where two entries are about the same thing."""
 
     entries: tuple[LockEntry, ...] = ()
-    decisions: tuple[Winner, ...] = ()
+    decisions: tuple[ForeignWinner, ...] = ()
 
     def __post_init__(self) -> None:
         decided = tuple(sorted(self.decisions, key=lambda winner: (winner.kernel, winner.slot)))
@@ -186,12 +186,12 @@ class Lock:
         slots = {entry.slot: entry for entry in self.entries} | {entry.slot: entry for entry in entries}
         return replace(self, entries=tuple(slots.values()))
 
-    def decided(self, winners: Iterable[Winner]) -> Lock:
+    def decided(self, winners: Iterable[ForeignWinner]) -> Lock:
         """The lock with these decisions of programs' tuners, where it has none for their slots: what is there stays."""
         slots = {winner.slot: winner for winner in winners} | {winner.slot: winner for winner in self.decisions}
         return replace(self, decisions=tuple(slots.values()))
 
-    def advise(self, study: Study, reach: Reach) -> Advice:
+    def advise(self, study: Study, reach: ReachableConfigs) -> Advice:
         """What to use of a space and its refined forms for a study. Pure.
 
         An entry counts for its own kernel, source, signature, target, compiler and device model, however it was
@@ -245,20 +245,20 @@ class Lock:
                 entries.append(LockEntry.from_json(item))
             except ValueError as error:
                 raise ValueError(f"entry {number}: {error}") from None
-        decisions: list[Winner] = []
+        decisions: list[ForeignWinner] = []
         for number, item in enumerate(read_list(members.get("decisions", []), "the decisions of a lock"), start=1):
             try:
-                decisions.append(Winner.from_json(item))
+                decisions.append(ForeignWinner.from_json(item))
             except ValueError as error:
                 raise ValueError(f"decision {number}: {error}") from None
         return cls(tuple(entries), tuple(decisions))
 
 
-def _allowed(config: Config, reach: Reach, *, exact: bool, reason: str) -> Advice:
+def _allowed(config: Config, reach: ReachableConfigs, *, exact: bool, reason: str) -> Advice:
     if config in reach:
         return Advice(config, exact, reason)
     return Advice(None, exact, f"it says {config}, which is none of the {len(reach.space.listed)} configs of this call")
 
 
-def _list_of(different: Sequence[Difference]) -> str:
+def _list_of(different: Sequence[StudyDifference]) -> str:
     return "; ".join(str(one) for one in different)

@@ -10,10 +10,10 @@ from silo.core.config import Config
 from silo.core.decision_source import Origin, default_origin
 from silo.core.decisions import Accepted, Decision
 
-__all__ = ["Action", "Mode", "Origin", "PolicyDecision", "decide"]
+__all__ = ["Action", "Origin", "PolicyDecision", "TuneMode", "decide"]
 
 
-class Mode(Enum):
+class TuneMode(Enum):
     """The ``tune`` setting."""
 
     AUTO = "auto"  # tune within a small budget when nothing was measured here
@@ -45,7 +45,7 @@ class PolicyDecision:
 
 
 def decide(
-    mode: Mode,
+    mode: TuneMode,
     configs: Sequence[Config],
     *,
     locked: Config | None = None,
@@ -78,7 +78,7 @@ def decide(
     """
     first = configs[0]
     default = default_origin(len(configs), ruled=heuristic is not None)
-    if mode is Mode.OFF:
+    if mode is TuneMode.OFF:
         # A heuristic's space has its best guess first.
         origin = default if heuristic in (None, first) else Origin.FIRST
         return PolicyDecision(
@@ -88,7 +88,7 @@ def decide(
         return PolicyDecision(Action.USE, locked, Origin.LOCK, "the lock's entry")
     if bucket is not None:
         reason = "measured for this bucket"
-        if mode is not Mode.AUTO or not unfinished:
+        if mode is not TuneMode.AUTO or not unfinished:
             return PolicyDecision(Action.USE, bucket, Origin.BUCKET, reason)
         if not can_measure:
             reason += f"; {unfinished}, and this call does not go on: {can_measure.reason}"
@@ -96,15 +96,15 @@ def decide(
         return PolicyDecision(Action.TUNE, bucket, Origin.BUCKET, f"{unfinished}; until more are, the best of these")
     if len(configs) == 1:
         return PolicyDecision(Action.USE, first, Origin.ONLY, only)
-    if lock_rule is not None and mode is not Mode.AUTO:
+    if lock_rule is not None and mode is not TuneMode.AUTO:
         return PolicyDecision(Action.USE, lock_rule, Origin.LOCK, "the lock's entry for the nearest bucket")
-    if mode is Mode.FROZEN:
+    if mode is TuneMode.FROZEN:
         if rule is not None:
             return PolicyDecision(Action.USE, rule, Origin.RULE, Origin.RULE.phrase)
         return PolicyDecision(Action.REFUSE, first, Origin.FIRST, "tuning is frozen and nothing was measured here")
     config, origin = _best_known(first, lock_rule, earlier, rule, elsewhere, heuristic)
     reason = origin.phrase
-    if mode is Mode.CACHED:
+    if mode is TuneMode.CACHED:
         return PolicyDecision(Action.USE, config, origin, f"never measured here and may not be: {reason}")
     if not can_measure:
         return PolicyDecision(Action.USE, config, origin, f"cannot measure now ({can_measure.reason}): {reason}")

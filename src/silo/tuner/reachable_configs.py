@@ -15,7 +15,7 @@ from silo.core.config import Config
 from silo.core.search_space import SearchSpace
 from silo.core.values import Value, identity_of
 
-__all__ = ["Reach", "changed", "halved", "one_stage", "reduction_blocks"]
+__all__ = ["ReachableConfigs", "changed", "halved", "one_stage", "reduction_blocks"]
 
 # Blocks along an axis that is reduced, by Inductor's names. RSPLIT divides the grid and is none.
 _REDUCTION_BLOCK = re.compile(r"R(\d+_)?BLOCK")
@@ -26,14 +26,14 @@ _Members = tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True)
-class Reach:
+class ReachableConfigs:
     """The configs whose trials count for a space, which is not empty.
 
     Members called ``fixed`` were set by the caller, and no refinement changes them. Of a space of groups, only the
     configs that it lists are refined.
 
     >>> from silo.core.config_set import ConfigSet
-    >>> reach = Reach(ConfigSet([Config.of(R0_BLOCK=256, num_stages=2)]))
+    >>> reach = ReachableConfigs(ConfigSet([Config.of(R0_BLOCK=256, num_stages=2)]))
     >>> Config.of(R0_BLOCK=64, num_stages=2) in reach, Config.of(R0_BLOCK=64, num_stages=1) in reach
     (True, False)
     """

@@ -14,7 +14,7 @@ from silo.core.config import Config
 from silo.tuner.statistics import Estimate, estimate, median
 from silo.tuner.trial import ReferenceSamples, Stage, Status, Trial
 
-__all__ = ["Reference", "Scales", "counted_samples", "successor"]
+__all__ = ["ReferenceConfig", "Scales", "counted_samples", "successor"]
 
 # A config so many times faster than the reference takes its place: a slow reference takes long and tells little.
 _FASTER = 2
@@ -24,7 +24,7 @@ _RESTLESS_PERMILLE = 1050
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ReferenceConfig:
     """A config that others are measured beside, and the time in nanoseconds that one launch of it counts for."""
 
     config: Config
@@ -128,7 +128,7 @@ class Scales:
         return replace(found, low_ns=max(found.low_ns - margin, 0), high_ns=found.high_ns + margin)
 
 
-def successor(reference: Reference | None, trial: Trial, scales: Scales) -> Reference | None:
+def successor(reference: ReferenceConfig | None, trial: Trial, scales: Scales) -> ReferenceConfig | None:
     """The reference for the next trials after ``trial``: its own, or its config where that is much faster.
 
     Trials without a reference change nothing: what measured them measures none.
@@ -136,6 +136,6 @@ def successor(reference: Reference | None, trial: Trial, scales: Scales) -> Refe
     if trial.reference is None or trial.status is not Status.OK:
         return reference
     if reference is None:
-        reference = Reference(trial.reference.config, scales.time_ns(trial.reference))
+        reference = ReferenceConfig(trial.reference.config, scales.time_ns(trial.reference))
     time_ns = max(median(scales.samples(trial)), 1)
-    return Reference(trial.config, time_ns) if time_ns * _FASTER <= reference.time_ns else reference
+    return ReferenceConfig(trial.config, time_ns) if time_ns * _FASTER <= reference.time_ns else reference

@@ -17,7 +17,7 @@ from functools import cached_property
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
 from silo.tuner.progress import format_time
-from silo.tuner.reachable_configs import Reach, changed, halved, one_stage
+from silo.tuner.reachable_configs import ReachableConfigs, changed, halved, one_stage
 from silo.tuner.statistics import median
 from silo.tuner.trial import Stage, Status, Trial
 
@@ -76,9 +76,9 @@ class Refiner:
     fixed: frozenset[str] = frozenset()
 
     @cached_property
-    def reach(self) -> Reach:
+    def reach(self) -> ReachableConfigs:
         """What may be proposed besides the space."""
-        return Reach(ConfigSet(self.configs), self.fixed)
+        return ReachableConfigs(ConfigSet(self.configs), self.fixed)
 
     def propose(self, trials: Sequence[Trial]) -> tuple[Refinement, ...]:
         """What to measure now, by the trials of the space and of earlier refinements. Pure; ends after a few rounds."""

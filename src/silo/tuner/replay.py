@@ -16,7 +16,7 @@ from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.errors import TuneError
 from silo.tuner.formats.result_files import read_results
-from silo.tuner.reference_config import Reference
+from silo.tuner.reference_config import ReferenceConfig
 from silo.tuner.search.searchers import AHEAD
 from silo.tuner.session import FINISH_SHARE
 from silo.tuner.statistics import median
@@ -127,7 +127,7 @@ class ReplayEvaluator:
         """Nobody recorded it."""
         del config
 
-    def evaluate(self, config: Config, reference: Reference | None = None) -> Trial:
+    def evaluate(self, config: Config, reference: ReferenceConfig | None = None) -> Trial:
         """The recorded outcome, which has no reference; ``TuneError`` for a config that is not in the space."""
         del reference
         outcome = self._outcome(config)

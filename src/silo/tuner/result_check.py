@@ -14,11 +14,11 @@ from silo.errors import CompileError, LaunchError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["BaseCheck", "Check", "Comparison", "RememberingCheck"]
+__all__ = ["BaseCheck", "Check", "RememberingCheck", "ResultComparison"]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ResultComparison:
     """Whether a result is right, its largest absolute error (None: nothing was compared), and what is wrong where."""
 
     ok: bool
@@ -26,7 +26,7 @@ class Comparison:
     message: str = ""
 
 
-Check = Callable[[Mapping[str, "NDArray[Any]"]], Comparison]
+Check = Callable[[Mapping[str, "NDArray[Any]"]], ResultComparison]
 """Says whether host arrays, by name, are what they should be."""
 
 
@@ -35,9 +35,9 @@ class RememberingCheck:
 
     def __init__(self, check: Check) -> None:
         self._check = check
-        self._right: tuple[Mapping[str, NDArray[Any]], Comparison] | None = None
+        self._right: tuple[Mapping[str, NDArray[Any]], ResultComparison] | None = None
 
-    def __call__(self, results: Mapping[str, NDArray[Any]]) -> Comparison:
+    def __call__(self, results: Mapping[str, NDArray[Any]]) -> ResultComparison:
         """What the check says, or said of the last results that were right if these are the same."""
         if self._right is not None and all(same_bits(results[name], array) for name, array in self._right[0].items()):
             return self._right[1]
@@ -70,12 +70,12 @@ class BaseCheck:
         self._untried = list(configs[:_MOST_TRIED])
         self._base: tuple[Config, Mapping[str, NDArray[Any]]] | None = None
 
-    def check(self, config: Config) -> Comparison:
+    def check(self, config: Config) -> ResultComparison:
         """Run ``config`` and compare. Raises LaunchError and CompileError of the config's own."""
         self._base = self._base or self._first() or (config, kept(self._run(config)))
         base, expected = self._base
         if config.order_key == base.order_key:
-            return Comparison(ok=True, max_error=0.0)
+            return ResultComparison(ok=True, max_error=0.0)
         actual = self._run(config)
         largest = 0.0
         for name, want in expected.items():
@@ -85,8 +85,8 @@ class BaseCheck:
             largest = max(largest, result.max_abs_error)
             if not result:
                 message = f"{name} is not what {base} writes: {result.message}"
-                return Comparison(ok=False, max_error=largest, message=message)
-        return Comparison(ok=True, max_error=largest)
+                return ResultComparison(ok=False, max_error=largest, message=message)
+        return ResultComparison(ok=True, max_error=largest)
 
     def _first(self) -> tuple[Config, Mapping[str, NDArray[Any]]] | None:
         while self._untried:

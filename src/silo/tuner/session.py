@@ -27,11 +27,11 @@ from silo.tuner.ledger import Ledger
 from silo.tuner.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
 from silo.tuner.paired_rounds import comparison_name
 from silo.tuner.progress import Progress
-from silo.tuner.reference_config import Reference, Scales, successor
+from silo.tuner.reference_config import ReferenceConfig, Scales, successor
 from silo.tuner.refine import Refinement, describe_refinements
 from silo.tuner.search.searchers import AHEAD, DEFAULT_SEARCHER, ahead_of, gone_through, make_searcher
 from silo.tuner.search.seed import Seed
-from silo.tuner.session_options import Scope, Search, Watch
+from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
 from silo.tuner.spill_counts import Aside
 from silo.tuner.spill_filter import SpillingConfig, judge
 from silo.tuner.statistics import median
@@ -60,9 +60,9 @@ def tune(
     space: SearchSpace,
     evaluator: Evaluator | Lanes,
     records: RecordStore,
-    search: Search = Search(),  # noqa: B008  # frozen, as are the two that follow
-    scope: Scope = Scope(),  # noqa: B008
-    watch: Watch = Watch(),  # noqa: B008
+    search: SearchOptions = SearchOptions(),  # noqa: B008  # frozen, as are the two that follow
+    scope: SessionScope = SessionScope(),  # noqa: B008
+    watch: SessionWatch = SessionWatch(),  # noqa: B008
 ) -> TuneOutcome:
     """Measure the configs of ``space`` within a budget and name the winner.
 
@@ -102,7 +102,7 @@ def tune(
     return session.outcome(stopped)
 
 
-def _superseded(study: Study, records: RecordStore, search: Search, space: SearchSpace) -> Search:
+def _superseded(study: Study, records: RecordStore, search: SearchOptions, space: SearchSpace) -> SearchOptions:
     """Supersede the trials of a study; the search begins with their winner, so that there soon is one again."""
     ledger = Ledger(study, records)
     winner = choose_winner(ledger.trials)
@@ -122,7 +122,7 @@ class _Searched:
     ahead: int
 
     @classmethod
-    def of(cls, space: SearchSpace, study: Study, search: Search) -> _Searched:
+    def of(cls, space: SearchSpace, study: Study, search: SearchOptions) -> _Searched:
         searcher, budget, ahead = search.searcher, search.budget, search.ahead
         if isinstance(searcher, str):
             space = gone_through(searcher, space)
@@ -138,7 +138,13 @@ class _Searched:
 
 class _Session:
     def __init__(
-        self, study: Study, records: RecordStore, lanes: Lanes, searched: _Searched, scope: Scope, watch: Watch
+        self,
+        study: Study,
+        records: RecordStore,
+        lanes: Lanes,
+        searched: _Searched,
+        scope: SessionScope,
+        watch: SessionWatch,
     ) -> None:
         self._study = study
         self._space = searched.space
@@ -257,7 +263,7 @@ class _Session:
             self._scales.add(trial)
             self._reference = successor(self._reference, trial, self._scales)
 
-    def _last_reference(self) -> Reference | None:
+    def _last_reference(self) -> ReferenceConfig | None:
         """The reference that earlier sessions left, if it can be measured in this space."""
         reference = None
         for trial in self._trials():

@@ -15,11 +15,11 @@ from silo.tuner.search.searchers import DEFAULT_SEARCHER
 from silo.tuner.search.seed import Seed
 from silo.tuner.trial import Status
 
-__all__ = ["Scope", "Search", "Watch"]
+__all__ = ["SearchOptions", "SessionScope", "SessionWatch"]
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class SearchOptions:
     """How the configs of a space are gone through.
 
     Attributes:
@@ -37,7 +37,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SessionScope:
     """Which configs are measured besides those that a search names, and which are not.
 
     Attributes:
@@ -62,7 +62,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class SessionWatch:
     """Who is told where a session stands, after each config, and the clock it goes by: wall time in nanoseconds."""
 
     progress: ProgressCallback | None = None

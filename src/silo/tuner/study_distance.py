@@ -12,7 +12,7 @@ from silo.core.values import Value
 from silo.tuner.trial import Study
 from silo.tuner.winner import Winner
 
-__all__ = ["Difference", "Neighbour", "differences", "nearest"]
+__all__ = ["Neighbour", "StudyDifference", "differences", "nearest"]
 
 # What one difference counts for, in sixteenths of an octave as the distance of buckets does: how far the best config
 # is likely to move. They order studies and nothing else, so only their order matters.
@@ -29,7 +29,7 @@ _DTYPE = 48
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class StudyDifference:
     """One field in which two studies differ: ``what`` it is for people, its name, its value here and there.
 
     ``apart`` says how much it matters, in sixteenths of an octave; None: nothing can be learnt across it.
@@ -50,7 +50,7 @@ class Neighbour:
     """A kept study near another one: in what they differ, how far they are apart, and who won there."""
 
     study: Study
-    differences: tuple[Difference, ...]
+    differences: tuple[StudyDifference, ...]
     apart: int
     winner: Winner | None = None
     configs: int = 0
@@ -64,14 +64,14 @@ class Neighbour:
         return ((self.winner.config, self.winner.median_ns), *rest)
 
 
-def differences(ours: Study, theirs: Study) -> tuple[Difference, ...]:
+def differences(ours: Study, theirs: Study) -> tuple[StudyDifference, ...]:
     """Every field in which two studies differ; none for the same study."""
-    found: list[Difference] = []
+    found: list[StudyDifference] = []
 
     def compare(what: str, field: str, here: object, there: object, apart: int | None) -> None:
         # The text tells 1 from True, as keys do.
         if str(here) != str(there):
-            found.append(Difference(what, field, _shown(here), _shown(there), apart))
+            found.append(StudyDifference(what, field, _shown(here), _shown(there), apart))
 
     compare("kernel", "kernel", ours.kernel, theirs.kernel, _SOURCE)
     compare("source", "source", ours.source[:16], theirs.source[:16], _SOURCE)
@@ -105,14 +105,14 @@ def nearest(ours: Study, others: Iterable[Study]) -> tuple[Neighbour, ...]:
     return tuple(sorted(found, key=lambda neighbour: (neighbour.apart, neighbour.study.key)))
 
 
-def _signature(ours: Study, theirs: Study) -> list[Difference]:
+def _signature(ours: Study, theirs: Study) -> list[StudyDifference]:
     if ours.signature.names != theirs.signature.names:
         mine, others = (", ".join(study.signature.names) or "none" for study in (ours, theirs))
-        return [Difference("parameters", "parameters", mine, others, None)]
-    found: list[Difference] = []
+        return [StudyDifference("parameters", "parameters", mine, others, None)]
+    found: list[StudyDifference] = []
     for here, there in zip(ours.signature.parameters, theirs.signature.parameters, strict=True):
         if here != there:
-            found.append(Difference("dtype", here.name, _typed(here), _typed(there), _DTYPE))
+            found.append(StudyDifference("dtype", here.name, _typed(here), _typed(there), _DTYPE))
     return found
 
 
@@ -123,27 +123,27 @@ def _typed(parameter: Parameter) -> str:
     return ", ".join([text, *marks])
 
 
-def _device(ours: Study, theirs: Study) -> list[Difference]:
+def _device(ours: Study, theirs: Study) -> list[StudyDifference]:
     here, there = ours.device.to_json(), theirs.device.to_json()
     assert isinstance(here, dict)
     assert isinstance(there, dict)
-    found: list[Difference] = []
+    found: list[StudyDifference] = []
     for name, mine in here.items():
         if mine != there[name]:
             # The model counts once, whatever of it differs.
             weight = 0 if found else _MODEL
-            found.append(Difference("device", f"device {name}", str(mine), str(there[name]), weight))
+            found.append(StudyDifference("device", f"device {name}", str(mine), str(there[name]), weight))
     return found
 
 
-def _bucket(ours: Study, theirs: Study) -> list[Difference]:
+def _bucket(ours: Study, theirs: Study) -> list[StudyDifference]:
     if ours.bucket_names != theirs.bucket_names:
         mine, others = (", ".join(study.bucket_names) or "none" for study in (ours, theirs))
-        return [Difference("key", "key", mine, others, None)]
-    found: list[Difference] = []
+        return [StudyDifference("key", "key", mine, others, None)]
+    found: list[StudyDifference] = []
     for name, here, there in zip(ours.bucket_names, ours.bucket, theirs.bucket, strict=True):
         if type(here) is not type(there) or here != there:
-            found.append(Difference("size", name, _value(here), _value(there), distance((here,), (there,))))
+            found.append(StudyDifference("size", name, _value(here), _value(there), distance((here,), (there,))))
     return found
 
 

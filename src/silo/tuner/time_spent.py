@@ -15,7 +15,7 @@ from silo.core.values import JSON
 from silo.errors import StoreError
 from silo.tuner.trial import Study
 
-__all__ = ["BEGUN", "Effort", "Unfinished", "note_effort", "read_effort", "settle"]
+__all__ = ["BEGUN", "TimeSpent", "Unfinished", "note_effort", "read_effort", "settle"]
 
 EFFORT_SCHEMA = "effort/1"
 BEGUN, SETTLED = "begun", "settled"  # the rest are what sessions say of how they ended
@@ -23,7 +23,7 @@ _WHOLE = frozenset({SETTLED, "complete", "evaluations"})
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class TimeSpent:
     """Seconds that first calls have spent on a study, and how its latest tuning ended ("" where nothing is known)."""
 
     seconds: float = 0.0
@@ -56,13 +56,13 @@ class Unfinished:
         return text
 
 
-def read_effort(study: Study, records: RecordStore) -> Effort:
+def read_effort(study: Study, records: RecordStore) -> TimeSpent:
     """What the store knows. Records nobody can read are left out."""
     total_ms, last, whole = 0, "", ""
     try:
         kept = list(records.read(effort_key(study.key)))
     except (StoreError, OSError):
-        return Effort()  # the trials are not readable either, and that is told
+        return TimeSpent()  # the trials are not readable either, and that is told
     what = "a record of tuning effort"
     for record in kept:
         try:
@@ -76,7 +76,7 @@ def read_effort(study: Study, records: RecordStore) -> Effort:
             continue  # of a newer Silo
     if isinstance(records, CatchesUp):  # records of other machines come in no order
         last = whole or last
-    return Effort(total_ms / 1000, last)
+    return TimeSpent(total_ms / 1000, last)
 
 
 def note_effort(study: Study, records: RecordStore, ended: str, seconds: float = 0.0) -> str:

@@ -39,14 +39,14 @@ from silo.tuner.generalization import Sample, fitted_rules
 from silo.tuner.outcome import TuneOutcome
 from silo.tuner.progress import Progress
 from silo.tuner.session import tune
-from silo.tuner.session_options import Scope, Search, Watch
+from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
 from silo.tuner.stored_study import pair_to_document
 from silo.tuner.time_spent import settle
 from silo.tuner.trial import Study
 from silo.tuning.agents.fleet import Fleet
 from silo.tuning.agents.remote_evaluator import fleet_lanes, refused_case
 from silo.tuning.agents.sent_case import SentCase
-from silo.tuning.case_tuning import Limits, materializer
+from silo.tuning.case_tuning import CaseLimits, materializer
 
 __all__ = ["tune_bundle"]
 
@@ -91,7 +91,7 @@ def tune_bundle(
     path: Path,
     device: Device | None,
     kernels: Sequence[str] | None,
-    limits: Limits,
+    limits: CaseLimits,
     *,
     trust: bool,
     key: SecretKey | None,
@@ -139,7 +139,7 @@ def _unsent(kernel: BundledKernel, sent: SentCase, kinds: AbstractSet[str], flee
 
 
 def _tuned_here(
-    kernel: BundledKernel, recipe: CaseRecipe, reason: str, limits: Limits, progress: Callable[[Progress], None]
+    kernel: BundledKernel, recipe: CaseRecipe, reason: str, limits: CaseLimits, progress: Callable[[Progress], None]
 ) -> _Tuned:
     remark = f"measured on this machine and by no agent: {reason}"
     _log.warning("%s %s is %s", kernel.name, recipe.label, remark)
@@ -150,7 +150,7 @@ def _tuned_here(
 
 
 def _tune_case(
-    kernel: BundledKernel, recipe: CaseRecipe, device: Device, limits: Limits, progress: Callable[[Progress], None]
+    kernel: BundledKernel, recipe: CaseRecipe, device: Device, limits: CaseLimits, progress: Callable[[Progress], None]
 ) -> _Tuned:
     case = prepare_recipe(recipe, materializer(None, device))
     given = {**case.arguments, **case.options, **case.grid_argument(held=kernel.holds_grid)}
@@ -201,10 +201,10 @@ def _tune_case(
             configs,
             lanes,
             records,
-            Search(limits.searcher, study_seeds(study, configs, records), limits.budget),
+            SearchOptions(limits.searcher, study_seeds(study, configs, records), limits.budget),
             # What a bundle holds was chosen, so spills do not matter unless somebody says so.
-            Scope(most_spills=settings().spills, remeasure=limits.supersedes(study)),
-            Watch(progress),
+            SessionScope(most_spills=settings().spills, remeasure=limits.supersedes(study)),
+            SessionWatch(progress),
         )
     settle(study, records)
     outcome = replace(outcome, remarks=(*_unpacked(kernel, study), *outcome.remarks))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from silo.building.call_context import Situation
+from silo.building.call_context import CallContext
 from silo.building.compilation import Compilation
 from silo.building.derived_constexprs import call_opaque
 from silo.building.loaded_kernels import stored_code
@@ -42,7 +42,7 @@ from silo.tuner.outcome import Budget, TuneOutcome
 from silo.tuner.progress import Progress
 from silo.tuner.search.searchers import DEFAULT_SEARCHER, check_searcher
 from silo.tuner.session import tune
-from silo.tuner.session_options import Scope, Search, Watch
+from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
 from silo.tuner.time_spent import settle
 from silo.tuner.trial import Study
 from silo.tuning.agents.fleet import Fleet
@@ -50,8 +50,8 @@ from silo.tuning.agents.remote_evaluator import fleet_lanes, refused_case
 from silo.tuning.agents.sent_case import SentCase
 
 __all__ = [
+    "CaseLimits",
     "CaseStudy",
-    "Limits",
     "call_arguments",
     "case_benches",
     "case_studies",
@@ -68,7 +68,7 @@ _log = logging.getLogger("silo")
 
 
 @dataclass(frozen=True)
-class Limits:
+class CaseLimits:
     """How far one case is tuned; ``lock`` is the file of what is deployed.
 
     ``devices`` are devices of the case's model, on which configs are measured at the same time; none: its own alone.
@@ -103,7 +103,7 @@ class CaseStudy:
 
     kernel: Kernel
     case: PreparedCase
-    situation: Situation
+    situation: CallContext
     bucket: Bucket
 
 
@@ -278,7 +278,7 @@ def _placed(study: CaseStudy, fleet: Fleet | None) -> tuple[CaseStudy, SentCase 
 
 
 def tune_case(
-    study: CaseStudy, limits: Limits, progress: Callable[[Progress], None] | None = None
+    study: CaseStudy, limits: CaseLimits, progress: Callable[[Progress], None] | None = None
 ) -> tuple[TuneOutcome, Compilation]:
     """Measure the configs of one case and keep every trial."""
     study, sent, remarks = _placed(study, limits.fleet)
@@ -301,14 +301,14 @@ def tune_case(
             situation.searched,
             lanes,
             records,
-            Search(limits.searcher, study_seeds(made, situation.searched, records, limits.lock), limits.budget),
-            Scope(
+            SearchOptions(limits.searcher, study_seeds(made, situation.searched, records, limits.lock), limits.budget),
+            SessionScope(
                 refiner=refiner_of(situation, lambda config: _grid(study, kernel.resolver.variant(situation, config))),
                 most_spills=spill_limit_of(situation),
                 deployed=deployed_config(limits.lock, made),
                 remeasure=remeasure,
             ),
-            Watch(progress),
+            SessionWatch(progress),
         )
     settle(made, records)
     if remark := deterministic_remark(situation):

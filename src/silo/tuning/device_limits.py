@@ -18,7 +18,7 @@ from silo.machine.process_session import session
 from silo.report.least_time import Ceilings
 from silo.sources.kinds import kinds
 from silo.sources.source_kind import MeasuresCeilings
-from silo.tuning.case_tuning import Limits, case_studies, tune_case
+from silo.tuning.case_tuning import CaseLimits, case_studies, tune_case
 
 __all__ = ["known_ceilings", "measure_ceilings"]
 
@@ -80,7 +80,7 @@ def measure_ceilings(device: Device) -> Ceilings:
 def _rates(made: Kernel, device: Device) -> Iterator[tuple[int, int]]:
     """The bytes or operations of each case, and how many of them a second the best config does."""
     for study in case_studies(made, device):
-        outcome, _ = tune_case(study, Limits())
+        outcome, _ = tune_case(study, CaseLimits())
         work = study.case.work
         count = (work.bytes or work.flops or 0) if work else 0
         _log.info("ceilings of %s: %s", device.model.name, outcome.summary)

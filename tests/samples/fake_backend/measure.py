@@ -14,7 +14,7 @@ from silo.core.dispatch import bucket_of
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.errors import CompileError
-from silo.tuner.reference_config import Reference
+from silo.tuner.reference_config import ReferenceConfig
 from silo.tuner.trial import Status, Study, Trial
 
 __all__ = ["FAKE_POLICY", "FakeEvaluator", "FakeLandscape", "fake_study"]
@@ -125,7 +125,7 @@ class FakeEvaluator:
             raise CompileError("fails as planned: compile")
         return self._landscape.spills.get(config, 0)
 
-    def evaluate(self, config: Config, reference: Reference | None = None) -> Trial:
+    def evaluate(self, config: Config, reference: ReferenceConfig | None = None) -> Trial:
         """What the landscape says; its trials have no reference."""
         del reference
         self.evaluated.append(config)

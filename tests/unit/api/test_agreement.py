@@ -13,7 +13,7 @@ from silo.core.values import canonical_json
 from silo.errors import AgreementError, ArgumentError
 from silo.kernels import agreement
 from silo.kernels import bundle_kernels as bundle
-from silo.kernels.agreement import Decided, Decisions, decisions, same_decisions
+from silo.kernels.agreement import DecidedConfig, Decisions, decisions, same_decisions
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def note_decided(*row):
 
 def rank(*rows):
     """The decisions of another rank."""
-    return agreement._decisions([Decided(*row) for row in rows])
+    return agreement._decisions([DecidedConfig(*row) for row in rows])
 
 
 def gather(*others):

@@ -25,7 +25,7 @@ from silo.launch.runtime import inspect_call
 from silo.machine.device_plugins import device_named
 from silo.machine.process_session import session
 from silo.settings import override
-from silo.tuner.policy import Mode, Origin
+from silo.tuner.policy import Origin, TuneMode
 from silo.tuner.trial import Status, trials_to_record
 from silo.tuning.case_tuning import case_studies
 
@@ -145,10 +145,10 @@ def test_a_space_of_one_config_is_used_as_a_refinement_of_it_was_measured(tmp_pa
         study = problem.study(situation.specialization, situation.bucket)
         trials = [study.failed(only, Status.RUN, "too much shared memory"), study.trial(form, Status.OK, [5] * 9)]
         problem.records.append(study.key, trials_to_record(trials))
-        for mode in (Mode.AUTO, Mode.CACHED, Mode.FROZEN):
+        for mode in (TuneMode.AUTO, TuneMode.CACHED, TuneMode.FROZEN):
             decision = resolver.decide(situation, mode=mode)
             assert (decision.config, decision.origin) == (form, Origin.BUCKET)
-        assert resolver.decide(situation, mode=Mode.OFF).config == only
+        assert resolver.decide(situation, mode=TuneMode.OFF).config == only
 
 
 STAGED = """

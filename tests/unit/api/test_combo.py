@@ -25,7 +25,7 @@ from silo.core.grids import Part
 from silo.core.grouped_space import GroupedSpace
 from silo.core.target import Target
 from silo.errors import SpaceError, TuneError
-from silo.heuristics import Effort, KernelFacts
+from silo.heuristics import KernelFacts, TuningEffort
 from silo.kernels.collection import collect_kernels
 from silo.launch.runtime import inspect_call
 from silo.machine.process_session import session
@@ -255,7 +255,7 @@ def programs(a):
 
 
 def test_own_names_shared_blocks_and_whole_rows(tmp_path):
-    space = heuristics.combo_space([ROWS, COPY], effort=Effort(exhaustive=True))
+    space = heuristics.combo_space([ROWS, COPY], effort=TuningEffort(exhaustive=True))
     kernel = silo.kernel(space=space, grid=programs, constraints=[lambda c: c.ROWS <= c.XBLOCK])(rows_and_copy)
     x, src = np.ones((40, 100), np.float32), np.arange(3000, dtype=np.float32)
     sums, dst = np.zeros(40, np.float32), np.zeros(3000, np.float32)

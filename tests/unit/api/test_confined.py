@@ -29,7 +29,7 @@ from silo.machine.device_plugins import device_named
 from silo.machine.shared_arguments import describable
 from silo.measuring.benches import ConfinedBench, benches_on
 from silo.measuring.evaluators import KnownArtifacts, evaluators
-from silo.measuring.measuring_process import ArgumentCopy, Candidate, MeasuringProcess
+from silo.measuring.measuring_process import ArgumentCopy, MeasuredCandidate, MeasuringProcess
 from silo.settings import override
 from silo.store.store import MemoryStore
 from silo.store.trust_ledger import consent_to_compiled
@@ -76,7 +76,7 @@ def candidate(tmp_path, body, *, grid=(8,), block=0):
     import hashlib
 
     ref = BlobRef(hashlib.sha256(blob).hexdigest(), "so", len(blob))
-    return Candidate(vouched(Artifact(variant, LaunchInfo("entry", layout), ref, (), "cc", "job"), blob), grid)
+    return MeasuredCandidate(vouched(Artifact(variant, LaunchInfo("entry", layout), ref, (), "cc", "job"), blob), grid)
 
 
 def vouched(artifact, blob):

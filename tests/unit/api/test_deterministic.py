@@ -24,7 +24,7 @@ from silo.heuristics.heuristic_space import KINDS
 from silo.kernels.collection import collect_kernels
 from silo.machine.device_plugins import device_named
 from silo.settings import override
-from silo.tuner.policy import Action, Mode, Origin, decide
+from silo.tuner.policy import Action, Origin, TuneMode, decide
 from silo.tuning.case_tuning import case_studies
 from silo.tuning.explanation import explain_tuning
 from silo.tuning.stored_studies import kept_studies
@@ -213,10 +213,10 @@ def test_every_heuristic_of_kernels_that_sum_makes_one_config(kind):
 
 def test_one_config_is_used_as_refined_if_that_was_measured():
     only, form = Config.of(BLOCK=64, num_stages=3), Config.of(BLOCK=64, num_stages=1)
-    for mode in (Mode.AUTO, Mode.CACHED, Mode.FROZEN):
+    for mode in (TuneMode.AUTO, TuneMode.CACHED, TuneMode.FROZEN):
         assert decide(mode, [only]).config == only
         assert decide(mode, [only]).action is Action.USE
         used = decide(mode, [only], bucket=form, only="why")
         assert (used.config, used.origin) == (form, Origin.BUCKET)
         assert decide(mode, [only], lock_rule=form, only="why").reason == "why"
-    assert decide(Mode.OFF, [only], bucket=form).config == only
+    assert decide(TuneMode.OFF, [only], bucket=form).config == only

@@ -15,7 +15,7 @@ from silo.core.variant import Variant
 from silo.machine.device_plugins import device_named
 from silo.measuring.evaluators import BenchEvaluator, KnownArtifacts
 from silo.tuner.measure import Timing
-from silo.tuner.result_check import Comparison
+from silo.tuner.result_check import ResultComparison
 from silo.tuner.trial import Status, Study
 
 SLOW, FAST, OTHER = (Config.of(BLOCK=block) for block in (16, 32, 64))
@@ -66,7 +66,7 @@ def evaluator(bench, *, verdicts=(True,), same_code=False, spills=None):
     queue = list(verdicts)
 
     def check(_results):
-        return Comparison(ok=queue.pop(0) if len(queue) > 1 else queue[0], max_error=0.0, message="differs")
+        return ResultComparison(ok=queue.pop(0) if len(queue) > 1 else queue[0], max_error=0.0, message="differs")
 
     return BenchEvaluator(study, KnownArtifacts(artifacts), bench, check, [SLOW, FAST, OTHER])
 

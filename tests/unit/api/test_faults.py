@@ -28,7 +28,7 @@ from silo.errors import (
     UnsupportedError,
 )
 from silo.machine.device_plugins import device_named
-from silo.measuring.evaluators import BenchEvaluator, Compiled
+from silo.measuring.evaluators import BenchEvaluator, CompiledCandidate
 from silo.settings import override
 from silo.store.store import MemoryStore
 from silo.tuner.faults import fault_of, fault_told
@@ -206,7 +206,7 @@ def test_code_that_left_the_store_is_made_again_by_the_same_session():
         prepare = expect
 
         def get(self, _config):
-            return Compiled(artifact, "key")
+            return CompiledCandidate(artifact, "key")
 
         def forget(self, config):
             self.lost = False

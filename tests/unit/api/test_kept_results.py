@@ -16,7 +16,7 @@ from silo.drivers.cuda.cuda_device import VENDOR
 from silo.kernels.collection import collect_kernels
 from silo.launch.gpu import GpuDevice
 from silo.machine.device_plugins import device_named
-from silo.measuring.study_key import Problem
+from silo.measuring.study_key import StudyKey
 from silo.settings import override
 from silo.store.store import MemoryStore
 from silo.tuning.case_tuning import case_studies
@@ -116,7 +116,7 @@ def test_another_compiler_makes_trials_seeds_and_says_so(tuned, tmp_path, monkey
 def studies_of_devices(devices):
     records = MemoryStore().records
     return [
-        Problem("k", "0" * 64, Signature(()), device.target, "c", device, "p", ("n",), records).study(
+        StudyKey("k", "0" * 64, Signature(()), device.target, "c", device, "p", ("n",), records).study(
             Specialization(), (64,)
         )
         for device in devices

@@ -22,7 +22,7 @@ from silo.errors import BundleError, BundleFormatError, RegistryError
 from silo.shipping import oci_client
 from silo.shipping.distribution import pull_bundle, push_bundle
 from silo.shipping.oci_client import is_loopback, read_login
-from silo.shipping.oci_reference import Reference
+from silo.shipping.oci_reference import OciReference
 
 NO_LOGIN = Path("/nonexistent/config.json")
 
@@ -398,12 +398,12 @@ def test_a_damaged_bundle_is_not_pushed(double, bundle):
 )  # fmt: skip
 def test_what_is_no_reference(text):
     with pytest.raises(RegistryError, match="names no bundle in a registry"):
-        Reference.parse(text)
+        OciReference.parse(text)
 
 
 def test_references_are_written_as_they_are_read():
     for text in ("oci://h:5000/a/b-c/d:1.0", f"oci://[::1]:80/r@sha256:{'0' * 64}", f"oci://h/r:t@sha256:{'a' * 64}"):
-        assert str(Reference.parse(text)) == text
+        assert str(OciReference.parse(text)) == text
     with pytest.raises(RegistryError, match="push to a tag"):
         push_bundle(Path("k.silo"), f"oci://h/r@sha256:{'0' * 64}")
 

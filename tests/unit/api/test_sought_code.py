@@ -20,8 +20,8 @@ from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import CompileError
 from silo.frozen import replace
-from silo.store.remote.address import Place
-from silo.store.remote.client import Link
+from silo.store.remote.address import RemoteAddress
+from silo.store.remote.client import RemoteClient
 from silo.store.remote.object_protocol import entry_name
 from silo.store.store import Store
 from web_double import web_double
@@ -67,7 +67,7 @@ def machine(tmp_path, double, monkeypatch):
     monkeypatch.setattr(compilation, "select_compiler", lambda kind, target: compiler)
 
     def made(name, **options):
-        store = Store(tmp_path / name, Link(Place.parse(double.address), writes=True, **options))
+        store = Store(tmp_path / name, RemoteClient(RemoteAddress.parse(double.address), writes=True, **options))
         return Compilation(SimpleNamespace(store=store, pool=Pool()), SOURCE)
 
     return made

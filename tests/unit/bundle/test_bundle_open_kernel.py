@@ -19,7 +19,7 @@ from silo.core.target import Target
 from silo.errors import BundleError, BundleFormatError
 from silo.frozen import replace
 from silo.kernels.bundle_kernels import BundledKernel
-from silo.launch.arguments import Argument, Call, ValueKind
+from silo.launch.arguments import CallArgument, SeenCall, ValueKind
 
 TARGETS = ("cpu:x86-64-v3", "cuda:sm_90", "cuda:sm_80", "cuda:sm_100")
 
@@ -50,13 +50,13 @@ def device(target):
 def call(n, *, element="float32", aligned=True, **constants):
     kind = ValueKind
     block = constants.get("BLOCK")
-    return Call(
+    return SeenCall(
         "kernel_0",
         (
-            Argument("x", kind.POINTER, None, dtype(element), aligned16=aligned),
-            Argument("out", kind.POINTER, None, dtype(element), aligned16=True),
-            Argument("n", kind.INT, n, dtype("int32"), divisible16=n % 16 == 0, equal1=n == 1),
-            Argument("BLOCK", kind.ABSENT if block is None else kind.CONSTANT, block),
+            CallArgument("x", kind.POINTER, None, dtype(element), aligned16=aligned),
+            CallArgument("out", kind.POINTER, None, dtype(element), aligned16=True),
+            CallArgument("n", kind.INT, n, dtype("int32"), divisible16=n % 16 == 0, equal1=n == 1),
+            CallArgument("BLOCK", kind.ABSENT if block is None else kind.CONSTANT, block),
         ),
         {name: value for name, value in constants.items() if name != "BLOCK"},
         (2, 0),

@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from silo.checking.findings import Finding
-from silo.checking.kernel import CheckedKernel, NativeCall, NativeKernel
+from silo.checking.findings import CheckFinding
+from silo.checking.kernel import LaunchableKernel, NativeCall, NativeKernel
 from silo.checking.machine import CheckedLaunch, Ran
 from silo.core.check_limits import CheckLimits
 from silo.core.launch_info import LaunchInfo
@@ -39,7 +39,7 @@ class OneRun(CheckedLaunch[int, str, str, int]):
         return None
 
     def fault_finding(self, fault, schedule):
-        return Finding("race", fault, ("why",), "x", "k.py:3", " at k.py:3", (1, 0, 0), (2,))
+        return CheckFinding("race", fault, ("why",), "x", "k.py:3", " at k.py:3", (1, 0, 0), (2,))
 
     def doubt_finding(self, doubt, other, effect, schedule):
         raise AssertionError
@@ -60,7 +60,7 @@ class Code:
 
 
 def kernel():
-    return CheckedKernel("k", LAUNCH, (), Code())
+    return LaunchableKernel("k", LAUNCH, (), Code())
 
 
 def test_a_finding_is_raised_with_all_that_is_known_of_it():

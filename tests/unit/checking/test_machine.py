@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from silo.checking.findings import Finding
+from silo.checking.findings import CheckFinding
 from silo.checking.machine import CheckedLaunch, Difference, Doubt, Exchange, Ran, Unseen, check_launch
 
 
@@ -23,7 +23,7 @@ class Written(CheckedLaunch[str, str, str, str]):
     comparable: bool = True
     excused: str = ""
     weighed_last: tuple[Unseen[str], ...] = ()
-    last_look: Finding | None = None
+    last_look: CheckFinding | None = None
     made: list[object] = field(default_factory=list)
     memory: str = "before"
     left: str = ""
@@ -50,13 +50,13 @@ class Written(CheckedLaunch[str, str, str, str]):
         return None if results == self.left else Difference(0, ord(self.left))
 
     def fault_finding(self, fault, schedule):
-        return None if fault == self.excused else Finding("fault", f"{fault} {schedule}")
+        return None if fault == self.excused else CheckFinding("fault", f"{fault} {schedule}")
 
     def doubt_finding(self, doubt, other, effect, schedule):
-        return Finding("doubt", f"{doubt.about} {other} {schedule}", (str(effect),))
+        return CheckFinding("doubt", f"{doubt.about} {other} {schedule}", (str(effect),))
 
     def order_finding(self, difference, schedule):
-        return Finding("order", f"{difference.byte} {schedule}")
+        return CheckFinding("order", f"{difference.byte} {schedule}")
 
     def results_finding(self, results):
         self.made.append(f"look at {results}")
@@ -78,7 +78,7 @@ def test_a_launch_without_a_finding_leaves_the_results_of_its_first_schedule():
 
 def test_memory_is_put_back_after_a_finding_and_after_an_exception():
     launch = Written(runs={"up": ("bounds", "a")})
-    assert check_launch(launch) == Finding("fault", "bounds up")
+    assert check_launch(launch) == CheckFinding("fault", "bounds up")
     assert launch.memory == "before"
 
     class InterruptedRun(Written):
@@ -94,13 +94,13 @@ def test_memory_is_put_back_after_a_finding_and_after_an_exception():
 
 def test_results_that_differ_between_schedules_are_a_finding_where_they_may_be_compared():
     launch = Written(orders=("up", "down"), runs={"down": (None, "b")})
-    assert check_launch(launch) == Finding("order", f"{ord('b')} down")
+    assert check_launch(launch) == CheckFinding("order", f"{ord('b')} down")
 
 
 def test_a_fault_that_is_none_in_a_schedule_ends_that_schedule_alone():
     launch = Written(orders=("up", "down", "mixed"), runs={"down": ("waits", "z"), "mixed": ("race", "a")})
     launch.excused = "waits"
-    assert check_launch(launch) == Finding("fault", "race mixed")
+    assert check_launch(launch) == CheckFinding("fault", "race mixed")
     assert launch.made == ["up", "down", "mixed"]
 
 
@@ -112,11 +112,11 @@ def test_a_doubt_is_the_cause_of_a_fault_that_another_value_avoids():
         ("y", 1): ("bounds", "a"),
     }
     launch = Written(runs=runs, doubts=doubts)
-    assert check_launch(launch) == Finding("doubt", "y 2 up", ("bounds",))
+    assert check_launch(launch) == CheckFinding("doubt", "y 2 up", ("bounds",))
     runs["y", 2] = ("bounds", "a")
-    assert check_launch(launch) == Finding("fault", "bounds up")
+    assert check_launch(launch) == CheckFinding("fault", "bounds up")
     runs["y", 2] = ("race", "a")  # another fault
-    assert check_launch(launch) == Finding("doubt", "y 2 up", ("bounds",))
+    assert check_launch(launch) == CheckFinding("doubt", "y 2 up", ("bounds",))
 
 
 def test_doubts_are_exchanged_together_and_then_one_by_one():
@@ -125,15 +125,15 @@ def test_doubts_are_exchanged_together_and_then_one_by_one():
     assert check_launch(launch) is None
     assert launch.made == ["up", ("xy", 1), ("xy", 2), "look at a"]
     launch = Written(doubts=doubts, runs={("xy", 2): (None, "b"), ("y", 2): (None, "c")})
-    assert check_launch(launch) == Finding("doubt", "y 2 up", (str(Difference(0, ord("c"))),))
+    assert check_launch(launch) == CheckFinding("doubt", "y 2 up", (str(Difference(0, ord("c"))),))
     assert launch.made == ["up", ("xy", 1), ("xy", 2), ("x", 2), ("y", 2)]
     launch = Written(doubts=doubts, runs={("xy", 1): ("bounds", "a")})  # only together do they matter
-    assert check_launch(launch) == Finding("doubt", "x 1 up", ("None",))
+    assert check_launch(launch) == CheckFinding("doubt", "x 1 up", ("None",))
 
 
 def test_a_doubt_alone_is_exchanged_once():
     launch = Written(doubts={"up": (Doubt("x", (1,)),)}, runs={("x", 1): (None, "b")})
-    assert check_launch(launch) == Finding("doubt", "x 1 up", (str(Difference(0, ord("b"))),))
+    assert check_launch(launch) == CheckFinding("doubt", "x 1 up", (str(Difference(0, ord("b"))),))
     assert launch.made == ["up", ("x", 1)]
 
 
@@ -144,7 +144,7 @@ def test_a_doubt_goes_before_results_that_differ():
     assert found is not None
     assert (found.kind, found.what) == ("doubt", "x 1 down")
     runs["x", 1] = (None, "b")  # as without: nothing depends on the doubt
-    assert check_launch(launch) == Finding("order", f"{ord('b')} down")
+    assert check_launch(launch) == CheckFinding("order", f"{ord('b')} down")
 
 
 def test_an_unseen_doubt_is_weighed_last_in_the_last_schedule():
@@ -170,6 +170,6 @@ def test_an_unseen_doubt_whose_own_value_is_unknown_is_compared_with_its_first_o
 
 
 def test_a_finding_in_the_results_puts_memory_back():
-    launch = Written(last_look=Finding("NaN", "a NaN"))
-    assert check_launch(launch) == Finding("NaN", "a NaN")
+    launch = Written(last_look=CheckFinding("NaN", "a NaN"))
+    assert check_launch(launch) == CheckFinding("NaN", "a NaN")
     assert launch.memory == "before"

@@ -22,7 +22,7 @@ from silo.cli.main import app, main
 from silo.core.file_names import file_name
 from silo.errors import SiloError, TuneError
 from silo.report.charts import effect_chart
-from silo.report.ranking import Effect, Level
+from silo.report.ranking import ParameterEffect, ValueLevel
 from silo.sanitized_text import one_line, printable, printable_json
 from silo.settings import override
 from silo.tuning.foreign_results import EXPORTS
@@ -316,6 +316,6 @@ def test_plain_names_stay():
 
 
 def test_names_in_charts_are_text():
-    drawn = effect_chart(Effect(TEXT, (Level(TEXT, (5,), 1),), 1.0))
+    drawn = effect_chart(ParameterEffect(TEXT, (ValueLevel(TEXT, (5,), 1),), 1.0))
     assert not any(character in drawn for character in FORBIDDEN)
     assert "<script>" not in drawn

@@ -7,8 +7,8 @@ import pytest
 from silo.core.minisign import (
     MAX_COMMENT_BYTES,
     MAX_SIGNATURE_BYTES,
+    MinisignSignature,
     PublicKey,
-    Signature,
     is_weak_point,
     prehashed,
 )
@@ -27,7 +27,7 @@ D = -121665 * pow(121666, -1, P) % P
 
 
 def test_files_of_minisign_are_read_and_written_alike():
-    key, signature = PublicKey.parse(KEY), Signature.parse(FILE)
+    key, signature = PublicKey.parse(KEY), MinisignSignature.parse(FILE)
     assert key.id == signature.id == "89CACBFDE3546057"
     assert signature.comment_text == "my comment"
     assert signature.file_bytes("signature from minisign secret key") == FILE
@@ -38,7 +38,7 @@ def test_a_comment_may_hold_what_minisign_signs():
     for comment in (b"", b"\x1b[31m\t[red]", "\u202e".encode(), b"\xff\xfe", b"x" * MAX_COMMENT_BYTES):
         lines = FILE.split(b"\n")
         lines[2] = b"trusted comment: " + comment
-        assert Signature.parse(b"\n".join(lines)).comment == comment
+        assert MinisignSignature.parse(b"\n".join(lines)).comment == comment
 
 
 def changed(line, text):
@@ -75,7 +75,7 @@ BAD = {
 def test_no_other_form_is_a_signature(name):
     data, reason = BAD[name]
     with pytest.raises(SignatureError, match=reason):
-        Signature.parse(data)
+        MinisignSignature.parse(data)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import pytest
 from silo.core.dtypes import dtype
 from silo.core.signature import NO_DEFAULT
 from silo.errors import BundleError
-from silo.export.function_signatures import Choice, Function, Role, Taken
-from silo.export.operations import Given, GivenArgument, Operation, operations_of
+from silo.export.function_signatures import ExportedFunction, FunctionChoice, ParameterRole, Taken
+from silo.export.operations import ExportedOperation, GivenArgument, OperationArgument, operations_of
 from silo.export.torch_op import schema, torch_source
 from silo.export.tvm_ffi import frameworks_source
 
@@ -16,21 +16,21 @@ def taken(name, role, *, of=None, writes=False, **rest):
 
 
 def function(*parameters, kernel="scale", name="scale", has_grid=True):
-    return Function(kernel, name, name, parameters, has_grid, ())
+    return ExportedFunction(kernel, name, name, parameters, has_grid, ())
 
 
 def scale(of):
     return function(
-        taken("x", Role.POINTER, of=of),
-        taken("out", Role.ARRAY, of=of, writes=True),
-        taken("n", Role.INTEGER),
-        taken("BLOCK", Role.LEFT),
-        taken("factor", Role.FLOAT, default=1.5),
+        taken("x", ParameterRole.POINTER, of=of),
+        taken("out", ParameterRole.ARRAY, of=of, writes=True),
+        taken("n", ParameterRole.INTEGER),
+        taken("BLOCK", ParameterRole.LEFT),
+        taken("factor", ParameterRole.FLOAT, default=1.5),
     )
 
 
 def operation(*arguments, has_grid=True):
-    return Operation("scale", "scale", 0, arguments, has_grid)
+    return ExportedOperation("scale", "scale", 0, arguments, has_grid)
 
 
 def argument(name, given, **rest):
@@ -40,10 +40,10 @@ def argument(name, given, **rest):
 def test_functions_of_one_kernel_are_one_operation():
     (found,) = operations_of([scale("float32"), scale("float16")])
     assert [(one.name, one.place, one.given) for one in found.arguments] == [
-        ("x", 0, Given.TENSOR),
-        ("out", 1, Given.TENSOR),
-        ("n", 2, Given.INTEGER),
-        ("factor", 4, Given.REAL),
+        ("x", 0, OperationArgument.TENSOR),
+        ("out", 1, OperationArgument.TENSOR),
+        ("n", 2, OperationArgument.INTEGER),
+        ("factor", 4, OperationArgument.REAL),
     ]
     x, out, _, factor = found.arguments
     assert [one.name for one in x.dtypes] == ["float32", "float16"]
@@ -56,26 +56,31 @@ def test_operations_are_numbered_as_the_kernels_of_the_library():
 
 
 def test_an_array_that_may_be_none_is_optional():
-    null, given = taken("bias", Role.NULL), taken("bias", Role.POINTER, of="float32")
+    null, given = taken("bias", ParameterRole.NULL), taken("bias", ParameterRole.POINTER, of="float32")
     (found,) = operations_of([function(null), function(given)])
     (bias,) = found.arguments
-    assert (bias.given, bias.optional) == (Given.TENSOR, True)
+    assert (bias.given, bias.optional) == (OperationArgument.TENSOR, True)
 
 
 def test_constants_take_the_type_of_their_values():
-    texts = taken("ACT", Role.CHOICE, choices=(Choice("none", None), Choice("relu", "relu")))
-    types = taken("OUT", Role.CHOICE, choices=(Choice("fp16", dtype("float16")),))
-    mixed = taken("D", Role.CHOICE, choices=(Choice("a", "auto"), Choice("n64", 64)))
+    texts = taken("ACT", ParameterRole.CHOICE, choices=(FunctionChoice("none", None), FunctionChoice("relu", "relu")))
+    types = taken("OUT", ParameterRole.CHOICE, choices=(FunctionChoice("fp16", dtype("float16")),))
+    mixed = taken("D", ParameterRole.CHOICE, choices=(FunctionChoice("a", "auto"), FunctionChoice("n64", 64)))
     (found,) = operations_of([function(texts, types, mixed)])
     assert [(one.given, one.optional) for one in found.arguments] == [
-        (Given.TEXT, True),
-        (Given.DTYPE, False),
-        (Given.ANY, False),
+        (OperationArgument.TEXT, True),
+        (OperationArgument.DTYPE, False),
+        (OperationArgument.ANY, False),
     ]
 
 
 def test_names_that_python_keeps_for_itself_are_changed():
-    of = function(taken("lambda", Role.INTEGER), taken("grid", Role.INTEGER), kernel="functions", name="functions")
+    of = function(
+        taken("lambda", ParameterRole.INTEGER),
+        taken("grid", ParameterRole.INTEGER),
+        kernel="functions",
+        name="functions",
+    )
     (found,) = operations_of([of])
     assert found.name == "functions_"
     assert [(one.called, one.name) for one in found.arguments] == [("lambda", "lambda_"), ("grid", "grid_2")]
@@ -97,15 +102,15 @@ def test_the_table_of_a_kernel_in_c():
 def test_a_schema_says_what_is_written_and_what_may_be_left_out():
     found = schema(
         operation(
-            argument("x", Given.TENSOR),
-            argument("out", Given.TENSOR, writes=True),
-            argument("bias", Given.TENSOR, optional=True),
-            argument("mean", Given.TENSOR, optional=True, writes=True),
-            argument("n", Given.INTEGER, default=3),
-            argument("kind", Given.DTYPE),
-            argument("eps", Given.REAL, default=1),
-            argument("causal", Given.BOOLEAN, default=False),
-            argument("act", Given.TEXT, optional=True, default=None),
+            argument("x", OperationArgument.TENSOR),
+            argument("out", OperationArgument.TENSOR, writes=True),
+            argument("bias", OperationArgument.TENSOR, optional=True),
+            argument("mean", OperationArgument.TENSOR, optional=True, writes=True),
+            argument("n", OperationArgument.INTEGER, default=3),
+            argument("kind", OperationArgument.DTYPE),
+            argument("eps", OperationArgument.REAL, default=1),
+            argument("causal", OperationArgument.BOOLEAN, default=False),
+            argument("act", OperationArgument.TEXT, optional=True, default=None),
         )
     )
     assert found == (
@@ -115,29 +120,29 @@ def test_a_schema_says_what_is_written_and_what_may_be_left_out():
 
 
 def test_a_descriptor_has_a_block_of_its_own():
-    found = schema(operation(argument("x", Given.DESCRIPTOR, block="x_block")))
+    found = schema(operation(argument("x", OperationArgument.DESCRIPTOR, block="x_block")))
     assert found == "scale(Tensor x, *, SymInt[]? x_block=None, SymInt[]? grid=None) -> ()"
 
 
 @pytest.mark.parametrize("default", [NO_DEFAULT, float("nan"), 'a"b', "a\nb"])
 def test_defaults_that_a_schema_cannot_say_are_left_out(default):
-    given = Given.REAL if isinstance(default, float) else Given.TEXT
+    given = OperationArgument.REAL if isinstance(default, float) else OperationArgument.TEXT
     assert schema(operation(argument("x", given, default=default))).startswith(f"scale({_plain(given)} x, *")
 
 
 def _plain(given):
-    return {Given.REAL: "float", Given.TEXT: "str"}[given]
+    return {OperationArgument.REAL: "float", OperationArgument.TEXT: "str"}[given]
 
 
 def test_a_constant_of_several_types_is_no_operator_of_torch():
     with pytest.raises(
         BundleError, match=r"kernel scale cannot be an operator of torch.*several types of D.*--kernels"
     ):
-        schema(operation(argument("D", Given.ANY)))
+        schema(operation(argument("D", OperationArgument.ANY)))
 
 
 def test_memory_that_is_written_has_a_name_each():
-    many = [argument(f"p{at}", Given.TENSOR, writes=True) for at in range(28)]
+    many = [argument(f"p{at}", OperationArgument.TENSOR, writes=True) for at in range(28)]
     text = schema(operation(*many))
     assert "Tensor(z!) p25, Tensor(a1!) p26, Tensor(b1!) p27" in text
 

@@ -16,24 +16,26 @@ import pytest
 import silo
 from silo.core.dtypes import dtype
 from silo.errors import BundleError
-from silo.export.operations import Given, GivenArgument, Operation
+from silo.export.operations import ExportedOperation, GivenArgument, OperationArgument
 from silo.export.python_package import package_files
 from silo.export.shared_library import needs_of
 from silo.export.wheel import package_of, write_wheel
 
 FLOAT = (dtype("float32"),)
-SCALE = Operation(
+SCALE = ExportedOperation(
     "scale",
     "scale",
     0,
     (
-        GivenArgument("x", "x", 0, Given.TENSOR, dtypes=FLOAT),
-        GivenArgument("out", "out", 1, Given.TENSOR, dtypes=FLOAT, writes=True),
-        GivenArgument("factor", "factor", 3, Given.REAL, default=2.0),
+        GivenArgument("x", "x", 0, OperationArgument.TENSOR, dtypes=FLOAT),
+        GivenArgument("out", "out", 1, OperationArgument.TENSOR, dtypes=FLOAT, writes=True),
+        GivenArgument("factor", "factor", 3, OperationArgument.REAL, default=2.0),
     ),
     has_grid=True,
 )
-COPY = Operation("copy", "copy", 1, (GivenArgument("x", "x", 0, Given.DESCRIPTOR, block="x_block"),), has_grid=False)
+COPY = ExportedOperation(
+    "copy", "copy", 1, (GivenArgument("x", "x", 0, OperationArgument.DESCRIPTOR, block="x_block"),), has_grid=False
+)
 
 
 def native():

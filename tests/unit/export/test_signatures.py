@@ -10,7 +10,7 @@ from silo.core.signature import Parameter, ParameterKind
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import FunctionValue
 from silo.errors import BundleError
-from silo.export.function_signatures import Role, functions_of
+from silo.export.function_signatures import ParameterRole, functions_of
 
 
 def taken(kernel, cases=()):
@@ -35,7 +35,7 @@ def test_one_function_a_dtype_signature_and_its_name_in_c():
     assert [[str(target) for target in one.targets] for one in found] == [["cpu:x86-64-v2", "cuda:sm_80"]] * 3
     x, out, n, block = found[1].parameters
     assert (x.dtype, x.writes, out.writes) == (dtype("bfloat16"), False, True)
-    assert (n.role, block.role) == (Role.INTEGER, Role.LEFT)
+    assert (n.role, block.role) == (ParameterRole.INTEGER, ParameterRole.LEFT)
 
 
 def test_a_width_of_integers_is_no_signature_of_its_own():
@@ -48,15 +48,15 @@ def test_a_width_of_integers_is_no_signature_of_its_own():
 
 def test_constants_of_the_caller():
     texts = taken(with_constants(Maker(), ["relu", "", "relu"], default="relu"))["MODE"]
-    assert texts.role is Role.CHOICE
+    assert texts.role is ParameterRole.CHOICE
     assert [(one.name, one.value) for one in texts.choices] == [("empty", ""), ("relu", "relu")]
     assert texts.default == "relu"
-    assert taken(with_constants(Maker(), [64, 128], default=64))["MODE"].role is Role.INTEGER
-    assert taken(with_constants(Maker(), [True, False]))["MODE"].role is Role.BOOL
+    assert taken(with_constants(Maker(), [64, 128], default=64))["MODE"].role is ParameterRole.INTEGER
+    assert taken(with_constants(Maker(), [True, False]))["MODE"].role is ParameterRole.BOOL
     mixed = taken(with_constants(Maker(), [True, 1, None, dtype("float16")]))["MODE"]
-    assert mixed.role is Role.CHOICE
+    assert mixed.role is ParameterRole.CHOICE
     assert {one.name for one in mixed.choices} == {"true_", "n1", "none", "float16"}
-    assert taken(with_constants(Maker(), [1, 2], name="BLOCK_K"))["BLOCK"].role is Role.LEFT
+    assert taken(with_constants(Maker(), [1, 2], name="BLOCK_K"))["BLOCK"].role is ParameterRole.LEFT
 
 
 def test_none_in_place_of_an_array_makes_it_nullable():
@@ -72,14 +72,14 @@ def test_none_in_place_of_an_array_makes_it_nullable():
     assert function.parameters[0].default is None
     assert len(function.variants) == 2
     (alone,) = functions_of([maker.kernel("add", variants[:1])], {})
-    assert alone.parameters[0].role is Role.NULL
+    assert alone.parameters[0].role is ParameterRole.NULL
 
 
 def test_arrays_have_shapes_where_the_grid_reads_them():
     maker = Maker()
     kernel = maker.kernel("add", [maker.variant("add", add_parameters())], grid=SHAPED_GRID)
     found = taken(kernel)
-    assert (found["x"].role, found["out"].role) == (Role.ARRAY, Role.POINTER)
+    assert (found["x"].role, found["out"].role) == (ParameterRole.ARRAY, ParameterRole.POINTER)
 
 
 @pytest.mark.parametrize(("facts", "usual"), [((), ()), ((("x", Fact.CONFIG_BLOCK),), (16, 16))])
@@ -90,7 +90,7 @@ def test_descriptors_say_their_axes_and_the_block_that_needs_no_saying(facts, us
         maker.variant("k", parameters, Specialization(facts=facts, constants=(("x", (16, side)),))) for side in (16, 32)
     ]
     one = taken(maker.kernel("k", variants))["x"]
-    assert (one.role, one.rank, one.block) == (Role.DESCRIPTOR, 2, usual)
+    assert (one.role, one.rank, one.block) == (ParameterRole.DESCRIPTOR, 2, usual)
 
 
 def test_what_no_program_in_c_can_call_is_refused():

@@ -16,7 +16,7 @@ import pytest
 from silo.errors import RegistryError, RemoteError
 from silo.store.remote import client as link
 from silo.store.remote import redis_server, web
-from silo.store.remote.address import Place
+from silo.store.remote.address import RemoteAddress
 from silo.store.remote.bounded_socket import BoundedSocket, Bounds, TooSlowError
 from silo.store.remote.object_protocol import Objects
 from silo.store.remote.redis_server import RedisObjects
@@ -165,7 +165,7 @@ def test_the_threads_of_a_remote_store_that_is_off_come_to_an_end(monkeypatch, s
     monkeypatch.setattr(link, "limit_s", lambda most: DEADLINE_S)
     monkeypatch.setattr(link, "_WHOLE_S", 2 * DEADLINE_S)
     with serving(answers[kind]) as port:
-        store = link.Link(Place.parse(f"{scheme}://127.0.0.1:{port}/0"), writes=False)
+        store = link.RemoteClient(RemoteAddress.parse(f"{scheme}://127.0.0.1:{port}/0"), writes=False)
         assert store.get(NAME, 1000) is None
         store.list("blobs")
         assert store.off or store._lies  # an answer that is too long counts as absent

@@ -7,13 +7,13 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from silo.store.remote.http_client import Fault, HttpClient, Limits
+from silo.store.remote.http_client import HttpClient, HttpFault, HttpLimits
 
 MOST = 300_000
 
 
 class FaultError(Exception):
-    def __init__(self, fault: Fault) -> None:
+    def __init__(self, fault: HttpFault) -> None:
         super().__init__(fault.words)
         self.fault = fault
 
@@ -92,13 +92,13 @@ def test_an_answer_that_is_too_long_is_told_by_the_same_reason_however_it_arrive
         return "end"
 
     with serving(talk) as (port, _):
-        fault = fault_of(port, Limits(60, MOST, seconds=60))
+        fault = fault_of(port, HttpLimits(60, MOST, seconds=60))
     words = (
         f"it sends {10 << 20} bytes, where {MOST} are the most"
         if kind == "a length"
         else f"it sends more than {MOST} bytes"
     )
-    assert fault == Fault("long", words, "GET /base/x", 0, MOST)
+    assert fault == HttpFault("long", words, "GET /base/x", 0, MOST)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_each_way_to_fail_has_a_reason(sent, kind, words):
         return "end"
 
     with serving(talk) as (port, _):
-        fault = fault_of(port, Limits(60, 1000, seconds=60))
+        fault = fault_of(port, HttpLimits(60, 1000, seconds=60))
     assert fault.kind == kind
     assert words in fault.words
 
@@ -132,13 +132,13 @@ def test_an_answer_that_stops_is_slow_and_none_is_silent():
         return "end"
 
     with serving(talk) as (port, _):
-        slow = fault_of(port, Limits(60, 1000, seconds=0.5))
+        slow = fault_of(port, HttpLimits(60, 1000, seconds=0.5))
         assert (slow.kind, slow.received) == ("slow", 3)
-        with pytest.raises(FaultError) as caught, client(port).request("GET", "y", Limits(7, seconds=0.2)):
+        with pytest.raises(FaultError) as caught, client(port).request("GET", "y", HttpLimits(7, seconds=0.2)):
             pass
-        assert caught.value.fault == Fault("silent", "it does not answer within 7 s", "GET /base/y")
+        assert caught.value.fault == HttpFault("silent", "it does not answer within 7 s", "GET /base/y")
         stop.set()
-    with pytest.raises(FaultError, match="refused"), client(port).request("GET", "z", Limits(60)):
+    with pytest.raises(FaultError, match="refused"), client(port).request("GET", "z", HttpLimits(60)):
         pass
 
 
@@ -160,24 +160,24 @@ def test_a_login_is_for_one_server_and_asked_for_once():
             def logged_in(challenge):
                 assert challenge == 'Basic realm="x"'
                 token = f"http://127.0.0.1:{port}/token"
-                with asked.request("GET", token, Limits(60), headers={"Authorization": "pw"}, once=True) as reply:
+                with asked.request("GET", token, HttpLimits(60), headers={"Authorization": "pw"}, once=True) as reply:
                     assert reply.status == 401  # and no further login is asked for
                 return "new"
 
             asked = client(port, authorization="old", answer=logged_in, redirections=5)
-            with asked.request("GET", "a", Limits(60)) as reply:
+            with asked.request("GET", "a", HttpLimits(60)) as reply:
                 assert reply.body() == b"in"
             assert [head.split()[1] for head in requests] == ["/base/a", "/token", "/base/a"]
-            with asked.request("GET", "gone", Limits(60)) as reply:
+            with asked.request("GET", "gone", HttpLimits(60)) as reply:
                 assert reply.body() == b"elsewhere"
             assert "Authorization: new" in requests[-1]
             assert "Authorization" not in foreign[0]
-            with asked.request("PUT", "gone", Limits(60), b"data") as reply:
+            with asked.request("PUT", "gone", HttpLimits(60), b"data") as reply:
                 assert reply.status == 307  # what is sent is sent once
-            with asked.request("GET", "gone", Limits(60), headers={"Authorization": "pw"}, once=True) as reply:
+            with asked.request("GET", "gone", HttpLimits(60), headers={"Authorization": "pw"}, once=True) as reply:
                 assert reply.status == 307
             assert len(foreign) == 1
-            with client(port).request("GET", "gone", Limits(60)) as reply:
+            with client(port).request("GET", "gone", HttpLimits(60)) as reply:
                 assert reply.status == 307
 
 
@@ -193,7 +193,7 @@ def test_a_login_is_for_one_server_and_asked_for_once():
 def test_a_redirection_that_leads_nowhere(place, words):
     with serving(lambda one, _: answer(one, b"", f"Location: {place}", status="302 Found")) as (port, requests):
         asked = client(port, redirections=3)
-        with pytest.raises(FaultError, match=words) as caught, asked.request("GET", "gone", Limits(60)):
+        with pytest.raises(FaultError, match=words) as caught, asked.request("GET", "gone", HttpLimits(60)):
             pass
         assert caught.value.fault.kind == "address"
         assert len(requests) <= 5
@@ -215,18 +215,18 @@ def test_a_connection_is_kept_for_a_thread_and_made_anew_where_the_server_ended_
     with serving(talk) as (port, requests):
         asked = client(port)
         for _ in range(3):
-            with asked.request("GET", "a", Limits(60)) as reply:
+            with asked.request("GET", "a", HttpLimits(60)) as reply:
                 pass  # the rest is read
             assert reply.status == 200
         assert len(connections) == 1
-        limits = Limits(60)
+        limits = HttpLimits(60)
         with asked.request("GET", "a", limits) as outer, asked.request("GET", "b", limits) as inner:
             assert inner.body() == outer.body() == b"x" * 10
         assert len(connections) == 2
-        with asked.request("GET", "last", Limits(60)) as reply:
+        with asked.request("GET", "last", HttpLimits(60)) as reply:
             assert reply.body() == b"x" * 10
         time.sleep(0.1)
-        with asked.request("PUT", "c", Limits(60), file, {"Content-Length": "100000"}) as reply:
+        with asked.request("PUT", "c", HttpLimits(60), file, {"Content-Length": "100000"}) as reply:
             assert reply.status == 200
         assert len(connections) == 3
         assert len(requests) == 7

@@ -19,7 +19,7 @@ from silo.bundle.update import locked_bundle
 from silo.calls.leader import _lease
 from silo.core.notices import Notices
 from silo.errors import BundleError, LockError
-from silo.kinds.triton.programs.records.archive import Recording
+from silo.kinds.triton.programs.records.archive import Archive
 from silo.kinds.triton.programs.records.archive_entries import TextNames
 from silo.kinds.triton.programs.records.journal import Journal
 from silo.measuring.lock_files import update_lock
@@ -118,7 +118,7 @@ def test_a_wait_for_a_journal_ends_and_names_the_process(tmp_path):
 
 @pytest.mark.timeout(60)
 def test_a_recording_waits_once_and_not_for_each_kernel(tmp_path):
-    recording = Recording(tmp_path / "K.silo")
+    recording = Archive(tmp_path / "K.silo")
     entries = [TextNames(f"{number:064}", ()) for number in range(50)]
     with holding(FLOCK, recording.journal.path) as process, override(lock_wait_s=0.5):
         begun = time.monotonic()

@@ -20,8 +20,8 @@ from silo.core.launch_info import LaunchInfo
 from silo.errors import RemoteError, SettingsError
 from silo.settings import Settings
 from silo.store.remote import copying
-from silo.store.remote.address import Place
-from silo.store.remote.client import Link
+from silo.store.remote.address import RemoteAddress
+from silo.store.remote.client import RemoteClient
 from silo.store.remote.object_protocol import MOST_LINE_BYTES, blob_name, entry_name, record_name
 from silo.store.remote.record_log import digest_of, line_of
 from silo.store.store import Store
@@ -31,7 +31,7 @@ KEY = "5" * 64
 
 
 def link_to(address, *, writes=True):
-    return Link(Place.parse(address), writes=writes)
+    return RemoteClient(RemoteAddress.parse(address), writes=writes)
 
 
 def machine(folder, address, *, writes=True):
@@ -164,7 +164,9 @@ def test_native_code_that_a_trusted_key_signed_is_used_until_the_key_is_trusted_
     from silo.store.remote.signed_outcomes import Sealer, seal_name, sealed_origin
 
     path, public = key_files
-    maker = Store(tmp_path / "maker", Link(Place.parse(f"file:{share}"), writes=True, sealer=Sealer(path)))
+    maker = Store(
+        tmp_path / "maker", RemoteClient(RemoteAddress.parse(f"file:{share}"), writes=True, sealer=Sealer(path))
+    )
     key, artifact = keep(maker, kind="so")
     _, other = keep(maker, 1, b"other", kind="so")
     assert maker.link.flush(10) == 0
@@ -197,7 +199,10 @@ def test_a_key_with_a_password_signs_nothing_and_says_so_once(tmp_path, share, c
     from silo.store.remote.signed_outcomes import Sealer
 
     make_key_files(tmp_path / "k", tmp_path / "k.pub", lambda: "secret", ScryptLimits(32768, 1 << 20))
-    maker = Store(tmp_path / "maker", Link(Place.parse(f"file:{share}"), writes=True, sealer=Sealer(tmp_path / "k")))
+    maker = Store(
+        tmp_path / "maker",
+        RemoteClient(RemoteAddress.parse(f"file:{share}"), writes=True, sealer=Sealer(tmp_path / "k")),
+    )
     with caplog.at_level(logging.WARNING, "silo.store"):
         keep(maker, kind="so")
         keep(maker, 1, b"other", kind="so")
@@ -536,7 +541,7 @@ def test_push_pull_and_check(tmp_path, double):
 )
 def test_addresses_that_are_none(address, told):
     with pytest.raises(SettingsError, match=told):
-        Place.parse(address)
+        RemoteAddress.parse(address)
 
 
 def test_a_password_is_shown_nowhere(tmp_path):
@@ -544,7 +549,7 @@ def test_a_password_is_shown_nowhere(tmp_path):
         pass
     address = f"http://me:secret@127.0.0.1:{port}/x"
     settings = Settings.from_environment({"SILO_REMOTE": address})
-    place = Place.parse(address)
+    place = RemoteAddress.parse(address)
     store = machine(tmp_path / "one", address)
     store.artifacts.get(KEY)
     assert "secret" not in f"{settings!r} {place!r} {place.name} {store.link.off}"

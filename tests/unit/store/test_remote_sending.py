@@ -13,18 +13,18 @@ import pytest
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
 from silo.store.remote import copying
-from silo.store.remote.address import Place
-from silo.store.remote.client import Link
+from silo.store.remote.address import RemoteAddress
+from silo.store.remote.client import RemoteClient
 from silo.store.remote.object_protocol import blob_name, entry_name, record_name
 from silo.store.remote.record_log import MOST_FOLDED, fold_of, line_of, verified_fold
-from silo.store.remote.upload_queue import Outbox
+from silo.store.remote.upload_queue import UploadQueue
 from silo.store.store import Store
 
 KEY = "5" * 64
 
 
 def machine(folder, address, *, writes=True):
-    return Store(folder, Link(Place.parse(address), writes=writes))
+    return Store(folder, RemoteClient(RemoteAddress.parse(address), writes=writes))
 
 
 def numbers(store):
@@ -132,13 +132,21 @@ def test_pushed_records_travel_folded_and_once(tmp_path, double):
     own = Store(tmp_path / "first")
     for number in range(2000):
         own.records.append(KEY, {"n": number, "much": "x" * 300})
-    rows = {row.part: row for row in copying.push(tmp_path / "first", Link(Place.parse(double.address), writes=True))}
+    rows = {
+        row.part: row
+        for row in copying.push(tmp_path / "first", RemoteClient(RemoteAddress.parse(double.address), writes=True))
+    }
     assert (rows["records"].copied, rows["records"].there) == (2000, 0)
     assert 3 <= len(listed(double)) <= 6
     own.records.append(KEY, {"n": 2000})
-    rows = {row.part: row for row in copying.push(tmp_path / "first", Link(Place.parse(double.address), writes=True))}
+    rows = {
+        row.part: row
+        for row in copying.push(tmp_path / "first", RemoteClient(RemoteAddress.parse(double.address), writes=True))
+    }
     assert (rows["records"].copied, rows["records"].there) == (1, 2000)
-    assert all(not row.bad for row in copying.check_remote(Link(Place.parse(double.address), writes=True)))
+    assert all(
+        not row.bad for row in copying.check_remote(RemoteClient(RemoteAddress.parse(double.address), writes=True))
+    )
     second = machine(tmp_path / "second", double.address)
     for expected in ((2001, 0, 0), (0, 2001, 0)):
         rows = copying.pull(tmp_path / "second", second.artifacts, second.records, second.link)
@@ -220,7 +228,7 @@ def test_what_a_remote_store_does_not_take_any_more_is_forgotten():
         time.sleep(0.05)
         return False
 
-    outbox = Outbox(deliver, lambda count, why: told.append((count, why)))
+    outbox = UploadQueue(deliver, lambda count, why: told.append((count, why)))
     for number in range(100):
         outbox.put(f"blobs/00/{number}", b"x")
         outbox.put(f"records/k/{number}", b"x\n")
@@ -237,7 +245,7 @@ def test_records_go_beside_each_other_when_somebody_waits_for_all_of_them():
         (first if data == b"1\n" else second).set()
         return second.wait(30) if data == b"1\n" else True
 
-    outbox = Outbox(deliver, lambda *_: pytest.fail("all is sent"))
+    outbox = UploadQueue(deliver, lambda *_: pytest.fail("all is sent"))
     outbox.put("records/k/1", b"1\n")
     assert first.wait(30)
     outbox.put("records/k/2", b"2\n")
@@ -273,7 +281,7 @@ def test_nothing_is_lost_or_sent_twice_whatever_the_order(seed):
             expected[part].append(data)
             outbox.put(f"{part}/{number % 3}/{number}", data)
 
-    outbox = Outbox(deliver, lambda *_: pytest.fail("all is sent"))
+    outbox = UploadQueue(deliver, lambda *_: pytest.fail("all is sent"))
     threads = [threading.Thread(target=put, args=(first,)) for first in range(0, 800, 200)]
     for thread in threads:
         thread.start()

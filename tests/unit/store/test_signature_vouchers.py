@@ -13,7 +13,7 @@ from made_keys import HEADER, OTHER, SECRET, minisign, resigned, without_cryptog
 from silo.core.consent import HostCode
 from silo.core.decisions import Accepted, Rejected
 from silo.core.launch_info import LaunchInfo
-from silo.core.minisign import PublicKey, Signature
+from silo.core.minisign import MinisignSignature, PublicKey
 from silo.errors import PackageError, SignatureError, TrustError
 from silo.frozen import replace
 from silo.store.key_files import ScryptLimits, make_key_files, read_public_key, read_secret_key
@@ -35,7 +35,7 @@ def no_password():
 
 
 def file_of(signature, header=HEADER):
-    data = signature if not isinstance(signature, Signature) else signature.file_bytes("a comment")
+    data = signature if not isinstance(signature, MinisignSignature) else signature.file_bytes("a comment")
     return SignedFile(header, "k.silo.minisig", lambda: data)
 
 
@@ -225,7 +225,7 @@ def test_minisign_takes_our_keys_and_signatures_and_we_take_its(tmp_path, passwo
         secret = read_secret_key(key, lambda: password)
         assert secret.public == public
         minisign("-S", "-s", key, "-m", message, "-t", "from minisign", text=f"{password}\n")
-        signature = Signature.parse((tmp_path / "header.minisig").read_bytes())
+        signature = MinisignSignature.parse((tmp_path / "header.minisig").read_bytes())
         assert check_signature(signature, public, HEADER)
         assert signature.comment_text == "from minisign"
         (tmp_path / "header.minisig").write_bytes(secret.sign(HEADER, "from silo").file_bytes("x"))
@@ -241,7 +241,7 @@ def test_minisigns_old_form_is_refused(tmp_path):
     minisign("-G", "-W", "-s", tmp_path / "k.key", "-p", tmp_path / "k.pub")
     minisign("-S", "-l", "-s", tmp_path / "k.key", "-m", tmp_path / "header")
     with pytest.raises(SignatureError, match="old form"):
-        Signature.parse((tmp_path / "header.minisig").read_bytes())
+        MinisignSignature.parse((tmp_path / "header.minisig").read_bytes())
 
 
 # ---- the ledger ----

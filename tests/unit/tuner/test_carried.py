@@ -16,7 +16,7 @@ from silo.tuner.carried_trials import (
     earlier_studies,
 )
 from silo.tuner.ledger import Ledger, read_trials
-from silo.tuner.reachable_configs import Reach
+from silo.tuner.reachable_configs import ReachableConfigs
 from silo.tuner.trial import ReferenceSamples, Stage, Status
 
 A, B, C, D, E, F = CONFIGS = [Config.of(BLOCK=1 << power) for power in range(6, 12)]
@@ -90,9 +90,9 @@ def test_contenders_are_the_winner_and_its_nearest_rivals():
 def test_configs_that_are_out_of_reach_do_not_count():
     records = MemoryStore().records
     Ledger(BEFORE, records).keep([searched(A, 50, "a"), searched(B, 90, "b"), searched(C, 95, "c")])
-    (found,) = earlier_studies(NOW, records, Reach(ConfigSet([B, C])))
+    (found,) = earlier_studies(NOW, records, ReachableConfigs(ConfigSet([B, C])))
     assert found.contenders == (B, C)
-    assert earlier_studies(NOW, records, Reach(ConfigSet([D]))) == ()
+    assert earlier_studies(NOW, records, ReachableConfigs(ConfigSet([D]))) == ()
 
 
 def test_the_study_that_was_begun_last_comes_first():
@@ -100,7 +100,7 @@ def test_the_study_that_was_begun_last_comes_first():
     studies = [fake_study(compiler=f"cc 1.{number}") for number in range(6)]
     for study in studies:
         Ledger(study, records).keep([searched(A, 50, "a", study=study)])
-    found = [one.study for one in earlier_studies(NOW, records, Reach(ConfigSet([A])))]
+    found = [one.study for one in earlier_studies(NOW, records, ReachableConfigs(ConfigSet([A])))]
     assert found == [studies[5], studies[4], studies[3]]
 
 

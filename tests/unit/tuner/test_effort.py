@@ -16,8 +16,8 @@ from silo.core.config import Config
 from silo.core.decisions import Rejected
 from silo.settings import override
 from silo.store.store import MemoryStore
-from silo.tuner.policy import Action, Mode, Origin, decide
-from silo.tuner.time_spent import BEGUN, Effort, Unfinished, note_effort, read_effort, settle
+from silo.tuner.policy import Action, Origin, TuneMode, decide
+from silo.tuner.time_spent import BEGUN, TimeSpent, Unfinished, note_effort, read_effort, settle
 
 STUDY = fake_study()
 CONFIGS = (Config.of(BLOCK=64), Config.of(BLOCK=128))
@@ -25,14 +25,14 @@ CONFIGS = (Config.of(BLOCK=64), Config.of(BLOCK=128))
 
 def test_what_was_spent_adds_up_and_the_last_word_counts():
     records = MemoryStore().records
-    assert read_effort(STUDY, records) == Effort()
+    assert read_effort(STUDY, records) == TimeSpent()
     for ended, seconds, cut_off in (("seconds", 1.5, True), ("complete", 2.0, False), ("interrupted", 0.25, True)):
         note_effort(STUDY, records, BEGUN)
         assert read_effort(STUDY, records).is_cut_off, "whoever dies says nothing more"
         note_effort(STUDY, records, ended, seconds)
         assert read_effort(STUDY, records).is_cut_off == cut_off
     assert read_effort(STUDY, records).seconds == 3.75
-    assert read_effort(fake_study(n=4), records) == Effort()
+    assert read_effort(fake_study(n=4), records) == TimeSpent()
     settle(STUDY, records)
     assert not read_effort(STUDY, records).is_cut_off
 
@@ -43,7 +43,7 @@ def test_records_of_a_newer_silo_are_left_out():
     from silo.core.keys import effort_key
 
     records.append(effort_key(STUDY.key), {"schema": "effort/2"})
-    assert read_effort(STUDY, records) == Effort(1.0, "seconds")
+    assert read_effort(STUDY, records) == TimeSpent(1.0, "seconds")
 
 
 def test_a_study_goes_on_while_configs_and_seconds_are_left():
@@ -54,7 +54,7 @@ def test_a_study_goes_on_while_configs_and_seconds_are_left():
 
 
 @pytest.mark.parametrize(
-    ("mode", "action"), [(Mode.AUTO, Action.TUNE), (Mode.CACHED, Action.USE), (Mode.FROZEN, Action.USE)]
+    ("mode", "action"), [(TuneMode.AUTO, Action.TUNE), (TuneMode.CACHED, Action.USE), (TuneMode.FROZEN, Action.USE)]
 )
 def test_only_calls_that_may_tune_go_on(mode, action):
     decision = decide(mode, CONFIGS, bucket=CONFIGS[1], unfinished="1 of 2 configs measured")
@@ -63,7 +63,11 @@ def test_only_calls_that_may_tune_go_on(mode, action):
 
 def test_a_call_that_cannot_measure_uses_the_best_so_far_and_says_how_far_it_came():
     decision = decide(
-        Mode.AUTO, CONFIGS, bucket=CONFIGS[1], unfinished="1 of 2 configs measured", can_measure=Rejected("an address")
+        TuneMode.AUTO,
+        CONFIGS,
+        bucket=CONFIGS[1],
+        unfinished="1 of 2 configs measured",
+        can_measure=Rejected("an address"),
     )
     assert (decision.action, decision.config) == (Action.USE, CONFIGS[1])
     assert "1 of 2 configs measured" in decision.reason
@@ -71,7 +75,7 @@ def test_a_call_that_cannot_measure_uses_the_best_so_far_and_says_how_far_it_cam
 
 
 def test_a_lock_comes_before_what_was_left():
-    decision = decide(Mode.AUTO, CONFIGS, locked=CONFIGS[0], bucket=CONFIGS[1], unfinished="1 of 2")
+    decision = decide(TuneMode.AUTO, CONFIGS, locked=CONFIGS[0], bucket=CONFIGS[1], unfinished="1 of 2")
     assert (decision.action, decision.config, decision.origin) == (Action.USE, CONFIGS[0], Origin.LOCK)
 
 

@@ -9,19 +9,19 @@ from silo.core.target import Target
 from silo.errors import SpaceError
 from silo.heuristics import (
     AutotuneHint,
-    Effort,
     KernelFacts,
     ReductionHint,
     SizeHints,
     SubKernel,
     TargetFacts,
     TileHint,
+    TuningEffort,
 )
 from silo.heuristics.blocks import pointwise_config
 
 H100 = TargetFacts.of("cuda:sm_90", {"sm_count": 132, "warp_size": 32})
 INNER, OUTER, TINY, DEFAULT = ReductionHint
-EXHAUSTIVE = Effort(exhaustive=True)
+EXHAUSTIVE = TuningEffort(exhaustive=True)
 
 
 def short(candidates):
@@ -71,7 +71,7 @@ MANY = {"x": 1 << 20, "r": 128}
 )
 def test_reduction(sizes, facts, effort, expected):
     facts = KernelFacts(**{"loads": 2, "reductions": 1, **facts})
-    assert short(heuristics.reduction(H100, sizes, facts, Effort(**effort))) == expected
+    assert short(heuristics.reduction(H100, sizes, facts, TuningEffort(**effort))) == expected
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_hints_of_the_kernel():
     assert short(heuristics.pointwise(H100, sizes, square)) == "32x32 w4"
     assert len(heuristics.pointwise("hip:gfx942", sizes, square)) == 10
     assert len(heuristics.pointwise(H100, sizes, square, EXHAUSTIVE)) == 6
-    assert short(heuristics.pointwise(H100, {"x": 1 << 20}, effort=Effort(tune=False))) == "1024 w4"
+    assert short(heuristics.pointwise(H100, {"x": 1 << 20}, effort=TuningEffort(tune=False))) == "1024 w4"
 
 
 def test_descriptors_need_large_blocks():

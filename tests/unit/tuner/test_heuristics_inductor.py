@@ -16,13 +16,13 @@ from silo.core.grids import Part
 from silo.errors import SpaceError
 from silo.heuristics import (
     AutotuneHint,
-    Effort,
     KernelFacts,
     ReductionHint,
     SizeHints,
     SubKernel,
     TargetFacts,
     TileHint,
+    TuningEffort,
 )
 
 SAMPLES = 250
@@ -170,7 +170,7 @@ def test_pointwise(inductor, host, name):
     for _ in range(SAMPLES):
         dimensions = "xyz"[: source.randrange(1, 4)]
         sizes = {d: power(source, 33 if dimensions == "x" else 20) for d in dimensions}
-        facts, effort = random_facts(source), Effort(tune=source.random() < 0.7, exhaustive=source.random() < 0.5)
+        facts, effort = random_facts(source), TuningEffort(tune=source.random() < 0.7, exhaustive=source.random() < 0.5)
         hint = inductor.TileHint.SQUARE if facts.tile_hint is TileHint.SQUARE else inductor.TileHint.DEFAULT
         samples.append(
             (
@@ -218,7 +218,7 @@ def reduction_samples(inductor, device, target, source, kind):
             facts = KernelFacts(**{**vars(facts), "descriptor_minimums": {}})
         if kind == "cooperative_reduction":
             facts = KernelFacts(**{**vars(facts), "persistent": source.random() < 0.3, "descriptor_minimums": {}})
-        effort = Effort(
+        effort = TuningEffort(
             exhaustive=source.random() < 0.4,
             deterministic=source.random() < 0.3,
             batch_invariant=whole and source.random() < 0.1,

@@ -16,10 +16,10 @@ from silo.core.target import Target
 from silo.errors import LockError
 from silo.measuring.lock_files import read_lock, update_lock
 from silo.store.store import MemoryStore
-from silo.tuner.foreign_decision import Winner
+from silo.tuner.foreign_decision import ForeignWinner
 from silo.tuner.lock import Lock, LockEntry, choose, slot_of
 from silo.tuner.outcome import Budget
-from silo.tuner.reachable_configs import Reach
+from silo.tuner.reachable_configs import ReachableConfigs
 from silo.tuner.statistics import Estimate
 from silo.tuner.trial import Stage, Status
 from silo.tuner.winner import choose_winner
@@ -303,47 +303,49 @@ def test_a_folder_that_is_not_there_is_an_error(tmp_path):
 def test_the_very_study_gets_its_entry_however_it_was_measured():
     lock = Lock((entry(config=B),))
     for study in (STUDY, dataclasses.replace(STUDY, policy="other/1"), dataclasses.replace(STUDY, driver="cuda 9")):
-        advice = lock.advise(study, Reach(space_of(SPACE)))
+        advice = lock.advise(study, ReachableConfigs(space_of(SPACE)))
         assert (advice.config, advice.exact, advice.reason) == (B, True, "because")
     # Two processes with one file and stores of their own have nothing else to go by.
-    assert Lock.decode(lock.encode()).advise(STUDY, Reach(space_of(SPACE))) == lock.advise(
-        STUDY, Reach(space_of(SPACE))
+    assert Lock.decode(lock.encode()).advise(STUDY, ReachableConfigs(space_of(SPACE))) == lock.advise(
+        STUDY, ReachableConfigs(space_of(SPACE))
     )
 
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_another_source_compiler_or_device_is_not_advised_and_the_reason_names_it(name):
-    advice = Lock((entry(config=B),)).advise(dataclasses.replace(STUDY, **OTHERS[name]), Reach(space_of(SPACE)))
+    advice = Lock((entry(config=B),)).advise(
+        dataclasses.replace(STUDY, **OTHERS[name]), ReachableConfigs(space_of(SPACE))
+    )
     assert advice.config is None
     assert f"the nearest differs in {name}" in advice.reason
     assert [each.study for each in advice.refused] == [STUDY]
 
 
 def test_a_kernel_without_entry_and_a_config_that_left_the_space():
-    advice = Lock((entry(config=B),)).advise(fake_study("mul"), Reach(space_of(SPACE)))
+    advice = Lock((entry(config=B),)).advise(fake_study("mul"), ReachableConfigs(space_of(SPACE)))
     assert (advice.config, advice.reason) == (None, "it has no entry for a kernel called mul")
-    gone = Lock((entry(config=B),)).advise(STUDY, Reach(space_of([A, C])))
+    gone = Lock((entry(config=B),)).advise(STUDY, ReachableConfigs(space_of([A, C])))
     assert gone.config is None
     assert "BLOCK=256, which is none of the 2 configs" in gone.reason
 
 
 def test_other_sizes_and_alignments_get_the_nearest_entry():
     lock = Lock((entry(config=B), entry(fake_study(n=64), C)))
-    near = lock.advise(fake_study(n=1 << 19), Reach(space_of(SPACE)))
+    near = lock.advise(fake_study(n=1 << 19), ReachableConfigs(space_of(SPACE)))
     assert (near.config, near.exact, near.reason) == (B, False, "nearest bucket, 1 octaves away")
     aligned = dataclasses.replace(STUDY, specialization=Specialization((("x", Fact.ALIGNED_16),)))
-    assert lock.advise(aligned, Reach(space_of(SPACE))).config == B
+    assert lock.advise(aligned, ReachableConfigs(space_of(SPACE))).config == B
     flagged = dataclasses.replace(STUDY, specialization=Specialization((), (("FLAG", 1),)))
-    assert lock.advise(flagged, Reach(space_of(SPACE))).config is None
+    assert lock.advise(flagged, ReachableConfigs(space_of(SPACE))).config is None
     shaped = dataclasses.replace(STUDY, specialization=Specialization(extents=(("x", Extents((64, 64))),)))
-    refused = lock.advise(shaped, Reach(space_of(SPACE)))
+    refused = lock.advise(shaped, ReachableConfigs(space_of(SPACE)))
     assert refused.config is None
     assert "x: (64, 64) here, any there" in refused.reason
 
 
 def test_decisions_of_programs_stand_beside_the_entries():
     def winner(number, block):
-        return Winner(
+        return ForeignWinner(
             "k", "0" * 64, Target.parse("cuda:sm_90a"), ("n",), (number, "torch.float32"), Config.of({"B": block})
         )
 

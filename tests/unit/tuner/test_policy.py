@@ -4,7 +4,7 @@ import pytest
 
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Rejected
-from silo.tuner.policy import Action, Mode, Origin, decide
+from silo.tuner.policy import Action, Origin, TuneMode, decide
 
 FIRST, BUCKET, EARLIER, RULE, SEED, GUESS = (Config.of(BLOCK=block) for block in (32, 128, 64, 256, 1024, 512))
 SPACE = (FIRST, BUCKET, EARLIER, RULE, SEED, GUESS)
@@ -29,21 +29,21 @@ def best(known):
 
 @pytest.mark.parametrize("known", list(_subsets()))
 def test_off_takes_the_first_config_whatever_is_known(known):
-    decision = decide(Mode.OFF, SPACE, **known)
+    decision = decide(TuneMode.OFF, SPACE, **known)
     assert (decision.action, decision.config, decision.origin) == (Action.USE, FIRST, Origin.FIRST)
     assert "off" in decision.reason
 
 
 @pytest.mark.parametrize("known", list(_subsets()))
 def test_cached_takes_the_best_known_and_never_measures(known):
-    decision = decide(Mode.CACHED, SPACE, **known)
+    decision = decide(TuneMode.CACHED, SPACE, **known)
     assert decision.action is Action.USE
     assert (decision.config, decision.origin) == best(known)
 
 
 @pytest.mark.parametrize("known", list(_subsets()))
 def test_auto_tunes_exactly_where_nothing_was_measured(known):
-    decision = decide(Mode.AUTO, SPACE, **known)
+    decision = decide(TuneMode.AUTO, SPACE, **known)
     measured = "bucket" in known
     assert decision.action is (Action.USE if measured else Action.TUNE)
     assert (decision.config, decision.origin) == best(known)
@@ -52,23 +52,23 @@ def test_auto_tunes_exactly_where_nothing_was_measured(known):
 @pytest.mark.parametrize("known", list(_subsets()))
 def test_auto_uses_the_best_known_where_it_cannot_measure(known):
     measured = "bucket" in known
-    decision = decide(Mode.AUTO, SPACE, **known, can_measure=Rejected("a graph is being captured"))
+    decision = decide(TuneMode.AUTO, SPACE, **known, can_measure=Rejected("a graph is being captured"))
     assert decision.action is Action.USE
     assert (decision.config, decision.origin) == best(known)
     assert measured or "a graph is being captured" in decision.reason
 
 
 def test_a_space_of_one_is_never_tuned():
-    decision = decide(Mode.AUTO, [RULE], can_measure=Accepted())
+    decision = decide(TuneMode.AUTO, [RULE], can_measure=Accepted())
     assert (decision.action, decision.config, decision.origin) == (Action.USE, RULE, Origin.ONLY)
-    off = decide(Mode.OFF, [RULE])
+    off = decide(TuneMode.OFF, [RULE])
     assert (off.origin, off.reason) == (Origin.ONLY, "tuning is off: there is one config")
 
 
 def test_off_names_the_heuristic_where_the_first_config_is_its_choice():
-    decision = decide(Mode.OFF, SPACE, heuristic=FIRST)
+    decision = decide(TuneMode.OFF, SPACE, heuristic=FIRST)
     assert (decision.origin, decision.reason) == (Origin.HEURISTIC, "tuning is off: the heuristic's choice")
 
 
 def test_modes_are_spelled_as_the_setting():
-    assert [Mode(text) for text in ("auto", "cached", "off")] == [Mode.AUTO, Mode.CACHED, Mode.OFF]
+    assert [TuneMode(text) for text in ("auto", "cached", "off")] == [TuneMode.AUTO, TuneMode.CACHED, TuneMode.OFF]

@@ -6,7 +6,7 @@ import pytest
 
 from silo.core.config import Config
 from silo.core.config_set import ConfigSet
-from silo.tuner.reachable_configs import Reach, halved, one_stage, reduction_blocks
+from silo.tuner.reachable_configs import ReachableConfigs, halved, one_stage, reduction_blocks
 
 
 def every_form(configs, fixed):
@@ -44,7 +44,7 @@ def test_membership_is_that_of_a_list_of_every_form(seed):
 
     configs = tuple({config.order_key: config for config in (some() for _ in range(source.randrange(1, 12)))}.values())
     fixed = frozenset(source.sample(sorted(members), source.randrange(0, 2)))
-    reach, forms = Reach(ConfigSet(configs), fixed), every_form(configs, fixed)
+    reach, forms = ReachableConfigs(ConfigSet(configs), fixed), every_form(configs, fixed)
     asked = [*configs, *forms.values(), *(some() for _ in range(200))]
     asked += [form for config in asked for form in (halved(config), one_stage(config)) if form is not None]
     own = {config.order_key for config in configs}
@@ -55,7 +55,7 @@ def test_membership_is_that_of_a_list_of_every_form(seed):
 
 
 def test_forms_of_a_space_of_one():
-    reach = Reach(ConfigSet([Config.of(R0_BLOCK=256, num_stages=2)]))
+    reach = ReachableConfigs(ConfigSet([Config.of(R0_BLOCK=256, num_stages=2)]))
     inside = [Config.of(R0_BLOCK=block, num_stages=2) for block in (64, 128)] + [Config.of(R0_BLOCK=256, num_stages=1)]
     assert all(reach.is_refined_form(config) for config in inside)
     outside = [
@@ -71,16 +71,16 @@ def test_forms_of_a_space_of_one():
 
 def test_members_that_the_caller_set_stay():
     config = Config.of(R0_BLOCK=256, num_stages=2)
-    fixed = Reach(ConfigSet([config]), frozenset({"num_stages"}))
+    fixed = ReachableConfigs(ConfigSet([config]), frozenset({"num_stages"}))
     assert Config.of(R0_BLOCK=64, num_stages=2) in fixed
     assert Config.of(R0_BLOCK=256, num_stages=1) not in fixed
-    both = Reach(ConfigSet([config, Config.of(R0_BLOCK=128, num_stages=2)]))
+    both = ReachableConfigs(ConfigSet([config, Config.of(R0_BLOCK=128, num_stages=2)]))
     assert both.holds(Config.of(R0_BLOCK=128, num_stages=2))
     assert not both.is_refined_form(Config.of(R0_BLOCK=128, num_stages=2))
 
 
 def test_equal_values_of_other_types_are_other_configs():
-    reach = Reach(ConfigSet([Config.of(R0_BLOCK=128, FLAG=True)]))
+    reach = ReachableConfigs(ConfigSet([Config.of(R0_BLOCK=128, FLAG=True)]))
     assert Config.of(R0_BLOCK=64, FLAG=True) in reach
     assert Config.of(R0_BLOCK=64, FLAG=1) not in reach
 
@@ -90,7 +90,7 @@ def test_nothing_is_made_that_nobody_asks_about(monkeypatch):
     made = []
     monkeypatch.setattr("silo.tuner.reachable_configs.halved", lambda config: made.append(config) or halved(config))
     configs = tuple(Config.of(A=number, R0_BLOCK=1024) for number in range(50))
-    reach = Reach(ConfigSet(configs))
+    reach = ReachableConfigs(ConfigSet(configs))
     assert all(config in reach for config in configs)
     assert made == []
     assert Config.of(A=7, R0_BLOCK=256) in reach
@@ -104,8 +104,8 @@ def test_what_can_be_refined_at_all():
         (Config.of(BLOCK=64, num_stages=2), True),
         (Config.of(BLOCK=64, num_stages=1), False),
     ):
-        assert Reach(ConfigSet([config])).refinable is refinable
+        assert ReachableConfigs(ConfigSet([config])).refinable is refinable
         fixed = frozenset(config.as_dict())
-        assert not Reach(ConfigSet([config]), fixed).refinable
+        assert not ReachableConfigs(ConfigSet([config]), fixed).refinable
     mixed = [Config.of(R0_BLOCK=2, R1_BLOCK=2, BLOCK=4, RSPLIT=2), Config.of(RBLOCK=8)]
     assert reduction_blocks(mixed) == {"R0_BLOCK", "R1_BLOCK", "RBLOCK"}

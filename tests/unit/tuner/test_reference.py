@@ -18,7 +18,7 @@ from silo.tuner.doubts import REMEDY, doubt
 from silo.tuner.ledger import Ledger, read_trials
 from silo.tuner.measure import Beside, Contender, MeasurePolicy, measure
 from silo.tuner.paired_rounds import Rounds, comparison_name
-from silo.tuner.reference_config import Reference, Scales, counted_samples, successor
+from silo.tuner.reference_config import ReferenceConfig, Scales, counted_samples, successor
 from silo.tuner.superseding import superseding_record
 from silo.tuner.trial import ReferenceSamples, Stage, Status, Trial, trials_to_record
 from silo.tuner.winner import choose_winner, finalists, standings, undecided
@@ -79,9 +79,9 @@ def test_a_config_that_is_much_faster_takes_the_place_of_the_reference():
     scales, reference = Scales([]), None
     for one, expected in (
         (trial(A, 100), None),  # its evaluator measures no reference
-        (trial(A, 1000, beside=(1000,)), Reference(A, 1000)),
-        (trial(B, 900, beside=(1000,)), Reference(A, 1000)),
-        (trial(C, 500, beside=(1000,)), Reference(C, 500)),
+        (trial(A, 1000, beside=(1000,)), ReferenceConfig(A, 1000)),
+        (trial(B, 900, beside=(1000,)), ReferenceConfig(A, 1000)),
+        (trial(C, 500, beside=(1000,)), ReferenceConfig(C, 500)),
     ):
         scales.add(one)
         reference = successor(reference, one, scales)

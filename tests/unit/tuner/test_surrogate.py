@@ -12,7 +12,7 @@ pytest.importorskip("numpy")
 import numpy as np
 
 from silo.core.config import Config
-from silo.tuner.search.model import Kernel, Posterior, left_out, rank_correlation
+from silo.tuner.search.model import CovarianceKernel, Posterior, left_out, rank_correlation
 from tuning_samples import make_searcher
 
 BETWEEN, BLOCKS, TILES = range(4), range(32, 416, 32), (1, 2, 4, 6, 8, 10)
@@ -71,7 +71,7 @@ def test_where_the_model_explains_what_is_fast_it_is_followed():
 def test_leaving_one_out_is_what_a_model_of_the_others_says():
     generator = np.random.default_rng(0)
     points, values = generator.random((12, 3)), generator.normal(size=12)
-    kernel = Kernel(0.6, 0.01)
+    kernel = CovarianceKernel(0.6, 0.01)
     for at, foretold in enumerate(left_out(kernel, points, values)):
         others = np.arange(12) != at
         posterior = Posterior(kernel, points[at : at + 1])

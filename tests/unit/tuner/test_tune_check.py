@@ -4,7 +4,7 @@ import pytest
 
 from silo.core.config import Config
 from silo.errors import CompileError, LaunchError
-from silo.tuner.result_check import BaseCheck, Comparison, RememberingCheck
+from silo.tuner.result_check import BaseCheck, RememberingCheck, ResultComparison
 
 np = pytest.importorskip("numpy", reason="results are compared as numpy arrays")
 
@@ -106,7 +106,7 @@ def test_right_results_are_known_again():
 
     def seen(results):
         calls.append(results["out"].copy())
-        return Comparison(ok=bool(results["out"][0] >= 0), max_error=float(len(calls)))
+        return ResultComparison(ok=bool(results["out"][0] >= 0), max_error=float(len(calls)))
 
     check = RememberingCheck(seen)
     given = np.zeros(2)

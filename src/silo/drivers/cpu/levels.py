@@ -12,13 +12,13 @@ from silo.core.target import CPU_LEVELS, Target
 from silo.errors import TargetError
 from silo.frozen import field, frozen
 
-__all__ = ["LEVELS", "CpuFacts", "Level", "gather_facts", "highest_level", "host_target", "level_of"]
+__all__ = ["LEVELS", "CpuFacts", "CpuLevel", "gather_facts", "highest_level", "host_target", "level_of"]
 
 _CPUINFO = Path("/proc/cpuinfo")
 
 
 @frozen
-class Level:
+class CpuLevel:
     """One level: its name in targets, the machine flags of gcc and clang, the vector width in bits.
 
     ``features``, in Linux's spelling, are what a CPU must have beyond the level before it.
@@ -35,29 +35,29 @@ class Level:
 # (https://gcc.gnu.org/PR109780). With nothing below the stack's end they are where they should be.
 _ALIGNED_ARRAYS = "-mno-red-zone"
 
-LEVELS: Mapping[str, Level] = MappingProxyType(
+LEVELS: Mapping[str, CpuLevel] = MappingProxyType(
     {
         level.name: level
         for level in (
-            Level(
+            CpuLevel(
                 "x86-64-v2",
                 ("-march=x86-64-v2", _ALIGNED_ARRAYS),
                 128,
                 frozenset({"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}),
             ),
-            Level(
+            CpuLevel(
                 "x86-64-v3",
                 ("-march=x86-64-v3", _ALIGNED_ARRAYS),
                 256,
                 frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"}),
             ),
-            Level(
+            CpuLevel(
                 "x86-64-v4",
                 ("-march=x86-64-v4", "-mprefer-vector-width=512", _ALIGNED_ARRAYS),
                 512,
                 frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
             ),
-            Level(
+            CpuLevel(
                 "aarch64-armv8.2",
                 ("-march=armv8.2-a",),
                 128,
@@ -92,7 +92,7 @@ def highest_level(facts: CpuFacts) -> str | None:
     return found
 
 
-def level_of(target: Target) -> Level:
+def level_of(target: Target) -> CpuLevel:
     """The level a concrete CPU target names; ``TargetError`` for any other target."""
     if target.kind != "cpu" or target.arch not in LEVELS:
         raise TargetError(f"{target} names no CPU level; write one of {', '.join(f'cpu:{name}' for name in LEVELS)}")

@@ -10,7 +10,7 @@ from typing import Any
 from silo.core.decisions import Rejected
 from silo.frozen import frozen
 
-__all__ = ["Place", "Seams", "find_seams"]
+__all__ = ["HookPoint", "InductorHookPoints", "find_seams"]
 
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
 _COMPILING = "torch._inductor.async_compile"
@@ -19,7 +19,7 @@ _GRAPH = "torch._inductor.graph"
 
 
 @frozen
-class Place:
+class HookPoint:
     """One function that is replaced: the object that has it, its name, the parameters that Silo counts on."""
 
     holder: str
@@ -29,13 +29,13 @@ class Place:
 
 # The parameters in order; a torch that has more of them after these still fits.
 _PLACES = (
-    Place(
+    HookPoint(
         "", "cached_autotune", ("size_hints", "configs", "triton_meta", "heuristic_type", "filename", "inductor_meta")
     ),
-    Place("TritonCompileResult", "make_launcher", ("self",)),
-    Place("CachingAutotuner", "_create_compile_options", ("self", "cfg", "compile_meta")),
-    Place("AsyncCompile", "triton", ("self", "kernel_name", "source_code", "device_str")),
-    Place("GraphLowering", "is_unspec_arg", ("self", "name")),
+    HookPoint("TritonCompileResult", "make_launcher", ("self",)),
+    HookPoint("CachingAutotuner", "_create_compile_options", ("self", "cfg", "compile_meta")),
+    HookPoint("AsyncCompile", "triton", ("self", "kernel_name", "source_code", "device_str")),
+    HookPoint("GraphLowering", "is_unspec_arg", ("self", "name")),
 )
 _USED = {
     "TritonCompileResult": ("_gen_launcher_code", "_get_arg_lists"),
@@ -46,15 +46,15 @@ _NAMES = ("Config", "HeuristicType", "get_constexprs", "triton_helpers")
 
 
 @frozen
-class Seams:
+class InductorHookPoints:
     """Inductor's modules, and the functions as torch wrote them, by place."""
 
     heuristics: Any
     config: Any
-    found: Mapping[Place, tuple[Any, Any]]  # the object that holds the function, the function
+    found: Mapping[HookPoint, tuple[Any, Any]]  # the object that holds the function, the function
 
 
-def find_seams() -> Seams | Rejected:
+def find_seams() -> InductorHookPoints | Rejected:
     """What there is to replace, or what is missing. Imports Inductor, which takes a second or two."""
     heuristics: Any = import_module(_HEURISTICS)
     compiling: Any = import_module(_COMPILING)
@@ -70,7 +70,7 @@ def find_seams() -> Seams | Rejected:
     }
     missing = [name for name in _NAMES if not hasattr(heuristics, name)]
     missing += [f"{kind}.{name}" for kind, names in _USED.items() for name in names if not hasattr(holders[kind], name)]
-    found: dict[Place, tuple[Any, Any]] = {}
+    found: dict[HookPoint, tuple[Any, Any]] = {}
     for place in _PLACES:
         own: Mapping[str, Any] = getattr(holders[place.holder], "__dict__", {})
         function = own.get(place.name)
@@ -80,7 +80,7 @@ def find_seams() -> Seams | Rejected:
             found[place] = (holders[place.holder], function)
     if missing:
         return Rejected(f"its Inductor has no {', '.join(missing)} of the form that Silo knows")
-    return Seams(heuristics, config, found)
+    return InductorHookPoints(heuristics, config, found)
 
 
 def _fits(wanted: Sequence[str], function: Any) -> bool:  # noqa: ANN401

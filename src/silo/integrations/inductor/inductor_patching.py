@@ -14,7 +14,7 @@ from silo.core.notices import Notices
 from silo.errors import PackageError, SiloError
 from silo.forks import Mutex
 from silo.integrations.inductor.generated_kernels import chosen_configs, in_process, never_unwrapped, own_promises
-from silo.integrations.inductor.hook_points import Seams, find_seams
+from silo.integrations.inductor.hook_points import InductorHookPoints, find_seams
 from silo.integrations.inductor.launchers import served_launcher
 from silo.kinds.triton.front.adapter import plugin_driver, require_triton
 from silo.launch.torch_versions import judge_inductor
@@ -64,7 +64,7 @@ def state() -> Decision:
     return _SWITCH.decision
 
 
-def _look(version: str, *, force: bool) -> tuple[Seams | None, Decision]:
+def _look(version: str, *, force: bool) -> tuple[InductorHookPoints | None, Decision]:
     """Inductor's seams where Silo may and can serve it, and the decision."""
     decision = judge_inductor(version)
     if not decision and not force:
@@ -111,7 +111,7 @@ class _Switch:
             f"{decision.reason}",
         )
 
-    def more(self, seams: Seams, decision: Decision) -> Callable[[], None]:
+    def more(self, seams: InductorHookPoints, decision: Decision) -> Callable[[], None]:
         with self._lock:
             self._wanted += 1
             if self._wanted == 1:
@@ -122,7 +122,7 @@ class _Switch:
         seams.config.cpu_backend = "triton"
         return partial(self._undo, seams)
 
-    def _undo(self, seams: Seams) -> None:
+    def _undo(self, seams: InductorHookPoints) -> None:
         count, before = _here.get()
         if count:  # else it is undone in another thread, whose setting is its own
             _here.set((count - 1, before))
@@ -140,7 +140,7 @@ class _Switch:
                 self._before.clear()
                 self.decision = Rejected("it was switched off")
 
-    def _put(self, seams: Seams) -> None:
+    def _put(self, seams: InductorHookPoints) -> None:
         made: dict[str, Callable[[Any], Any]] = {
             "cached_autotune": partial(chosen_configs, seams.heuristics),
             "make_launcher": partial(served_launcher, seams.heuristics),

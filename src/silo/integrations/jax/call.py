@@ -11,7 +11,7 @@ from silo.core.plugins import is_option, option_names
 from silo.core.signature import Effect, ParameterKind
 from silo.errors import ArgumentError, SiloError, SourceError
 from silo.integrations.jax.callees import Callee, callee_of
-from silo.integrations.jax.form import ArrayForm, CallForm, Scalar, element_of, named
+from silo.integrations.jax.form import ArrayForm, JaxCallForm, Scalar, element_of, named
 from silo.integrations.jax.jax_programs import connected, device_of
 
 __all__ = ["jax_call"]
@@ -19,7 +19,7 @@ __all__ = ["jax_call"]
 OutSpec: TypeAlias = Any  # the name of an argument, what has a shape and a dtype, or a function that gives that
 
 _METHODS = ("expand_dims", "broadcast_all", "sequential", "sequential_unrolled")
-_checked: dict[CallForm, None] = {}  # forms whose effects were looked at
+_checked: dict[JaxCallForm, None] = {}  # forms whose effects were looked at
 _MOST_CHECKED = 4096
 
 
@@ -83,7 +83,7 @@ def jax_call(
     aliases = (aliases,) if isinstance(aliases, str) else tuple(aliases)
     operands = tuple(_described(jax, known, name, value) for name, value in arrays.items())
     results = _results(jax, known, made, aliases, given, operands)
-    form = CallForm(
+    form = JaxCallForm(
         kernel=known,
         operands=operands,
         results=results,
@@ -289,7 +289,7 @@ def _plain_grid(kernel: Callee, grid: object) -> object:
     return (*whole, 1, 1)[:3]
 
 
-def _check_effects(jax: Any, form: CallForm) -> None:  # noqa: ANN401
+def _check_effects(jax: Any, form: JaxCallForm) -> None:  # noqa: ANN401
     """Whether all that the kernel writes to is a result, and nothing made is read before it is written."""
     if form in _checked:
         return
@@ -313,7 +313,7 @@ def _check_effects(jax: Any, form: CallForm) -> None:  # noqa: ANN401
     _checked[form] = None
 
 
-def require_results(form: CallForm, effects: Mapping[str, Effect]) -> None:
+def require_results(form: JaxCallForm, effects: Mapping[str, Effect]) -> None:
     """Nothing, where what is written to is a result.
 
     Raises:

@@ -19,7 +19,7 @@ from silo.core.values import JSON, digest
 from silo.errors import ArgumentError, BlobLostError, DeviceError, SourceError, StoreError, TrustError
 from silo.frozen import frozen
 from silo.launch import native
-from silo.launch.arguments import Argument, ValueKind
+from silo.launch.arguments import CallArgument, ValueKind
 from silo.launch.binding import bind
 from silo.launch.call_grid import call_grid
 from silo.machine.process_session import session
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from silo.core.protocols import Device
     from silo.core.variant import Variant
     from silo.integrations.jax.callees import CalledCode
-    from silo.integrations.jax.form import ArrayForm, CallForm
+    from silo.integrations.jax.form import ArrayForm, JaxCallForm
 
 __all__ = ["CallRecord", "load_record", "make_ready", "make_record", "save_record"]
 
@@ -159,7 +159,7 @@ def _parameter(data: JSON) -> tuple[int, int, int, int | float | bool | None]:
             raise ValueError(f"not a parameter of a call: {data!r}")
 
 
-def make_record(form: CallForm, device: Device) -> tuple[CallRecord, CalledCode]:
+def make_record(form: JaxCallForm, device: Device) -> tuple[CallRecord, CalledCode]:
     """What a call of this form launches on a device, and its code; compiles what it needs.
 
     Raises:
@@ -204,7 +204,7 @@ def _whole(kernel: str, grid: Any) -> tuple[int, int, int]:  # noqa: ANN401  # w
     return first, second, third
 
 
-def _value(variant: Variant, argument: Argument) -> tuple[int, int, int, int | float | bool | None]:
+def _value(variant: Variant, argument: CallArgument) -> tuple[int, int, int, int | float | bool | None]:
     """A parameter as the launcher's word has it, typed as the code was."""
     kind = argument.kind
     if kind is ValueKind.POINTER:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from silo.core.protocols import Device
     from silo.core.signature import Effect, Signature
     from silo.core.values import JSON
-    from silo.launch.arguments import Call
+    from silo.launch.arguments import SeenCall
 
 __all__ = ["CalledCode", "Callee", "KernelHere", "PackedKernel", "callee_of"]
 
@@ -72,12 +72,12 @@ class KernelHere:
         launcher = self.kernel.resolver.direct
         return launcher.complete((), given) if isinstance(launcher, HeuristicLauncher) else given
 
-    def effects(self, call: Call, device: Device, mutates: Collection[str] | None) -> dict[str, Effect]:
+    def effects(self, call: SeenCall, device: Device, mutates: Collection[str] | None) -> dict[str, Effect]:
         """What such a call does to each array. Raises as :func:`silo.integrations.call_effects.effects_of`."""
         variant, facts = self.kernel.resolver.lowered_on(call, device)
         return effects_of(self.kernel, variant.signature, facts, self.signature.names, mutates)
 
-    def code(self, call: Call, device: Device) -> CalledCode:
+    def code(self, call: SeenCall, device: Device) -> CalledCode:
         """The code for such a call, compiled if need be."""
         return CalledCode(self.kernel.resolver.compiled_on(call, device))
 
@@ -117,7 +117,7 @@ class PackedKernel:
         """The arguments as they are: what a bundle computes it computes by expressions."""
         return given
 
-    def effects(self, call: Call, device: Device, mutates: Collection[str] | None) -> dict[str, Effect]:
+    def effects(self, call: SeenCall, device: Device, mutates: Collection[str] | None) -> dict[str, Effect]:
         """What such a call does to each array, as the bundle says of the code that serves it.
 
         Raises:
@@ -127,7 +127,7 @@ class PackedKernel:
         """
         return said_effects(self.name, self.location, self.kernel.choose(call, device).artifact, mutates)
 
-    def code(self, call: Call, device: Device) -> CalledCode:
+    def code(self, call: SeenCall, device: Device) -> CalledCode:
         """The bundle's code for such a call, with consent.
 
         Raises:

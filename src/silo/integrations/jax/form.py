@@ -13,13 +13,13 @@ from silo.core.signature import NoDefault, Parameter, ParameterKind
 from silo.core.values import identity_of
 from silo.errors import ArgumentError
 from silo.frozen import frozen, replace
-from silo.launch.arguments import Argument, Call, ValueKind
+from silo.launch.arguments import CallArgument, SeenCall, ValueKind
 
 if TYPE_CHECKING:
     from silo.core.protocols import Device
     from silo.integrations.jax.callees import Callee
 
-__all__ = ["ArrayForm", "CallForm", "Scalar", "contiguous_strides", "element_of"]
+__all__ = ["ArrayForm", "JaxCallForm", "Scalar", "contiguous_strides", "element_of"]
 
 _CUDA_MEMORY = 2  # DLPack's device type
 
@@ -66,7 +66,7 @@ class Scalar:
 
 
 @frozen
-class CallForm:
+class JaxCallForm:
     """What a call is, but for the values in its arrays.
 
     ``scalars`` and ``options`` are by name; ``grid`` is what the call gives, None: the declared one. ``batch`` has the
@@ -83,7 +83,7 @@ class CallForm:
     mutates: tuple[str, ...] | None = None
     batch: tuple[int, ...] = ()
 
-    def batched(self, size: int) -> CallForm:
+    def batched(self, size: int) -> JaxCallForm:
         """The same for so many examples."""
         return replace(self, batch=(size, *self.batch))
 
@@ -101,7 +101,7 @@ class CallForm:
         """Whether its memory begins at a multiple of 16 bytes: XLA's does, and each example of a batch if it fits."""
         return not self.batch or array.bytes % 16 == 0
 
-    def call(self, device: Device) -> Call:
+    def call(self, device: Device) -> SeenCall:
         """What the launcher's guard would say of it on a device.
 
         Raises:
@@ -114,10 +114,10 @@ class CallForm:
             for one in self.kernel.signature.parameters
         )
         options = {name: scalar.value for name, scalar in self.options}
-        return Call(self.kernel.name, arguments, options, place, None if callable(self.grid) else self.grid)
+        return SeenCall(self.kernel.name, arguments, options, place, None if callable(self.grid) else self.grid)
 
-    def _array(self, array: ArrayForm) -> Argument:
-        return Argument(
+    def _array(self, array: ArrayForm) -> CallArgument:
+        return CallArgument(
             array.name,
             ValueKind.POINTER,
             array,
@@ -128,26 +128,28 @@ class CallForm:
             strides=contiguous_strides(array.shape),
         )
 
-    def _scalar(self, parameter: Parameter, scalar: Scalar | None) -> Argument:
+    def _scalar(self, parameter: Parameter, scalar: Scalar | None) -> CallArgument:
         name = parameter.name
         if parameter.kind is ParameterKind.CONSTEXPR:
-            return Argument(name, ValueKind.ABSENT if scalar is None else ValueKind.CONSTANT, scalar and scalar.value)
+            return CallArgument(
+                name, ValueKind.ABSENT if scalar is None else ValueKind.CONSTANT, scalar and scalar.value
+            )
         if scalar is None:
             if isinstance(parameter.default, NoDefault):
                 raise ArgumentError(f"{self.kernel.name}: the call leaves out {name}")
             scalar = Scalar.of(parameter.default)
         value = scalar.value
         if value is None:
-            return Argument(name, ValueKind.NONE, None)
+            return CallArgument(name, ValueKind.NONE, None)
         if parameter.kind is ParameterKind.FLOAT and isinstance(value, int | float):
-            return Argument(name, ValueKind.FLOAT, float(value), parameter.dtype)
+            return CallArgument(name, ValueKind.FLOAT, float(value), parameter.dtype)
         if isinstance(value, bool):
-            return Argument(name, ValueKind.BOOL, value, dtype("bool"))
+            return CallArgument(name, ValueKind.BOOL, value, dtype("bool"))
         if isinstance(value, int):
             element = parameter.dtype or dtype(_smallest(value))
-            return Argument(name, ValueKind.INT, value, element, divisible16=value % 16 == 0, equal1=value == 1)
+            return CallArgument(name, ValueKind.INT, value, element, divisible16=value % 16 == 0, equal1=value == 1)
         if isinstance(value, float):
-            return Argument(name, ValueKind.FLOAT, value, parameter.dtype or dtype("float32"))
+            return CallArgument(name, ValueKind.FLOAT, value, parameter.dtype or dtype("float32"))
         raise ArgumentError(
             f"{self.kernel.name}: the argument {name} is {describe(value)}, a {type(value).__name__}: a kernel takes "
             f"arrays, numbers, bools and None; annotate {name} as tl.constexpr to pass anything else"

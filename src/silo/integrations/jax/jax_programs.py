@@ -15,7 +15,7 @@ from silo.machine.device_plugins import device_named, devices_of_kind
 if TYPE_CHECKING:
     from silo.building.loaded_kernels import VouchedCode
     from silo.core.protocols import Device
-    from silo.integrations.jax.form import CallForm
+    from silo.integrations.jax.form import JaxCallForm
 
 __all__ = ["TARGET", "connect", "connected", "device_of", "record_of"]
 
@@ -26,7 +26,7 @@ _PLATFORMS: Final = {"cpu": "cpu", "cuda": "CUDA"}
 
 # By digest: what this process made, or was asked for; with the code, where that is of a bundle which it opened.
 _records: dict[str, tuple[CallRecord, VouchedCode | None]] = {}
-_made: dict[tuple[CallForm, str], str] = {}  # digests by form and target
+_made: dict[tuple[JaxCallForm, str], str] = {}  # digests by form and target
 _lock = Mutex()
 
 
@@ -75,7 +75,7 @@ def device_of(platform: str, kernel: str, index: int = 0) -> Device:
     return found[0]
 
 
-def record_of(form: CallForm, device: Device) -> str:
+def record_of(form: JaxCallForm, device: Device) -> str:
     """The digest by which a program names a call; what it names is kept in the store."""
     key = (form, str(device.target))
     with _lock:

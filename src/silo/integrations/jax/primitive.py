@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from silo.errors import ArgumentError, UnsupportedError
-from silo.integrations.jax.form import CallForm
+from silo.integrations.jax.form import JaxCallForm
 from silo.integrations.jax.jax_programs import TARGET, connected, device_of, record_of
 
 __all__ = ["bind"]
@@ -17,7 +17,7 @@ _MOST_AXES = 8  # of a batch: native/python/xla_call.h
 _MOST_EAGER = 1024  # programs of calls outside of jax.jit
 
 
-def bind(form: CallForm, arrays: Sequence[Any]) -> list[Any]:
+def bind(form: JaxCallForm, arrays: Sequence[Any]) -> list[Any]:
     """The results of a call on arrays of jax, traced or not."""
     return _primitive().bind(*arrays, form=form)
 
@@ -42,20 +42,20 @@ def _primitive() -> Any:  # noqa: ANN401  # jax.extend.core.Primitive
 
 
 @functools.lru_cache(maxsize=_MOST_EAGER)
-def _program(form: CallForm) -> Callable[..., Any]:
+def _program(form: JaxCallForm) -> Callable[..., Any]:
     def program(*arrays: Any) -> Any:  # noqa: ANN401
         return bind(form, arrays)
 
     return connected().jit(program)
 
 
-def _run(*arrays: Any, form: CallForm) -> Any:  # noqa: ANN401
+def _run(*arrays: Any, form: JaxCallForm) -> Any:  # noqa: ANN401
     """A call outside of every transformation: a program of its own."""
     with connected().disable_jit(disable=False):  # else the program would be this call again
         return _program(form)(*arrays)
 
 
-def _types(*operands: Any, form: CallForm) -> list[Any]:  # noqa: ANN401
+def _types(*operands: Any, form: JaxCallForm) -> list[Any]:  # noqa: ANN401
     core: Any = import_module("jax.core")
     made = [core.ShapedArray((*form.batch, *one.shape), _jax_dtype(one.dtype)) for one in form.results]
     varying: list[Any] = [getattr(getattr(one, "mat", None), "varying", ()) for one in operands]
@@ -83,14 +83,14 @@ def _jax_dtype(name: str) -> Any:  # noqa: ANN401
     return connected().numpy.dtype(name)
 
 
-def _lower(platform: str, context: Any, *operands: Any, form: CallForm) -> Any:  # noqa: ANN401
+def _lower(platform: str, context: Any, *operands: Any, form: JaxCallForm) -> Any:  # noqa: ANN401
     """A call of the one target, with the digest of what it launches."""
     ffi: Any = import_module("jax.ffi")
     digest = record_of(form, device_of(platform, form.kernel.name))
     return ffi.ffi_lowering(TARGET, operand_output_aliases=form.aliased)(context, *operands, digest=digest)
 
 
-def _refuse_platform(context: Any, *operands: Any, form: CallForm) -> Any:  # noqa: ANN401
+def _refuse_platform(context: Any, *operands: Any, form: JaxCallForm) -> Any:  # noqa: ANN401
     del operands
     platforms = ", ".join(getattr(context.module_context, "platforms", ())) or "this platform"
     raise UnsupportedError(
@@ -99,7 +99,7 @@ def _refuse_platform(context: Any, *operands: Any, form: CallForm) -> Any:  # no
     )
 
 
-def _refuse_gradient(primals: Any, tangents: Any, *, form: CallForm) -> Any:  # noqa: ANN401
+def _refuse_gradient(primals: Any, tangents: Any, *, form: JaxCallForm) -> Any:  # noqa: ANN401
     del primals, tangents
     raise UnsupportedError(
         f"{form.kernel.name} ({form.kernel.location}) has no gradient: put the call of silo.jax_call into a function "
@@ -107,7 +107,7 @@ def _refuse_gradient(primals: Any, tangents: Any, *, form: CallForm) -> Any:  # 
     )
 
 
-def _batch(primitive: Any, arrays: Sequence[Any], places: Sequence[Any], *, form: CallForm) -> Any:  # noqa: ANN401
+def _batch(primitive: Any, arrays: Sequence[Any], places: Sequence[Any], *, form: JaxCallForm) -> Any:  # noqa: ANN401
     """``vmap``: one call whose launches go through the examples, or a loop of calls."""
     jax = connected()
     mapped = [place is not None for place in places]
@@ -132,7 +132,7 @@ def _batch(primitive: Any, arrays: Sequence[Any], places: Sequence[Any], *, form
     return made, [0] * len(made)
 
 
-def _looped(jax: Any, primitive: Any, arrays: Sequence[Any], mapped: Sequence[bool], form: CallForm) -> Any:  # noqa: ANN401
+def _looped(jax: Any, primitive: Any, arrays: Sequence[Any], mapped: Sequence[bool], form: JaxCallForm) -> Any:  # noqa: ANN401
     """A loop of calls, one an example."""
 
     def one_example(carry: None, examples: Sequence[Any]) -> tuple[None, Any]:

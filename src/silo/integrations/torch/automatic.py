@@ -11,7 +11,7 @@ from silo.core.values import canonical_json, digest, value_to_json
 from silo.errors import ArgumentError
 from silo.forks import Mutex
 from silo.integrations.torch.call_facts import facts_of_call
-from silo.integrations.torch.call_forms import CallForm
+from silo.integrations.torch.call_forms import TorchCallForm
 from silo.integrations.torch.operator import TorchOp, make_operator
 from silo.kernels.kernel import Kernel
 from silo.launch.torch_versions import load_torch
@@ -55,7 +55,7 @@ def named_arguments(kernel: Kernel, args: tuple[Any, ...], kwargs: Mapping[str, 
 def operator_for(
     kernel: Kernel,
     example: Mapping[str, object],
-    form: CallForm | None = None,
+    form: TorchCallForm | None = None,
     sharing: Sequence[frozenset[str]] = (),
 ) -> TorchOp:
     """The operator of calls like an example, in which dtypes stand for tensors. Raises as :func:`silo.torch_op`.
@@ -92,7 +92,7 @@ def operator_for(
         return known
 
 
-def _form_text(kernel: Kernel, form: CallForm | None) -> str:
+def _form_text(kernel: Kernel, form: TorchCallForm | None) -> str:
     """What tells the operators of calls with a grid apart, besides their arguments."""
     if form is None:
         return ""

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Any, Protocol
 
 from silo.errors import ArgumentError
-from silo.integrations.torch.schema import OpArgument, OpKind
+from silo.integrations.torch.schema import OpArgument, OperatorKind
 from silo.kernels.kernel import Kernel
 
 __all__ = ["BatchedOperator", "batch_rule", "strided_names"]
@@ -38,7 +38,7 @@ def strided_names(
     Raises:
         ArgumentError: ``strided`` names something other than tensors, or a tensor that the kernel declares contiguous.
     """
-    tensors = [one.name for one in arguments if one.kind is OpKind.TENSOR]
+    tensors = [one.name for one in arguments if one.kind is OperatorKind.TENSOR]
     if strided is None:
         takes_strides = any("stride" in name.lower() for name in kernel.source.signature.names)
         return frozenset(tensors) if takes_strides else frozenset()
@@ -58,12 +58,12 @@ def batch_rule(torch: Any, operator: BatchedOperator) -> Callable[..., tuple[Any
     them; a view of the batch with another layout is copied, and copied back if the kernel writes to it. Tensors that
     the operator declares strided are passed as views of the batch with the strides that they have there.
     """
-    dense = [one.kind is OpKind.TENSOR and one.name not in operator.strided for one in operator.arguments]
+    dense = [one.kind is OperatorKind.TENSOR and one.name not in operator.strided for one in operator.arguments]
 
     def rule(info: Any, given_dims: Sequence[int | None], *given: Any) -> tuple[Any, Any]:  # noqa: ANN401
         args = list(operator.filled(given))
         in_dims = [
-            place if one.kind is OpKind.TENSOR else None  # of a grid it is a list
+            place if one.kind is OperatorKind.TENSOR else None  # of a grid it is a list
             for one, place in zip_longest(operator.arguments, given_dims)
         ]
         for one, place in zip(operator.arguments, in_dims, strict=True):

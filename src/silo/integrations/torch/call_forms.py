@@ -11,7 +11,7 @@ from silo.errors import ArgumentError, LaunchError
 from silo.frozen import frozen
 from silo.kernels.kernel import Kernel
 
-__all__ = ["CallForm", "GridForm", "GridLike", "call_parts", "grid_argument", "traced_grids"]
+__all__ = ["GridForm", "GridLike", "TorchCallForm", "call_parts", "grid_argument", "traced_grids"]
 
 T = TypeVar("T")
 GridLike: TypeAlias = "tuple[int, ...] | Callable[[Mapping[str, object]], tuple[int, ...]]"
@@ -69,7 +69,7 @@ class GridForm:
 
 
 @frozen
-class CallForm:
+class TorchCallForm:
     """What a call of a kernel has besides the arguments of its operator: fixed constexprs, options, and a grid."""
 
     constants: tuple[tuple[str, object], ...]

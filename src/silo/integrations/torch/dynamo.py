@@ -15,7 +15,7 @@ from silo.building.zeroing import refuse_zeroing
 from silo.core.decisions import Decision
 from silo.errors import ArgumentError, SiloError
 from silo.integrations.torch.automatic import named_arguments, operator_for
-from silo.integrations.torch.call_forms import CallForm, call_parts, traced_grids
+from silo.integrations.torch.call_forms import TorchCallForm, call_parts, traced_grids
 from silo.integrations.torch.operator import TorchOp
 from silo.integrations.torch.torch_patching import Seam
 from silo.integrations.torch.torch_traced_calls import refuse_written_twice, sharing_of, stand_in
@@ -158,7 +158,7 @@ def _traced_with_grid(
 
     given = {*call, *fixed, *chosen}
     grid_form, axes = traced_grids(kernel, given, evaluate, lambda axis: str(_number(axis)), depends=not is_plain)
-    form = CallForm(tuple(fixed.items()), tuple(chosen.items()), grid_form)
+    form = TorchCallForm(tuple(fixed.items()), tuple(chosen.items()), grid_form)
     operator = operator_for(kernel, example, form, _sharing(torch, call))
     return _record(operator, {operator.arguments[0].name: lists.ListVariable(axes), **call}, tx)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from silo.integrations.torch.schema import OpArgument, OpKind
+from silo.integrations.torch.schema import OpArgument, OperatorKind
 from silo.launch import native
 
 __all__ = ["QuietCalls", "tracks_gradient"]
 
 
-_CLASSES: dict[OpKind, tuple[type, ...]] = {
-    OpKind.INTEGER: (int,),
-    OpKind.FLOAT: (float,),
-    OpKind.BOOL: (bool,),
-    OpKind.TEXT: (str,),
-    OpKind.INTEGERS: (tuple, list),
+_CLASSES: dict[OperatorKind, tuple[type, ...]] = {
+    OperatorKind.INTEGER: (int,),
+    OperatorKind.FLOAT: (float,),
+    OperatorKind.BOOL: (bool,),
+    OperatorKind.TEXT: (str,),
+    OperatorKind.INTEGERS: (tuple, list),
 }
 
 
@@ -29,7 +29,7 @@ class QuietCalls:
 
     def __init__(self, torch: Any, arguments: Sequence[OpArgument]) -> None:  # noqa: ANN401  # the module
         self._count = len(arguments)
-        self.tensors = tuple(index for index, one in enumerate(arguments) if one.kind is OpKind.TENSOR)
+        self.tensors = tuple(index for index, one in enumerate(arguments) if one.kind is OperatorKind.TENSOR)
         self.written = tuple(index for index in self.tensors if arguments[index].writes)
         # The places of tensors of which a gradient is torch's business: where some are written, these alone.
         self._watched = self.written or self.tensors

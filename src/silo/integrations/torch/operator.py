@@ -15,11 +15,11 @@ from silo.frozen import frozen
 from silo.integrations.torch import operator_registry as registry
 from silo.integrations.torch.batches import strided_names
 from silo.integrations.torch.call_facts import CallFacts, example_of, facts_of_call
-from silo.integrations.torch.call_forms import CallForm, grid_argument
+from silo.integrations.torch.call_forms import TorchCallForm, grid_argument
 from silo.integrations.torch.fast_calls import QuietCalls, tracks_gradient
 from silo.integrations.torch.outputs import Outputs, OutputSpec
 from silo.integrations.torch.rules import register_rules
-from silo.integrations.torch.schema import OpArgument, OpKind, argument_of, fill, parse_name, schema_text
+from silo.integrations.torch.schema import OpArgument, OperatorKind, argument_of, fill, parse_name, schema_text
 from silo.kernels.kernel import Kernel, kernel_of
 from silo.launch.torch_versions import judge_version, load_torch
 
@@ -57,7 +57,7 @@ class TorchOp:
         trusted: bool,
         module: str,
         strided: Collection[str] | None = None,
-        form: CallForm | None = None,
+        form: TorchCallForm | None = None,
     ) -> None:
         self.name = name
         self.kernel = kernel
@@ -186,7 +186,7 @@ class TorchOp:
         """
         whole = values if len(values) == len(self.arguments) else fill(self.arguments, values, {})
         for one, value in zip(self.arguments, whole, strict=True):
-            if value is None and one.kind is OpKind.TENSOR and not one.optional:
+            if value is None and one.kind is OperatorKind.TENSOR and not one.optional:
                 raise ArgumentError(f"{self.name} takes a tensor as {one.name}, and the call gives None")
         return whole
 
@@ -378,7 +378,7 @@ def make_operator(
     trusted: bool,
     module: str,
     strided: Collection[str] | None = None,
-    form: CallForm | None = None,
+    form: TorchCallForm | None = None,
 ) -> TorchOp:
     """Define and register an operator whose types and effects are known. Raises as :func:`torch_op`.
 
@@ -399,7 +399,7 @@ def make_operator(
         if parameter not in out
     )
     if form is not None:
-        grid = OpArgument(grid_argument(kernel.source.signature.names), OpKind.INTEGERS)
+        grid = OpArgument(grid_argument(kernel.source.signature.names), OperatorKind.INTEGERS)
         arguments = (grid, *arguments)
     outputs = Outputs(name, out, facts.effects, [one.name for one in arguments], torch)
     mutated = [one.name for one in arguments if one.writes]

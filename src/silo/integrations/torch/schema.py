@@ -11,14 +11,14 @@ from silo.core.signature import NO_DEFAULT, NoDefault
 from silo.errors import ArgumentError, SourceError
 from silo.frozen import frozen
 
-__all__ = ["OpArgument", "OpKind", "argument_of", "parse_name", "schema_text"]
+__all__ = ["OpArgument", "OperatorKind", "argument_of", "parse_name", "schema_text"]
 
 _NAME = re.compile(r"([A-Za-z_]\w*)::([A-Za-z_]\w*)")
 # Words that a schema's own grammar has: torch refuses arguments of such names.
 _RESERVED = frozenset({"self_", "Tensor", "int", "float", "bool", "str", "SymInt", "Scalar"})
 
 
-class OpKind(Enum):
+class OperatorKind(Enum):
     """What an operator's argument is, by the word that a schema has for it."""
 
     TENSOR = "Tensor"
@@ -29,7 +29,12 @@ class OpKind(Enum):
     INTEGERS = "SymInt[]"  # a grid
 
 
-_PYTHON: dict[type, OpKind] = {bool: OpKind.BOOL, int: OpKind.INTEGER, float: OpKind.FLOAT, str: OpKind.TEXT}
+_PYTHON: dict[type, OperatorKind] = {
+    bool: OperatorKind.BOOL,
+    int: OperatorKind.INTEGER,
+    float: OperatorKind.FLOAT,
+    str: OperatorKind.TEXT,
+}
 
 
 @frozen
@@ -37,7 +42,7 @@ class OpArgument:
     """One argument of an operator; ``constant``: it is part of the kernel's code, so each value is compiled for."""
 
     name: str
-    kind: OpKind
+    kind: OperatorKind
     optional: bool = False
     writes: bool = False
     constant: bool = False
@@ -79,7 +84,7 @@ def argument_of(
     """
     if is_tensor or (example is None and not constant):
         optional = example is None or default is None
-        return OpArgument(name, OpKind.TENSOR, optional=optional, writes=writes, default=default)
+        return OpArgument(name, OperatorKind.TENSOR, optional=optional, writes=writes, default=default)
     kind = _PYTHON.get(type(example))
     if kind is None:
         cure = (
@@ -97,9 +102,9 @@ def argument_of(
 def schema_text(operator: str, arguments: Sequence[OpArgument], outputs: int) -> str:
     """The schema as torch reads it.
 
-    >>> x = OpArgument("x", OpKind.TENSOR)
-    >>> y = OpArgument("y", OpKind.TENSOR, writes=True)
-    >>> schema_text("axpy", [x, y, OpArgument("a", OpKind.FLOAT, default=1.0)], 0)
+    >>> x = OpArgument("x", OperatorKind.TENSOR)
+    >>> y = OpArgument("y", OperatorKind.TENSOR, writes=True)
+    >>> schema_text("axpy", [x, y, OpArgument("a", OperatorKind.FLOAT, default=1.0)], 0)
     'axpy(Tensor x, Tensor(a0!) y, float a=1.0) -> ()'
 
     Raises:

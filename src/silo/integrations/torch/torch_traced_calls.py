@@ -11,7 +11,7 @@ from silo.core.signature import ParameterKind
 from silo.errors import ArgumentError
 from silo.integrations.torch.automatic import named_arguments, operator_for
 from silo.integrations.torch.call_facts import facts_of_call
-from silo.integrations.torch.call_forms import CallForm, call_parts, traced_grids
+from silo.integrations.torch.call_forms import TorchCallForm, call_parts, traced_grids
 from silo.integrations.torch.fast_calls import tracks_gradient
 from silo.kernels.kernel import Kernel
 from silo.launch.native import ABSENT
@@ -100,7 +100,7 @@ def _serve_with_grid(
 
     known = {*given, *options}
     grid_form, axes = traced_grids(kernel, known, evaluate, word, depends=callable(grid))
-    form = CallForm(tuple(fixed.items()), tuple(named_options.items()), grid_form)
+    form = TorchCallForm(tuple(fixed.items()), tuple(named_options.items()), grid_form)
     operator_for(kernel, example, form, _sharing(torch, call))(axes, *call.values())
 
 

@@ -10,10 +10,10 @@ from silo.sources.callables import plain_callable
 from silo.sources.declaration import Declaration
 from silo.sources.kernel_source import KernelSource
 
-__all__ = ["Kind"]
+__all__ = ["BinaryKind"]
 
 
-class Kind:
+class BinaryKind:
     """Reads what :func:`silo.kinds.binary.binary_definition.binary` makes, and takes it from ``silo.binary``."""
 
     advice = "make one of a compiled kernel with silo.binary(...)"

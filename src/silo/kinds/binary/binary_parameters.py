@@ -12,7 +12,7 @@ from silo.core.values import Value, value_to_json
 from silo.errors import SourceError
 from silo.sources.written_signature import written_members
 
-__all__ = ["Declared", "parse_signature"]
+__all__ = ["DeclaredParameters", "parse_signature"]
 
 _EFFECTS = {"in": Effect.READ, "out": Effect.WRITE, "inout": Effect.BOTH}
 _HIDDEN = {"null": AbiType.PROFILE, "scratch": AbiType.SCRATCH}
@@ -20,14 +20,14 @@ _SCALARS = "bool, i8 to i64, u8 to u64, fp16, bf16, fp32, fp64"
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredParameters:
     """What callers pass, and the parameters of the binary in its order: those that nobody passes are among them."""
 
     signature: Signature
     layout: tuple[LayoutSlot, ...]
 
 
-def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> Declared:
+def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> DeclaredParameters:
     """Read ``"x: in *fp32, n: i32"`` or ``{"x": "in *fp32", "n": "i32"}``.
 
     A type is a dtype for a scalar and ``*dtype`` for an array, with ``in``, ``out`` or ``inout`` (the default) before
@@ -52,7 +52,7 @@ def parse_signature(kernel: str, signature: str | Mapping[str, Value]) -> Declar
         parameters.append(parameter)
         if parameter.kind is not ParameterKind.CONSTEXPR:
             layout.append(LayoutSlot(name, _abi_type(parameter)))
-    return Declared(Signature(tuple(parameters)), tuple(layout))
+    return DeclaredParameters(Signature(tuple(parameters)), tuple(layout))
 
 
 def _parameter(kernel: str, name: str, written: Value) -> Parameter:

@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from silo.errors import CompileError
-from silo.kinds.cute.cute_toolchain import Bindings, diagnosis
+from silo.kinds.cute.cute_toolchain import DslBindings, diagnosis
 from silo.kinds.cute.host_function import read_launch
 from silo.kinds.cute.launch_call import LaunchCall
 
@@ -18,7 +18,7 @@ _KIND_ELF = 2
 _FLAG_COMPRESSED = 0x2000
 
 
-def read_artifact(data: bytes, modules: Bindings) -> Any:  # noqa: ANN401  # the DSL's precompiled artifact
+def read_artifact(data: bytes, modules: DslBindings) -> Any:  # noqa: ANN401  # the DSL's precompiled artifact
     """The artifact that the front end made, from its bytes. Raises CompileError: it is none."""
     try:
         return modules.compiler.deserialize_compilation_artifact(data)
@@ -26,7 +26,7 @@ def read_artifact(data: bytes, modules: Bindings) -> Any:  # noqa: ANN401  # the
         raise CompileError(diagnosis(error)) from error
 
 
-def back_end(artifact: Any, arch: str, modules: Bindings) -> Any:  # noqa: ANN401  # artifacts of the DSL
+def back_end(artifact: Any, arch: str, modules: DslBindings) -> Any:  # noqa: ANN401  # artifacts of the DSL
     """Compile an artifact for an arch. Raises CompileError with the DSL's diagnosis."""
     compiler = modules.compiler.CuteCompiler()
     try:
@@ -39,7 +39,7 @@ def back_end(artifact: Any, arch: str, modules: Bindings) -> Any:  # noqa: ANN40
         raise CompileError(diagnosis(error)) from error
 
 
-def read_module(compiled: Any, modules: Bindings) -> tuple[LaunchCall, bytes]:  # noqa: ANN401
+def read_module(compiled: Any, modules: DslBindings) -> tuple[LaunchCall, bytes]:  # noqa: ANN401
     """The launch that the module's host function makes, and the cubin.
 
     Raises:
@@ -61,7 +61,7 @@ def read_module(compiled: Any, modules: Bindings) -> tuple[LaunchCall, bytes]:  
     return launch, device_code(binaries[0])
 
 
-def device_codes(compiled: Any, modules: Bindings) -> tuple[bytes, ...]:  # noqa: ANN401
+def device_codes(compiled: Any, modules: DslBindings) -> tuple[bytes, ...]:  # noqa: ANN401
     """The cubins of a module whose host function nobody reads. Raises CompileError."""
     with modules.context():
         module = modules.ir.Module.parse(compiled.get_bitcode())

@@ -18,12 +18,12 @@ from silo.kinds.cute.array_maps import HostMaps
 from silo.kinds.cute.cute_declaration import CUTE
 from silo.kinds.cute.front.wrapper import Wrapper
 
-__all__ = ["AXES", "CuteJob", "HostArgument", "Role", "host_arguments"]
+__all__ = ["AXES", "CuteArgumentRole", "CuteJob", "HostArgument", "host_arguments"]
 
 AXES = ("x", "y", "z")
 
 
-class Role(Enum):
+class CuteArgumentRole(Enum):
     """What one argument of the host function is to a launch."""
 
     POINTER = "pointer"  # an array: its address
@@ -41,7 +41,7 @@ class HostArgument:
     :class:`silo.core.launch_info.LayoutSlot` has them: an ABI type and a part (``shape.0``).
     """
 
-    role: Role
+    role: CuteArgumentRole
     name: str = ""
     leaves: tuple[tuple[AbiType, str], ...] = ()
 
@@ -58,7 +58,7 @@ class HostArgument:
                 for leaf in read_list(leaves, "the leaves of an argument"):
                     kind, part = (read_text(one, "a leaf") for one in read_list(leaf, "a leaf"))
                     found.append((AbiType(kind), part))
-                return cls(Role(role), read_text(name, "the name of an argument"), tuple(found))
+                return cls(CuteArgumentRole(role), read_text(name, "the name of an argument"), tuple(found))
             case _:
                 raise malformed("an argument of the host function", data)
 
@@ -67,18 +67,18 @@ def host_arguments(wrapper: Wrapper) -> tuple[HostArgument, ...]:
     """What the arguments are that a wrapper is traced with, in its order."""
     found: list[HostArgument] = []
     for one in wrapper.parameters:
-        role = Role(one.form.value)
+        role = CuteArgumentRole(one.form.value)
         leaves: Iterable[tuple[AbiType, str]] = one.leaves
-        if role is Role.POINTER:
+        if role is CuteArgumentRole.POINTER:
             leaves = [(AbiType.POINTER, "")]
-        elif role is Role.SCALAR:
+        elif role is CuteArgumentRole.SCALAR:
             # A bool is one byte to the DSL's kernels.
             leaves = [(AbiType.U8 if one.dtype.short == "i1" else AbiType(one.dtype.short), "")]
         found.append(HostArgument(role, one.name, tuple(leaves)))
     if wrapper.written:
-        found += [HostArgument(Role.GRID, axis, ((AbiType.I32, ""),)) for axis in AXES]
+        found += [HostArgument(CuteArgumentRole.GRID, axis, ((AbiType.I32, ""),)) for axis in AXES]
     if wrapper.stream:
-        found.append(HostArgument(Role.STREAM))
+        found.append(HostArgument(CuteArgumentRole.STREAM))
     return tuple(found)
 
 

@@ -10,8 +10,8 @@ from silo.core.launch_info import LaunchInfo, format_block
 from silo.core.target import Target
 from silo.errors import CompileError, UnsupportedError
 from silo.kinds.cute.array_maps import NO_MAPS, ArrayMap
-from silo.kinds.cute.cute_job import AXES, CuteJob, HostArgument, Role
-from silo.kinds.cute.launch_call import Given, HostValue, LaunchCall, PassedParameter
+from silo.kinds.cute.cute_job import AXES, CuteArgumentRole, CuteJob, HostArgument
+from silo.kinds.cute.launch_call import HostValue, LaunchCall, LaunchValue, PassedParameter
 from silo.kinds.cute.slots import map_slot, placed_arguments, slot_of, value_words
 
 __all__ = ["SHARED_BYTES", "launch_info"]
@@ -176,7 +176,7 @@ def _shared(
             "say them: silo.cute(..., smem=...)"
         )
     if job.smem is not None and job.smem != made:
-        if not any(one.role is Role.GRID for one in arguments):  # the author's own launch
+        if not any(one.role is CuteArgumentRole.GRID for one in arguments):  # the author's own launch
             raise CompileError(f"smem={job.smem} was said, and the host function launches with {made}; leave it out")
         if job.smem < made:
             raise CompileError(f"smem={job.smem} was said, and the kernel allocates {made} bytes; leave it out")
@@ -195,9 +195,9 @@ def _shared(
 
 def _check_grid(call: LaunchCall, job: CuteJob, arguments: Sequence[HostArgument]) -> None:
     """A wrapper of ours takes the grid from the launch; an author's own may have it as constants."""
-    if any(one.role is Role.GRID for one in arguments):
+    if any(one.role is CuteArgumentRole.GRID for one in arguments):
         for axis, value in enumerate(call.grid):
-            owner = arguments[value.argument] if isinstance(value, Given) else None
+            owner = arguments[value.argument] if isinstance(value, LaunchValue) else None
             if owner is None or owner.name != AXES[axis]:
                 raise CompileError(
                     f"the grid's {AXES[axis]} is {value_words(value, arguments)}, not what a launch gives"

@@ -14,19 +14,19 @@ from typing import Any
 from silo.errors import CompileError, SiloError
 from silo.gc_pause import seldom_collected
 from silo.kinds.cute.array_maps import HostMaps
-from silo.kinds.cute.cute_toolchain import Bindings, bindings, diagnosis
+from silo.kinds.cute.cute_toolchain import DslBindings, bindings, diagnosis
 from silo.kinds.cute.front.cute_installation import dsl_module, dsl_version
 from silo.kinds.cute.front.wrapper import Wrapper
 from silo.kinds.cute.tensor_maps import read_maps
 
-__all__ = ["Traced", "trace"]
+__all__ = ["TracedFunction", "trace"]
 
 # The DSL asks itself for the arch in these functions of its own, whatever the kernel does.
 _ASKS_ANYWAY = frozenset({"generate_launch_op", "_is_supported_arch"})
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
+class TracedFunction:
     """What the front end made: the artifact's bytes, and the tensor maps that its host function makes.
 
     ``asked_for_arch``: the kernel asked what arch it is for.
@@ -37,7 +37,7 @@ class Traced:
     asked_for_arch: bool
 
 
-def trace(wrapper: Wrapper, arch: str, name: str) -> Traced:
+def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
     """Run the front end; ``name`` is the kernel's, for messages. The caller holds the front end's lock.
 
     Raises:
@@ -64,7 +64,7 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> Traced:
             raise CompileError(f"{name} for {arch}: {diagnosis(error)}{_place(error)}") from error
     if clean.module is None:
         artifact = _cleaned(artifact, clean, modules)
-    return Traced(
+    return TracedFunction(
         modules.compiler.serialize_compilation_artifact(artifact), _maps_of(clean.module, modules), bool(asked)
     )
 
@@ -117,7 +117,7 @@ class _Cleaner:
     number and its words would make the bytes differ by the arch. Silo checks that itself.
     """
 
-    def __init__(self, modules: Bindings) -> None:
+    def __init__(self, modules: DslBindings) -> None:
         self._modules = modules
         self.module: Any = None
 
@@ -131,7 +131,7 @@ class _Cleaner:
         self.module = module
 
 
-def _cleaned(artifact: Any, clean: _Cleaner, modules: Bindings) -> Any:  # noqa: ANN401  # artifacts of the DSL
+def _cleaned(artifact: Any, clean: _Cleaner, modules: DslBindings) -> Any:  # noqa: ANN401  # artifacts of the DSL
     """The artifact of a DSL without hooks, cleaned: its module is read and written once more."""
     with modules.context():
         module = modules.ir.Module.parse(artifact.get_bitcode())
@@ -144,7 +144,7 @@ def _cleaned(artifact: Any, clean: _Cleaner, modules: Bindings) -> Any:  # noqa:
     return made
 
 
-def _maps_of(module: Any, modules: Bindings) -> HostMaps:  # noqa: ANN401
+def _maps_of(module: Any, modules: DslBindings) -> HostMaps:  # noqa: ANN401
     with module.context, modules.ir.Location.unknown():
         return read_maps(module, modules.ir)
 

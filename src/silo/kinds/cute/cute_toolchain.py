@@ -19,7 +19,7 @@ from silo.launch.native import gpu_attributes, open_driver
 from silo.settings import child_environment
 from silo.sources.package_versions import parsed_version
 
-__all__ = ["OLDEST", "Bindings", "bindings", "diagnosis", "dsl_identity", "require_dsl", "toolkit_version", "usable"]
+__all__ = ["OLDEST", "DslBindings", "bindings", "diagnosis", "dsl_identity", "require_dsl", "toolkit_version", "usable"]
 
 OLDEST = (4, 6, 3)
 """The first release that compiles in two steps (``cute.compile.to_precompiled_mlir``, ``cutlass.compiler``)."""
@@ -73,7 +73,7 @@ def toolkit_version() -> str:
     return f"{version.major}.{version.minor}"
 
 
-class Bindings(NamedTuple):
+class DslBindings(NamedTuple):
     """Modules of the DSL that compile an artifact and read what came of it."""
 
     compiler: Any
@@ -88,10 +88,10 @@ class Bindings(NamedTuple):
         return made
 
 
-def bindings() -> Bindings:
+def bindings() -> DslBindings:
     """Import them: a second or two, once a process. Raises ToolchainError."""
     require_dsl()
-    return Bindings(
+    return DslBindings(
         dsl_module("cutlass.compiler"),
         dsl_module("cutlass._mlir.ir"),
         dsl_module("cutlass._mlir.passmanager"),

@@ -17,7 +17,7 @@ from silo.errors import CompileError, UnsupportedError
 from silo.kinds.cute.c_layout import CLayout, layout_of
 from silo.kinds.cute.host_arithmetic import COMPARISONS, INTEGER_OPERATIONS, unsigned, wrapped
 from silo.kinds.cute.host_function_memory import Address, HostMemory, Part, Symbol
-from silo.kinds.cute.launch_call import Computed, Given, HostValue, LaunchCall, Leaf, PassedParameter
+from silo.kinds.cute.launch_call import ArgumentLeaf, Computed, HostValue, LaunchCall, LaunchValue, PassedParameter
 
 __all__ = ["read_launch"]
 
@@ -91,7 +91,7 @@ class _Run:
 
         def value(layout: CLayout) -> Part:
             if layout.scalar is not None:
-                return Given(index, next(members))
+                return LaunchValue(index, next(members))
             return tuple(value(part) for _, part in layout.parts)
 
         return value(self.layout(kind))
@@ -339,7 +339,7 @@ class _Run:
                 raise CompileError(f"where the kernel's parameter {index} lies is not known; {_CONFIG}")
             layout = self._memory.blocks[at.block].layout
             leaves = tuple(
-                Leaf(leaf.offset, leaf.type, self._read(at, leaf.offset, CLayout(0, 1, (), leaf.type)))
+                ArgumentLeaf(leaf.offset, leaf.type, self._read(at, leaf.offset, CLayout(0, 1, (), leaf.type)))
                 for leaf in layout.leaves
             )
             found.append(PassedParameter(layout.size, layout.align, leaves))
@@ -377,7 +377,7 @@ def _kernel(value: Part) -> str:
 
 
 def _number(value: Part) -> HostValue:
-    return value if isinstance(value, int | float | Given | Computed) else Computed()
+    return value if isinstance(value, int | float | LaunchValue | Computed) else Computed()
 
 
 def _bits(kind: Any) -> int:  # noqa: ANN401
@@ -387,7 +387,7 @@ def _bits(kind: Any) -> int:  # noqa: ANN401
 
 def _origins(value: Part) -> frozenset[int]:
     match value:
-        case Given(argument):
+        case LaunchValue(argument):
             return frozenset({argument})
         case Computed(arguments):
             return arguments

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from silo.core.launch_info import ABI_BYTES
 from silo.kinds.cute.c_layout import CLayout
-from silo.kinds.cute.launch_call import Computed, Given
+from silo.kinds.cute.launch_call import Computed, LaunchValue
 
-__all__ = ["Address", "Block", "HostMemory", "Part", "Symbol"]
+__all__ = ["Address", "HostMemory", "MemoryBlock", "Part", "Symbol"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class Symbol:
     loaded: bool = False
 
 
-Scalar = int | float | Given | Computed | Address | Symbol
+Scalar = int | float | LaunchValue | Computed | Address | Symbol
 Part = Scalar | tuple["Part", ...]
 """A value: a scalar, or the members of a struct or an array."""
 
 
 @dataclass(slots=True)
-class Block:
+class MemoryBlock:
     """What one allocation holds: its layout, and the scalars written to it by offset, with their sizes."""
 
     layout: CLayout
@@ -57,11 +57,11 @@ class HostMemory:
     """All blocks of one run."""
 
     def __init__(self) -> None:
-        self.blocks: list[Block] = []
+        self.blocks: list[MemoryBlock] = []
 
     def allocate(self, layout: CLayout) -> Address:
         """A new block."""
-        self.blocks.append(Block(layout))
+        self.blocks.append(MemoryBlock(layout))
         return Address(len(self.blocks) - 1, 0)
 
     def write(self, address: Part, layout: CLayout, value: Part) -> None:

@@ -18,8 +18,8 @@ from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.target import Target
 from silo.errors import CompileError
 from silo.kinds.cute.compiled_module import device_codes
-from silo.kinds.cute.cute_job import AXES, CuteJob, HostArgument, Role
-from silo.kinds.cute.cute_toolchain import Bindings, diagnosis
+from silo.kinds.cute.cute_job import AXES, CuteArgumentRole, CuteJob, HostArgument
+from silo.kinds.cute.cute_toolchain import DslBindings, diagnosis
 from silo.kinds.cute.host_blob import CUTEOBJ, HostObject, HostValue, Passing
 from silo.kinds.cute.host_link import link
 
@@ -30,7 +30,7 @@ _WARP = 32
 _TRIPLES = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}
 
 
-def host_object(job: CuteJob, target: Target, modules: Bindings) -> Compiled:
+def host_object(job: CuteJob, target: Target, modules: DslBindings) -> Compiled:
     """Compile and link the artifact of a job with ``host="dsl"``.
 
     Raises:
@@ -71,7 +71,9 @@ def host_object(job: CuteJob, target: Target, modules: Bindings) -> Compiled:
     threads = block[0] * block[1] * block[2]
     launch = LaunchInfo(
         entry=function,
-        layout=tuple(_slot(one) for one, _ in passed if one.role not in (Role.GRID, Role.STREAM)),
+        layout=tuple(
+            _slot(one) for one, _ in passed if one.role not in (CuteArgumentRole.GRID, CuteArgumentRole.STREAM)
+        ),
         num_warps=-(-threads // _WARP),
         threads=threads,
         block=block,
@@ -86,7 +88,7 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
 
     Changes the description of the entry: what it returns, and how it gets its stream.
     """
-    given = iter([one for one in job.arguments if one.role is not Role.STREAM])
+    given = iter([one for one in job.arguments if one.role is not CuteArgumentRole.STREAM])
     placed: list[tuple[Any, HostArgument, Passing]] = []
     streams: list[int] = []
     taken: Sequence[Any] = list(function.params)
@@ -118,7 +120,7 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
     stream.ir_arg_index, stream.abi_arg_index = old.ir_arg_index, place
     function.params[streams[0]] = stream
     function.ret = dsl.Var("code", dsl.DType(dsl.DTypeCode.Int, 32, 1))
-    placed.append((place, HostArgument(Role.STREAM), Passing.STREAM))
+    placed.append((place, HostArgument(CuteArgumentRole.STREAM), Passing.STREAM))
     placed.sort(key=lambda one: one[0])
     if [index for index, _, _ in placed] != list(range(len(placed))):
         raise CompileError("the DSL numbers the arguments of the host function in a way that is not known here")
@@ -127,14 +129,14 @@ def _matched(function: Any, job: CuteJob, dsl: Any) -> Sequence[tuple[HostArgume
 
 def _passing(argument: HostArgument, taken: Any, dsl: Any) -> Passing | None:  # noqa: ANN401
     """How the entry takes it; None where it takes no such thing."""
-    if argument.role in (Role.POINTER, Role.TENSOR):
+    if argument.role in (CuteArgumentRole.POINTER, CuteArgumentRole.TENSOR):
         if isinstance(taken, dsl.Pointer):
             return Passing.ADDRESS
         return Passing.TENSOR if isinstance(taken, dsl.Tensor) else None
     if not isinstance(taken, dsl.Var):
         return None
     code, codes = taken.dtype.code, dsl.DTypeCode
-    if argument.role is Role.GRID:
+    if argument.role is CuteArgumentRole.GRID:
         return Passing.GRID if code == codes.Int else None
     return {codes.Int: Passing.INTEGER, codes.UInt: Passing.INTEGER, codes.Bool: Passing.BOOL}.get(
         code, Passing.FLOAT if code == codes.Float else None
@@ -150,5 +152,5 @@ def _value(argument: HostArgument, passing: Passing, job: CuteJob) -> HostValue:
 
 
 def _slot(argument: HostArgument) -> LayoutSlot:
-    kind = AbiType.POINTER if argument.role is not Role.SCALAR else argument.leaves[0][0]
+    kind = AbiType.POINTER if argument.role is not CuteArgumentRole.SCALAR else argument.leaves[0][0]
     return LayoutSlot(argument.name, kind)

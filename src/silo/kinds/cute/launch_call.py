@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 from silo.core.launch_info import AbiType
 
-__all__ = ["Computed", "Given", "HostValue", "LaunchCall", "Leaf", "PassedParameter"]
+__all__ = ["ArgumentLeaf", "Computed", "HostValue", "LaunchCall", "LaunchValue", "PassedParameter"]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class LaunchValue:
     """A value that the host function was given: its ``argument``, counted from 0, and the member of it.
 
     ``member`` is the ordinal of the leaf among the argument's scalars, in C's order: 0 of a pointer or a number, and of
@@ -32,11 +32,11 @@ class Computed:
     arguments: frozenset[int] = frozenset()
 
 
-HostValue: TypeAlias = int | float | Given | Computed
+HostValue: TypeAlias = int | float | LaunchValue | Computed
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class ArgumentLeaf:
     """One scalar within a kernel parameter: its offset in the parameter in bytes, its type, what is put there."""
 
     offset: int
@@ -50,14 +50,14 @@ class PassedParameter:
 
     size: int
     align: int
-    leaves: tuple[Leaf, ...]
+    leaves: tuple[ArgumentLeaf, ...]
 
     @property
     def arguments(self) -> tuple[int, ...]:
         """The host function's arguments that it is made of, in order."""
         found: set[int] = set()
         for leaf in self.leaves:
-            if isinstance(leaf.value, Given):
+            if isinstance(leaf.value, LaunchValue):
                 found.add(leaf.value.argument)
             elif isinstance(leaf.value, Computed):
                 found |= leaf.value.arguments

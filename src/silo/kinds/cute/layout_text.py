@@ -12,11 +12,11 @@ from typing import TypeAlias
 
 from silo.errors import CompileError
 
-__all__ = ["Layout", "Leaf", "Tree", "flat", "parse_layout", "type_parameters"]
+__all__ = ["Layout", "LayoutLeaf", "Tree", "flat", "parse_layout", "type_parameters"]
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class LayoutLeaf:
     """One number of a layout: ``value`` is None where it is known only at the launch.
 
     ``basis`` are the modes that a stride of coordinates steps along: ``2@1`` is two steps along mode 1.
@@ -26,7 +26,7 @@ class Leaf:
     basis: tuple[int, ...] = ()
 
 
-Tree: TypeAlias = "Leaf | tuple[Tree, ...]"
+Tree: TypeAlias = "LayoutLeaf | tuple[Tree, ...]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Layout:
     stride: Tree
 
 
-def flat(tree: Tree) -> tuple[Leaf, ...]:
+def flat(tree: Tree) -> tuple[LayoutLeaf, ...]:
     """The leaves of a tree, in order."""
-    return (tree,) if isinstance(tree, Leaf) else tuple(leaf for part in tree for leaf in flat(part))
+    return (tree,) if isinstance(tree, LayoutLeaf) else tuple(leaf for part in tree for leaf in flat(part))
 
 
 def parse_layout(text: str) -> Layout:
@@ -121,7 +121,7 @@ class _Reader:
         self.take(")")
         return tuple(parts)
 
-    def _leaf(self) -> Leaf:
+    def _leaf(self) -> LayoutLeaf:
         if self._taken("?"):
             value = None
             if self._taken("{"):
@@ -132,7 +132,7 @@ class _Reader:
         basis: list[int] = []
         while self._taken("@"):
             basis.append(self._number())
-        return Leaf(value, tuple(basis))
+        return LayoutLeaf(value, tuple(basis))
 
     def _number(self) -> int:
         end = self._at + self._text.startswith("-", self._at)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from silo.core.launch_info import ABI_BYTES, AbiType, LayoutSlot
 from silo.errors import CompileError, UnsupportedError
 from silo.kinds.cute.array_maps import ArrayMap
-from silo.kinds.cute.cute_job import HostArgument, Role
-from silo.kinds.cute.launch_call import Computed, Given, HostValue, LaunchCall, Leaf, PassedParameter
+from silo.kinds.cute.cute_job import CuteArgumentRole, HostArgument
+from silo.kinds.cute.launch_call import ArgumentLeaf, Computed, HostValue, LaunchCall, LaunchValue, PassedParameter
 
 __all__ = ["map_slot", "placed_arguments", "slot_of", "value_words"]
 
@@ -24,17 +24,17 @@ def placed_arguments(arguments: Sequence[HostArgument], call: LaunchCall) -> tup
     Raises:
         UnsupportedError: it is given a stream, and launches on another.
     """
-    rest = [one for one in arguments if one.role is not Role.STREAM]
+    rest = [one for one in arguments if one.role is not CuteArgumentRole.STREAM]
     if len(rest) == len(arguments):
         if isinstance(call.stream, int) and call.stream == 0:
             return tuple(rest)
         raise UnsupportedError("the host function launches on a stream of its own; take it as an argument")
-    if not isinstance(call.stream, Given):
+    if not isinstance(call.stream, LaunchValue):
         raise UnsupportedError(
             "the host function takes a stream and launches on another: the launch would not be on the stream of the "
             "call; write .launch(..., stream=stream)"
         )
-    stream = next(one for one in arguments if one.role is Role.STREAM)
+    stream = next(one for one in arguments if one.role is CuteArgumentRole.STREAM)
     return (*rest[: call.stream.argument], stream, *rest[call.stream.argument :])
 
 
@@ -48,14 +48,14 @@ def slot_of(parameter: PassedParameter, index: int, arguments: Sequence[HostArgu
     if parameter.size == 1 and all(leaf.value == 0 for leaf in parameter.leaves):
         return LayoutSlot("", AbiType.EMPTY)  # such as a TiledMma
     given = [leaf.value for leaf in parameter.leaves]
-    owners = {value.argument for value in given if isinstance(value, Given)}
-    if len(owners) != 1 or not all(isinstance(value, Given) for value in given):
+    owners = {value.argument for value in given if isinstance(value, LaunchValue)}
+    if len(owners) != 1 or not all(isinstance(value, LaunchValue) for value in given):
         raise UnsupportedError(_unmakeable(parameter, index, arguments))
     owner = arguments[owners.pop()]
-    if owner.role not in (Role.POINTER, Role.TENSOR, Role.SCALAR):
+    if owner.role not in (CuteArgumentRole.POINTER, CuteArgumentRole.TENSOR, CuteArgumentRole.SCALAR):
         raise UnsupportedError(_unmakeable(parameter, index, arguments))
     leaves = [_leaf(leaf, owner, index) for leaf in parameter.leaves]
-    if len(leaves) == 1 and not leaves[0][1] and owner.role is not Role.TENSOR:
+    if len(leaves) == 1 and not leaves[0][1] and owner.role is not CuteArgumentRole.TENSOR:
         return LayoutSlot(owner.name, owner.leaves[0][0])
     return _struct(owner.name, parameter, index, leaves)
 
@@ -67,15 +67,15 @@ def map_slot(one: ArrayMap, index: int, arguments: Sequence[HostArgument]) -> La
         UnsupportedError: it is not made of an array of the call.
     """
     owner = arguments[one.argument] if one.argument < len(arguments) else None
-    if owner is None or owner.role not in (Role.POINTER, Role.TENSOR):
+    if owner is None or owner.role not in (CuteArgumentRole.POINTER, CuteArgumentRole.TENSOR):
         raise UnsupportedError(
             f"the kernel's parameter {index}, a tensor map, is not made of an array of the call; {_LET_THE_DSL}"
         )
     return LayoutSlot(owner.name, AbiType.TENSORMAP)
 
 
-def _leaf(leaf: Leaf, owner: HostArgument, index: int) -> tuple[str, str]:
-    assert isinstance(leaf.value, Given)
+def _leaf(leaf: ArgumentLeaf, owner: HostArgument, index: int) -> tuple[str, str]:
+    assert isinstance(leaf.value, LaunchValue)
     if leaf.value.member >= len(owner.leaves):
         raise CompileError(
             f"the kernel's parameter {index} holds member {leaf.value.member} of {owner.name}, which was said to have "
@@ -112,7 +112,7 @@ def _unmakeable(parameter: PassedParameter, index: int, arguments: Sequence[Host
 def value_words(value: HostValue, arguments: Sequence[HostArgument]) -> str:
     """Where a value comes from, for people."""
     match value:
-        case Given(argument, _):
+        case LaunchValue(argument, _):
             found = frozenset({argument})
         case Computed(found):
             pass

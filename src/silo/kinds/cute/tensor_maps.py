@@ -12,7 +12,7 @@ from typing import Any
 
 from silo.errors import CompileError, UnsupportedError
 from silo.kinds.cute.array_maps import BY_THE_DSL, ArrayMap, HostMaps
-from silo.kinds.cute.layout_text import Leaf, flat, parse_layout, type_parameters
+from silo.kinds.cute.layout_text import LayoutLeaf, flat, parse_layout, type_parameters
 
 __all__ = ["read_maps"]
 
@@ -111,8 +111,8 @@ def _map_of(atom: Any, block: Any, ir: Any) -> ArrayMap:  # noqa: ANN401
 def _box(text: str) -> tuple[int, ...]:
     """Innermost first."""
     shape = parse_layout(text).shape
-    modes = (shape,) if isinstance(shape, Leaf) else shape
-    sizes = [mode.value for mode in modes if isinstance(mode, Leaf) and mode.value is not None]
+    modes = (shape,) if isinstance(shape, LayoutLeaf) else shape
+    sizes = [mode.value for mode in modes if isinstance(mode, LayoutLeaf) and mode.value is not None]
     if len(sizes) != len(modes) or len(sizes) > _MAX_RANK or not all(1 <= size <= _MAX_BOX for size in sizes):
         raise UnsupportedError(f"a tensor map has a box of the form {text}; {BY_THE_DSL}")
     return tuple(sizes)
@@ -172,7 +172,7 @@ def _axes(
     if len(ways) != len(sizes):
         raise UnsupportedError(f"{form}, is not known; {BY_THE_DSL}")
     known = all(leaf.value is not None for leaf in (*sizes, *strides))
-    if not known and (not direct or any(not isinstance(mode, Leaf) for mode in _modes(layout.shape))):
+    if not known and (not direct or any(not isinstance(mode, LayoutLeaf) for mode in _modes(layout.shape))):
         raise UnsupportedError(f"{form}, is of a layout that the host function works out; {BY_THE_DSL}")
     found: dict[int, int] = {}
     for axis, (size, way) in enumerate(zip(sizes, ways, strict=True)):
@@ -198,7 +198,7 @@ def _axes(
 
 
 def _modes(tree: Any) -> tuple[Any, ...]:  # noqa: ANN401
-    return (tree,) if isinstance(tree, Leaf) else tree
+    return (tree,) if isinstance(tree, LayoutLeaf) else tree
 
 
 def _bits(element: str) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from silo.kinds.metal.metal_job import CallArgument, EmulatorJob, Role
+from silo.kinds.metal.metal_job import BufferRole, CallArgument, EmulatorJob
 
 __all__ = ["STACK", "entry_text", "quoted", "scratch_bytes"]
 
@@ -35,11 +35,11 @@ def _held(argument: CallArgument) -> str:
     """What an entry takes from its parameters once a launch; "" where that is nothing."""
     slot = f"parameters[{argument.number}]"
     match argument.role:
-        case Role.POINTER | Role.REFERENCE:
+        case BufferRole.POINTER | BufferRole.REFERENCE:
             return f"  void *const {_own(argument)} = *static_cast<void *const *>({slot});\n"
-        case Role.VALUE:
+        case BufferRole.VALUE:
             return f"  const {argument.text} {_own(argument)} = *static_cast<const {argument.text} *>({slot});\n"
-        case Role.THREADGROUP | Role.POSITION:
+        case BufferRole.THREADGROUP | BufferRole.POSITION:
             return ""
 
 
@@ -49,16 +49,16 @@ def _own(argument: CallArgument) -> str:
 
 def _passed(argument: CallArgument, file: str) -> str:
     match argument.role:
-        case Role.POINTER:
+        case BufferRole.POINTER:
             return f"silo_metal::Pointer{{{_own(argument)}}}"
-        case Role.REFERENCE:
+        case BufferRole.REFERENCE:
             return f"silo_metal::Reference{{{_own(argument)}}}"
-        case Role.VALUE:
+        case BufferRole.VALUE:
             return _own(argument)
-        case Role.THREADGROUP:
+        case BufferRole.THREADGROUP:
             array = f"silo_metal::threadgroup_array<unsigned char[{argument.number}]>"
             return f"silo_metal::Pointer{{&{array}({quoted(argument.name)}, [] {{}}, {{{quoted(file)}, 0}})}}"
-        case Role.POSITION:
+        case BufferRole.POSITION:
             return f"at.{argument.text}()"
 
 

@@ -13,10 +13,10 @@ from silo.errors import CompileError
 from silo.frozen import frozen
 from silo.kinds.metal.metal_declaration import EMULATOR
 
-__all__ = ["CallArgument", "EmulatorJob", "Role"]
+__all__ = ["BufferRole", "CallArgument", "EmulatorJob"]
 
 
-class Role(Enum):
+class BufferRole(Enum):
     """What one argument of the kernel's function is to a launch."""
 
     POINTER = "pointer"  # an array: `device T*`, `constant T*`
@@ -35,7 +35,7 @@ class CallArgument:
     from, or the bytes of threadgroup memory.
     """
 
-    role: Role
+    role: BufferRole
     name: str
     text: str = ""
     number: int = 0
@@ -49,7 +49,7 @@ class CallArgument:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
         match read_list(data, "an argument of a kernel's function"):
             case [str() as role, str() as name, str() as text, number]:
-                return cls(Role(role), name, text, read_natural(number, "the number of an argument"))
+                return cls(BufferRole(role), name, text, read_natural(number, "the number of an argument"))
             case _:
                 raise malformed("an argument of a kernel's function", data)
 

@@ -13,7 +13,7 @@ from silo.kinds.metal.front.metal_source import MetalSource
 from silo.kinds.metal.front.shader_text import MslParameter
 from silo.kinds.metal.front.variant_text import metal_text
 from silo.kinds.metal.metal_declaration import EMULATOR
-from silo.kinds.metal.metal_job import CallArgument, EmulatorJob, Role
+from silo.kinds.metal.metal_job import BufferRole, CallArgument, EmulatorJob
 from silo.kinds.metal.metal_to_cpp import may_wait, rewritten
 from silo.kinds.metal.torch_headers import digest_of_headers, includes_headers
 
@@ -67,17 +67,17 @@ def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
 
     def argument(one: MslParameter) -> CallArgument:
         if one.attribute == "threadgroup":
-            return CallArgument(Role.THREADGROUP, one.name, "", memory[one.name])
+            return CallArgument(BufferRole.THREADGROUP, one.name, "", memory[one.name])
         if not one.is_buffer:
             if one.attribute not in POSITIONS:
                 raise SourceError(
                     f"{source}: {one.name} has the attribute {one.attribute}, which the emulator does not know"
                 )
-            return CallArgument(Role.POSITION, one.name, one.attribute)
+            return CallArgument(BufferRole.POSITION, one.name, one.attribute)
         slot = slots[one.name]
         if layout[slot].type is not AbiType.POINTER:
-            return CallArgument(Role.VALUE, one.name, one.type, slot)
-        return CallArgument(Role.POINTER if one.form == "*" else Role.REFERENCE, one.name, "", slot)
+            return CallArgument(BufferRole.VALUE, one.name, one.type, slot)
+        return CallArgument(BufferRole.POINTER if one.form == "*" else BufferRole.REFERENCE, one.name, "", slot)
 
     # Threadgroup memory that a launch gives stays a parameter here, also of a template's instance.
     kernel = source.kernel

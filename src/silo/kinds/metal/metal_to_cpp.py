@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from silo.kinds.metal.front.tokens import Kind, Token, tokens_of
+from silo.kinds.metal.front.tokens import Token, TokenKind, tokens_of
 
 __all__ = ["may_wait", "rewritten"]
 
@@ -38,7 +38,7 @@ def rewritten(text: str) -> str:
             edits.append(_blank(text, word.begin, words[end - 1].end))
             at = end
             continue
-        if word.kind is Kind.NUMBER and word.text[-2:] in ("bf", "BF") and word.text[:2].lower() != "0x":
+        if word.kind is TokenKind.NUMBER and word.text[-2:] in ("bf", "BF") and word.text[:2].lower() != "0x":
             edits.append(_Edit(word.begin, word.end, f"bfloat({word.text[:-2]}f)"))
         elif word.text == "threadgroup" and at > 0 and words[at - 1].text in _BEFORE_STATEMENT:
             found = _threadgroup_declaration(text, words, at)
@@ -65,7 +65,9 @@ def may_wait(text: str) -> bool:
         if word.text == "[[":
             at = _balanced(words, at)
             continue
-        if word.kind is Kind.WORD and word.text.startswith(("threadgroup", "simd", "quad_", "matmul2d", "cooperative")):
+        if word.kind is TokenKind.WORD and word.text.startswith(
+            ("threadgroup", "simd", "quad_", "matmul2d", "cooperative")
+        ):
             return True
         at += 1
     return False

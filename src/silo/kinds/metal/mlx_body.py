@@ -11,7 +11,7 @@ from silo.errors import DeviceError, SourceError
 from silo.frozen import frozen
 from silo.kinds.metal.front.mlx_signature import MLX_POSITIONS
 from silo.kinds.metal.front.parser import parse_metal
-from silo.kinds.metal.front.shader_text import MslKernel, MslParameter, Space
+from silo.kinds.metal.front.shader_text import AddressSpace, MslKernel, MslParameter
 from silo.kinds.metal.shader_plan import ShaderBuffer, ShaderPlan
 
 __all__ = ["MlxBody", "MlxInput", "mlx_body"]
@@ -23,7 +23,7 @@ class MlxInput:
 
     name: str
     buffer: ShaderBuffer
-    space: Space
+    space: AddressSpace
 
 
 @frozen

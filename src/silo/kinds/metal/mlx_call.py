@@ -7,7 +7,7 @@ from typing import Any
 
 from silo.errors import ArgumentError
 from silo.kinds.metal.front.mlx_signature import SMALL
-from silo.kinds.metal.front.shader_text import Space
+from silo.kinds.metal.front.shader_text import AddressSpace
 from silo.kinds.metal.mlx_body import MlxBody, MlxInput
 from silo.kinds.metal.shader_plan import ShaderPlan
 
@@ -59,7 +59,7 @@ class MlxCall:
         if one.buffer.dtype is not None:
             name = one.buffer.dtype.name
             return mx.array(value, getattr(mx, _DTYPES.get(name, name)))
-        if one.space is Space.CONSTANT:
+        if one.space is AddressSpace.CONSTANT:
             if value.size >= SMALL:
                 raise ArgumentError(
                     f"{self._name}: {one.name.removeprefix('silo_in_')} is in constant memory, where MLX puts arrays "

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from silo.errors import ToolchainError
-from silo.kinds.metal.front.tokens import Kind, tokens_of
+from silo.kinds.metal.front.tokens import TokenKind, tokens_of
 
 __all__ = ["digest_of_headers", "headers_folder", "includes_headers"]
 
@@ -21,7 +21,7 @@ def includes_headers(text: str) -> bool:
     >>> includes_headers("#include <c10/metal/utils.h>"), includes_headers("#include <metal_stdlib>")
     (True, False)
     """
-    lines = (one.text[1:].split() for one in tokens_of(text) if one.kind is Kind.DIRECTIVE)
+    lines = (one.text[1:].split() for one in tokens_of(text) if one.kind is TokenKind.DIRECTIVE)
     return any(words[:1] == ["include"] and "".join(words[1:]).startswith(_PREFIX) for words in lines)
 
 

@@ -10,7 +10,7 @@ from silo.core.json_reader import read_dtype, read_integers, read_list, read_nat
 from silo.core.signature import Signature
 from silo.core.values import JSON, MAX_PARAMETERS, canonical_json, malformed, parse_json
 from silo.frozen import frozen, names_of
-from silo.kinds.pallas.front.argument_spec import Role
+from silo.kinds.pallas.front.argument_spec import ArgumentRole
 from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch
 
 __all__ = ["CallPlan", "PlannedArray", "PlannedScalar", "call_plan"]
@@ -134,6 +134,6 @@ def call_plan(launch: BlockedLaunch, signature: Signature, calling_convention: i
         for one in operands
     )
     outputs = launch.outputs
-    donated = tuple((operands.index(one), place) for place, one in enumerate(outputs) if one.role is Role.INOUT)
+    donated = tuple((operands.index(one), place) for place, one in enumerate(outputs) if one.role is ArgumentRole.INOUT)
     results = tuple(PlannedArray(places[one.name], one.shape, one.dtype) for one in outputs)
     return CallPlan(planned, results, donated, calling_convention)

@@ -17,12 +17,12 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import Value
 from silo.errors import CompileError
 from silo.frozen import replace
-from silo.kinds.pallas.front.argument_spec import Dim, MemorySpace, Role, Scheme
+from silo.kinds.pallas.front.argument_spec import ArgumentRole, Dim, MemorySpace, Scheme
 from silo.kinds.pallas.front.pallas_installation import jax_module
 from silo.kinds.pallas.front.pallas_source import PallasSource
 from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch, PassedScalar
 from silo.kinds.pallas.pallas_program import (
-    Program,
+    PallasProgram,
     block_index,
     constant_of,
     cut_value,
@@ -55,7 +55,7 @@ def lowers_to_triton(launch: BlockedLaunch, index_maps: Mapping[str, Any]) -> De
             return Rejected(f"{one.name} is prefetched, which only TPUs do")
         if one.space is MemorySpace.HBM:
             return Rejected(f'{one.name} has space="hbm", from which only TPUs copy')
-        if one.role is not Role.IN and (shared := _shared(one, launch.grid, index_maps.get(one.name))):
+        if one.role is not ArgumentRole.IN and (shared := _shared(one, launch.grid, index_maps.get(one.name))):
             return Rejected(f"{one.name} is written, and {shared}: programs run at once on a GPU")
     return Accepted("its blocks are each of one program")
 
@@ -81,7 +81,7 @@ def _shared(one: BlockedArray, grid: tuple[int, ...], index: Any) -> str:  # noq
 
 def make_gpu_program(
     source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], *, num_warps: int, num_stages: int
-) -> Program:
+) -> PallasProgram:
     """The function of one launch. Raises CompileError where it cannot be compiled so; ToolchainError: no usable jax."""
     jax, pl = jax_module(), jax_module("jax.experimental.pallas")
     triton = jax_module("jax.experimental.pallas.triton")
@@ -124,7 +124,7 @@ def make_gpu_program(
         out_specs=[spec(one) for one in outputs],
         out_shape=[struct(one, whole[one.name].padded) for one in outputs],
         input_output_aliases={
-            operands.index(one): place for place, one in enumerate(outputs) if one.role is Role.INOUT
+            operands.index(one): place for place, one in enumerate(outputs) if one.role is ArgumentRole.INOUT
         },
         compiler_params=triton.CompilerParams(num_warps=num_warps, num_stages=num_stages),
         name=plain_name(launch.kernel),
@@ -143,7 +143,7 @@ def make_gpu_program(
         jax.ShapeDtypeStruct((1,), jax_dtype(one.operand)) if isinstance(one, PassedScalar) else struct(one, one.shape)
         for one in operands
     )
-    return Program(function, structs, tuple(struct(one, one.shape) for one in outputs), CUSTOM_CALL)
+    return PallasProgram(function, structs, tuple(struct(one, one.shape) for one in outputs), CUSTOM_CALL)
 
 
 @contextmanager

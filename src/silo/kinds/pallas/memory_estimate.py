@@ -16,7 +16,7 @@ from silo.core.values import JSON, malformed
 from silo.errors import ResourceError
 from silo.frozen import frozen, names_of
 from silo.kinds.pallas.chips import Chip
-from silo.kinds.pallas.front.argument_spec import MemorySpace, Role, ScratchKind
+from silo.kinds.pallas.front.argument_spec import ArgumentRole, MemorySpace, ScratchKind
 from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch, ScratchBuffer
 
 __all__ = ["MemoryReport", "MemoryRow", "estimate", "require_memory", "tiled_bytes"]
@@ -113,7 +113,7 @@ def estimate(launch: BlockedLaunch, chip: Chip, body: Sequence[MemoryRow] = ()) 
     rows += [
         _array(one, launch.grid, f"{one.name} (written)")
         for one in launch.arrays
-        if one.role is Role.INOUT and one.space is MemorySpace.VMEM
+        if one.role is ArgumentRole.INOUT and one.space is MemorySpace.VMEM
     ]
     rows += [MemoryRow(one.name, "smem", (1,), one.operand.name, 1, _WORD) for one in launch.scalars]
     for place, one in enumerate(launch.scratch):

@@ -13,12 +13,12 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.target import Target
 from silo.core.values import Value
 from silo.errors import CompileError
-from silo.kinds.pallas.front.argument_spec import MemorySpace, Role, ScratchKind
+from silo.kinds.pallas.front.argument_spec import ArgumentRole, MemorySpace, ScratchKind
 from silo.kinds.pallas.front.pallas_installation import jax_module
 from silo.kinds.pallas.front.pallas_source import PallasSource
 from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch, PassedScalar, ScratchBuffer
 from silo.kinds.pallas.pallas_program import (
-    Program,
+    PallasProgram,
     constant_of,
     cut_value,
     jax_dtype,
@@ -52,7 +52,7 @@ def compiles_with_mosaic(launch: BlockedLaunch, target: Target, num_warps: int) 
     for one in launch.arrays:
         if one.prefetch or one.space is not MemorySpace.HBM:
             return Rejected(f"{one.name} has blocks or is prefetched: a body of Mosaic GPU copies for itself")
-        if one.role is Role.INOUT:
+        if one.role is ArgumentRole.INOUT:
             return Rejected(f"{one.name} is read and written: read one array and write another")
     for one in launch.scratch:
         if one.kind not in (ScratchKind.SMEM, ScratchKind.BARRIER):
@@ -62,7 +62,7 @@ def compiles_with_mosaic(launch: BlockedLaunch, target: Target, num_warps: int) 
 
 def make_mosaic_program(
     source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], target: Target, *, num_warps: int
-) -> Program:
+) -> PallasProgram:
     """The function of one launch. Raises CompileError where it cannot be compiled so; ToolchainError: no usable jax."""
     decision = compiles_with_mosaic(launch, target, num_warps)
     if isinstance(decision, Rejected):
@@ -104,7 +104,7 @@ def make_mosaic_program(
         jax.ShapeDtypeStruct((1,), jax_dtype(one.operand)) if isinstance(one, PassedScalar) else struct(one, one.shape)
         for one in operands
     )
-    return Program(function, structs, tuple(struct(one, one.shape) for one in outputs), MOSAIC_CALL)
+    return PallasProgram(function, structs, tuple(struct(one, one.shape) for one in outputs), MOSAIC_CALL)
 
 
 def _scratch(one: ScratchBuffer, mosaic: Any) -> Any:  # noqa: ANN401

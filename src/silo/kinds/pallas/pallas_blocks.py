@@ -14,7 +14,7 @@ from silo.core.nodes import Bindings
 from silo.core.variant import Variant
 from silo.errors import SourceError
 from silo.frozen import frozen
-from silo.kinds.pallas.front.argument_spec import Dim, MemorySpace, Pad, Role, Scheme, ScratchKind
+from silo.kinds.pallas.front.argument_spec import ArgumentRole, Dim, MemorySpace, Pad, Scheme, ScratchKind
 from silo.kinds.pallas.front.launch_spec import ArraySpec, ScratchSpec, size_value
 from silo.kinds.pallas.front.pallas_source import PallasSource
 
@@ -37,7 +37,7 @@ class BlockedArray:
     """
 
     name: str
-    role: Role
+    role: ArgumentRole
     space: MemorySpace
     dtype: DType
     shape: tuple[int, ...]
@@ -105,12 +105,12 @@ class BlockedLaunch:
     @property
     def inputs(self) -> tuple[BlockedArray, ...]:
         """Arrays that are read, without the prefetched: operands in this order, after scalars."""
-        return tuple(one for one in self.arrays if one.role is not Role.OUT and not one.prefetch)
+        return tuple(one for one in self.arrays if one.role is not ArgumentRole.OUT and not one.prefetch)
 
     @property
     def outputs(self) -> tuple[BlockedArray, ...]:
         """Arrays that are written: the results of the program, in this order."""
-        return tuple(one for one in self.arrays if one.role is not Role.IN)
+        return tuple(one for one in self.arrays if one.role is not ArgumentRole.IN)
 
     @property
     def operands(self) -> tuple[BlockedArray | PassedScalar, ...]:
@@ -254,7 +254,7 @@ def _revisited(grid: Sequence[int], arrays: Sequence[BlockedArray]) -> str:
     over what an inner one leaves, what they read is either what the array held or what was written: nobody says which.
     """
     for one in arrays:
-        if one.role is not Role.INOUT or one.indexed or not one.block:
+        if one.role is not ArgumentRole.INOUT or one.indexed or not one.block:
             continue
         used = {dim[0] if isinstance(dim, tuple) else dim for dim in one.dims if dim is not None}
         inner = max((axis for axis in used if grid[axis] > 1), default=0)

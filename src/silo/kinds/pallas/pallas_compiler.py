@@ -21,7 +21,7 @@ from silo.frozen import replace
 from silo.kinds.pallas.body_memory import body_memory
 from silo.kinds.pallas.call_plan import CallPlan, PlannedArray, call_plan
 from silo.kinds.pallas.chips import CHIPS, chip_named
-from silo.kinds.pallas.front.argument_spec import Role, Scheme
+from silo.kinds.pallas.front.argument_spec import ArgumentRole, Scheme
 from silo.kinds.pallas.front.pallas_installation import jax_version, usable, versions
 from silo.kinds.pallas.front.pallas_source import PallasSource
 from silo.kinds.pallas.gpu_program import make_gpu_program
@@ -32,7 +32,7 @@ from silo.kinds.pallas.pallas_blocks import BlockedLaunch, blocked_launch
 from silo.kinds.pallas.pallas_declaration import PALLAS
 from silo.kinds.pallas.pallas_export import export_program
 from silo.kinds.pallas.pallas_job import PallasJob
-from silo.kinds.pallas.pallas_program import Program, make_program
+from silo.kinds.pallas.pallas_program import PallasProgram, make_program
 from silo.kinds.pallas.tpu_rules import blocks_for_tpus
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PallasCompiler"]
 
-_EFFECTS = {Role.IN: Effect.READ, Role.OUT: Effect.WRITE, Role.INOUT: Effect.BOTH}
+_EFFECTS = {ArgumentRole.IN: Effect.READ, ArgumentRole.OUT: Effect.WRITE, ArgumentRole.INOUT: Effect.BOTH}
 
 
 _said = Notices()
@@ -201,7 +201,7 @@ def _check_blocks(launch: BlockedLaunch, kernel: str, target: Target) -> None:
     )
 
 
-def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant, limit: int | None) -> Program:
+def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant, limit: int | None) -> PallasProgram:
     constants, kind = source.constants(variant), variant.target.kind
     if kind != "cuda":
         return make_program(source, launch, constants, interpret=kind == "cpu", limit=limit)

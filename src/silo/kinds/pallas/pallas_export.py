@@ -14,13 +14,13 @@ from silo.kinds.pallas.chips import INTERPRETED_CHIP, chip_named
 from silo.kinds.pallas.front.pallas_front_end import FRONT_END
 from silo.kinds.pallas.front.pallas_installation import jax_module, jax_version
 from silo.kinds.pallas.gpu_program import on_gpu
-from silo.kinds.pallas.pallas_program import Program
+from silo.kinds.pallas.pallas_program import PallasProgram
 
 __all__ = ["export_program", "held_settings", "on_chip"]
 
 
 def export_program(
-    program: Program, target: Target, kernel: str, check: Callable[[Any], None] | None = None
+    program: PallasProgram, target: Target, kernel: str, check: Callable[[Any], None] | None = None
 ) -> tuple[bytes, int]:
     """The program for one target, serialized, and the version of its calling convention.
 

@@ -12,14 +12,14 @@ from typing import Any, cast
 from silo.core.dtypes import DType
 from silo.core.values import FunctionValue, Value
 from silo.errors import CompileError, ToolchainError
-from silo.kinds.pallas.front.argument_spec import Dim, MemorySpace, Role, Scheme, ScratchKind
+from silo.kinds.pallas.front.argument_spec import ArgumentRole, Dim, MemorySpace, Scheme, ScratchKind
 from silo.kinds.pallas.front.pallas_installation import jax_module
 from silo.kinds.pallas.front.pallas_source import PallasSource
 from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch, PassedScalar
 from silo.sources.functions import recall
 
 __all__ = [
-    "Program",
+    "PallasProgram",
     "block_index",
     "constant_of",
     "cut_value",
@@ -33,7 +33,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class PallasProgram:
     """``function`` takes arrays like ``operands`` (of their shapes and dtypes), and gives a tuple like ``results``.
 
     ``custom_call`` names what it calls that jax gives no promise for, as exports have to say.
@@ -47,7 +47,7 @@ class Program:
 
 def make_program(
     source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], *, interpret: object, limit: int | None
-) -> Program:
+) -> PallasProgram:
     """The function of one launch.
 
     ``interpret`` is what ``pallas_call`` takes: False for a TPU, True, or how its TPU is interpreted. ``limit`` is the
@@ -84,7 +84,7 @@ def make_program(
         input_output_aliases={
             len(prefetched) + len(scalars) + inputs.index(one): place
             for place, one in enumerate(outputs)
-            if one.role is Role.INOUT
+            if one.role is ArgumentRole.INOUT
         },
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=launch.dimension_semantics,
@@ -104,7 +104,7 @@ def make_program(
         jax.ShapeDtypeStruct((1,), jax_dtype(one.operand)) if isinstance(one, PassedScalar) else struct(one, one.shape)
         for one in launch.operands
     )
-    return Program(function, operands, tuple(struct(one, one.shape) for one in outputs))
+    return PallasProgram(function, operands, tuple(struct(one, one.shape) for one in outputs))
 
 
 def jax_dtype(element: DType) -> Any:  # noqa: ANN401
@@ -197,7 +197,7 @@ def _body(
             found[one.name] = scalar_of(one, reference) if isinstance(one, PassedScalar) else reference
         for one in launch.outputs:
             written = next(rest)
-            if one.role is Role.INOUT and one.space is not MemorySpace.HBM:
+            if one.role is ArgumentRole.INOUT and one.space is not MemorySpace.HBM:
                 _copy_first(source, launch, one, found, written, pl)
             found[one.name] = written
         keywords = {name: values[name] for name in source.keywords}

@@ -10,25 +10,25 @@ from silo.frozen import field, frozen
 from silo.store.remote.object_protocol import Objects
 from silo.variables import REMOTE_SCHEMES
 
-__all__ = ["Place"]
+__all__ = ["RemoteAddress"]
 
 _FORMS = "it begins with file:, https://, s3://, gs://, az://, redis:// or rediss://"
 
 
 @frozen
-class Place:
+class RemoteAddress:
     """Where a remote store is. ``name`` is the address as it is shown and trusted: without user and password."""
 
     name: str
     address: str = field(repr=False)
 
     @classmethod
-    def parse(cls, address: str) -> Place:
+    def parse(cls, address: str) -> RemoteAddress:
         """Read an address; ``SettingsError`` says what is wrong with it.
 
-        >>> Place.parse("https://me:secret@cache.example/silo/").name
+        >>> RemoteAddress.parse("https://me:secret@cache.example/silo/").name
         'https://cache.example/silo'
-        >>> Place.parse("file:///mnt/share").name
+        >>> RemoteAddress.parse("file:///mnt/share").name
         'file:/mnt/share'
         """
         address = address.strip()

@@ -18,13 +18,13 @@ from typing import TypeVar
 from silo.core.notices import Notices
 from silo.errors import RemoteError, SiloError
 from silo.forks import Mutex, in_child
-from silo.store.remote.address import Place
+from silo.store.remote.address import RemoteAddress
 from silo.store.remote.object_protocol import LIMIT_S, LISTING_S, MOST_NAMES, Objects, limit_s
 from silo.store.remote.signed_outcomes import Sealer
-from silo.store.remote.thread_pool import Crew
-from silo.store.remote.upload_queue import Outbox
+from silo.store.remote.thread_pool import ThreadPool
+from silo.store.remote.upload_queue import UploadQueue
 
-__all__ = ["Link", "Listing"]
+__all__ = ["Listing", "RemoteClient"]
 
 T = TypeVar("T")
 
@@ -55,11 +55,11 @@ class Listing:
         self.whole = False
 
 
-class Link:
+class RemoteClient:
     """Asks and sends, from any thread. ``writes`` says whether anything is sent, ``sealer`` signs outcomes of jobs."""
 
     def __init__(
-        self, place: Place, *, writes: bool, sealer: Sealer | None = None, notices: Notices | None = None
+        self, place: RemoteAddress, *, writes: bool, sealer: Sealer | None = None, notices: Notices | None = None
     ) -> None:
         self.place = place
         self._sealer = sealer
@@ -75,10 +75,10 @@ class Link:
     def _renew(self) -> None:
         self._objects: Objects | None = None
         self._answered = False
-        self._crew = Crew(_THREADS)
-        self._askers = Crew(_THREADS)  # who wait for the crew, so that they are others
+        self._crew = ThreadPool(_THREADS)
+        self._askers = ThreadPool(_THREADS)  # who wait for the crew, so that they are others
         self._expected: dict[str, _Slot] = {}
-        self._outbox = Outbox(self._deliver, self._not_sent)
+        self._outbox = UploadQueue(self._deliver, self._not_sent)
 
     def _in_child(self) -> None:
         """What is under way belongs to the parent."""

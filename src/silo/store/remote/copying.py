@@ -18,7 +18,7 @@ from silo.store.blobs import DiskBlobs
 from silo.store.entries import DiskEntries
 from silo.store.framing import decode_line, encode_line
 from silo.store.records import DiskRecords
-from silo.store.remote.client import Link
+from silo.store.remote.client import RemoteClient
 from silo.store.remote.object_protocol import (
     MOST_BLOB_BYTES,
     MOST_LINE_BYTES,
@@ -30,7 +30,7 @@ from silo.store.remote.object_protocol import (
 from silo.store.remote.record_log import MOST_FOLDED, digest_of, fold_of, is_fold, line_of, verified_fold, verified_line
 from silo.store.remote.shared_records import SharedRecords
 
-__all__ = ["Checked", "Copied", "check_remote", "pull", "push"]
+__all__ = ["Checked", "CopiedObjects", "check_remote", "pull", "push"]
 
 _SMALL, _LARGE = 256, 16  # objects at one time, by what they may hold
 _RECORDS = 1024  # and of one list: each batch looks through what is here
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 @frozen
-class Copied:
+class CopiedObjects:
     """What became of a part of a store: objects that were copied, were there, or are not for the other side."""
 
     part: str
@@ -58,14 +58,14 @@ class Checked:
     whole: bool
 
 
-def push(root: Path, link: Link) -> list[Copied]:
+def push(root: Path, link: RemoteClient) -> list[CopiedObjects]:
     """Send what lies in the store at ``root`` and not in the remote one. ``RemoteError`` where it takes nothing."""
     return [
         _push_records(root, link) if part == "records" else _push_part(root, link, part) for part in _parts_of(link)
     ]
 
 
-def _push_part(root: Path, link: Link, part: str) -> Copied:
+def _push_part(root: Path, link: RemoteClient, part: str) -> CopiedObjects:
     there = _names(link, part)
     copied = known = left = 0
     objects = _own_objects(root, part)
@@ -75,10 +75,10 @@ def _push_part(root: Path, link: Link, part: str) -> Copied:
         known += len(batch) - len(new) - sum(data is None for _, data in batch)
         _send(link, part, new, copied)
         copied += len(new)
-    return Copied(part, copied, known, left)
+    return CopiedObjects(part, copied, known, left)
 
 
-def _send(link: Link, part: str, new: Sequence[tuple[str, bytes]], before: int) -> None:
+def _send(link: RemoteClient, part: str, new: Sequence[tuple[str, bytes]], before: int) -> None:
     if not link.sends:
         raise RemoteError(link.off or f"the remote store {link.place.name} takes nothing", kind="refused")
     taken = link.put_each(new)
@@ -87,7 +87,7 @@ def _send(link: Link, part: str, new: Sequence[tuple[str, bytes]], before: int) 
         raise RemoteError(f"{before + taken} objects of {part} were sent, and no more: {reason}", kind="fault")
 
 
-def _push_records(root: Path, link: Link) -> Copied:
+def _push_records(root: Path, link: RemoteClient) -> CopiedObjects:
     """Records travel folded, however they came here; what lies there already is not sent again."""
     own, there = DiskRecords(root / "records", Notices("silo.store")), _records_there(link)
     copied = known = left = 0
@@ -98,10 +98,10 @@ def _push_records(root: Path, link: Link) -> Copied:
         for batch in _batches(_folded(key, new), _SMALL):
             _send(link, "records", batch, copied)
         copied, known, left = copied + len(new), known + len(kept), left + len(lines) - len(kept) - len(new)
-    return Copied("records", copied, known, left)
+    return CopiedObjects("records", copied, known, left)
 
 
-def _records_there(link: Link) -> dict[str, list[str]]:
+def _records_there(link: RemoteClient) -> dict[str, list[str]]:
     """The last parts of the names of what lies there, by the key of its list."""
     found: dict[str, list[str]] = {}
     for name in _names(link, "records"):
@@ -111,7 +111,7 @@ def _records_there(link: Link) -> dict[str, list[str]]:
     return found
 
 
-def _lines_there(link: Link, key: str, names: Sequence[str]) -> set[str]:
+def _lines_there(link: RemoteClient, key: str, names: Sequence[str]) -> set[str]:
     """Which lines of a list lie there, alone or in a fold; folds are read for that, and lines alone are not."""
     found = {name for name in names if len(name) == 64}
     for batch in _batches((f"{records_of(key)}/{name}" for name in names if is_fold(name)), _SMALL):
@@ -137,9 +137,9 @@ def _folded(key: str, lines: Sequence[bytes]) -> Iterator[tuple[str, bytes]]:
         yield (f"{records_of(key)}/{last}", data) if len(one) > 1 else (record_name(key, digest_of(data)), data)
 
 
-def pull(root: Path, artifacts: Artifacts, records: SharedRecords, link: Link) -> list[Copied]:
+def pull(root: Path, artifacts: Artifacts, records: SharedRecords, link: RemoteClient) -> list[CopiedObjects]:
     """Take in what lies in the remote store and may be used here; native code of a store that nobody trusts is left."""
-    found: list[Copied] = []
+    found: list[CopiedObjects] = []
     for part in _parts_of(link):
         if part == "records":
             found.append(_pull_records(records, link))
@@ -148,7 +148,7 @@ def pull(root: Path, artifacts: Artifacts, records: SharedRecords, link: Link) -
     return found
 
 
-def _pull_records(kept: SharedRecords, link: Link) -> Copied:
+def _pull_records(kept: SharedRecords, link: RemoteClient) -> CopiedObjects:
     copied = known = left = 0
     for key, names in sorted(_records_there(link).items()):
         before = len({digest_of(line_of(key, record)) for record in kept.read(key)})
@@ -161,10 +161,10 @@ def _pull_records(kept: SharedRecords, link: Link) -> Copied:
         here = {digest_of(line_of(key, record)) for record in kept.read(key)}
         known += len(lines & here) - (len(here) - before)
         left += len(lines - here)
-    return Copied("records", copied, known, left)
+    return CopiedObjects("records", copied, known, left)
 
 
-def _pull_entries(root: Path, artifacts: Artifacts, link: Link, part: str) -> Copied:
+def _pull_entries(root: Path, artifacts: Artifacts, link: RemoteClient, part: str) -> CopiedObjects:
     keys = sorted(name.rpartition("/")[2].removesuffix(".json") for name in _names(link, part))
     keys = [key for key in keys if len(key) == 64]
     own = DiskEntries(root, part, Notices("silo.store"))
@@ -178,15 +178,15 @@ def _pull_entries(root: Path, artifacts: Artifacts, link: Link, part: str) -> Co
             one = artifacts.get(key) if part == "artifacts" else artifacts.outcome(key)
             copied, left = copied + (one is not None), left + (one is None)
         _still_there(link)
-    return Copied(part, copied, known, left)
+    return CopiedObjects(part, copied, known, left)
 
 
-def check_remote(link: Link) -> list[Checked]:
+def check_remote(link: RemoteClient) -> list[Checked]:
     """Look at every object of the remote store; nothing is kept or changed."""
     return [_check_part(link, part) for part in _parts_of(link)]
 
 
-def _check_part(link: Link, part: str) -> Checked:
+def _check_part(link: RemoteClient, part: str) -> Checked:
     listing = link.list(part)
     _still_there(link)
     bad: list[tuple[str, str]] = []
@@ -260,20 +260,20 @@ def _stems(folder: Path, suffix: str) -> Iterator[str]:
             yield stem
 
 
-def _names(link: Link, part: str) -> set[str]:
+def _names(link: RemoteClient, part: str) -> set[str]:
     """The whole names of what lies there; nothing where the service lists nothing."""
     listing = link.list(part) if "records" in link.parts else None
     _still_there(link)
     return {f"{part}/{name}" for name in listing.names} if listing is not None else set()
 
 
-def _parts_of(link: Link) -> Sequence[str]:
+def _parts_of(link: RemoteClient) -> Sequence[str]:
     parts = link.parts
     _still_there(link)
     return parts
 
 
-def _still_there(link: Link) -> None:
+def _still_there(link: RemoteClient) -> None:
     if link.off:
         raise RemoteError(f"the remote store {link.place.name}: {link.off}", kind="fault")
 

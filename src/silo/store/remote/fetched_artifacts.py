@@ -21,14 +21,14 @@ from silo.frozen import replace
 from silo.store.artifacts import Outcome
 from silo.store.entries import Entries
 from silo.store.framing import decode_line, encode_line
-from silo.store.remote.client import Link
+from silo.store.remote.client import RemoteClient
 from silo.store.remote.object_protocol import MOST_LINE_BYTES, entry_name
 from silo.store.remote.shared_blobs import SharedBlobs
 
 if TYPE_CHECKING:
     from silo.store.trusted_keys import KeyEntry
 
-__all__ = ["Arrivals", "ArrivalsLedger"]
+__all__ = ["ArrivalsLedger", "FetchedArtifacts"]
 
 T = TypeVar("T")
 
@@ -49,11 +49,11 @@ class ArrivalsLedger(Protocol):
         ...
 
 
-class Arrivals:
+class FetchedArtifacts:
     """What a store's table of compiled code asks of the remote store, and tells it."""
 
     def __init__(
-        self, link: Link, artifacts: Entries, jobs: Entries, blobs: SharedBlobs, ledger: ArrivalsLedger
+        self, link: RemoteClient, artifacts: Entries, jobs: Entries, blobs: SharedBlobs, ledger: ArrivalsLedger
     ) -> None:
         self._link = link
         self._entries = {"artifacts": artifacts, "jobs": jobs}

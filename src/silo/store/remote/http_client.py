@@ -1,6 +1,7 @@
 """The HTTP client of remote stores and registries: redirections, logins, deadlines and numbers of bytes.
 
-Every request has :class:`Limits`. A request that fails is a :class:`Fault`, a value, from which the client's user makes
+Every request has :class:`HttpLimits`. A request that fails is a :class:`HttpFault`, a value, from which the client's
+user makes
 the error that is raised; the same answer of a server always gives the same fault.
 """
 
@@ -22,7 +23,7 @@ from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 from silo.frozen import frozen
 from silo.store.remote.bounded_socket import BoundedSocket, Bounds, TooLongError, TooSlowError
 
-__all__ = ["Body", "Fault", "HttpClient", "Limits", "Reply", "basic_login"]
+__all__ = ["Body", "HttpClient", "HttpFault", "HttpLimits", "Reply", "basic_login"]
 
 _PIECE_BYTES = 1 << 18
 _MOST_DRAINED = 1 << 16
@@ -33,7 +34,7 @@ Body = bytes | Path
 
 
 @frozen
-class Limits:
+class HttpLimits:
     """The limits of one request and its answer.
 
     ``patience_s`` is how long the connection, or the wait for the next bytes, may take, and ``most`` the longest body
@@ -59,7 +60,7 @@ _Kind = Literal["address", "silent", "long", "slow", "broken"]
 
 
 @frozen
-class Fault:
+class HttpFault:
     """Why a request has no answer, or not all of it.
 
     ``address``: a place that the server sends to cannot be used; ``silent``: no head of an answer came (nobody is
@@ -124,8 +125,8 @@ class Reply:
         connection: _Connection,
         answer: http.client.HTTPResponse,
         request: str,
-        limits: Limits,
-        error: Callable[[Fault], Exception],
+        limits: HttpLimits,
+        error: Callable[[HttpFault], Exception],
     ) -> None:
         self.status = answer.status
         self.reason = answer.reason
@@ -186,7 +187,7 @@ class Reply:
         return self._failed("long", f"it sends more than {self._limits.most} bytes")
 
     def _failed(self, kind: _Kind, words: str, received: int = 0) -> Exception:
-        return self._error(Fault(kind, words, self._request, received, self._limits.most))
+        return self._error(HttpFault(kind, words, self._request, received, self._limits.most))
 
 
 class HttpClient:
@@ -205,7 +206,7 @@ class HttpClient:
     def __init__(
         self,
         base: str,
-        error: Callable[[Fault], Exception],
+        error: Callable[[HttpFault], Exception],
         *,
         authorization: str = "",
         answer: Callable[[str], str] | None = None,
@@ -238,7 +239,7 @@ class HttpClient:
         self,
         method: str,
         place: str,
-        limits: Limits,
+        limits: HttpLimits,
         body: Body | None = None,
         headers: Mapping[str, str] | None = None,
         *,
@@ -263,7 +264,9 @@ class HttpClient:
 
     # -- one request after the other -----------------------------------------------------------------------------------
 
-    def _replied(self, method: str, place: str, limits: Limits, body: Body | None, headers: Mapping[str, str]) -> Reply:
+    def _replied(
+        self, method: str, place: str, limits: HttpLimits, body: Body | None, headers: Mapping[str, str]
+    ) -> Reply:
         """The reply after a login that the server asks for, and behind redirections."""
         url, asked_for_login = self.url(place), False
         for _ in range(self._redirections + 2):
@@ -295,9 +298,9 @@ class HttpClient:
         return scheme in ("https", self._origin[0])
 
     def _refused(self, words: str) -> Exception:
-        return self._error(Fault("address", words, ""))
+        return self._error(HttpFault("address", words, ""))
 
-    def _sent(self, method: str, url: str, limits: Limits, body: Body | None, headers: Mapping[str, str]) -> Reply:
+    def _sent(self, method: str, url: str, limits: HttpLimits, body: Body | None, headers: Mapping[str, str]) -> Reply:
         try:
             parts = urlsplit(url)
             server = parts.scheme, parts.hostname or "", parts.port
@@ -310,7 +313,7 @@ class HttpClient:
         try:
             connection, answer = self._answered(server, limits.bounds(), method, target, body, headers)
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise self._error(Fault("silent", _words(error, limits), request)) from error
+            raise self._error(HttpFault("silent", _words(error, limits), request)) from error
         return Reply(connection, answer, request, limits, self._error)
 
     # -- connections ---------------------------------------------------------------------------------------------------
@@ -361,7 +364,7 @@ def basic_login(split: SplitResult) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-def _words(error: Exception, limits: Limits) -> str:
+def _words(error: Exception, limits: HttpLimits) -> str:
     if isinstance(error, TimeoutError):
         return f"it does not answer within {limits.patience_s:g} s"
     return str(error) or type(error).__name__

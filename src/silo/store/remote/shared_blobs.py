@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 
 from silo.store.artifacts import Blobs
-from silo.store.remote.client import Link
+from silo.store.remote.client import RemoteClient
 from silo.store.remote.object_protocol import MOST_BLOB_BYTES, blob_name
 
 __all__ = ["SharedBlobs"]
@@ -15,7 +15,7 @@ __all__ = ["SharedBlobs"]
 class SharedBlobs:
     """The blobs of this machine, and where one is missing, the remote store's."""
 
-    def __init__(self, local: Blobs, link: Link) -> None:
+    def __init__(self, local: Blobs, link: RemoteClient) -> None:
         self._local = local
         self._link = link
         self._absent: set[str] = set()  # there too, as this process was told

@@ -13,7 +13,7 @@ from typing import Protocol
 from silo.core.values import JSON
 from silo.errors import SiloError
 from silo.forks import Mutex, in_child
-from silo.store.remote.client import Link
+from silo.store.remote.client import RemoteClient
 from silo.store.remote.object_protocol import MOST_LINE_BYTES, is_record_digest, record_name, records_of
 from silo.store.remote.record_log import MOST_FOLDED, digest_of, is_fold, line_of, verified_fold, verified_line
 
@@ -46,7 +46,7 @@ class LocalRecords(Protocol):
 class SharedRecords:
     """The records of this machine, joined by the remote store's when somebody asks."""
 
-    def __init__(self, local: LocalRecords, link: Link) -> None:
+    def __init__(self, local: LocalRecords, link: RemoteClient) -> None:
         self._local = local
         self._link = link
         self._lock = Mutex()

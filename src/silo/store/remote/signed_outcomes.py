@@ -57,12 +57,12 @@ class Sealer:
 
 def opened(key: str, data: bytes, public: PublicKey) -> bytes | Rejected:
     """The line that a seal holds, if ``public`` signed it as the outcome of this job; why not."""
-    from silo.core.minisign import Signature  # noqa: PLC0415  # few trust a key
+    from silo.core.minisign import MinisignSignature  # noqa: PLC0415  # few trust a key
     from silo.store.signatures import check_signature  # noqa: PLC0415
 
     line, newline, rest = data.partition(b"\n")
     try:
-        decision = check_signature(Signature.parse(rest), public, _message(key, line + newline))
+        decision = check_signature(MinisignSignature.parse(rest), public, _message(key, line + newline))
     except PackageError as error:
         return Rejected(str(error))
     except SiloError as error:

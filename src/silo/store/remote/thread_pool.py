@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 from silo.forks import Mutex
 
-__all__ = ["Crew"]
+__all__ = ["ThreadPool"]
 
 
-class Crew:
+class ThreadPool:
     """At most ``most`` threads, started when they are needed. A child made by fork needs a new one."""
 
     def __init__(self, most: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from silo.forks import Condition
 from silo.store.remote.record_log import MOST_FOLDED, fold_of
 
-__all__ = ["AT_EXIT_S", "Outbox"]
+__all__ = ["AT_EXIT_S", "UploadQueue"]
 
 AT_EXIT_S = 5.0
 _MOST_OBJECTS = 32768
@@ -29,7 +29,7 @@ class _Item:
     data: bytes
 
 
-class Outbox:
+class UploadQueue:
     """A bounded queue, and the threads that empty it. What does not fit is not sent, which is told.
 
     Blobs go first, several at a time: an outcome or an artifact is sent when all blobs that were queued before it are

@@ -14,7 +14,7 @@ from xml.parsers import expat
 from silo.errors import RemoteError
 from silo.forks import Mutex
 from silo.store.atomic_files import TEMPORARY_PREFIX
-from silo.store.remote.http_client import Fault, HttpClient, Limits, Reply, basic_login
+from silo.store.remote.http_client import HttpClient, HttpFault, HttpLimits, Reply, basic_login
 from silo.store.remote.object_protocol import LIMIT_S, LISTING_S, PARTS
 
 __all__ = ["WebObjects"]
@@ -44,7 +44,7 @@ class WebObjects:
         path = self._path(name)
         if path is None:
             return None
-        with self._http.request("GET", path, Limits(LIMIT_S, most, deadline)) as reply:
+        with self._http.request("GET", path, HttpLimits(LIMIT_S, most, deadline)) as reply:
             if reply.status == 200:
                 return reply.body()
             if reply.status in (404, 410):
@@ -56,7 +56,7 @@ class WebObjects:
         path = self._path(name)
         if path is None:
             return
-        limits = Limits(LIMIT_S, deadline=deadline)
+        limits = HttpLimits(LIMIT_S, deadline=deadline)
         if not self._is_dav():
             with self._http.request("PUT", path, limits, data) as reply:
                 if reply.status not in (200, 201, 204, 409, 412):
@@ -97,7 +97,7 @@ class WebObjects:
     def _is_dav(self) -> bool:
         with self._lock:
             if self._dav is None:
-                with self._http.request("OPTIONS", "", Limits(LIMIT_S, seconds=LIMIT_S)) as reply:
+                with self._http.request("OPTIONS", "", HttpLimits(LIMIT_S, seconds=LIMIT_S)) as reply:
                     if reply.status in (401, 403) or reply.status >= 500 or 300 <= reply.status < 400:
                         raise _refusal("OPTIONS", reply)
                     self._dav = "1" in [word.strip() for word in reply.header("DAV").split(",")]
@@ -107,7 +107,7 @@ class WebObjects:
         if folder in self._folders:
             return
         self._make(folder.rpartition("/")[0], deadline)
-        with self._http.request("MKCOL", f"{folder}/", Limits(LIMIT_S, deadline=deadline)) as reply:
+        with self._http.request("MKCOL", f"{folder}/", HttpLimits(LIMIT_S, deadline=deadline)) as reply:
             if reply.status not in (200, 201, 204, 301, 405):
                 raise _refusal("MKCOL", reply)
         self._folders.add(folder)
@@ -116,7 +116,7 @@ class WebObjects:
         """The names of the files and of the folders right in a folder."""
         headers = {"Depth": "1", "Content-Type": "application/xml"}
         # It has answered what it is (OPTIONS), so it is there.
-        limits = Limits(LISTING_S, _MOST_LISTING_BYTES, deadline)
+        limits = HttpLimits(LISTING_S, _MOST_LISTING_BYTES, deadline)
         with self._http.request("PROPFIND", f"{folder}/", limits, _ASK, headers) as reply:
             if reply.status == 404:
                 return [], []
@@ -175,7 +175,7 @@ class _Listing:
         raise RemoteError("its listing declares a document type, which no listing needs", kind="lie")
 
 
-def _error_of(fault: Fault) -> RemoteError:
+def _error_of(fault: HttpFault) -> RemoteError:
     """The error of a request that failed."""
     return RemoteError(fault.words, kind="lie" if fault.kind == "long" else "fault")
 

@@ -8,7 +8,7 @@ from silo.core.host_arrays import has_numpy
 from silo.tuner.search.neighbourhood import plan as neighbourhood_plan
 from silo.tuner.search.proposals import exhaustive_plan
 from silo.tuner.search.resumable import Plan
-from silo.tuner.search.search_state import Board
+from silo.tuner.search.search_state import SearchState
 from silo.tuner.search.sequential import plan as sequential_plan
 from silo.tuner.search.surrogate import Surrogate
 
@@ -23,17 +23,17 @@ SMALL = 32
 class Auto:
     """The surrogate's choices; when the budget nears its end, the neighbours of the best config before any other."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: SearchState) -> None:
         self._surrogate = Surrogate(board)
 
-    def next(self, board: Board) -> int | None:
+    def next(self, board: SearchState) -> int | None:
         """The next config to measure."""
         if board.finishing and (near := self._surrogate.near_best(board)) is not None:
             return near
         return self._surrogate.next(board)
 
 
-def plan(board: Board) -> Plan:
+def plan(board: SearchState) -> Plan:
     """Every config of a small space, seeds first; a model of a larger one; a space of groups group by group."""
     if board.groups is not None:
         return sequential_plan(board)

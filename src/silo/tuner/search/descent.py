@@ -15,7 +15,7 @@ from typing import Protocol
 
 from silo.core.lattice import Axis, Lattice
 from silo.tuner.search.proposals import Asking, Questions
-from silo.tuner.search.search_state import Board
+from silo.tuner.search.search_state import SearchState
 
 __all__ = ["THRESHOLD", "Points", "all_directions_plan", "field_order", "move_values", "passes", "plan"]
 
@@ -99,17 +99,17 @@ def move_values(axis: Axis, place: int, radius: int = 1) -> Iterator[list[int]]:
         yield from ([other] for other in range(len(axis)) if other != place)
 
 
-def plan(board: Board) -> Asking:  # noqa: ARG001  # one form for all searchers
+def plan(board: SearchState) -> Asking:  # noqa: ARG001  # one form for all searchers
     """Descends from the best seed, or from the first config of the space."""
     return Asking(partial(_descend, all_directions=False))
 
 
-def all_directions_plan(board: Board) -> Asking:  # noqa: ARG001
+def all_directions_plan(board: SearchState) -> Asking:  # noqa: ARG001
     """As :func:`plan`, and where no single field helps, tries all combinations of neighbours in every field."""
     return Asking(partial(_descend, all_directions=True))
 
 
-def _descend(board: Board, *, all_directions: bool) -> Questions:
+def _descend(board: SearchState, *, all_directions: bool) -> Questions:
     lattice = board.lattice
     numbers = {axis.name: number for number, axis in enumerate(lattice.axes)}
     fields = [numbers[name] for name in field_order(list(numbers))]
@@ -128,7 +128,7 @@ def _descend(board: Board, *, all_directions: bool) -> Questions:
                     best, best_time, improved = index, board.cost(index), True
 
 
-def passes(board: Board, points: Points, best: int, fields: Sequence[int]) -> Generator[Sequence[int], None, int]:
+def passes(board: SearchState, points: Points, best: int, fields: Sequence[int]) -> Generator[Sequence[int], None, int]:
     """Passes over all fields from ``best``, whose time is known, until one brings nothing; where that leads to."""
     best_time = board.cost(best)
     improved = True

@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 from silo.core.lattice import Lattice
 from silo.tuner.search.proposals import Asking, Questions
-from silo.tuner.search.search_state import Board, draws
+from silo.tuner.search.search_state import SearchState, draws
 
 __all__ = ["plan"]
 
@@ -18,12 +18,12 @@ _TOURNAMENT = 3
 _TRIES = 8  # at a child that is in the space and new, before one is drawn at random
 
 
-def plan(board: Board) -> Asking:  # noqa: ARG001  # one form for all searchers
+def plan(board: SearchState) -> Asking:  # noqa: ARG001  # one form for all searchers
     """Begins with seeds and configs drawn at random; goes on until every config was measured."""
     return Asking(_evolve)
 
 
-def _evolve(board: Board) -> Questions:
+def _evolve(board: SearchState) -> Questions:
     generator = board.random("genetic")
     strangers = chain(board.hopeful_seeds(), draws(len(board), generator))
     visited: set[int] = set()

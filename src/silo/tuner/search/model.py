@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Array = NDArray[np.floating[Any]]
 
 __all__ = [
-    "Kernel",
+    "CovarianceKernel",
     "Posterior",
     "Prediction",
     "expected_improvement",
@@ -36,7 +36,7 @@ _NOISES = (1e-3, 1e-2, 1e-1)
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class CovarianceKernel:
     """A Matern kernel of smoothness 5/2: over what distance times are alike, and the variance that is noise."""
 
     length: float
@@ -71,7 +71,7 @@ class Posterior:
     A row is a point's column of the inverse Cholesky factor times the covariance with the candidates.
     """
 
-    def __init__(self, kernel: Kernel, candidates: Array) -> None:
+    def __init__(self, kernel: CovarianceKernel, candidates: Array) -> None:
         import numpy as np  # noqa: PLC0415
 
         self._kernel = kernel
@@ -116,16 +116,16 @@ class Posterior:
         return Prediction(whitened @ rows[:count], np.sqrt(np.maximum(1 - explained, 1e-9)))
 
 
-def fit_kernel(points: Array, values: Array) -> Kernel:
+def fit_kernel(points: Array, values: Array) -> CovarianceKernel:
     """The kernel under which standardised ``values`` at ``points`` are most likely, of a dozen."""
     import numpy as np  # noqa: PLC0415
 
-    def unlikeliness(kernel: Kernel) -> float:
+    def unlikeliness(kernel: CovarianceKernel) -> float:
         factor = np.linalg.cholesky(kernel.covariance(points))
         whitened = np.linalg.solve(factor, values)
         return float(0.5 * len(values) * np.log((whitened**2).mean() + 1e-12) + np.log(np.diag(factor)).sum())
 
-    return min((Kernel(length, noise) for length in _LENGTHS for noise in _NOISES), key=unlikeliness)
+    return min((CovarianceKernel(length, noise) for length in _LENGTHS for noise in _NOISES), key=unlikeliness)
 
 
 def expected_improvement(prediction: Prediction, best: float) -> Array:
@@ -139,7 +139,7 @@ def expected_improvement(prediction: Prediction, best: float) -> Array:
     return gain * below + prediction.deviation * density
 
 
-def left_out(kernel: Kernel, points: Array, values: Array) -> Array:
+def left_out(kernel: CovarianceKernel, points: Array, values: Array) -> Array:
     """What each of ``values`` at ``points`` is predicted to be by all the others."""
     import numpy as np  # noqa: PLC0415
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 
 from silo.tuner.search.proposals import Asking, Questions
-from silo.tuner.search.search_state import Board, draws
+from silo.tuner.search.search_state import SearchState, draws
 
 __all__ = ["plan"]
 
@@ -14,12 +14,12 @@ __all__ = ["plan"]
 _BATCH = 4
 
 
-def plan(board: Board) -> Asking:  # noqa: ARG001  # one form for all searchers
+def plan(board: SearchState) -> Asking:  # noqa: ARG001  # one form for all searchers
     """Descends from each seed in turn, then from configs drawn at random, until every config was measured."""
     return Asking(_descend)
 
 
-def _descend(board: Board) -> Questions:
+def _descend(board: SearchState) -> Questions:
     lattice, generator = board.lattice, board.random("neighbourhood")
     visited: set[int] = set()
     for start in chain(board.hopeful_seeds(), draws(len(board), generator)):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import chain
 from typing import TypeAlias
 
-from silo.tuner.search.search_state import Board
+from silo.tuner.search.search_state import SearchState
 
 __all__ = ["Asking", "Ordered", "Questions", "exhaustive_plan", "random_plan"]
 
@@ -20,17 +20,17 @@ class Ordered:
     def __init__(self, indices: Iterable[int]) -> None:
         self._indices = iter(indices)
 
-    def next(self, board: Board) -> int | None:
+    def next(self, board: SearchState) -> int | None:
         """The next free config; None at the end."""
         return next((index for index in self._indices if board.is_free(index)), None)
 
 
-def exhaustive_plan(board: Board) -> Ordered:
+def exhaustive_plan(board: SearchState) -> Ordered:
     """Every config: seeds first, then the order of the space; the seed changes nothing."""
     return Ordered(chain(board.hopeful_seeds(), range(len(board))))
 
 
-def random_plan(board: Board) -> Ordered:
+def random_plan(board: SearchState) -> Ordered:
     """Seeds first, then all configs without repetition in the order of a hash keyed by the board's seed.
 
     The config itself is the generator's counter: there is no state to save, the order is the same on every machine,
@@ -49,12 +49,12 @@ class Asking:
     the board only the times it asked for: what else is known, or handed out, depends on how far ahead a session asks.
     """
 
-    def __init__(self, questions: Callable[[Board], Questions]) -> None:
+    def __init__(self, questions: Callable[[SearchState], Questions]) -> None:
         self._begin = questions
         self._questions: Questions | None = None
         self._wanted: Sequence[int] = ()
 
-    def next(self, board: Board) -> int | None:
+    def next(self, board: SearchState) -> int | None:
         """The next config asked for; None while an answer is awaited, and at the end."""
         if self._questions is None:
             self._questions = self._begin(board)

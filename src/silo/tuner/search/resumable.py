@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 from silo.core.config import Config
 from silo.core.values import JSON, digest, value_to_json
-from silo.tuner.search.search_state import Board
+from silo.tuner.search.search_state import SearchState
 
 __all__ = ["Plan", "PlannedSearcher"]
 
@@ -20,7 +20,7 @@ class Plan(Protocol):
     observations lead to where the search was.
     """
 
-    def next(self, board: Board) -> int | None:
+    def next(self, board: SearchState) -> int | None:
         """A free config to measure next; None where there is none, or none before more is observed."""
         ...
 
@@ -31,7 +31,7 @@ class PlannedSearcher:
     A config that was observed without having been suggested is not suggested any more.
     """
 
-    def __init__(self, name: str, board: Board, plan: Plan) -> None:
+    def __init__(self, name: str, board: SearchState, plan: Plan) -> None:
         self._name = name
         self._board = board
         self._plan = plan

@@ -13,10 +13,10 @@ from silo.core.search_space import SearchSpace
 from silo.core.values import JSON
 from silo.tuner.search.seed import Seed
 
-__all__ = ["Board", "draws"]
+__all__ = ["SearchState", "draws"]
 
 
-class Board:
+class SearchState:
     """Configs by their index, and what is known of them.
 
     A space of groups is not listed: it is in ``groups``, and only what is asked of the board itself may be asked then.

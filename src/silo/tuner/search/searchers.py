@@ -10,12 +10,12 @@ from silo.errors import SpaceError, TuneError
 from silo.tuner.search import auto, descent, genetic, neighbourhood, sequential, surrogate
 from silo.tuner.search import proposals as plans
 from silo.tuner.search.resumable import Plan, PlannedSearcher
-from silo.tuner.search.search_state import Board
+from silo.tuner.search.search_state import SearchState
 from silo.tuner.search.seed import Seed
 
 __all__ = ["AHEAD", "DEFAULT_SEARCHER", "SEARCHERS", "ahead_of", "check_searcher", "gone_through", "make_searcher"]
 
-SEARCHERS: dict[str, Callable[[Board], Plan]] = {
+SEARCHERS: dict[str, Callable[[SearchState], Plan]] = {
     "auto": auto.plan,
     "exhaustive": plans.exhaustive_plan,
     "random": plans.random_plan,
@@ -85,5 +85,5 @@ def make_searcher(name: str, space: SearchSpace, seed: str, seeds: Sequence[Seed
     space = gone_through(name, space)
     if not space.size:
         raise TuneError("the space is empty, so there is nothing to search; check its constraints")
-    board = Board(space, seed, seeds)
+    board = SearchState(space, seed, seeds)
     return PlannedSearcher(name, board, SEARCHERS[name](board))

@@ -21,22 +21,22 @@ from silo.core.values import same_values
 from silo.tuner.search.descent import field_order, passes
 from silo.tuner.search.proposals import Asking, Questions, exhaustive_plan
 from silo.tuner.search.resumable import Plan
-from silo.tuner.search.search_state import Board
+from silo.tuner.search.search_state import SearchState
 
 __all__ = ["descent_plan", "plan"]
 
 
-def plan(board: Board) -> Plan:
+def plan(board: SearchState) -> Plan:
     """One group after the other. A list is one group: all of it is measured."""
     return exhaustive_plan(board) if board.groups is None else Asking(partial(_search, board.groups, descends=False))
 
 
-def descent_plan(board: Board) -> Plan:
+def descent_plan(board: SearchState) -> Plan:
     """As :func:`plan`, then a descent from what that found over the steps of the space, by the rules of a descent."""
     return exhaustive_plan(board) if board.groups is None else Asking(partial(_search, board.groups, descends=True))
 
 
-def _search(space: GroupedSpace, board: Board, *, descends: bool) -> Questions:
+def _search(space: GroupedSpace, board: SearchState, *, descends: bool) -> Questions:
     start = _index(board, space.default)
     count = len(space.groups)
     if seeds := _fresh_seeds(board, start):
@@ -60,14 +60,14 @@ def _search(space: GroupedSpace, board: Board, *, descends: bool) -> Questions:
             yield from passes(board, space.box, best, _fields(space))
 
 
-def _turn(board: Board, space: GroupedSpace, best: int, group: int) -> Generator[Sequence[int], None, int]:
+def _turn(board: SearchState, space: GroupedSpace, best: int, group: int) -> Generator[Sequence[int], None, int]:
     """Try the choices of one group; the best of them. It has to be faster than what was there before."""
     yield _order(board, space, best, group)
     found = [_index(board, config) for config in space.alternatives(board.config(best), group)]
     return min([best, *found], key=board.cost)
 
 
-def _order(board: Board, space: GroupedSpace, best: int, group: int) -> list[int]:
+def _order(board: SearchState, space: GroupedSpace, best: int, group: int) -> list[int]:
     """The choices of one group for ``best``, those first that seeds have: a budget may end before the others.
 
     Which of them is chosen does not depend on this order, for seeds change as other studies are made.
@@ -82,7 +82,7 @@ def _order(board: Board, space: GroupedSpace, best: int, group: int) -> list[int
     return [_index(board, one) for one in sorted(space.alternatives(board.config(best), group), key=rank)]
 
 
-def _fresh_seeds(board: Board, start: int) -> list[int]:
+def _fresh_seeds(board: SearchState, start: int) -> list[int]:
     """Seeds worth a measurement of their own: all of them, unless this search was begun before with other ones.
 
     They are measured for what they are. The walk begins at the default all the same: what a later process takes for
@@ -97,7 +97,7 @@ def _fields(space: GroupedSpace) -> list[int]:
     return [space.box.field_of(name) for name in field_order([step.names[0] for step in space.steps])]
 
 
-def _index(board: Board, config: Config) -> int:
+def _index(board: SearchState, config: Config) -> int:
     index = board.index(config)
     assert index is not None, config
     return index

@@ -12,7 +12,7 @@ from silo.core.host_arrays import has_numpy
 from silo.errors import TuneError
 from silo.tuner.search.features import features
 from silo.tuner.search.model import (
-    Kernel,
+    CovarianceKernel,
     Posterior,
     expected_improvement,
     fit_kernel,
@@ -20,7 +20,7 @@ from silo.tuner.search.model import (
     one_thread,
     rank_correlation,
 )
-from silo.tuner.search.search_state import Board, draws
+from silo.tuner.search.search_state import SearchState, draws
 
 if TYPE_CHECKING:
     import numpy as np
@@ -57,7 +57,7 @@ class _Model:
     fitted: int
     trust: float
     known: tuple[int, ...]
-    kernel: Kernel
+    kernel: CovarianceKernel
     candidates: list[int]
     places: dict[int, int]
     posterior: Posterior
@@ -67,7 +67,7 @@ class _Model:
 class Surrogate:
     """Names configs by expected improvement. Made for one board; what it remembers follows from the observations."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: SearchState) -> None:
         if not has_numpy():
             raise TuneError(
                 f"the model that searches a space of {len(board)} configs needs numpy, which is not installed: "
@@ -76,17 +76,17 @@ class Surrogate:
         self._board = board
         self._model: _Model | None = None
 
-    def next(self, board: Board) -> int | None:
+    def next(self, board: SearchState) -> int | None:
         """A seed or a config far from the others at first, then the most promising one."""
         with one_thread():
             return self._next(board)
 
-    def near_best(self, board: Board) -> int | None:
+    def near_best(self, board: SearchState) -> int | None:
         """Of the free neighbours of the best config, the one predicted fastest; None where there is none."""
         with one_thread():
             return self._near_best(board)
 
-    def _next(self, board: Board) -> int | None:
+    def _next(self, board: SearchState) -> int | None:
         if not board.left:
             return None
         first = next((index for index in self._begin if board.is_free(index)), None)
@@ -100,7 +100,7 @@ class Surrogate:
             return next(index for index in draws(len(board), generator) if board.is_free(index))
         return self._most_promising(board, model)
 
-    def _near_best(self, board: Board) -> int | None:
+    def _near_best(self, board: SearchState) -> int | None:
         import numpy as np  # noqa: PLC0415
 
         if board.best is None:
@@ -116,7 +116,7 @@ class Surrogate:
         posterior.extend(self._points[known])
         return near[int(np.argmin(posterior.predict(_standardised(board.times, known)).mean))]
 
-    def _is_trusted(self, board: Board, model: _Model) -> bool:
+    def _is_trusted(self, board: SearchState, model: _Model) -> bool:
         """Whether the model names the next config; follows from how many were named, so a resumed search agrees."""
         return board.random(f"trust {len(board.times) + len(board.pending)}").random() < model.trust
 
@@ -179,7 +179,7 @@ class Surrogate:
         """The observed configs that the model looks at: those it was made from, and all later ones."""
         return [*model.known, *(index for index in list(self._board.times)[model.fitted :] if index not in model.known)]
 
-    def _most_promising(self, board: Board, model: _Model) -> int:
+    def _most_promising(self, board: SearchState, model: _Model) -> int:
         import numpy as np  # noqa: PLC0415
 
         known = self._known(model)
@@ -214,7 +214,7 @@ class Surrogate:
         return sorted(generator.sample(range(len(self._board)), _CANDIDATES))
 
 
-def plan(board: Board) -> Surrogate:
+def plan(board: SearchState) -> Surrogate:
     """Goes on until every config was measured."""
     return Surrogate(board)
 

@@ -25,11 +25,11 @@ from silo.launch.case_arrays import materialize
 from silo.machine.process_session import session
 from silo.machine.shared_arguments import describable
 from silo.measuring.benches import benches_on, grid_at
-from silo.measuring.evaluators import BenchEvaluator, Compiled
+from silo.measuring.evaluators import BenchEvaluator, CompiledCandidate
 from silo.measuring.sent_code import received_consent
 from silo.measuring.shared_measurements import Findings, Measured
 from silo.measuring.study_key import measure_policy
-from silo.tuner.reference_config import Reference
+from silo.tuner.reference_config import ReferenceConfig
 from silo.tuner.trial import ReferenceSamples
 from silo.tuning.agents.agent_facts import AgentFacts
 from silo.tuning.agents.sent_case import SentCase
@@ -144,7 +144,7 @@ def _received(artifact: Artifact, blob: bytes, given: Mapping[str, Any] | None) 
 
 @dataclass
 class _Received:
-    """The artifacts that were sent. Implements :class:`silo.measuring.evaluators.Artifacts`."""
+    """The artifacts that were sent. Implements :class:`silo.measuring.evaluators.CandidateArtifacts`."""
 
     codes: dict[bytes, VouchedCode] = field(default_factory=dict[bytes, VouchedCode])
 
@@ -156,9 +156,9 @@ class _Received:
         """Nothing is compiled here."""
         del configs
 
-    def get(self, config: Config) -> Compiled:
+    def get(self, config: Config) -> CompiledCandidate:
         """What was sent for a config."""
-        return Compiled(self.codes[config.order_key].artifact)
+        return CompiledCandidate(self.codes[config.order_key].artifact)
 
     def forget(self, config: Config) -> None:
         """Nothing is lost."""
@@ -211,7 +211,7 @@ class _OpenCase:
         ``beside`` is the code of the reference, and the time in nanoseconds that it counts for.
         """
         config = self._take(code)
-        reference = None if beside is None else Reference(self._take(beside[0]), beside[1])
+        reference = None if beside is None else ReferenceConfig(self._take(beside[0]), beside[1])
         self.findings.hear(best_ns)
         if known is not None:
             samples = None if known["reference"] is None else ReferenceSamples.from_json(known["reference"])

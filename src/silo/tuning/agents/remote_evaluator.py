@@ -11,12 +11,12 @@ from silo.artifacts.artifact import Artifact
 from silo.building.loaded_kernels import VouchedCode
 from silo.core.config import Config
 from silo.errors import BlobLostError, SiloError, TuneError, error_named
-from silo.measuring.evaluators import Artifacts, Compiled
+from silo.measuring.evaluators import CandidateArtifacts, CompiledCandidate
 from silo.measuring.measuring_process import rebuilt
 from silo.measuring.sent_code import consent_to_json
 from silo.measuring.shared_measurements import Findings, Measured
 from silo.tuner.lanes import Lanes, make_lanes
-from silo.tuner.reference_config import Reference, counted_samples
+from silo.tuner.reference_config import ReferenceConfig, counted_samples
 from silo.tuner.statistics import median
 from silo.tuner.trial import Status, Trial, resources_of
 from silo.tuning.agents.connection import AgentLostError, Connection, exchange
@@ -52,7 +52,7 @@ class RemoteEvaluator:
         self,
         fleet: Fleet,
         sent: SentCase,
-        artifacts: Artifacts,
+        artifacts: CandidateArtifacts,
         code_of: Callable[[Artifact], VouchedCode],
         findings: Findings,
     ) -> None:
@@ -72,7 +72,7 @@ class RemoteEvaluator:
         """See :class:`silo.tuner.evaluator.Evaluator`."""
         return self._artifacts.get(config).artifact.launch.spills
 
-    def evaluate(self, config: Config, reference: Reference | None = None) -> Trial:
+    def evaluate(self, config: Config, reference: ReferenceConfig | None = None) -> Trial:
         """See :class:`silo.tuner.evaluator.Evaluator`. Code that left the store is compiled again.
 
         Without a reference an agent takes the first config that it measures as the reference.
@@ -91,7 +91,7 @@ class RemoteEvaluator:
         finally:
             self._findings.settle(digest, measured)
 
-    def _code(self, config: Config) -> tuple[Compiled, VouchedCode]:
+    def _code(self, config: Config) -> tuple[CompiledCandidate, VouchedCode]:
         try:
             found = self._artifacts.get(config)
             return found, self._code_of(found.artifact)
@@ -104,10 +104,10 @@ class RemoteEvaluator:
     def _trial(
         self,
         config: Config,
-        found: Compiled,
+        found: CompiledCandidate,
         code: VouchedCode,
         known: Measured | None,
-        beside: tuple[Reference, VouchedCode] | None,
+        beside: tuple[ReferenceConfig, VouchedCode] | None,
     ) -> Trial:
         codes = [code] if beside is None else [code, beside[1]]
         request = {
@@ -125,7 +125,7 @@ class RemoteEvaluator:
 
         return self._fleet.ask(self._turn, str(config), evaluated)
 
-    def _read_trial(self, config: Config, found: Compiled, data: Any) -> Trial:  # noqa: ANN401  # JSON
+    def _read_trial(self, config: Config, found: CompiledCandidate, data: Any) -> Trial:  # noqa: ANN401  # JSON
         """The trial that an agent answers with, if it is one of this study and config; what is known here is added."""
         study = self._sent.study
         try:
@@ -191,7 +191,7 @@ def _asked(
     raise AgentLostError(f"it answers {str(answer.get('outcome'))[:80]!r}, which is no outcome")
 
 
-def _counts_ns(trial: Trial, reference: Reference | None) -> int:
+def _counts_ns(trial: Trial, reference: ReferenceConfig | None) -> int:
     """The median of a trial as it counts beside the reference that it was to be measured with."""
     beside = trial.reference
     if reference is None or beside is None or beside.config.order_key != reference.config.order_key:
@@ -234,7 +234,7 @@ def refused_case(fleet: Fleet, sent: SentCase) -> str:
 
 @contextmanager
 def fleet_lanes(
-    fleet: Fleet, sent: SentCase, artifacts: Artifacts, code_of: Callable[[Artifact], VouchedCode]
+    fleet: Fleet, sent: SentCase, artifacts: CandidateArtifacts, code_of: Callable[[Artifact], VouchedCode]
 ) -> Generator[Lanes]:
     """An evaluator for each agent, side by side, which share what they measured."""
     findings = Findings()

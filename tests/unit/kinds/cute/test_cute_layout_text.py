@@ -3,18 +3,18 @@
 import pytest
 
 from silo.errors import CompileError
-from silo.kinds.cute.layout_text import Leaf, flat, parse_layout, type_parameters
+from silo.kinds.cute.layout_text import LayoutLeaf, flat, parse_layout, type_parameters
 
 
 def test_layouts_of_numbers_of_what_is_not_known_and_of_coordinates():
     layout = parse_layout("((8,16),(64,1)):((64,512),(1,0))")
-    assert layout.shape == ((Leaf(8), Leaf(16)), (Leaf(64), Leaf(1)))
+    assert layout.shape == ((LayoutLeaf(8), LayoutLeaf(16)), (LayoutLeaf(64), LayoutLeaf(1)))
     assert [leaf.value for leaf in flat(layout.stride)] == [64, 512, 1, 0]
     layout = parse_layout("(?,?{i64 div=8}):(?{div=8},1)")
     assert [leaf.value for leaf in (*flat(layout.shape), *flat(layout.stride))] == [None, None, None, 1]
     layout = parse_layout("(256,512,1):(1@1,2@0@1,0)")
-    assert flat(layout.stride) == (Leaf(1, (1,)), Leaf(2, (0, 1)), Leaf(0))
-    assert parse_layout("128:-1").stride == Leaf(-1)
+    assert flat(layout.stride) == (LayoutLeaf(1, (1,)), LayoutLeaf(2, (0, 1)), LayoutLeaf(0))
+    assert parse_layout("128:-1").stride == LayoutLeaf(-1)
 
 
 @pytest.mark.parametrize("words", ["", "8", "8:", ":1", "(8:1", "8:1 ", "8:1)", "(8,):(1,)", "x:1", "8:?{", "(8,4):1"])

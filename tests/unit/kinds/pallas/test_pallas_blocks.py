@@ -5,7 +5,7 @@ import pytest
 from pallas_variants import source_of, variant_of
 from silo import ArgSpec, Scratch
 from silo.errors import CompileError, SourceError
-from silo.kinds.pallas.front.argument_spec import Role
+from silo.kinds.pallas.front.argument_spec import ArgumentRole
 from silo.kinds.pallas.pallas_blocks import blocked_launch
 from silo.kinds.pallas.pallas_program import block_index, visited_anew
 
@@ -99,7 +99,7 @@ def test_a_block_that_is_read_and_written_is_not_come_back_to():
     spec = ArgSpec(block=(16, 128), dims=(None, 1), role="inout")
     with pytest.raises(SourceError, match="programs come back to its blocks, for axis 0 of the grid"):
         launch(ArgSpec(), spec, grid=(4, 2))
-    assert launch(ArgSpec(), spec, grid=(1, 2)).array("out").role is Role.INOUT
+    assert launch(ArgSpec(), spec, grid=(1, 2)).array("out").role is ArgumentRole.INOUT
     inner = ArgSpec(block=(16, 128), dims=(0, None), role="inout")
     assert visited_anew(launch(ArgSpec(), inner, grid=(4, 2)).array("out"), (4, 2)) == (1,)
 

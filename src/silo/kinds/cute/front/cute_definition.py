@@ -16,7 +16,7 @@ from silo.errors import SourceError, SpaceError
 from silo.kinds.cute.front.cute_fingerprint import constant_value, plain_function
 from silo.kinds.cute.front.cute_installation import decorated_as
 from silo.kinds.cute.front.cute_parameters import declared_parameters
-from silo.kinds.cute.front.cute_source import CuteSource, Host, Layouts, Written
+from silo.kinds.cute.front.cute_source import CuteSource, Host, Layouts, WrittenWrapper
 from silo.sources.declaration import Declaration
 from silo.sources.launch_options import LaunchOption, LaunchOptions, read_launch_options
 from silo.sources.written_signature import written_members
@@ -76,7 +76,7 @@ def cute(
     location = _location(made_name, plain)
     where = f"{made_name} ({location})"
     declared = declared_parameters(where, called, written_members(where, signature or {}), method=method)
-    init = _init_parameters(where, function) if written is Written.CLASS else ()
+    init = _init_parameters(where, function) if written is WrittenWrapper.CLASS else ()
     constants = [one.name for one in (*declared.parameters, *init) if one.kind is ParameterKind.CONSTEXPR]
     try:
         made_space = space if space is None or isinstance(space, DeclaredSpace) else Space.of(space)
@@ -87,9 +87,9 @@ def cute(
     options = read_launch_options(
         where, tuple(dict.fromkeys((*constants, *chosen))), block=block, cluster=cluster, smem=smem
     )
-    if written is Written.KERNEL and options.block is None:
+    if written is WrittenWrapper.KERNEL and options.block is None:
         raise SourceError(f"{where}: how many threads has a block? Give block=, for example block=128")
-    if written is not Written.KERNEL and any(one.keyword for one in declared.passed):
+    if written is not WrittenWrapper.KERNEL and any(one.keyword for one in declared.passed):
         names = ", ".join(one.name for one in declared.passed if one.keyword)
         raise SourceError(f"{where}: {names} can be passed by keyword only; make it a parameter by position")
     parameters = (*declared.parameters, *init)
@@ -115,18 +115,18 @@ def cute(
     )
 
 
-def _read(function: object) -> tuple[Written, Any, bool]:
+def _read(function: object) -> tuple[WrittenWrapper, Any, bool]:
     """What the author gave, the function that calls are made of, and whether its first parameter is the object."""
     match decorated_as(function):
         case "kernel":
-            return Written.KERNEL, function, False
+            return WrittenWrapper.KERNEL, function, False
         case "jit":
-            return Written.HOST, function, False
+            return WrittenWrapper.HOST, function, False
         case None:
             pass
     call = getattr(function if inspect.isclass(function) else type(function), "__call__", None)  # noqa: B004
     if decorated_as(call) == "jit":
-        return (Written.CLASS if inspect.isclass(function) else Written.HOST), call, True
+        return (WrittenWrapper.CLASS if inspect.isclass(function) else WrittenWrapper.HOST), call, True
     named = getattr(function, "__name__", type(function).__name__)
     raise SourceError(
         f"{named} is not a kernel of the CuTe DSL: give silo.cute a function with @cute.kernel or @cute.jit, or an "

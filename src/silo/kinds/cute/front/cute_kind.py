@@ -14,10 +14,10 @@ from silo.sources.kernel_source import KernelSource
 if TYPE_CHECKING:
     from silo.core.findings import Finding
 
-__all__ = ["Kind"]
+__all__ = ["CuteKind"]
 
 
-class Kind:
+class CuteKind:
     """Reads what :func:`silo.kinds.cute.front.cute_definition.cute` makes, and takes it from ``silo.cute``."""
 
     advice = "make one of a @cute.kernel or a @cute.jit function with silo.cute(...)"

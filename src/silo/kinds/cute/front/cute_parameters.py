@@ -16,7 +16,7 @@ from silo.frozen import replace
 from silo.kinds.cute.front.cute_element_types import dtype_named
 from silo.kinds.cute.front.cute_fingerprint import constant_value
 
-__all__ = ["Declared", "Passed", "declared_parameters"]
+__all__ = ["DeclaredCuteParameters", "Passed", "declared_parameters"]
 
 _EFFECTS = {"in": Effect.READ, "out": Effect.WRITE, "inout": Effect.BOTH}
 _SCALARS = {DTypeKind.BOOL: ParameterKind.BOOL, DTypeKind.FLOAT: ParameterKind.FLOAT}
@@ -37,7 +37,7 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredCuteParameters:
     """``parameters`` are what callers pass; ``passed`` all in the function's order, the stream among them."""
 
     parameters: tuple[Parameter, ...]
@@ -47,7 +47,7 @@ class Declared:
 
 def declared_parameters(
     kernel: str, function: Callable[..., Any], written: Mapping[str, Value], *, method: bool
-) -> Declared:
+) -> DeclaredCuteParameters:
     """Those of a function; ``method``: of one whose first is the object.
 
     ``written`` is the author's ``signature=``, by name: ``in``, ``out *fp32``, ``i32``, ``constexpr``, or a value.
@@ -82,7 +82,7 @@ def declared_parameters(
         )
         parameter = _annotated(kernel, one.name, annotation, written.get(one.name))
         found.append(_with_default(kernel, parameter, one.default))
-    return Declared(tuple(found), tuple(passed), stream)
+    return DeclaredCuteParameters(tuple(found), tuple(passed), stream)
 
 
 def _annotation(annotation: Any) -> str:  # noqa: ANN401

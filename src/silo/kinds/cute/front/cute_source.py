@@ -22,7 +22,7 @@ from silo.kinds.cute.front.cute_specialize import specialize
 from silo.kinds.cute.front.wrapper import Wrapper
 from silo.sources.launch_options import LaunchOptions
 
-__all__ = ["CuteSource", "Host", "Layouts", "Written"]
+__all__ = ["CuteSource", "Host", "Layouts", "WrittenWrapper"]
 
 
 _WIDE = 1 << 31
@@ -48,7 +48,7 @@ class Layouts(Enum):
     DYNAMIC = "dynamic"
 
 
-class Written(Enum):
+class WrittenWrapper(Enum):
     """What the author wrote."""
 
     KERNEL = "kernel"  # a @cute.kernel function: Silo writes the host function
@@ -68,7 +68,7 @@ class CuteSource:
     name: str
     signature: Signature
     function: Any
-    written: Written
+    written: WrittenWrapper
     location: str
     passed: tuple[Passed, ...]
     host: Host = Host.SILO
@@ -88,7 +88,7 @@ class CuteSource:
     @property
     def written_by_silo(self) -> bool:
         """Whether Silo writes the host function."""
-        return self.written is Written.KERNEL
+        return self.written is WrittenWrapper.KERNEL
 
     @property
     def in_library(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 
-from silo.checking.findings import Finding, check_error
+from silo.checking.findings import CheckFinding, check_error
 from silo.checking.kernel import NativeKernel
 from silo.compile.c_compiler import CCompiler
 from silo.compile.native_build import BuiltObject, build
@@ -17,7 +17,7 @@ from silo.core.target import Target
 from silo.frozen import frozen, replace
 from silo.kinds.metal.checking.address_spaces import Mixed, mixed_spaces
 from silo.kinds.metal.checking.lines import LineTable
-from silo.kinds.metal.checking.metal_runs import CheckedRuns, Ready, Variable
+from silo.kinds.metal.checking.metal_runs import CheckedVariable, MetalCheckedRuns, Ready
 from silo.kinds.metal.clang import code_flags, link_flags
 from silo.kinds.metal.compile_job import include_flags
 from silo.kinds.metal.entry_text import entry_text
@@ -100,7 +100,7 @@ def compile_checked(
     mixed = _mixed(job, target, clang)
     if mixed is not None:
         what, at = "a pointer of the wrong address space", f" at {mixed.place}"
-        raise check_error(kernel, Finding("address space", what, (mixed.what,), place=mixed.place, at=at))
+        raise check_error(kernel, CheckFinding("address space", what, (mixed.what,), place=mixed.place, at=at))
     code = _compiled(kernel, job, effects, target, clang)
     return NativeKernel(kernel, code.launch, effects, code.runs)
 
@@ -109,7 +109,7 @@ def compile_checked(
 class _Code:
     """A loaded object: its runs and its launch info."""
 
-    runs: CheckedRuns
+    runs: MetalCheckedRuns
     launch: LaunchInfo
 
 
@@ -136,13 +136,13 @@ def _compiled(kernel: str, job: EmulatorJob, effects: tuple[Effect, ...], target
     written = frozenset(slot.name for slot, effect in zip(job.layout, effects, strict=True) if effect.writes)
     doubt = next(_doubts(built.log, job.file), None)
     if doubt is None:
-        return _Code(CheckedRuns(ready, job.layout, written), launch)
+        return _Code(MetalCheckedRuns(ready, job.layout, written), launch)
     place, name = doubt
     nan, zero = (
         _loaded(_built(job, (*flags, "-w", f"-ftrivial-auto-var-init={how}"), folders, clang), launch, job.file)
         for how in ("pattern", "zero")
     )
-    return _Code(CheckedRuns(ready, job.layout, written, Variable(place, name, (nan, zero))), launch)
+    return _Code(MetalCheckedRuns(ready, job.layout, written, CheckedVariable(place, name, (nan, zero))), launch)
 
 
 def _flags(target: Target) -> tuple[str, ...]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 from enum import IntEnum
 
-__all__ = ["CELL_BYTES", "Area", "AreaKind", "Check", "Fault", "Found", "FoundKind", "Suspect"]
+__all__ = ["CELL_BYTES", "Area", "AreaKind", "Check", "FoundFault", "FoundKind", "MetalFault", "MetalSuspect"]
 
 # Of what is kept for each four bytes of memory.
 CELL_BYTES = 68
 
 
-class Fault(IntEnum):
+class MetalFault(IntEnum):
     """``enum class Fault`` of the runtime: what an entry returns."""
 
     NONE = 0
@@ -61,7 +61,7 @@ class Area(ctypes.Structure):
     )
 
 
-class Found(ctypes.Structure):
+class FoundFault(ctypes.Structure):
     """``struct Found``."""
 
     _fields_ = (
@@ -85,7 +85,7 @@ class Found(ctypes.Structure):
     )
 
 
-class Suspect(ctypes.Structure):
+class MetalSuspect(ctypes.Structure):
     """``struct Suspect``."""
 
     _fields_ = (
@@ -146,8 +146,8 @@ class Check(ctypes.Structure):
         ("group_threads", ctypes.c_uint32),
         ("group_array_count", ctypes.c_uint32),
         ("shape", ctypes.c_uint32 * 4),
-        ("suspect", Suspect),
-        ("found", Found),
+        ("suspect", MetalSuspect),
+        ("found", FoundFault),
         ("group_arrays", GroupArray * 64),
         ("threads", Waiting * 1024),
     )

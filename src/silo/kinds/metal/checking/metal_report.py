@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from silo.checking.findings import Finding, capital, coordinates, nearest, place_in
+from silo.checking.findings import CheckFinding, capital, coordinates, nearest, place_in
 from silo.frozen import frozen, replace
 from silo.kinds.metal.checking.lines import LineTable
-from silo.kinds.metal.checking.metal_faults import Check, Fault, Found, FoundKind, Suspect
+from silo.kinds.metal.checking.metal_faults import Check, FoundFault, FoundKind, MetalFault, MetalSuspect
 from silo.launch.argument_memory import Allocation
 
-__all__ = ["Reporter"]
+__all__ = ["MetalReporter"]
 
 _ON_STACK = 0xFFFFFFFF
 _FAULTS = {
-    Fault.BARRIER_MISSED: "barrier",
-    Fault.BARRIER_MIXED: "barrier",
-    Fault.SIMD_DIVERGED: "divergence",
-    Fault.GROUP_MEMORY: "threadgroup memory",
-    Fault.STACK: "thread memory",
-    Fault.CHECKED: "check",
-    Fault.BAD_ARGUMENT: "bad argument",
+    MetalFault.BARRIER_MISSED: "barrier",
+    MetalFault.BARRIER_MIXED: "barrier",
+    MetalFault.SIMD_DIVERGED: "divergence",
+    MetalFault.GROUP_MEMORY: "threadgroup memory",
+    MetalFault.STACK: "thread memory",
+    MetalFault.CHECKED: "check",
+    MetalFault.BAD_ARGUMENT: "bad argument",
 }
 
 
 @frozen
-class Reporter:
+class MetalReporter:
     """The words of findings of one launch, after the run that shows them.
 
     ``check`` is the state that this run left. ``copies`` are the arrays of the call as a run sees them, ``lines`` the
@@ -40,22 +40,22 @@ class Reporter:
     steps: int
     seed: int
 
-    def fault(self, fault: Found | Fault) -> Finding:
+    def fault(self, fault: FoundFault | MetalFault) -> CheckFinding:
         """The finding made of a fault: of a check in the code, or of the runtime."""
-        if isinstance(fault, Found):
+        if isinstance(fault, FoundFault):
             return self._placed(self._found(fault), fault.group, fault.thread)
         return self._placed(self._fault(fault), self.check.group, self.check.thread)
 
-    def suspect(self, suspect: Suspect, address: int | None) -> Finding:
+    def suspect(self, suspect: MetalSuspect, address: int | None) -> CheckFinding:
         """A read of unset memory; ``address`` is the address of the first result that depends on it."""
         return self._placed(self._suspect(suspect, address), suspect.group, suspect.thread)
 
-    def result(self, kind: str, what: str, address: int) -> Finding:
+    def result(self, kind: str, what: str, address: int) -> CheckFinding:
         """A finding in a result, at ``address``."""
         owner, where = self._where(address, 1)
-        return self._placed(Finding(kind, what, (capital(where),), owner), self.check.group, self.check.thread)
+        return self._placed(CheckFinding(kind, what, (capital(where),), owner), self.check.group, self.check.thread)
 
-    def _placed(self, found: Finding, group: int, thread: int) -> Finding:
+    def _placed(self, found: CheckFinding, group: int, thread: int) -> CheckFinding:
         details = found.details
         if self.seed:
             details = (*details, f"Threads ran in the order of seed {self.seed}")
@@ -66,7 +66,7 @@ class Reporter:
 
     # ---- what the code found
 
-    def _found(self, found: Found) -> Finding:
+    def _found(self, found: FoundFault) -> CheckFinding:
         kind = FoundKind(found.kind)
         place = self._site(found.site)
         does = "write" if found.write else "read"
@@ -74,41 +74,43 @@ class Reporter:
             case FoundKind.BOUNDS:
                 owner, where = self._where(found.address, found.size)
                 said = f"{found.size} bytes: {where}"
-                return Finding("out of bounds", f"a {does} out of bounds", (said,), owner, place)
+                return CheckFinding("out of bounds", f"a {does} out of bounds", (said,), owner, place)
             case FoundKind.READONLY:
                 owner, where = self._where(found.address, found.size)
-                return Finding("read-only", "a write to memory that is read-only", (where,), owner, place)
+                return CheckFinding("read-only", "a write to memory that is read-only", (where,), owner, place)
             case FoundKind.UNINITIALIZED:
                 owner, where = self._where(found.address, found.size)
-                return Finding("uninitialized", "a read of memory that nothing was written to", (where,), owner, place)
+                return CheckFinding(
+                    "uninitialized", "a read of memory that nothing was written to", (where,), owner, place
+                )
             case FoundKind.RACE:
                 return self._race(found, place)
             case FoundKind.ENDLESS:
                 steps = f"The threadgroup took {self.steps} steps (turns of loops and accesses)"
                 waits = "a thread that waits for another without a barrier may wait for ever"
-                return Finding("endless", "a loop that does not end", (f"{steps}; {waits}",), None, place)
+                return CheckFinding("endless", "a loop that does not end", (f"{steps}; {waits}",), None, place)
             case FoundKind.STACK_BOUNDS:
                 what = f"a {does} beyond a variable of the thread"
-                return Finding("out of bounds", what, (f"{found.size} bytes",), None, place)
+                return CheckFinding("out of bounds", what, (f"{found.size} bytes",), None, place)
             case FoundKind.GLOBAL_BOUNDS:
                 what = f"a {does} beyond a constant"
-                return Finding("out of bounds", what, (f"{found.size} bytes",), None, place)
+                return CheckFinding("out of bounds", what, (f"{found.size} bytes",), None, place)
             case FoundKind.SCOPE:
                 what = f"a {does} of a variable that lives no more"
                 why = "A pointer outlived the block that declares what it points to"
-                return Finding("out of bounds", what, (why,), None, place)
+                return CheckFinding("out of bounds", what, (why,), None, place)
             case FoundKind.INDEX:
                 name = (found.array_type or b"").decode(errors="replace").strip("'")
                 what = f"the index {found.index} of an array that is {name}"
-                return Finding("out of bounds", what, place=self._line(found.file, found.line))
+                return CheckFinding("out of bounds", what, place=self._line(found.file, found.line))
             case _:
                 other = self._thread(found.other_thread)
                 elsewhere = f"{found.index} live threads of the simdgroup are elsewhere, thread {other} among them"
                 said = f"{elsewhere}: what they would hand over is undefined"
                 what = "an operation between lanes in divergent flow"
-                return Finding("divergence", what, (said,), place=self._line(found.file, found.line))
+                return CheckFinding("divergence", what, (said,), place=self._line(found.file, found.line))
 
-    def _race(self, found: Found, place: str) -> Finding:
+    def _race(self, found: FoundFault, place: str) -> CheckFinding:
         owner, where = self._where(found.address, found.size)
         does = "write" if found.write else "read"
         did = "wrote" if found.other_write else "read"
@@ -120,9 +122,9 @@ class Reporter:
             advice = "and no barrier of that memory lies between"
         there = self._site(found.other_site)
         said = f"{capital(other)} {did} there{f' at {there}' if there else ''}, {advice}"
-        return Finding("race", f"a {does} that races with another thread's", (capital(where), said), owner, place)
+        return CheckFinding("race", f"a {does} that races with another thread's", (capital(where), said), owner, place)
 
-    def _suspect(self, suspect: Suspect, address: int | None) -> Finding:
+    def _suspect(self, suspect: MetalSuspect, address: int | None) -> CheckFinding:
         place = self._site(suspect.site)
         details: list[str] = []
         if suspect.area == _ON_STACK:
@@ -135,18 +137,18 @@ class Reporter:
             name, where = self._where(address, 1)
             owner = owner or name
             details.append(f"A result depends on it: {where}")
-        return Finding("uninitialized", what, tuple(details), owner, place)
+        return CheckFinding("uninitialized", what, tuple(details), owner, place)
 
     # ---- what the runtime found
 
-    def _fault(self, fault: Fault) -> Finding:
+    def _fault(self, fault: MetalFault) -> CheckFinding:
         """Its text begins with the place; then what, and in brackets where that was."""
         text = self.check.text.decode(errors="replace")
         place, found, said = text.partition(": ")
         if not found:
             place, said = "", text
-        details = self._waiting() if fault is Fault.BARRIER_MISSED else ()
-        return Finding(_FAULTS[fault], said.rpartition(" (thread ")[0] or said, details, None, place)
+        details = self._waiting() if fault is MetalFault.BARRIER_MISSED else ()
+        return CheckFinding(_FAULTS[fault], said.rpartition(" (thread ")[0] or said, details, None, place)
 
     def _waiting(self) -> tuple[str, ...]:
         check = self.check

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from silo.checking.findings import Finding
+from silo.checking.findings import CheckFinding
 from silo.checking.kernel import NativeCall
 from silo.checking.machine import Difference, Doubt, Exchange, Ran, Unseen
 from silo.checking.memory import Contents, CopiedMemory, MemoryLaunch, allocations_of
@@ -19,15 +19,15 @@ from silo.kinds.metal.checking.metal_faults import (
     Area,
     AreaKind,
     Check,
-    Fault,
-    Found,
+    FoundFault,
     FoundKind,
-    Suspect,
+    MetalFault,
+    MetalSuspect,
 )
-from silo.kinds.metal.checking.metal_report import Reporter
+from silo.kinds.metal.checking.metal_report import MetalReporter
 from silo.launch.argument_memory import Allocation
 
-__all__ = ["SCHEDULES", "CheckedRuns", "MetalLaunch", "Ready", "Variable"]
+__all__ = ["SCHEDULES", "CheckedVariable", "MetalCheckedRuns", "MetalLaunch", "Ready"]
 
 # Seeds of the order in which threads go on; 0 is one after another.
 SCHEDULES: tuple[int, ...] = (0, 1, 2, 3)
@@ -46,7 +46,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class CheckedVariable:
     """A variable that the compiler takes for unset on some way; each of ``objects`` gives it another value."""
 
     place: str
@@ -55,13 +55,13 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedRuns:
+class MetalCheckedRuns:
     """The loaded code of a kernel, its parameters, which of them it writes through, and a variable in doubt."""
 
     ready: Ready
     layout: tuple[LayoutSlot, ...]
     written: frozenset[str]
-    variable: Variable | None = None
+    variable: CheckedVariable | None = None
 
     def begin(
         self, arguments: Mapping[str, object], limits: CheckLimits, notes: list[str]
@@ -74,7 +74,7 @@ class CheckedRuns:
         return lambda call: MetalLaunch(self, CopiedMemory(arrays), arguments, limits, notes, call)
 
 
-class MetalLaunch(MemoryLaunch[int, Found | Fault, Suspect | Variable]):
+class MetalLaunch(MemoryLaunch[int, FoundFault | MetalFault, MetalSuspect | CheckedVariable]):
     """One launch of a kernel that checks itself.
 
     Args:
@@ -88,7 +88,7 @@ class MetalLaunch(MemoryLaunch[int, Found | Fault, Suspect | Variable]):
 
     def __init__(
         self,
-        code: CheckedRuns,
+        code: MetalCheckedRuns,
         memory: CopiedMemory,
         arguments: Mapping[str, object],
         limits: CheckLimits,
@@ -118,42 +118,42 @@ class MetalLaunch(MemoryLaunch[int, Found | Fault, Suspect | Variable]):
         return SCHEDULES
 
     @property
-    def unseen(self) -> Sequence[Unseen[Suspect | Variable]]:
+    def unseen(self) -> Sequence[Unseen[MetalSuspect | CheckedVariable]]:
         """The variable in doubt: reads of registers cannot be observed."""
         variable = self._code.variable
         return () if variable is None else (Unseen(Doubt(variable, (0, 1)), own=False),)
 
     def run(
-        self, schedule: int, exchange: Exchange[Suspect | Variable] | None = None
-    ) -> Ran[Found | Fault, Suspect | Variable]:
+        self, schedule: int, exchange: Exchange[MetalSuspect | CheckedVariable] | None = None
+    ) -> Ran[FoundFault | MetalFault, MetalSuspect | CheckedVariable]:
         """Run every group in the order of a seed."""
         if exchange is not None:
             (doubt,) = exchange.doubts
-            if isinstance(doubt.about, Variable):
+            if isinstance(doubt.about, CheckedVariable):
                 return Ran(self._once(schedule, 0, doubt.about.objects[exchange.other]))
             return Ran(self._once(schedule, exchange.other))
         fault = self._once(schedule, _NAN_BYTE)
         if fault is not None or not self._check.suspects:
             return Ran(fault, comparable=not self._check.any_atomic)
-        suspect = Suspect.from_buffer_copy(self._check.suspect)
+        suspect = MetalSuspect.from_buffer_copy(self._check.suspect)
         return Ran(doubts=(Doubt(suspect, _OTHER_BYTES),), comparable=not self._check.any_atomic)
 
-    def fault_finding(self, fault: Found | Fault, schedule: int) -> Finding:
+    def fault_finding(self, fault: FoundFault | MetalFault, schedule: int) -> CheckFinding:
         """The finding made of a check in the code, or of a fault of the runtime."""
         return self._reporter(schedule).fault(fault)
 
     def doubt_finding(
         self,
-        doubt: Doubt[Suspect | Variable],
+        doubt: Doubt[MetalSuspect | CheckedVariable],
         other: int,
-        effect: Found | Fault | Difference | None,
+        effect: FoundFault | MetalFault | Difference | None,
         schedule: int,
-    ) -> Finding:
+    ) -> CheckFinding:
         """A read of unset memory or of an unset variable, and the first result that depends on it."""
         del other
         about = doubt.about
-        if isinstance(about, Variable):
-            return Finding(
+        if isinstance(about, CheckedVariable):
+            return CheckFinding(
                 "uninitialized",
                 f"a read of {about.name}, which nothing was written to on some way,",
                 ("A result depends on it",),
@@ -164,12 +164,12 @@ class MetalLaunch(MemoryLaunch[int, Found | Fault, Suspect | Variable]):
         address = self.memory.address(effect) if isinstance(effect, Difference) else None
         return self._reporter(schedule).suspect(about, address)
 
-    def order_finding(self, difference: Difference, schedule: int) -> Finding:
+    def order_finding(self, difference: Difference, schedule: int) -> CheckFinding:
         """The first byte of a result that differs."""
         what = "results that depend on the order in which threads run"
         return self._reporter(schedule).result("race", what, self.memory.address(difference))
 
-    def results_finding(self, results: Contents) -> Finding | None:
+    def results_finding(self, results: Contents) -> CheckFinding | None:
         """A NaN made of numbers, if the caller asked for those."""
         if self._limits.nan and (address := self._new_nan(results)):
             self._once(self.schedules[0], _NAN_BYTE)
@@ -180,8 +180,8 @@ class MetalLaunch(MemoryLaunch[int, Found | Fault, Suspect | Variable]):
             )
         return None
 
-    def _reporter(self, seed: int) -> Reporter:
-        return Reporter(
+    def _reporter(self, seed: int) -> MetalReporter:
+        return MetalReporter(
             self._check, self._copies.copies, self._code.ready.lines, self._call.grid, self._limits.steps, seed
         )
 
@@ -207,7 +207,7 @@ class MetalLaunch(MemoryLaunch[int, Found | Fault, Suspect | Variable]):
 
     # ---- one run
 
-    def _once(self, seed: int, fill: int, ready: Ready | None = None) -> Found | Fault | None:
+    def _once(self, seed: int, fill: int, ready: Ready | None = None) -> FoundFault | MetalFault | None:
         self._runs += 1
         self.memory.restore()
         self._fresh()
@@ -220,9 +220,13 @@ class MetalLaunch(MemoryLaunch[int, Found | Fault, Suspect | Variable]):
         check.found.kind = FoundKind.NOTHING
         state = ctypes.addressof(check)
         code = ready.function(self._params, self._grid, 0, self._call.total, self._call.scratch, state)
-        if code == Fault.NONE:
+        if code == MetalFault.NONE:
             return None
-        return Found.from_buffer_copy(check.found) if code == Fault.CHECKED and check.found.kind else Fault(code)
+        return (
+            FoundFault.from_buffer_copy(check.found)
+            if code == MetalFault.CHECKED and check.found.kind
+            else MetalFault(code)
+        )
 
     def _prepare(self, params: int) -> None:
         """Parameters that point into the copies; the areas that the code may reach."""

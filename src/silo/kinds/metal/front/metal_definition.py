@@ -20,7 +20,7 @@ from silo.kinds.metal.front.const_casts import written_by_cast
 from silo.kinds.metal.front.metal_element_types import scalar_of
 from silo.kinds.metal.front.metal_source import MetalSource
 from silo.kinds.metal.front.parser import parse_metal
-from silo.kinds.metal.front.shader_text import MslKernel, MslParameter, MslText, Space
+from silo.kinds.metal.front.shader_text import AddressSpace, MslKernel, MslParameter, MslText
 from silo.plain_files import read_plain
 from silo.sources.declaration import Declaration
 from silo.sources.launch_options import LaunchOption, read_axes
@@ -135,7 +135,7 @@ def _parameter(where: str, one: MslParameter, effects: Mapping[str, str], cast: 
     if said is not None and said not in _EFFECTS:
         raise SourceError(f"{where}: the effect {said!r} of {one.name}; it is in, out or inout")
     scalar = scalar_of(one.type)
-    if one.space is Space.CONSTANT and one.form == "&" and scalar is not None:
+    if one.space is AddressSpace.CONSTANT and one.form == "&" and scalar is not None:
         if said is not None:
             raise SourceError(f"{where}: {one.name} is a number, which has no effect")
         return Parameter(one.name, _KINDS.get(scalar.kind, ParameterKind.INTEGER), scalar)

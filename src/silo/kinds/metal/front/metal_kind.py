@@ -13,10 +13,10 @@ from silo.sources.kernel_source import KernelSource
 if TYPE_CHECKING:
     from silo.core.findings import Finding
 
-__all__ = ["Kind"]
+__all__ = ["MetalKind"]
 
 
-class Kind:
+class MetalKind:
     """Reads what :func:`silo.kinds.metal.front.metal_definition.metal` makes, and takes it from ``silo.metal``."""
 
     advice = "make one of a text in Metal Shading Language with silo.metal(text, group_size=...)"

@@ -8,21 +8,21 @@ from typing import NoReturn
 from silo.errors import SourceError
 from silo.frozen import replace
 from silo.kinds.metal.front.shader_text import (
+    AddressSpace,
     ArrayDeclaration,
     FunctionConstant,
     MslKernel,
     MslParameter,
     MslText,
-    Space,
 )
-from silo.kinds.metal.front.tokens import Kind, Token, tokens_of
+from silo.kinds.metal.front.tokens import Token, TokenKind, tokens_of
 
 __all__ = ["parse_metal"]
 
 _OPEN = {"(": ")", "[": "]", "{": "}", "[[": "]]"}
 _CLOSE = frozenset(_OPEN.values())
 _QUALIFIERS = frozenset({"const", "volatile", "restrict", "__restrict", "thread", "coherent"})
-_SPACES = {one.value: one for one in Space if one.value}
+_SPACES = {one.value: one for one in AddressSpace if one.value}
 MOST_BUFFERS = 31
 _TEXTURES = ("texture", "depth", "sampler", "imageblock", "visible_function_table", "intersection_function_table")
 
@@ -40,7 +40,7 @@ class _Parser:
     def __init__(self, text: str, file: str) -> None:
         self._text, self._file = text, file
         found = tokens_of(text)
-        self._tokens = tuple(one for one in found if one.kind is not Kind.DIRECTIVE)
+        self._tokens = tuple(one for one in found if one.kind is not TokenKind.DIRECTIVE)
         self._macros = _macros(found)
         self._pairs = self._paired()
         self._templates: dict[str, tuple[tuple[str, ...], MslKernel]] = {}
@@ -298,9 +298,9 @@ class _Parser:
         if not name.is_word:
             self._refuse(line, f"{kernel}: the parameter {self._slice(begin, end)!r} is not understood")
         words = plain[:-1]
-        space = next((_SPACES[one.text] for one in words if one.text in _SPACES), Space.NONE)
+        space = next((_SPACES[one.text] for one in words if one.text in _SPACES), AddressSpace.NONE)
         form = "".join(one.text for one in words if one.text in ("*", "&"))
-        const = any(one.text == "const" for one in words) or space is Space.CONSTANT
+        const = any(one.text == "const" for one in words) or space is AddressSpace.CONSTANT
         kind = _spelled([one for one in words if one.text not in (*_SPACES, *_QUALIFIERS, "*", "&")])
         attribute = next(iter(attributes), "")
         index = -1
@@ -345,10 +345,10 @@ class _Parser:
                     "buffer has an index do they get theirs by their order",
                 )
             if one.attribute == "stage_in" or (
-                one.attribute == "buffer" and one.space in (Space.NONE, Space.THREADGROUP)
+                one.attribute == "buffer" and one.space in (AddressSpace.NONE, AddressSpace.THREADGROUP)
             ):
                 self._refuse(one.line, f"{what} is a buffer: it is of the address space device or constant")
-            if one.form not in ("*", "&") and one.space is not Space.NONE:
+            if one.form not in ("*", "&") and one.space is not AddressSpace.NONE:
                 self._refuse(
                     one.line, f"{what} is in the address space {one.space.value}: it is a pointer or a reference"
                 )
@@ -379,7 +379,7 @@ def _numbered(parameters: Sequence[MslParameter]) -> tuple[MslParameter, ...]:
     found: list[MslParameter] = []
     index = 0
     for one in parameters:
-        if not one.attribute and one.form and one.space in (Space.DEVICE, Space.CONSTANT):
+        if not one.attribute and one.form and one.space in (AddressSpace.DEVICE, AddressSpace.CONSTANT):
             found.append(replace(one, attribute="buffer", index=index))
             index += 1
         else:
@@ -395,7 +395,7 @@ def _macros(tokens: Sequence[Token]) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     depth = 0
     for one in tokens:
-        if one.kind is not Kind.DIRECTIVE:
+        if one.kind is not TokenKind.DIRECTIVE:
             continue
         words = one.text[1:].replace("\\\n", " ").split(maxsplit=2)
         depth += (words[:1] in (["if"], ["ifdef"], ["ifndef"])) - (words[:1] == ["endif"])

@@ -6,12 +6,12 @@ from enum import Enum
 
 from silo.frozen import frozen
 
-__all__ = ["ArrayDeclaration", "FunctionConstant", "MslKernel", "MslParameter", "MslText", "Space"]
+__all__ = ["AddressSpace", "ArrayDeclaration", "FunctionConstant", "MslKernel", "MslParameter", "MslText"]
 
 Span = tuple[int, int]  # from a character up to another
 
 
-class Space(Enum):
+class AddressSpace(Enum):
     """The address space that a parameter points to."""
 
     DEVICE = "device"
@@ -30,7 +30,7 @@ class MslParameter:
 
     name: str
     type: str
-    space: Space
+    space: AddressSpace
     form: str
     const: bool
     attribute: str

@@ -6,7 +6,7 @@ from enum import Enum
 
 from silo.frozen import frozen
 
-__all__ = ["Kind", "Token", "tokens_of"]
+__all__ = ["Token", "TokenKind", "tokens_of"]
 
 _WORD_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 _DIGITS = frozenset("0123456789")
@@ -16,7 +16,7 @@ _JOINED = frozenset(
 )
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     WORD = "word"
@@ -30,7 +30,7 @@ class Kind(Enum):
 class Token:
     """A token and where it is: from ``begin`` up to ``end`` of the text, on ``line``, counted from 1."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     begin: int
     end: int
@@ -39,7 +39,7 @@ class Token:
     @property
     def is_word(self) -> bool:
         """Whether it is a name or a keyword."""
-        return self.kind is Kind.WORD
+        return self.kind is TokenKind.WORD
 
 
 def tokens_of(text: str) -> tuple[Token, ...]:
@@ -56,13 +56,13 @@ def tokens_of(text: str) -> tuple[Token, ...]:
         if kind is not None:
             attributes += (piece == "[[") - (piece == "]]")
             found.append(Token(kind, piece, at, end, line))
-        fresh = piece.endswith("\n") or (fresh and kind in (None, Kind.DIRECTIVE))
+        fresh = piece.endswith("\n") or (fresh and kind in (None, TokenKind.DIRECTIVE))
         line += piece.count("\n")
         at = end
     return tuple(found)
 
 
-def _piece(text: str, at: int, attributes: int, *, fresh: bool) -> tuple[Kind | None, int]:
+def _piece(text: str, at: int, attributes: int, *, fresh: bool) -> tuple[TokenKind | None, int]:
     """What begins at ``at``, None for blanks, and where it ends. ``fresh``: only blanks are before it on its line."""
     first, two = text[at], text[at : at + 2]
     if first.isspace():
@@ -73,14 +73,14 @@ def _piece(text: str, at: int, attributes: int, *, fresh: bool) -> tuple[Kind | 
         close = text.find("*/", at + 2)
         return None, len(text) if close < 0 else close + 2
     if fresh and first == "#":
-        return Kind.DIRECTIVE, _line_end(text, at)
+        return TokenKind.DIRECTIVE, _line_end(text, at)
     if first in "\"'":
-        return Kind.TEXT, _string_end(text, at)
+        return TokenKind.TEXT, _string_end(text, at)
     if first in _WORD_START:
-        return Kind.WORD, _while(text, at, _WORD)
+        return TokenKind.WORD, _while(text, at, _WORD)
     if first in _DIGITS or (first == "." and two[1:] in _DIGITS and len(two) == 2):
-        return Kind.NUMBER, _number_end(text, at)
-    return Kind.SIGN, at + (2 if two in _JOINED and (two != "]]" or attributes > 0) else 1)
+        return TokenKind.NUMBER, _number_end(text, at)
+    return TokenKind.SIGN, at + (2 if two in _JOINED and (two != "]]" or attributes > 0) else 1)
 
 
 def _while(text: str, at: int, kept: frozenset[str]) -> int:

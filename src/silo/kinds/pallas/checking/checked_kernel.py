@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from silo.checking.findings import Finding
+from silo.checking.findings import CheckFinding
 from silo.checking.machine import CheckedLaunch, Difference, Doubt, Exchange, Ran, Unseen
 from silo.core.check_limits import CheckLimits
 from silo.core.values import Value
 from silo.kinds.pallas.bridge import Arrays
 from silo.kinds.pallas.call_plan import CallPlan, PlannedArray, PlannedScalar
-from silo.kinds.pallas.checking.modes import Interpreted, Mode, forget, interpreted
+from silo.kinds.pallas.checking.modes import CheckMode, Interpreted, forget, interpreted
 from silo.kinds.pallas.checking.race_reports import Heard, listening, races_in
 from silo.kinds.pallas.checking.waits import endless_waits_raise, stuck_in
 from silo.kinds.pallas.front.pallas_installation import jax_module
@@ -45,11 +45,11 @@ class CheckedProgram:
     ) -> None:
         self.source, self.plan = source, plan
         self._blocked, self._constants = blocked, constants
-        self._modes: dict[Mode, Interpreted] = {}
+        self._modes: dict[CheckMode, Interpreted] = {}
         device = jax_module().local_devices(backend="cpu")[0]
         self.arrays = Arrays(entry, source.signature.names, device)
 
-    def program(self, mode: Mode) -> Interpreted:
+    def program(self, mode: CheckMode) -> Interpreted:
         """The program interpreted in ``mode``."""
         if mode not in self._modes:
             self._modes[mode] = interpreted(self.source, self._blocked, self._constants, mode)
@@ -65,7 +65,7 @@ class CheckedProgram:
         return lambda given: PallasLaunch(self, given, limits, notes)
 
 
-class PallasLaunch(CheckedLaunch[Mode, Finding, str, tuple[Any, ...]]):
+class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]]):
     """One launch: the program interpreted in each mode over copies of the arguments."""
 
     def __init__(
@@ -80,18 +80,22 @@ class PallasLaunch(CheckedLaunch[Mode, Finding, str, tuple[Any, ...]]):
         self._results: tuple[Any, ...] = ()
 
     @property
-    def schedules(self) -> Sequence[Mode]:
+    def schedules(self) -> Sequence[CheckMode]:
         """One mode, if nothing in the program depends on the time of a copy or on the order of programs."""
-        return (Mode.EAGER, Mode.LATE) if self._program.program(Mode.EAGER).schedules else (Mode.EAGER,)
+        return (
+            (CheckMode.EAGER, CheckMode.LATE)
+            if self._program.program(CheckMode.EAGER).schedules
+            else (CheckMode.EAGER,)
+        )
 
     @property
     def unseen(self) -> Sequence[Unseen[str]]:
         """Jax does not report reads of memory to which nothing was written."""
         return (Unseen(Doubt("memory to which nothing was written", (0,))),)
 
-    def run(self, schedule: Mode, exchange: Exchange[str] | None = None) -> Ran[Finding, str]:
+    def run(self, schedule: CheckMode, exchange: Exchange[str] | None = None) -> Ran[CheckFinding, str]:
         """Interpret the program."""
-        mode = schedule if exchange is None else Mode.ZERO
+        mode = schedule if exchange is None else CheckMode.ZERO
         function = self._program.program(mode).function
         given = [self._operand(one, self._arguments[one.parameter], mode) for one in self._plan.operands]
         with listening() as heard, endless_waits_raise(self._notes):
@@ -103,7 +107,7 @@ class PallasLaunch(CheckedLaunch[Mode, Finding, str, tuple[Any, ...]]):
                 if fault is None:
                     raise
                 return Ran(fault)
-        return Ran(self._race(heard) if heard.races and mode is Mode.EAGER else None, comparable=True)
+        return Ran(self._race(heard) if heard.races and mode is CheckMode.EAGER else None, comparable=True)
 
     def results(self) -> tuple[Any, ...]:
         """Arrays of jax, which nothing writes to."""
@@ -119,29 +123,29 @@ class PallasLaunch(CheckedLaunch[Mode, Finding, str, tuple[Any, ...]]):
                 return Difference(number, int(unequal.argmax()))
         return None
 
-    def fault_finding(self, fault: Finding, schedule: Mode) -> Finding:
+    def fault_finding(self, fault: CheckFinding, schedule: CheckMode) -> CheckFinding:
         """The fault is a finding already."""
         del schedule
         return fault
 
-    def order_finding(self, difference: Difference, schedule: Mode) -> Finding:
+    def order_finding(self, difference: Difference, schedule: CheckMode) -> CheckFinding:
         """The first element that differs."""
         del schedule
         why = "it depends on when copies move, or in which order programs run"
         return self._element("race", "a race", difference, why)
 
     def doubt_finding(
-        self, doubt: Doubt[str], other: int, effect: Finding | Difference | None, schedule: Mode
-    ) -> Finding:
+        self, doubt: Doubt[str], other: int, effect: CheckFinding | Difference | None, schedule: CheckMode
+    ) -> CheckFinding:
         """The first element that differs, or the fault that shows with zeros in that memory."""
         del doubt, other, schedule
-        if isinstance(effect, Finding):
+        if isinstance(effect, CheckFinding):
             return effect
         assert effect is not None  # there is one doubt
         why = "it depends on memory to which nothing was written, or is not written itself"
         return self._element("uninitialized", "a value of memory that was never written", effect, why)
 
-    def results_finding(self, results: tuple[Any, ...]) -> Finding | None:
+    def results_finding(self, results: tuple[Any, ...]) -> CheckFinding | None:
         """A NaN, if no argument has one and the caller asked for those."""
         import numpy as np  # noqa: PLC0415
 
@@ -167,7 +171,7 @@ class PallasLaunch(CheckedLaunch[Mode, Finding, str, tuple[Any, ...]]):
     def put_back(self) -> None:
         """Does nothing, because the program has copies of the arguments."""
 
-    def _operand(self, one: PlannedArray | PlannedScalar, value: Any, mode: Mode) -> Any:  # noqa: ANN401
+    def _operand(self, one: PlannedArray | PlannedScalar, value: Any, mode: CheckMode) -> Any:  # noqa: ANN401
         """A copy: what an argument holds that holds nothing yet is what other memory holds."""
         import numpy as np  # noqa: PLC0415  # jax needs it
 
@@ -177,24 +181,24 @@ class PallasLaunch(CheckedLaunch[Mode, Finding, str, tuple[Any, ...]]):
         held: NDArray[Any] = np.array(library_of(value).read(value), copy=True)
         if self._arrays.name(one) in self._limits.uninitialized:
             unset = float("nan") if jnp.issubdtype(held.dtype, jnp.floating) else jnp.iinfo(held.dtype).max
-            held[...] = 0 if mode is Mode.ZERO else unset
+            held[...] = 0 if mode is CheckMode.ZERO else unset
         return jnp.asarray(held)
 
-    def _fault_of(self, error: Exception, heard: Heard) -> Finding | None:
+    def _fault_of(self, error: Exception, heard: Heard) -> CheckFinding | None:
         """The finding that an error of jax's is; None if it is not one of the kernel."""
         text = str(error)
         place = heard.places[-1] if heard.places else ""
         if (stuck := stuck_in(text)) is not None:
             at, reason = stuck
             what = "a wait for a semaphore that does not end"
-            return Finding("endless", what, (reason,), place=at, at=f" at {at or _NOWHERE}")
+            return CheckFinding("endless", what, (reason,), place=at, at=f" at {at or _NOWHERE}")
         if (revisited := re.search(r"Revisited block .* of output (\d+) .*", text)) is not None:
             argument = self._arrays.name(self._plan.results[int(revisited[1])])
             why = (
                 "Only programs that follow one another may write one block of an output: it goes to memory when "
                 "another block's turn comes, and is not read again"
             )
-            return Finding(
+            return CheckFinding(
                 "revisited block",
                 f"programs come back to a block of {argument}",
                 (revisited[0].rstrip(" ."), why),
@@ -209,20 +213,20 @@ class PallasLaunch(CheckedLaunch[Mode, Finding, str, tuple[Any, ...]]):
         if at < 0:
             return None
         reason = text[at:].splitlines()[0]
-        return Finding(
+        return CheckFinding(
             "out of bounds", "an access out of bounds", (reason,), place=place, at=f" at {place or _NOWHERE}"
         )
 
     @staticmethod
-    def _race(heard: Heard) -> Finding:
+    def _race(heard: Heard) -> CheckFinding:
         first, second = heard.races[0].first, heard.races[0].second
         details = [f"{first}, and {second}: nothing says which is first"]
         if len(heard.races) > 1:
             details.append(f"{len(heard.races) - 1} more such pairs")
         what, at = f"a race in {first.memory}", f" at {first.place} and {second.place}"
-        return Finding("race", what, tuple(details), place=first.place, at=at)
+        return CheckFinding("race", what, tuple(details), place=first.place, at=at)
 
-    def _element(self, kind: str, what: str, difference: Difference, why: str) -> Finding:
+    def _element(self, kind: str, what: str, difference: Difference, why: str) -> CheckFinding:
         """A finding in the element of a result that a byte is part of."""
         import numpy as np  # noqa: PLC0415
 
@@ -230,7 +234,7 @@ class PallasLaunch(CheckedLaunch[Mode, Finding, str, tuple[Any, ...]]):
         index = tuple(int(one) for one in np.unravel_index(difference.byte // array.itemsize, array.shape))
         name = self._arrays.name(self._plan.results[difference.region])
         at = f" reaches {name}[{', '.join(map(str, index))}] ({self._source.location})"
-        return Finding(kind, what, (why,), name, self._source.location, at, index=index)
+        return CheckFinding(kind, what, (why,), name, self._source.location, at, index=index)
 
 
 def _nans(array: Any) -> NDArray[np.bool_]:  # noqa: ANN401  # any array

@@ -16,10 +16,10 @@ from silo.kinds.pallas.pallas_blocks import BlockedLaunch
 from silo.kinds.pallas.pallas_export import diagnosis, held_settings, on_chip
 from silo.kinds.pallas.pallas_program import make_program
 
-__all__ = ["Interpreted", "Mode", "forget", "interpreted"]
+__all__ = ["CheckMode", "Interpreted", "forget", "interpreted"]
 
 
-class Mode(Enum):
+class CheckMode(Enum):
     """When copies move, what memory holds that nothing was written to, in which order programs run."""
 
     EAGER = "eager"  # copies move when they are started; races are looked for
@@ -43,18 +43,20 @@ class Interpreted:
     schedules: bool
 
 
-def interpreted(source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], mode: Mode) -> Interpreted:
+def interpreted(
+    source: PallasSource, launch: BlockedLaunch, constants: Mapping[str, Value], mode: CheckMode
+) -> Interpreted:
     """The program as jax interprets it in ``mode``.
 
     Raises CompileError: jax refuses the kernel.
     """
     jax, pltpu = jax_module(), jax_module("jax.experimental.pallas.tpu")
     options: dict[str, Any] = {
-        "detect_races": mode is Mode.EAGER,
-        "dma_execution_mode": "eager" if mode is Mode.EAGER else "on_wait",
-        "uninitialized_memory": "zero" if mode is Mode.ZERO else "nan",
+        "detect_races": mode is CheckMode.EAGER,
+        "dma_execution_mode": "eager" if mode is CheckMode.EAGER else "on_wait",
+        "uninitialized_memory": "zero" if mode is CheckMode.ZERO else "nan",
         "out_of_bounds_reads": "raise",
-        "random_seed": None if mode is Mode.EAGER else _SEED,
+        "random_seed": None if mode is CheckMode.EAGER else _SEED,
     }
     program = make_program(source, launch, constants, interpret=pltpu.InterpretParams(**options), limit=None)
     with held_settings(), on_chip(INTERPRETED_CHIP):

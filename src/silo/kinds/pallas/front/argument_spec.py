@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from silo.core.nodes import Node
 from silo.frozen import frozen
 
-__all__ = ["ArgSpec", "Dim", "MemorySpace", "Pad", "Role", "Scheme", "Scratch", "ScratchKind", "Size"]
+__all__ = ["ArgSpec", "ArgumentRole", "Dim", "MemorySpace", "Pad", "Scheme", "Scratch", "ScratchKind", "Size"]
 
 Size: TypeAlias = "int | str | Node | Callable[[Any], object]"
 """A number, the name of a constant, or a function of constants and of the arguments' shapes and values."""
@@ -30,7 +30,7 @@ class MemorySpace(Enum):
     HBM = "hbm"  # all of it, where it is: the body copies what it needs
 
 
-class Role(Enum):
+class ArgumentRole(Enum):
     """What a body does with an array."""
 
     IN = "in"

@@ -16,10 +16,10 @@ from silo.errors import CompileError, ExpressionError, SourceError
 from silo.frozen import frozen
 from silo.kinds.pallas.front.argument_spec import (
     ArgSpec,
+    ArgumentRole,
     Dim,
     MemorySpace,
     Pad,
-    Role,
     Scheme,
     Scratch,
     ScratchKind,
@@ -42,7 +42,7 @@ class ArraySpec:
     """
 
     name: str
-    role: Role
+    role: ArgumentRole
     space: MemorySpace
     block: tuple[Node | None, ...] | None = None
     dims: tuple[Dim, ...] = ()
@@ -134,12 +134,12 @@ class SpecReader:
     def array(self, name: str, given: ArgSpec) -> ArraySpec:
         """One array."""
         what = f"{self._where}: {name}"
-        role = choice(what, "role", Role, given.role)
+        role = choice(what, "role", ArgumentRole, given.role)
         blocked = given.block is not None
         own = MemorySpace.VMEM if self._scheme is Scheme.DEFAULT or blocked else MemorySpace.HBM
         space = own if given.space is None else choice(what, "space", MemorySpace, given.space)
         if given.prefetch:
-            if role is not Role.IN or blocked or given.dims or given.index is not None or given.space == "hbm":
+            if role is not ArgumentRole.IN or blocked or given.dims or given.index is not None or given.space == "hbm":
                 raise SourceError(f'{what} is prefetched: the whole array is in SMEM, and role="in" is all it can have')
             space = MemorySpace.SMEM
         if space is MemorySpace.HBM and (blocked or given.dims or given.index is not None):
@@ -155,7 +155,7 @@ class SpecReader:
         if not 1 <= given.buffers <= _MOST_BUFFERS:
             raise SourceError(f"{what} has buffers={given.buffers}; 2 is usual, 1 halves what the array takes of VMEM")
         like = given.shape if isinstance(given.shape, str) else ""
-        if given.shape is not None and role is not Role.OUT:
+        if given.shape is not None and role is not ArgumentRole.OUT:
             raise SourceError(f'{what} has a shape=, which is for arrays with role="out" that calls leave out')
         if like and like not in self._arrays:
             raise SourceError(f"{what} is to have the shape of {like}, which is none of {', '.join(self._arrays)}")

@@ -15,7 +15,7 @@ from silo.core.signature import NO_DEFAULT, Effect, Parameter, ParameterKind, Si
 from silo.core.space import Space
 from silo.core.values import Value
 from silo.errors import SourceError, SpaceError
-from silo.kinds.pallas.front.argument_spec import ArgSpec, Role, Scheme, Scratch
+from silo.kinds.pallas.front.argument_spec import ArgSpec, ArgumentRole, Scheme, Scratch
 from silo.kinds.pallas.front.launch_spec import (
     ArraySpec,
     SpecReader,
@@ -30,7 +30,7 @@ from silo.sources.declaration import Declaration
 
 __all__ = ["pallas"]
 
-_EFFECTS = {Role.IN: Effect.READ, Role.OUT: Effect.WRITE, Role.INOUT: Effect.BOTH}
+_EFFECTS = {ArgumentRole.IN: Effect.READ, ArgumentRole.OUT: Effect.WRITE, ArgumentRole.INOUT: Effect.BOTH}
 _SCALARS = {DTypeKind.BOOL: ParameterKind.BOOL, DTypeKind.FLOAT: ParameterKind.FLOAT}
 _SEMANTICS = ("parallel", "arbitrary")
 _AXES = 3

@@ -14,10 +14,10 @@ from silo.sources.kernel_source import KernelSource
 if TYPE_CHECKING:
     from silo.core.findings import Finding
 
-__all__ = ["Kind"]
+__all__ = ["PallasKind"]
 
 
-class Kind:
+class PallasKind:
     """Reads what :func:`silo.kinds.pallas.front.pallas_definition.pallas` makes, and takes it from ``silo.pallas``."""
 
     advice = "make one of a Pallas body with silo.pallas(body, args=[silo.ArgSpec(...), ...])"

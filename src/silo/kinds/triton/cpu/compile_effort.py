@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["USUAL", "Effort", "effort_of"]
+__all__ = ["USUAL", "CompileEffort", "effort_of"]
 
 USUAL = "-O2"
 _LESS_FROM = 200_000  # characters of a kernel's own C text: about 3 s of gcc 12 at -O2
@@ -16,14 +16,14 @@ _LEAST_FROM = 600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Effort:
+class CompileEffort:
     """The C compiler's flag, and why it is not the usual one; "" if it is."""
 
     flag: str
     reason: str = ""
 
 
-def effort_of(characters: int) -> Effort:
+def effort_of(characters: int) -> CompileEffort:
     """The effort for a kernel whose own C text, without the runtime's, is so long.
 
     >>> effort_of(50_000)
@@ -32,9 +32,9 @@ def effort_of(characters: int) -> Effort:
     'compiled with -O1: its C text of 300 kB, more than 200, would take the C compiler long; loops are still vectorised'
     """
     if characters <= _LESS_FROM:
-        return Effort(USUAL)
+        return CompileEffort(USUAL)
     flag, limit, runs = "-O1", _LESS_FROM, "loops are still vectorised"
     if characters > _LEAST_FROM:
         flag, limit, runs = "-Og", _LEAST_FROM, "it has no vectors and runs slower; use loops (tl.range)"
     text = f"its C text of {characters // 1000} kB, more than {limit // 1000}, would take the C compiler long"
-    return Effort(flag, f"compiled with {flag}: {text}; {runs}")
+    return CompileEffort(flag, f"compiled with {flag}: {text}; {runs}")

@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 __all__ = [
     "Assign",
     "Break",
-    "Buffer",
-    "Call",
     "Copy",
     "Define",
     "For",
     "Forever",
-    "Function",
     "Goto",
     "If",
     "Label",
-    "Parameter",
-    "Program",
+    "LoopBuffer",
+    "LoopCall",
+    "LoopFunction",
+    "LoopParameter",
+    "LoopProgram",
     "Return",
     "Statement",
     "dump",
@@ -30,7 +30,7 @@ __all__ = [
 
 
 @dataclass(slots=True, eq=False)
-class Buffer:
+class LoopBuffer:
     """A range of scratch memory holding ``elements`` values of the C type ``ctype``, row-major.
 
     An ``external`` one is memory that a function's caller lends it, named by a parameter. What a ``kept`` one holds
@@ -71,7 +71,7 @@ class Assign:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class LoopCall:
     """One call statement, without its semicolon."""
 
     text: str
@@ -81,8 +81,8 @@ class Call:
 class Copy:
     """Copy all of ``source`` to ``target`` (same size, never overlapping)."""
 
-    target: Buffer
-    source: Buffer
+    target: LoopBuffer
+    source: LoopBuffer
 
 
 @dataclass(slots=True)
@@ -146,11 +146,11 @@ class Return:
     value: str = ""
 
 
-Statement = Define | Assign | Call | Copy | For | If | Forever | Break | Label | Goto | Return
+Statement = Define | Assign | LoopCall | Copy | For | If | Forever | Break | Label | Goto | Return
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class LoopParameter:
     """One kernel parameter: C type and name, in the order of the ABI's ``params``."""
 
     ctype: str
@@ -158,7 +158,7 @@ class Parameter:
 
 
 @dataclass(slots=True)
-class Function:
+class LoopFunction:
     """A C function beside the kernel.
 
     One with ``surroundings`` gets the program's place in the grid and scratch memory, and returns an error code. One
@@ -166,8 +166,8 @@ class Function:
     """
 
     name: str
-    parameters: list[Parameter]
-    buffers: list[Buffer]
+    parameters: list[LoopParameter]
+    buffers: list[LoopBuffer]
     body: list[Statement]
     inline: bool
     surroundings: bool
@@ -175,26 +175,26 @@ class Function:
 
 
 @dataclass(slots=True)
-class Program:
+class LoopProgram:
     """One kernel: what one program (one point of the grid) does. ``functions`` stand before their callers."""
 
     entry: str
-    parameters: list[Parameter]
-    buffers: list[Buffer]
+    parameters: list[LoopParameter]
+    buffers: list[LoopBuffer]
     constants: list[str]  # definitions of constant arrays and of dot kernels, one each
     body: list[Statement]
-    functions: list[Function] = field(default_factory=list[Function])
+    functions: list[LoopFunction] = field(default_factory=list[LoopFunction])
     finish: list[Statement] = field(default_factory=list["Statement"])  # after the last program of a call
     scratch_bytes: int = 0  # of the kernel alone
     total_bytes: int = 0  # with the functions that it calls
     locals: list[str] = field(default_factory=list[str])  # definitions before the first program, seen by all
 
 
-def dump(program: Program) -> str:
+def dump(program: LoopProgram) -> str:
     """The program as indented text, for people.
 
     Example:
-        >>> print(dump(Program("k", [], [], [], [Assign("x", "1")])))
+        >>> print(dump(LoopProgram("k", [], [], [], [Assign("x", "1")])))
         kernel k() scratch 0
           x = 1
     """
@@ -217,7 +217,7 @@ def _dump_block(body: list[Statement], depth: int, lines: list[str]) -> None:
                 lines.append(f"{pad}{ctype} {name}" + ("" if value is None else f" = {value}"))
             case Assign(target, value, condition):
                 lines.append(f"{pad}{target} = {value}" + (f" if {condition}" if condition else ""))
-            case Call(text):
+            case LoopCall(text):
                 lines.append(f"{pad}{text}")
             case Copy(target, source):
                 lines.append(f"{pad}copy {source.name} -> {target.name}")

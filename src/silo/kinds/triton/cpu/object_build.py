@@ -9,7 +9,7 @@ from silo.compile.c_compiler import CCompiler
 from silo.compile.compiler_process import memory_note, run_compiler
 from silo.compile.native_build import BuiltObject, build, build_beside
 from silo.core.target import Target
-from silo.drivers.cpu.levels import Level, level_of
+from silo.drivers.cpu.levels import CpuLevel, level_of
 from silo.errors import ToolchainError
 from silo.kinds.triton.cpu.compile_effort import USUAL
 from silo.kinds.triton.cpu.emit.shared_text import part
@@ -95,11 +95,13 @@ def forget_shared() -> None:
     _shared.clear()
 
 
-def compile_flags(level: Level, *, contract: bool = True, libm: bool = False, effort: str = USUAL) -> tuple[str, ...]:
+def compile_flags(
+    level: CpuLevel, *, contract: bool = True, libm: bool = False, effort: str = USUAL
+) -> tuple[str, ...]:
     """Every flag of one compile.
 
     ``contract`` lets a * b + c be fused to one rounding; ``libm`` links the mathematical functions of the C library;
-    ``effort`` is the flag of :class:`silo.kinds.triton.cpu.compile_effort.Effort`.
+    ``effort`` is the flag of :class:`silo.kinds.triton.cpu.compile_effort.CompileEffort`.
     """
     fused = f"-ffp-contract={'fast' if contract else 'off'}"
     code = (effort if flag == USUAL else flag for flag in _CODE_FLAGS)

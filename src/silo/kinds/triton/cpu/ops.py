@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from silo.errors import UnsupportedError
-from silo.kinds.triton.front.operations.cpu.c_call import Call, RefusedError
+from silo.kinds.triton.front.operations.cpu.c_call import RefusedError, ScalarCall
 from silo.kinds.triton.front.operations.cpu.c_types import c_type, element_bytes, has_c_type, literal, zero
 from silo.kinds.triton.front.operations.operation_table import OPERATIONS
 from silo.kinds.triton.front.ssa import Operation, Type
@@ -68,7 +68,7 @@ def _render(op: Operation, operands: Sequence[str], types: Sequence[Type], resul
     renderer = None if record is None else record.render
     if renderer is None:
         raise UnsupportedError(f"{op.name}: not an elementwise operation that the CPU knows")
-    call = Call(op, operands, types, result)
+    call = ScalarCall(op, operands, types, result)
     try:
         text = renderer(call)
     except RefusedError as refused:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from silo.core.code_facts import Numerics
 from silo.core.values import digest
 from silo.kinds.triton.front.operations import arith
-from silo.kinds.triton.front.operations.operation_record import Family, Record
+from silo.kinds.triton.front.operations.operation_record import Family, OperationRecord
 from silo.kinds.triton.front.operations.operation_table import OPERATIONS, family_of
 from silo.kinds.triton.front.ssa import Attribute, Dense, Module, Operation, Value
 
@@ -54,14 +54,14 @@ def _is_float(value: Value) -> bool:
     return not value.type.pointer and _FLOAT.fullmatch(value.type.element) is not None
 
 
-def _recorded(module: Module) -> Iterator[tuple[Operation, Record]]:
+def _recorded(module: Module) -> Iterator[tuple[Operation, OperationRecord]]:
     for operation in module.walk():
         record = OPERATIONS.get(operation.name)
         if record is not None:
             yield operation, record
 
 
-def _carries(operation: Operation, record: Record) -> bool:
+def _carries(operation: Operation, record: OperationRecord) -> bool:
     """Whether floating-point values go round a loop, from block to block, or into a function."""
     if record.family is Family.LOOP:
         return any(_is_float(result) for result in operation.results)

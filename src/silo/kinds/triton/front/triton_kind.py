@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from silo.core.findings import Finding
     from silo.sources.seen_launch import SeenLaunch
 
-__all__ = ["Kind"]
+__all__ = ["TritonKind"]
 
 
-class Kind:
+class TritonKind:
     """Reads any ``@triton.jit``, ``@triton.autotune`` or ``@triton.heuristics`` object, unchanged."""
 
     advice = "put @silo.kernel(...) on top of a @triton.jit function"

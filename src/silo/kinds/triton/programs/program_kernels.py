@@ -22,11 +22,11 @@ from silo.kinds.triton.front.triton_source import TritonSource
 from silo.kinds.triton.programs.compiled_code import bind_program, consent_to, device_at, read_launch, target_of
 from silo.kinds.triton.programs.variant_providers import PROVIDERS, ProgramVariant, Provided, VariantProvider
 from silo.launch import native
-from silo.launch.arguments import Call, ValueKind
+from silo.launch.arguments import SeenCall, ValueKind
 from silo.launch.native import Binding, TritonKernel
 from silo.launch.runtime import make_triton_launcher
 
-__all__ = ["TABLE", "ProgramKernel", "ProgramVariant", "Provided", "Refusal", "Table", "VariantProvider"]
+__all__ = ["TABLE", "KernelTable", "ProgramKernel", "ProgramVariant", "Provided", "Refusal", "VariantProvider"]
 
 _log = logging.getLogger("silo")
 
@@ -38,7 +38,7 @@ class Refusal:
     reason: str
 
 
-class Table:
+class KernelTable:
     """Every kernel that was launched while launches are served, and who provides variants."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Table:
             kernel.detach()
 
 
-TABLE = Table()
+TABLE = KernelTable()
 
 
 def _slot_of(function: Any) -> object:  # noqa: ANN401
@@ -184,7 +184,7 @@ class ProgramKernel:
             self.refuse(str(error))
             return None
 
-    def on_miss(self, call: Call, own_way: Callable[[], object]) -> tuple[object, object]:
+    def on_miss(self, call: SeenCall, own_way: Callable[[], object]) -> tuple[object, object]:
         """A call that the guard does not know: a provider serves it, or Triton does and Silo from then on.
 
         Gives what serves such calls, and what the launch gave where it was launched here.
@@ -211,7 +211,7 @@ class ProgramKernel:
             provider.compiled(variant)
         return binding, result
 
-    def _provided(self, call: Call) -> Provided | None:
+    def _provided(self, call: SeenCall) -> Provided | None:
         """What a provider has for a call."""
         function = self.function
         if adapter.notices_compiles(function) or adapter.changed_global(function.used_global_vals):
@@ -228,7 +228,7 @@ class ProgramKernel:
             self._served.append(found)
         return found
 
-    def _learn(self, call: Call | None = None) -> None:
+    def _learn(self, call: SeenCall | None = None) -> None:
         """What launches look at from now on; the functions that a call gives as constexprs are among it."""
         function = self.function
         hooks, devices, caches, read = adapter.launch_state(function)
@@ -260,7 +260,7 @@ class ProgramKernel:
             self.native.launcher.forget()
         self._learn()
 
-    def _variant(self, call: Call, program: CompiledProgram) -> ProgramVariant:
+    def _variant(self, call: SeenCall, program: CompiledProgram) -> ProgramVariant:
         launch = read_launch(program)
         target = target_of(program)
         device = device_at(target.kind, call.device[1])
@@ -303,7 +303,7 @@ def _reached(function: Any) -> list[Any]:  # noqa: ANN401
         return []
 
 
-def _constants(call: Call) -> Iterator[tuple[str, object]]:
+def _constants(call: SeenCall) -> Iterator[tuple[str, object]]:
     yield from ((one.name, one.value) for one in call.arguments if one.kind is ValueKind.CONSTANT)
     yield from call.options.items()
 

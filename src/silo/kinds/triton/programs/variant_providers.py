@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # read when a program starts, before it launches anything
     from silo.core.target import Target
     from silo.kinds.triton.front.adapter import CompiledProgram
     from silo.kinds.triton.front.triton_source import TritonSource
-    from silo.launch.arguments import Call
+    from silo.launch.arguments import SeenCall
     from silo.launch.native import Binding
 
 __all__ = ["PROVIDERS", "LaunchedKernel", "ProgramVariant", "Provided", "VariantProvider"]
@@ -52,7 +52,7 @@ class ProgramVariant:
     """
 
     kernel: LaunchedKernel
-    call: Call
+    call: SeenCall
     options: Mapping[str, object]
     program: CompiledProgram
     launch: LaunchInfo
@@ -77,7 +77,7 @@ class Provided:
 class VariantProvider(Protocol):
     """Another source of compiled variants than Triton, asked before it: a bundle."""
 
-    def provide(self, kernel: LaunchedKernel, call: Call) -> Provided | None:
+    def provide(self, kernel: LaunchedKernel, call: SeenCall) -> Provided | None:
         """What serves calls like this one; None: this provider has nothing, and the next is asked, at last Triton.
 
         Not asked where a hook of the program would see the compile. May raise: the caller of the kernel gets that.

@@ -12,7 +12,7 @@ from silo.core.extents import ExtentKind, HeldExtents
 from silo.core.signature import Effect, NoDefault, ParameterKind
 from silo.errors import CompileError, SourceError, SpaceError, TraceError
 from silo.kinds.cute.front.cute_definition import cute
-from silo.kinds.cute.front.cute_source import Host, Written
+from silo.kinds.cute.front.cute_source import Host, WrittenWrapper
 from silo.sources.kinds import kind_named, kind_reading
 
 
@@ -59,13 +59,13 @@ def test_defaults_are_kept():
 
 def test_a_host_function_has_a_stream_that_nobody_passes():
     made = source(functions.on_host)
-    assert (made.written, made.stream, made.host) == (Written.HOST, "stream", Host.SILO)
+    assert (made.written, made.stream, made.host) == (WrittenWrapper.HOST, "stream", Host.SILO)
     assert described(made) == {"x": "*", "n": "i64"}
 
 
 def test_the_parameters_of_a_class_are_constants():
     made = source(functions.Product)
-    assert (made.written, made.init_names) == (Written.CLASS, ("tile", "stages"))
+    assert (made.written, made.init_names) == (WrittenWrapper.CLASS, ("tile", "stages"))
     assert described(made) == {"x": "*", "out": "*", "tile": "constexpr", "stages": "constexpr"}
     assert made.signature["stages"].default == 2
     assert source(functions.Product(64)).signature.names == ("x", "out")

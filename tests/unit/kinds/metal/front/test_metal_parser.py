@@ -5,7 +5,7 @@ import pytest
 import silo
 from silo.errors import SourceError
 from silo.kinds.metal.front.parser import parse_metal
-from silo.kinds.metal.front.tokens import Kind, tokens_of
+from silo.kinds.metal.front.tokens import TokenKind, tokens_of
 
 
 def kernel_of(text):
@@ -73,7 +73,7 @@ def test_two_kernels_of_one_name_between_conditions_are_refused_with_the_reason(
 def test_tokens_have_kinds_and_lines():
     text = '#include <metal_stdlib> // all\n#define A \\\n  1\nx[y[0]] += 1.5e-3h; "//" /* # */ # 0x1p-2 >>'
     found = tokens_of(text)
-    assert [one.text for one in found if one.kind is Kind.DIRECTIVE] == [
+    assert [one.text for one in found if one.kind is TokenKind.DIRECTIVE] == [
         "#include <metal_stdlib> // all",
         "#define A \\\n  1",
     ]
@@ -82,4 +82,4 @@ def test_tokens_have_kinds_and_lines():
         *("x", "[", "y", "[", "0", "]", "]", "+=", "1.5e-3h", ";", '"//"', "#", "0x1p-2", ">", ">"),
     ]
     assert {line for _, line in rest} == {4}
-    assert [one.text for one in found if one.kind is Kind.NUMBER] == ["0", "1.5e-3h", "0x1p-2"]
+    assert [one.text for one in found if one.kind is TokenKind.NUMBER] == ["0", "1.5e-3h", "0x1p-2"]

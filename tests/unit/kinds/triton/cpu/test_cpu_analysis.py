@@ -15,7 +15,7 @@ from silo.kinds.triton.cpu.analysis.value_properties import (
     load_parts,
     scalar_source,
 )
-from silo.kinds.triton.cpu.loop_ir import Buffer
+from silo.kinds.triton.cpu.loop_ir import LoopBuffer
 from silo.kinds.triton.cpu.lower.index import linear_index, remap
 from silo.kinds.triton.cpu.lower.reduction import accumulation
 from silo.kinds.triton.cpu.schedule.scratch_layout import Lifetimes
@@ -160,7 +160,7 @@ def test_accumulators_start_at_the_identity(name, element, start, clause):
 
 def test_scratch_is_shared_by_what_is_never_alive_together():
     lifetimes = Lifetimes()
-    a, b, c, d = (Buffer(f"b{n}", "float", 16, 4) for n in range(4))
+    a, b, c, d = (LoopBuffer(f"b{n}", "float", 16, 4) for n in range(4))
     lifetimes.touch(a)
     lifetimes.advance()
     with lifetimes.loop():
@@ -179,7 +179,7 @@ def test_scratch_is_shared_by_what_is_never_alive_together():
 
 def test_buffers_used_in_one_step_do_not_share():
     lifetimes = Lifetimes()
-    a, b = Buffer("b0", "float", 16, 4), Buffer("b1", "int8_t", 16, 1)
+    a, b = LoopBuffer("b0", "float", 16, 4), LoopBuffer("b1", "int8_t", 16, 1)
     lifetimes.touch(a)
     lifetimes.touch(b)
     lifetimes.assign(shared=True)

@@ -16,7 +16,7 @@ from silo.core.config import Config
 from silo.core.variant import Variant
 from silo.drivers.cpu.levels import host_target, level_of
 from silo.kinds.triton.cpu import cpu_jobs as jobs
-from silo.kinds.triton.cpu.compile_effort import USUAL, Effort, effort_of
+from silo.kinds.triton.cpu.compile_effort import USUAL, CompileEffort, effort_of
 from silo.kinds.triton.cpu.cpu_compiler import CpuCompiler
 from silo.kinds.triton.cpu.object_build import compile_flags
 from silo.kinds.triton.front.triton_source import TritonSource
@@ -40,7 +40,7 @@ def long(x, n, U: tl.constexpr):
 def test_the_length_of_the_text_decides(characters, flag):
     effort = effort_of(characters)
     assert effort.flag == flag
-    assert (flag in effort.reason and f"{characters // 1000} kB" in effort.reason) or effort == Effort(USUAL)
+    assert (flag in effort.reason and f"{characters // 1000} kB" in effort.reason) or effort == CompileEffort(USUAL)
 
 
 def test_the_flag_takes_the_place_of_the_usual_one():

@@ -11,7 +11,7 @@ import triton.language as tl  # noqa: E402
 from cpu_samples import both, module_of, needs_compiler, run  # noqa: E402
 from silo.kinds.triton.cpu.code_options import CpuOptions  # noqa: E402
 from silo.kinds.triton.cpu.emit.kernel_text import emit_c  # noqa: E402
-from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Program  # noqa: E402
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, LoopProgram  # noqa: E402
 from silo.kinds.triton.cpu.lower.half_precision import convert_in_blocks  # noqa: E402
 
 pytestmark = needs_compiler
@@ -104,6 +104,6 @@ def test_levels_without_instructions_for_f16_convert_in_place():
     ],
 )
 def test_what_is_not_plainly_converted_in_order_stays_as_it_is(body):
-    program = Program("k", [], [], [], [For("i", "0", "n", body, simd=True)])
+    program = LoopProgram("k", [], [], [], [For("i", "0", "n", body, simd=True)])
     assert not convert_in_blocks(program)
     assert program.body == [For("i", "0", "n", body, simd=True)]

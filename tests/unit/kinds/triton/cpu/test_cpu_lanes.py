@@ -13,7 +13,7 @@ from silo.core.target import Target  # noqa: E402
 from silo.drivers.cpu.levels import gather_facts, highest_level  # noqa: E402
 from silo.kinds.triton.cpu.code_options import CpuOptions  # noqa: E402
 from silo.kinds.triton.cpu.emit.kernel_text import emit_c  # noqa: E402
-from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Program  # noqa: E402
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, LoopProgram  # noqa: E402
 from silo.kinds.triton.cpu.lower.reduction_lanes import reduce_in_lanes  # noqa: E402
 
 pytestmark = needs_compiler
@@ -107,9 +107,9 @@ def test_rows_are_folded_by_halves_where_a_vector_fits(vector_bits):
     assert "silo_fold_max_float" not in source(lanes // 2, vector_bits)
 
 
-def loop(end: str, body: list[Define | Assign], ctype: str = "float") -> Program:
+def loop(end: str, body: list[Define | Assign], ctype: str = "float") -> LoopProgram:
     reducing = For("i", "0", end, [*body], simd=True, reductions=(("+", "acc1"),))
-    return Program("k", [], [], [], [Define(ctype, "acc1", "0", mutable=True), reducing])
+    return LoopProgram("k", [], [], [], [Define(ctype, "acc1", "0", mutable=True), reducing])
 
 
 def test_what_is_left_of_the_last_vector_is_a_plain_loop():

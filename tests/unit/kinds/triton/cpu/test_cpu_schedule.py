@@ -16,7 +16,7 @@ from silo.errors import UnsupportedError  # noqa: E402
 from silo.kinds.triton.cpu.code_options import CpuOptions  # noqa: E402
 from silo.kinds.triton.cpu.emit.kernel_text import emit_c, lower  # noqa: E402
 from silo.kinds.triton.cpu.loop_ir import dump  # noqa: E402
-from silo.kinds.triton.cpu.schedule.block_schedule import Group, describe  # noqa: E402
+from silo.kinds.triton.cpu.schedule.block_schedule import NestGroup, describe  # noqa: E402
 from silo.kinds.triton.cpu.schedule.function import plan_function  # noqa: E402
 
 pytestmark = needs_compiler
@@ -539,7 +539,7 @@ def test_every_unsupported_operation_is_listed():
 def test_softmax_like_kernels_are_a_few_nests():
     module = module_of(add_to, {"x": normal(64), "y": normal(64), "out": normal(64), "BLOCK": 64})
     (plan,) = plan_function(module.entry, CpuOptions())
-    nests = [step for step in plan.steps if isinstance(step, Group)]
+    nests = [step for step in plan.steps if isinstance(step, NestGroup)]
     assert len(nests) == 1
     assert len(nests[0].checks) == 2  # both loads against the store
     assert "store" in describe(plan)

@@ -11,7 +11,7 @@ from cpu_samples import module_of, needs_compiler
 from silo.errors import CompileError
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.emit.kernel_text import emit_c
-from silo.kinds.triton.cpu.loop_ir import Assign, Buffer, Call, Copy, Define, For, Forever, If, Statement
+from silo.kinds.triton.cpu.loop_ir import Assign, Copy, Define, For, Forever, If, LoopBuffer, LoopCall, Statement
 from silo.kinds.triton.cpu.lower.sharing import check_sharing, clashes
 from silo.kinds.triton.cpu.schedule.scratch_layout import Lifetimes
 
@@ -23,7 +23,7 @@ ROUNDS = "(int64_t)s1"  # the end of a loop of the kernel's own, which no consta
 
 def at(name, offset, *, kept=False):
     """A buffer of 64 bytes."""
-    return Buffer(name, "float", 16, 4, offset, kept=kept)
+    return LoopBuffer(name, "float", 16, 4, offset, kept=kept)
 
 
 def nest(target, source="0"):
@@ -35,7 +35,7 @@ def found(body, *buffers):
 
 
 def test_buffers_used_one_after_the_other_may_share():
-    body: list[Statement] = [nest("b1"), nest("b2", "b1[i1]"), nest("b3", "b2[i1]"), Call("f(b3)")]
+    body: list[Statement] = [nest("b1"), nest("b2", "b1[i1]"), nest("b3", "b2[i1]"), LoopCall("f(b3)")]
     assert found(body, at("b1", 0), at("b2", 64), at("b3", 0)) == set()
     assert found(body, at("b1", 0), at("b2", 0), at("b3", 64)) == {"b1b2"}
     assert found(body, at("b1", 0), at("b2", 32), at("b3", 96)) == {"b1b2"}, "parts of them"
@@ -58,7 +58,7 @@ def test_rounds_of_one_nest_may_read_what_others_wrote():
 
 
 def test_what_is_kept_for_the_next_program_shares_with_nothing():
-    body: list[Statement] = [Call("product(b1)"), nest("b2")]
+    body: list[Statement] = [LoopCall("product(b1)"), nest("b2")]
     assert found(body, at("b1", 0), at("b2", 0)) == set()
     assert found(body, at("b1", 0, kept=True), at("b2", 0)) == {"b1b2"}
 

@@ -5,8 +5,6 @@ import re
 from pathlib import Path
 
 import pytest
-
-import silo.kinds.triton.cpu
 from silo.kinds.triton.cpu.operations import arith, flow, others, own, tt
 from silo.kinds.triton.cpu.operations.record import Effect, Record, Role, define
 from silo.kinds.triton.cpu.operations.table import (
@@ -21,6 +19,8 @@ from silo.kinds.triton.cpu.operations.table import (
     foreign_reason,
     own_cost,
 )
+
+import silo.kinds.triton.cpu
 from silo.kinds.triton.cpu.operations_page import operations_table
 from silo.kinds.triton.front.ssa import Operation, Type, Value
 

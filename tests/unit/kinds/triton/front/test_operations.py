@@ -16,9 +16,15 @@ from silo.core.signature import Effect
 from silo.kinds.triton.cpu.operations_page import operations_table
 from silo.kinds.triton.front.operations import arith, flow, maths, others, own, tt
 from silo.kinds.triton.front.operations.attribute_rules import AttributeRules
-from silo.kinds.triton.front.operations.cpu.c_math import Function
+from silo.kinds.triton.front.operations.cpu.c_math import MathFunction
 from silo.kinds.triton.front.operations.nvidia.libdevice import FUNCTIONS
-from silo.kinds.triton.front.operations.operation_record import Family, Record, Role, SideEffect, define
+from silo.kinds.triton.front.operations.operation_record import (
+    Family,
+    OperationRecord,
+    OperationRole,
+    SideEffect,
+    define,
+)
 from silo.kinds.triton.front.operations.operation_table import (
     ATOMICS,
     EFFECTS,
@@ -101,7 +107,7 @@ def test_a_record_is_its_operation_s_name():
     scan = Operation("tt.scan", [], [], {})
     assert scan.name == tt.SCAN
     assert OPERATIONS[scan.name] is tt.SCAN
-    assert (tt.SCAN.role, tt.SCAN.side_effect, tt.SCAN.dialect) == (Role.ORDERED, SideEffect.NONE, "tt")
+    assert (tt.SCAN.role, tt.SCAN.side_effect, tt.SCAN.dialect) == (OperationRole.ORDERED, SideEffect.NONE, "tt")
     assert f"{tt.SCAN}" == "tt.scan"
     with pytest.raises(AttributeError, match="is not changed"):
         tt.SCAN.cost = 1.0
@@ -115,24 +121,28 @@ def test_a_record_declares_every_field_and_no_other():
         for name, parameter in inspect.signature(define).parameters.items()
         if name != "name" and parameter.annotation is not inspect.Parameter.empty
     }
-    assert fields == set(Record.__annotations__)
+    assert fields == set(OperationRecord.__annotations__)
     for record in OPERATIONS.values():
-        assert type(record) is Record
+        assert type(record) is OperationRecord
         assert set(vars(record)) == fields, record
     for field in fields:
-        assert re.search(rf"^        {field}: ", str(Record.__doc__), re.MULTILINE), f"{field} is not described"
+        assert re.search(rf"^        {field}: ", str(OperationRecord.__doc__), re.MULTILINE), (
+            f"{field} is not described"
+        )
 
 
 @pytest.mark.parametrize("record", TEXT, ids=str)
 def test_a_text_s_operation_is_checked(record):
-    if record.role is not Role.FOREIGN:
+    if record.role is not OperationRole.FOREIGN:
         assert isinstance(record.attributes, AttributeRules)
     # A terminator without a rule of its own is checked by the operation whose region it ends.
-    assert record.types is not None or record.terminator or record.role is Role.FOREIGN
+    assert record.types is not None or record.terminator or record.role is OperationRole.FOREIGN
     if record.region_ends:
         assert all(OPERATIONS[name].terminator for name in record.region_ends)
     if record.on_cpu:
-        assert record.terminator == (record.role in {Role.YIELD, Role.JUMP, Role.REGION_RETURN})
+        assert record.terminator == (
+            record.role in {OperationRole.YIELD, OperationRole.JUMP, OperationRole.REGION_RETURN}
+        )
 
 
 @pytest.mark.parametrize("record", TEXT, ids=str)
@@ -141,7 +151,7 @@ def test_what_is_done_to_memory_is_said_in_one_way(record):
     assert record.access is not Effect.NONE
     if record.family in {Family.LOAD, Family.STORE, Family.ATOMIC}:
         assert record.access is not None
-    if record.access in {Effect.WRITE, Effect.BOTH} and record.on_cpu and record.role is not Role.REWRITTEN:
+    if record.access in {Effect.WRITE, Effect.BOTH} and record.on_cpu and record.role is not OperationRole.REWRITTEN:
         assert record.side_effect is SideEffect.WRITES
     if record.terminator or record.side_effect is SideEffect.TELLS:
         assert record.flow is not derived
@@ -160,7 +170,7 @@ def with_flow(wanted):
 
 def test_every_operation_has_a_way_into_c_or_a_place_in_the_schedule():
     for record in OPERATIONS.values():
-        if record.role is Role.ELEMENTWISE and not record.is_own:
+        if record.role is OperationRole.ELEMENTWISE and not record.is_own:
             assert record.render is not None, record
         if record.render is None:
             assert record.refuse is not None, record
@@ -170,7 +180,7 @@ def test_every_operation_has_a_way_into_c_or_a_place_in_the_schedule():
 
 
 def test_what_the_cpu_has_no_code_for_is_refused_by_its_record():
-    foreign = {record for record in OPERATIONS.values() if record.role is Role.FOREIGN}
+    foreign = {record for record in OPERATIONS.values() if record.role is OperationRole.FOREIGN}
     assert {tt.DESCRIPTOR_LOAD, tt.MAKE_TENSOR_PTR, others.UNREACHABLE} <= foreign
     for record in foreign:
         assert record.refuse(Operation(record, [], [], {})) == "not supported"
@@ -205,7 +215,7 @@ def test_foreign_operations_are_refused_with_the_reason():
 
 def test_a_function_of_the_math_dialect_is_called_by_its_own_name():
     for record in OPERATIONS.values():
-        if record.dialect == "math" and isinstance(record.render, Function):
+        if record.dialect == "math" and isinstance(record.render, MathFunction):
             assert record == f"math.{record.render.name}"
     assert FUNCTIONS["exp"] is maths.EXP.render
 

@@ -26,7 +26,7 @@ from silo.kinds.triton.front.pre_hooks import CallDecidesError, HookEffects, eff
 from silo.kinds.triton.front.triton_specialize import specialize
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.kinds.triton.gpu.gpu_compiler import TritonCompiler
-from silo.launch.arguments import Argument, Call, ValueKind, describe_call, read_call
+from silo.launch.arguments import CallArgument, SeenCall, ValueKind, describe_call, read_call
 from silo.launch.choice import OneVariant
 from silo.launch.descriptor_arguments import block_shape_of, is_descriptor, map_problem
 
@@ -372,8 +372,8 @@ def variant_for(block, *facts, element="float16", effect=Effect.BOTH):
 
 def call_with(kind=ValueKind.DESCRIPTOR, element="float16", block=(64, 32), *, readonly=False):
     value = TensorDescriptor(None, [1024, 512], [512, 1], block)
-    one = Argument("d", kind, value, dtype(element), aligned16=True, readonly=readonly, ndim=2, block_shape=block)
-    return Call("k", (one,), {}, (2, 0))
+    one = CallArgument("d", kind, value, dtype(element), aligned16=True, readonly=readonly, ndim=2, block_shape=block)
+    return SeenCall("k", (one,), {}, (2, 0))
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,9 @@ def test_code_that_assumes_less_than_2_gib():
     variant = Variant("k", "0" * 64, signature, assumed, Config(), Target.parse("hip:gfx942"))
 
     def call(*, range32):
-        return Call("k", (Argument("p", ValueKind.POINTER, None, dtype("float16"), range32=range32),), {}, (10, 0))
+        return SeenCall(
+            "k", (CallArgument("p", ValueKind.POINTER, None, dtype("float16"), range32=range32),), {}, (10, 0)
+        )
 
     assert OneVariant(variant).decision(call(range32=True))
     assert "less than 2 GiB" in OneVariant(variant).decision(call(range32=False)).reason

@@ -9,12 +9,12 @@ from silo.compile.c_compiler import CCompiler
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.signature import Effect
-from silo.drivers.cpu.levels import Level
+from silo.drivers.cpu.levels import CpuLevel
 from silo.frozen import frozen
 from silo.kinds.triton.cpu.analysis.networks import fold_networks
 from silo.kinds.triton.cpu.analysis.polls import spell_out_polls
 from silo.kinds.triton.cpu.analysis.supported import check_supported, refuse_depth
-from silo.kinds.triton.cpu.checking.cpu_runs import CheckedRuns
+from silo.kinds.triton.cpu.checking.cpu_runs import CpuCheckedRuns
 from silo.kinds.triton.cpu.checking.instrument import instrument
 from silo.kinds.triton.cpu.checking.sites import Site
 from silo.kinds.triton.cpu.code_options import CpuOptions
@@ -34,7 +34,7 @@ _QUICK = "-O1"  # a check runs a kernel a few times
 class _Code:
     """A loaded object: its runs, its launch info, its effect through each parameter."""
 
-    runs: CheckedRuns
+    runs: CpuCheckedRuns
     launch: LaunchInfo
     effects: tuple[Effect, ...]
 
@@ -44,7 +44,7 @@ def compile_checked(
     text: str,
     layout: tuple[LayoutSlot, ...],
     *,
-    level: Level,
+    level: CpuLevel,
     options: CpuOptions,
     nan: bool,
     toolchain: CCompiler,
@@ -86,7 +86,7 @@ def emit_checked(
 def _compiled(
     text: str,
     layout: tuple[LayoutSlot, ...],
-    level: Level,
+    level: CpuLevel,
     options: CpuOptions,
     nan: bool,  # noqa: FBT001
     toolchain: CCompiler,
@@ -104,4 +104,4 @@ def _compiled(
     )
     loaded = load(Compiled(launch, CompiledBlob("so", data)))
     names = tuple(slot.name if slot.type is AbiType.POINTER else "" for slot in layout)
-    return _Code(CheckedRuns(loaded.function, sites, names), launch, effects)
+    return _Code(CpuCheckedRuns(loaded.function, sites, names), launch, effects)

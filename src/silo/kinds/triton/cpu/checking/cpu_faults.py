@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from silo.frozen import frozen
 
-__all__ = ["BoundsCell", "CheckState", "Fault", "FaultKind", "Fresh", "SiteCell", "Stored", "Suspect"]
+__all__ = ["BoundsCell", "CheckState", "CpuFault", "CpuSuspect", "FaultKind", "Fresh", "SiteCell", "Stored"]
 
 
 class FaultKind(IntEnum):
@@ -120,7 +120,7 @@ class CheckState(ctypes.Structure):
 
 
 @frozen
-class Fault:
+class CpuFault:
     """What the kernel found while it ran. ``other`` is a cell of shadow (a race), or the element before (a hint)."""
 
     kind: FaultKind
@@ -132,7 +132,7 @@ class Fault:
 
 
 @frozen
-class Suspect:
+class CpuSuspect:
     """A value that no kernel should use: the result of ``site`` in ``program`` at ``lane``."""
 
     site: int

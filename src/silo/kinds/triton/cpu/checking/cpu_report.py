@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from silo.checking.findings import Finding, capital, coordinates, index_text, nearest, place_in
+from silo.checking.findings import CheckFinding, capital, coordinates, index_text, nearest, place_in
 from silo.frozen import frozen, replace
-from silo.kinds.triton.cpu.checking.cpu_faults import Fault, FaultKind, Stored, Suspect
+from silo.kinds.triton.cpu.checking.cpu_faults import CpuFault, CpuSuspect, FaultKind, Stored
 from silo.kinds.triton.cpu.checking.sites import Site, SiteKind, Use
 from silo.launch.argument_memory import Allocation
 
-__all__ = ["Reporter"]
+__all__ = ["CpuReporter"]
 
 _MANY = (1 << 40) - 1
 _NO_SITE = 0xFFF
@@ -36,7 +36,7 @@ _PROMISES = {
 
 
 @frozen
-class Reporter:
+class CpuReporter:
     """The words of findings of one launch.
 
     ``sites``, ``names`` and ``allocations`` are the kernel's sites, its parameters and the memory of its arguments;
@@ -50,21 +50,21 @@ class Reporter:
     steps: int
     grid: tuple[int, int, int]
 
-    def fault(self, fault: Fault, order: str = "") -> Finding:
+    def fault(self, fault: CpuFault, order: str = "") -> CheckFinding:
         """The finding made of a fault; ``order`` is the order in which programs ran, "" for ascending."""
         found = self._fault(fault)
         if order:
             found = replace(found, details=(*found.details, f"It shows when programs run {order}"))
         return self._placed(found, fault)
 
-    def suspect(self, suspect: Suspect, effect: Stored | Fault | None, *, hidden: bool) -> Finding:
+    def suspect(self, suspect: CpuSuspect, effect: Stored | CpuFault | None, *, hidden: bool) -> CheckFinding:
         """The finding made of a doubtful result, and the store or the fault that depends on it.
 
         ``hidden``: a mask that is computed from the result keeps it from being used.
         """
         return self._placed(self._suspect(suspect, effect, hidden=hidden), suspect)
 
-    def _placed(self, found: Finding, cause: Fault | Suspect) -> Finding:
+    def _placed(self, found: CheckFinding, cause: CpuFault | CpuSuspect) -> CheckFinding:
         site = self.sites[cause.site]
         program = coordinates(cause.program, self.grid)
         index = site.index(cause.lane) if cause.lane >= 0 else ()
@@ -79,7 +79,7 @@ class Reporter:
 
     # ---- faults
 
-    def _fault(self, fault: Fault) -> Finding:
+    def _fault(self, fault: CpuFault) -> CheckFinding:
         site = self.sites[fault.site]
         match fault.kind:
             case FaultKind.BOUNDS:
@@ -88,44 +88,46 @@ class Reporter:
                 return self._race(site, fault)
             case FaultKind.READONLY:
                 owner, where = self._where(site, fault.address)
-                return Finding("read-only", f"a {_noun(site)} to memory that is read-only", (where,), owner)
+                return CheckFinding("read-only", f"a {_noun(site)} to memory that is read-only", (where,), owner)
             case FaultKind.UNALIGNED:
                 owner, where = self._where(site, fault.address)
                 what = f"a misaligned {_noun(site)} of {site.bytes} bytes"
-                return Finding("misaligned", what, (f"{where}: the address is not a multiple of {site.bytes}",), owner)
+                return CheckFinding(
+                    "misaligned", what, (f"{where}: the address is not a multiple of {site.bytes}",), owner
+                )
             case FaultKind.UNINITIALIZED:
                 owner, where = self._where(site, fault.address)
                 what = f"a {_noun(site)} of memory that nothing was written to"
                 if any(one.name == owner for one in self.unset):
                     why = "It holds what torch's allocator left there: no operator and no kernel wrote to it"
-                    return Finding("uninitialized", what, (where, why), owner)
-                return Finding("uninitialized", what, (where,), owner)
+                    return CheckFinding("uninitialized", what, (where, why), owner)
+                return CheckFinding("uninitialized", what, (where,), owner)
             case FaultKind.TWICE:
                 owner, where = self._where(site, fault.address)
                 what = "a store of two values to one address"
                 why = "Two elements of one store: which of them memory holds afterwards differs between devices"
-                return Finding("collision", what, (capital(where), why), owner)
+                return CheckFinding("collision", what, (capital(where), why), owner)
             case FaultKind.OUTSIDE:
                 index, extent = _signed(fault.address), fault.other
                 said = f"Index {index} of axis {site.details.get('axis')}, which has {extent} elements"
-                return Finding("out of bounds", "a tl.gather outside of its tile", (said,))
+                return CheckFinding("out of bounds", "a tl.gather outside of its tile", (said,))
             case FaultKind.ENDLESS:
                 steps = f"The program took {self.steps} steps (turns of loops and accesses)"
                 waits = "programs run one after another, so it may also wait for one that comes later"
-                return Finding("endless", "a loop that does not end", (f"{steps}; {waits}",))
+                return CheckFinding("endless", "a loop that does not end", (f"{steps}; {waits}",))
             case FaultKind.ASSERT:
                 message = str(site.details.get("message", ""))
-                return Finding("assertion", "a failed device_assert", (message,) if message else ())
+                return CheckFinding("assertion", "a failed device_assert", (message,) if message else ())
             case FaultKind.ASSUME:
-                return Finding("assumption", "a tl.assume that does not hold")
+                return CheckFinding("assumption", "a tl.assume that does not hold")
             case _:
                 return self._hint(site, fault)
 
-    def _bounds(self, site: Site, fault: Fault) -> Finding:
+    def _bounds(self, site: Site, fault: CpuFault) -> CheckFinding:
         owner, where = self._where(site, fault.address)
         does = "accesses" if Use.ATOMIC in site.use else "reads" if Use.READS in site.use else "writes"
         said = f"It {does} {site.bytes} bytes: {where}"
-        return Finding("out of bounds", f"a {_noun(site)} out of bounds", (said,), owner)
+        return CheckFinding("out of bounds", f"a {_noun(site)} out of bounds", (said,), owner)
 
     def _where(self, site: Site, address: int) -> tuple[str | None, str]:
         """The argument that an address belongs to, or derives from, and where in it an access of it is."""
@@ -154,35 +156,35 @@ class Reporter:
         names = {self.names[root] for root in site.roots}
         return [one for one in self.allocations if one.name in names]
 
-    def _race(self, site: Site, fault: Fault) -> Finding:
+    def _race(self, site: Site, fault: CpuFault) -> CheckFinding:
         owner, where = self._where(site, fault.address)
         other, number = fault.other >> 24, fault.other >> 12 & 0xFFF
         before = self.sites[number] if number != _NO_SITE and number < len(self.sites) else None
         who = "other programs" if other >= _MANY else f"program {coordinates(other - 1, self.grid)}"
         did = "read" if before is None or Use.WRITES not in before.use else "wrote"
         place = "" if before is None else f" {self._place(before)}"
-        return Finding(
+        return CheckFinding(
             "race",
             f"a {_noun(site)} that races with another program's",
             (capital(where), f"{capital(who)} {did} there{place}, and nothing orders the two"),
             owner,
         )
 
-    def _hint(self, site: Site, fault: Fault) -> Finding:
+    def _hint(self, site: Site, fault: CpuFault) -> CheckFinding:
         attribute, name, promise = _PROMISES[fault.kind]
         value, before = _signed(fault.address), _signed(fault.other)
         what = f"a promise of {name} that does not hold"
         if fault.kind is FaultKind.DIVISIBLE and site.details.get("address"):
             owner, where = self._where(site, fault.address)
             said = f"{name} promises that the address {promise} {site.details.get(attribute)}; it is {where}"
-            return Finding("hint", what, (said,), owner)
+            return CheckFinding("hint", what, (said,), owner)
         said = f"{name} promises that the element {promise} {site.details.get(attribute)}"
         shown = f"it is {value}" + ("" if fault.kind is FaultKind.DIVISIBLE else f" after {before}")
-        return Finding("hint", what, (f"{said}; {shown}",))
+        return CheckFinding("hint", what, (f"{said}; {shown}",))
 
     # ---- values that are none
 
-    def _suspect(self, suspect: Suspect, effect: Stored | Fault | None, *, hidden: bool) -> Finding:
+    def _suspect(self, suspect: CpuSuspect, effect: Stored | CpuFault | None, *, hidden: bool) -> CheckFinding:
         kind, what, advice = _SUSPICIONS[self.sites[suspect.site].kind]
         details: list[str] = []
         argument: str | None = None
@@ -202,7 +204,7 @@ class Reporter:
             details.append("Only a mask that is computed from the wrapped product keeps it from being used")
         if advice:
             details.append(advice)
-        return Finding(kind, what, tuple(details), argument)
+        return CheckFinding(kind, what, tuple(details), argument)
 
 
 def _noun(site: Site) -> str:

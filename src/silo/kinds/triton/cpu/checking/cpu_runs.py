@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from silo.checking.findings import Finding
+from silo.checking.findings import CheckFinding
 from silo.checking.kernel import NativeCall
 from silo.checking.machine import Difference, Doubt, Exchange, Ran
 from silo.checking.memory import Contents, LaunchMemory, MemoryLaunch, allocations_of
@@ -18,14 +18,14 @@ from silo.errors import CheckError
 from silo.kinds.triton.cpu.checking.cpu_faults import (
     BoundsCell,
     CheckState,
-    Fault,
+    CpuFault,
+    CpuSuspect,
     FaultKind,
     Fresh,
     SiteCell,
     Stored,
-    Suspect,
 )
-from silo.kinds.triton.cpu.checking.cpu_report import Reporter
+from silo.kinds.triton.cpu.checking.cpu_report import CpuReporter
 from silo.kinds.triton.cpu.checking.sites import Site, SiteKind, Use
 from silo.launch.new_memory import is_unset
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["CheckedRuns", "CpuLaunch", "Order"]
+__all__ = ["CpuCheckedRuns", "CpuLaunch", "Order"]
 
 _CLOCK_BYTES = 1 << 28  # what clocks of atomics may take
 _CLOCK_PROGRAMS = 1 << 14  # more programs than this are taken for ordered once they acquired anything
@@ -67,7 +67,7 @@ class Order(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedRuns:
+class CpuCheckedRuns:
     """The loaded code of a checked kernel: its entry as a foreign function, its sites by number, its parameters.
 
     ``names`` has "" for a parameter that is not a pointer.
@@ -85,7 +85,7 @@ class CheckedRuns:
         return lambda call: CpuLaunch(self, memory, limits, notes, call)
 
 
-class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
+class CpuLaunch(MemoryLaunch[Order, CpuFault, CpuFault | CpuSuspect]):
     """One launch of a checked kernel.
 
     Args:
@@ -97,7 +97,7 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
     """
 
     def __init__(
-        self, code: CheckedRuns, memory: LaunchMemory, limits: CheckLimits, notes: list[str], call: NativeCall
+        self, code: CpuCheckedRuns, memory: LaunchMemory, limits: CheckLimits, notes: list[str], call: NativeCall
     ) -> None:
         import numpy  # noqa: PLC0415, ICN001  # the memory is read with it
 
@@ -111,7 +111,7 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
         self.total = call.total
         # Memory that torch allocated and nothing was written to.
         self.unset = tuple(one for one in self.allocations if one.size and is_unset(one.low, one.high))
-        self._reporter = Reporter(self.sites, self.names, self.allocations, self.unset, limits.steps, call.grid)
+        self._reporter = CpuReporter(self.sites, self.names, self.allocations, self.unset, limits.steps, call.grid)
         self._entry = code.entry
         self._call = (call.params, (ctypes.c_uint32 * 3)(*call.grid), call.scratch)
         self._written = [site for site in self.sites if Use.WRITES in site.use]
@@ -136,7 +136,9 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
         atomic = any(Use.ATOMIC in site.use for site in self._written)
         return tuple(Order) if atomic and self.total > 1 else (Order.ASCENDING,)
 
-    def run(self, schedule: Order, exchange: Exchange[Fault | Suspect] | None = None) -> Ran[Fault, Fault | Suspect]:
+    def run(
+        self, schedule: Order, exchange: Exchange[CpuFault | CpuSuspect] | None = None
+    ) -> Ran[CpuFault, CpuFault | CpuSuspect]:
         """Run every program in this order."""
         if exchange is not None:
             return Ran(self._exchanged(schedule, exchange))
@@ -159,7 +161,7 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
                 ignored[index] = np.repeat(fresh, 1 << self._shift)[: held.size] == Fresh.JUNK
         return self.memory.difference(results, ignored)
 
-    def fault_finding(self, fault: Fault, schedule: Order) -> Finding | None:
+    def fault_finding(self, fault: CpuFault, schedule: Order) -> CheckFinding | None:
         """The kernel's own finding; programs that wait for lower ones do not end in another order."""
         if fault.kind is FaultKind.ENDLESS and schedule is not Order.ASCENDING:
             self.notes.append(f"programs wait for one another, so they were not checked {schedule.value}")
@@ -167,12 +169,12 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
         return self._reporter.fault(fault, schedule.value)
 
     def doubt_finding(
-        self, doubt: Doubt[Fault | Suspect], other: int, effect: Fault | Difference | None, schedule: Order
-    ) -> Finding:
+        self, doubt: Doubt[CpuFault | CpuSuspect], other: int, effect: CpuFault | Difference | None, schedule: Order
+    ) -> CheckFinding:
         """A read of unset memory, or an operation with a doubtful result, and the fault or store that it leads to."""
         del schedule
         about = doubt.about
-        if isinstance(about, Fault):
+        if isinstance(about, CpuFault):
             return self._reporter.fault(about)
         hidden = other == _IN_RANGE
         if not isinstance(effect, Difference):
@@ -182,7 +184,7 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
 
     # ---- doubtful values
 
-    def _doubts(self, fault: Fault | None) -> Iterable[Doubt[Fault | Suspect]]:
+    def _doubts(self, fault: CpuFault | None) -> Iterable[Doubt[CpuFault | CpuSuspect]]:
         """The first read of unset memory, and the sites of doubtful results, in the order of their first results.
 
         With a fault: only doubts that may be the reason why an access goes to that address.
@@ -191,7 +193,7 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
             return
         state = self._state
         if state.unset_site:
-            unset = Fault(
+            unset = CpuFault(
                 FaultKind.UNINITIALIZED,
                 state.unset_site - 1,
                 state.unset_lane,
@@ -202,18 +204,18 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
         found = [site for site in self.sites if site.kind.suspect and self._cells[site.number].events]
         for site in sorted(found, key=lambda site: self._cells[site.number].order):
             cell = self._cells[site.number]
-            suspect = Suspect(site.number, cell.program, cell.lane)
+            suspect = CpuSuspect(site.number, cell.program, cell.lane)
             if fault is None:
                 yield Doubt(suspect, (*_OTHERS, _IN_RANGE) if site.details.get("how") == "mul" else _OTHERS)
             elif site.kind is not SiteKind.NAN:
                 yield Doubt(suspect, _OTHERS[:1])
 
-    def _exchanged(self, schedule: Order, exchange: Exchange[Fault | Suspect]) -> Fault | None:
+    def _exchanged(self, schedule: Order, exchange: Exchange[CpuFault | CpuSuspect]) -> CpuFault | None:
         about = [doubt.about for doubt in exchange.doubts]
-        change = {one.site: exchange.other for one in about if isinstance(one, Suspect)}
+        change = {one.site: exchange.other for one in about if isinstance(one, CpuSuspect)}
         return self._once(schedule, change=change, fill=exchange.other if len(change) < len(about) else None)
 
-    def _traced(self, suspect: Suspect, other: int, address: int) -> tuple[Suspect, Stored]:
+    def _traced(self, suspect: CpuSuspect, other: int, address: int) -> tuple[CpuSuspect, Stored]:
         """Which store wrote a byte that depends on a site, and the site's first such value in the same program."""
         change = {suspect.site: other}
         self._once(Order.ASCENDING, change=change, watch=address)
@@ -221,7 +223,7 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
         stored = Stored(state.writer_site, state.writer, state.writer_lane, address)
         self._once(Order.ASCENDING, change=change, watch_program=stored.program)
         cell = self._cells[suspect.site]
-        return (Suspect(suspect.site, stored.program, cell.watched) if cell.seen else suspect), stored
+        return (CpuSuspect(suspect.site, stored.program, cell.watched) if cell.seen else suspect), stored
 
     def _note_shared(self) -> None:
         for site in self.sites:
@@ -251,7 +253,7 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
         limit: int | None = None,
         watch: int = 0,
         watch_program: int = _NO_PROGRAM,
-    ) -> Fault | None:
+    ) -> CpuFault | None:
         self.memory.restore()
         self._filled = fill is not None
         if fill is not None:
@@ -274,7 +276,7 @@ class CpuLaunch(MemoryLaunch[Order, Fault, Fault | Suspect]):
             if code:  # an assertion in a function that is applied to elements, which is not a site
                 raise CheckError(found.text.decode(errors="replace"), kind="assertion", place="")
             return None
-        return Fault(FaultKind(found.kind), found.site, found.lane, found.program, found.address, found.other)
+        return CpuFault(FaultKind(found.kind), found.site, found.lane, found.program, found.address, found.other)
 
     def _prepare(self, change: Mapping[int, int], limit: int, watch: int, watch_program: int) -> None:
         reach: list[int] = []

@@ -5,17 +5,17 @@ from __future__ import annotations
 from silo.kinds.triton.cpu.loop_ir import (
     Assign,
     Break,
-    Buffer,
-    Call,
     Copy,
     Define,
     For,
     Forever,
-    Function,
     Goto,
     If,
     Label,
-    Program,
+    LoopBuffer,
+    LoopCall,
+    LoopFunction,
+    LoopProgram,
     Return,
     Statement,
 )
@@ -25,7 +25,7 @@ from silo.kinds.triton.cpu.lower.module_lowering import frame_name
 __all__ = ["kernel_text"]
 
 
-def kernel_text(program: Program) -> str:
+def kernel_text(program: LoopProgram) -> str:
     """The kernel function with the CPU kernel ABI, what it calls, and the constant arrays it reads."""
     lines = list(program.constants)
     own = [function for function in program.functions if not function.inline]
@@ -62,12 +62,12 @@ def kernel_text(program: Program) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _buffer(buffer: Buffer) -> str:
+def _buffer(buffer: LoopBuffer) -> str:
     ctype = buffer.ctype
     return f"  {ctype} *const {buffer.name} = ({ctype} *)(void *)((char *)scratch + {buffer.offset});"
 
 
-def _head(function: Function) -> str:
+def _head(function: LoopFunction) -> str:
     parameters = [f"{parameter.ctype} const {parameter.name}" for parameter in function.parameters]
     if function.surroundings:
         parameters += [f"int32_t const program_{axis}" for axis in "xyz"]
@@ -77,7 +77,7 @@ def _head(function: Function) -> str:
     return f"{placed} {kind} {function.name}({', '.join(parameters)})"
 
 
-def _function(function: Function, lines: list[str]) -> None:
+def _function(function: LoopFunction, lines: list[str]) -> None:
     lines.append(f"{_head(function)} {{")
     lines.extend(f"  (void){parameter.name};" for parameter in function.parameters)
     if function.surroundings:
@@ -96,7 +96,7 @@ def _block(body: list[Statement], depth: int, lines: list[str]) -> None:
                 lines.append(start + (";" if value is None else f" = {value};"))
             case Assign(target, value, condition):
                 lines.append(pad + (f"if ({condition}) " if condition else "") + f"{target} = {value};")
-            case Call(text):
+            case LoopCall(text):
                 lines.append(f"{pad}{text};")
             case Copy(target, source):
                 lines.append(f"{pad}__builtin_memcpy({target.name}, {source.name}, {source.bytes});")

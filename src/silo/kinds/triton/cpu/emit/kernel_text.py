@@ -14,10 +14,10 @@ from silo.kinds.triton.cpu.analysis.polls import spell_out_polls
 from silo.kinds.triton.cpu.analysis.supported import check_supported, refuse_depth
 from silo.kinds.triton.cpu.analysis.waiting_order import order_memory
 from silo.kinds.triton.cpu.code_options import CpuOptions
-from silo.kinds.triton.cpu.compile_effort import USUAL, Effort, effort_of
+from silo.kinds.triton.cpu.compile_effort import USUAL, CompileEffort, effort_of
 from silo.kinds.triton.cpu.emit.c_printer import kernel_text
 from silo.kinds.triton.cpu.emit.shared_text import BLOCK, REST
-from silo.kinds.triton.cpu.loop_ir import Program
+from silo.kinds.triton.cpu.loop_ir import LoopProgram
 from silo.kinds.triton.cpu.lower.half_precision import PIECE, convert_in_blocks
 from silo.kinds.triton.cpu.lower.module_lowering import lower_kernel
 from silo.kinds.triton.cpu.lower.quotient_runs import RUN_PRELUDE
@@ -60,7 +60,7 @@ SILO_INLINE int nest_fits(int64_t base, int64_t limit) {
 )
 
 
-_USUAL = Effort(USUAL)
+_USUAL = CompileEffort(USUAL)
 _WITHOUT_F16 = 128  # bits of the vectors of levels that have no instructions for f16
 
 
@@ -76,16 +76,16 @@ class EmittedKernel:
     entry: str
     scratch_bytes: int
     uses: frozenset[str]
-    effort: Effort = _USUAL
+    effort: CompileEffort = _USUAL
 
 
-def lower(module: Module, options: CpuOptions) -> tuple[Program, frozenset[str]]:
+def lower(module: Module, options: CpuOptions) -> tuple[LoopProgram, frozenset[str]]:
     """The loop program of the kernel of ``module``, which is rewritten on the way, and the runtime pieces it calls."""
     check_supported(module)
     return _lower_supported(module, options, "")
 
 
-def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[Program, frozenset[str]]:
+def _lower_supported(module: Module, options: CpuOptions, entry: str) -> tuple[LoopProgram, frozenset[str]]:
     split_inline(module)
     join_edges(module)
     spell_out_polls(module)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.affine import is_structurally_affine
 from silo.kinds.triton.cpu.analysis.deferred_adds import is_plain_add, may_come_later
-from silo.kinds.triton.cpu.loop_ir import Buffer, Call, Define, Statement
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.loop_ir import Define, LoopBuffer, LoopCall, Statement
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.cpu.atomics import ATOMIC_BITS, ATOMIC_KINDS, MEMORY_ORDERS
 from silo.kinds.triton.front.ssa import Operation, Type, Value
@@ -39,7 +39,7 @@ def atomic_mask(operation: Operation) -> Value | None:
     return operation.operands[2] if masked else None
 
 
-def atomic_call(scope: Scope, operation: Operation, operands: list[str]) -> str:
+def atomic_call(scope: LoweringScope, operation: Operation, operands: list[str]) -> str:
     """The C expression that does the atomic and is its old value. Masks are the caller's."""
     scope.pieces.add("atomic")
     element = operation.result.type.element
@@ -55,7 +55,7 @@ def atomic_call(scope: Scope, operation: Operation, operands: list[str]) -> str:
     return f"silo_atomic_{kind}_{suffix}({pointer}, {value}, {order})"
 
 
-def volatile_load(scope: Scope, type_: Type, pointer: str, mask: str, other: str) -> str:
+def volatile_load(scope: LoweringScope, type_: Type, pointer: str, mask: str, other: str) -> str:
     """The C expression of one element of a volatile load; ``mask`` and ``other`` are "" where it has none."""
     scope.pieces.add("volatile")
     text = f"silo_volatile_load_{_VOLATILE_SUFFIX.get(ops.c_type(type_), 'pointer')}({pointer})"
@@ -75,7 +75,7 @@ class Combined:
     after: tuple[Statement, ...]
 
 
-def combined(scope: Scope, operation: Operation, operands: list[str]) -> Combined | None:
+def combined(scope: LoweringScope, operation: Operation, operands: list[str]) -> Combined | None:
     """How the adds of a tile are summed by place before they reach memory; None where that may not or need not be.
 
     Nobody may have asked for the old values. Addresses that form a line do not meet, and few elements are as quick
@@ -91,7 +91,7 @@ def combined(scope: Scope, operation: Operation, operands: list[str]) -> Combine
     scope.pieces.add(f"combine_{element}")
     slots = _MOST_SLOTS if lasting else min(_MOST_SLOTS, 1 << (extent // _ADDS_OF_A_SLOT).bit_length())
     buffers = [
-        Buffer(scope.name("b"), ctype, slots * count, size)
+        LoopBuffer(scope.name("b"), ctype, slots * count, size)
         for ctype, count, size in (
             ("uintptr_t", 1, 8),
             (
@@ -105,9 +105,9 @@ def combined(scope: Scope, operation: Operation, operands: list[str]) -> Combine
     lines, sums, used = (buffer.name for buffer in buffers)
     table, last, order = scope.name("table"), scope.name("last"), MEMORY_ORDERS[operation.attributes["sem"]]
     adds = f"(end - begin) * {extent}" if lasting else str(extent)
-    start = Call(f"silo_combine_start_{element}(&{table}, {lines}, {sums}, {used}, {slots}, {adds}, {extent})")
-    end = Call(f"silo_combine_end_{element}(&{table}, {order})")
-    tile = Call(f"silo_combine_tile_{element}(&{table})")
+    start = LoopCall(f"silo_combine_start_{element}(&{table}, {lines}, {sums}, {used}, {slots}, {adds}, {extent})")
+    end = LoopCall(f"silo_combine_end_{element}(&{table}, {order})")
+    tile = LoopCall(f"silo_combine_tile_{element}(&{table})")
     before: tuple[Statement, ...] = ()
     after: tuple[Statement, ...] = (tile, end)
     if scope.in_kernel:  # what one program found out of the table's worth serves the next

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from silo.kinds.triton.cpu import ops
-from silo.kinds.triton.cpu.loop_ir import Call, If, Return, Statement
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.loop_ir import If, LoopCall, Return, Statement
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.front.operations import own
 from silo.kinds.triton.front.operations.cpu.c_types import FP8, INTEGERS, NARROW, element_bytes
 from silo.kinds.triton.front.ssa import Operation, Type
@@ -17,7 +17,7 @@ _SCALAR = "-1"  # the lane of what has no index
 _HOLDS = {"device_assert": "SILO_CHECK_ASSERT", "assume": "SILO_CHECK_ASSUME"}
 
 
-def checked_statement(scope: Scope, operation: Operation) -> Statement | None:
+def checked_statement(scope: LoweringScope, operation: Operation) -> Statement | None:
     """The statement of a scalar operation whose result nobody uses; None for one that is an expression."""
     scope.pieces.add("check")
     match operation.name:
@@ -26,15 +26,15 @@ def checked_statement(scope: Scope, operation: Operation) -> Statement | None:
         case own.STEP:
             return If(f"silo_check_step(context, {_site(operation)})", [Return("1")])
         case own.STORES:
-            return Call(f"silo_check_stores(context, {_site(operation)})")
+            return LoopCall(f"silo_check_stores(context, {_site(operation)})")
         case own.HOLDS:
-            return Call(_holds(operation, [scope.scalar(operation.operands[0])], _SCALAR))
+            return LoopCall(_holds(operation, [scope.scalar(operation.operands[0])], _SCALAR))
         case _:
             return None
 
 
 def checked_expression(
-    scope: Scope, operation: Operation, operands: Sequence[str], lane: str = _SCALAR, index: Sequence[str] = ()
+    scope: LoweringScope, operation: Operation, operands: Sequence[str], lane: str = _SCALAR, index: Sequence[str] = ()
 ) -> str:
     """One element of an operation's result, at the row-major ``lane`` and the ``index`` of its tile."""
     scope.pieces.add("check")
@@ -91,7 +91,7 @@ def _hint(operation: Operation, value: str, lane: str, index: Sequence[str]) -> 
     return f"silo_check_hint(context, {about})"
 
 
-def _suspect(scope: Scope, operation: Operation, operands: Sequence[str], lane: str) -> str:
+def _suspect(scope: LoweringScope, operation: Operation, operands: Sequence[str], lane: str) -> str:
     """The value itself, or one of three others, as the check asks."""
     value, *facts = operands
     condition = _SUSPICIONS[str(operation.attributes["what"])](scope, operation, value, facts)
@@ -101,25 +101,25 @@ def _suspect(scope: Scope, operation: Operation, operands: Sequence[str], lane: 
     return f"(({ctype} const[4]){{{value}, {others[0]}, {others[1]}, {others[2]}}})[{choice}]"
 
 
-def _is_masked_off(_scope: Scope, _operation: Operation, _value: str, facts: Sequence[str]) -> str:
+def _is_masked_off(_scope: LoweringScope, _operation: Operation, _value: str, facts: Sequence[str]) -> str:
     return f"!{facts[0]}"
 
 
-def _is_by_zero(_scope: Scope, _operation: Operation, _value: str, facts: Sequence[str]) -> str:
+def _is_by_zero(_scope: LoweringScope, _operation: Operation, _value: str, facts: Sequence[str]) -> str:
     return f"{facts[0]} == 0"
 
 
-def _has_wrapped(_scope: Scope, operation: Operation, _value: str, facts: Sequence[str]) -> str:
+def _has_wrapped(_scope: LoweringScope, operation: Operation, _value: str, facts: Sequence[str]) -> str:
     return f"silo_check_wraps_{operation.attributes['how']}({facts[0]}, {facts[1]})"
 
 
-def _is_new_nan(scope: Scope, operation: Operation, value: str, facts: Sequence[str]) -> str:
+def _is_new_nan(scope: LoweringScope, operation: Operation, value: str, facts: Sequence[str]) -> str:
     types = [operand.type for operand in operation.operands]
     tests = [_is_nan(scope, text, type_) for text, type_ in zip([value, *facts], types, strict=True)]
     return " && ".join([tests[0], *(f"!({test})" for test in tests[1:])])
 
 
-def _is_nan(scope: Scope, text: str, type_: Type) -> str:
+def _is_nan(scope: LoweringScope, text: str, type_: Type) -> str:
     if type_.element == "i1":
         return text
     if type_.element in NARROW:
@@ -128,7 +128,7 @@ def _is_nan(scope: Scope, text: str, type_: Type) -> str:
     return f"__builtin_isnan({text})"
 
 
-_SUSPICIONS: dict[str, Callable[[Scope, Operation, str, Sequence[str]], str]] = {
+_SUSPICIONS: dict[str, Callable[[LoweringScope, Operation, str, Sequence[str]], str]] = {
     "masked load": _is_masked_off,
     "division": _is_by_zero,
     "32-bit arithmetic": _has_wrapped,

@@ -11,20 +11,20 @@ from silo.kinds.triton.cpu.analysis.waiting_order import jump_may_wait, may_wait
 from silo.kinds.triton.cpu.loop_ir import (
     Assign,
     Break,
-    Call,
     Define,
     For,
     Forever,
     Goto,
     If,
     Label,
+    LoopCall,
     Return,
     Statement,
 )
 from silo.kinds.triton.cpu.lower.atomic import atomic_call, atomic_mask, volatile_load
 from silo.kinds.triton.cpu.lower.checked import checked_expression, checked_statement
 from silo.kinds.triton.cpu.lower.dot import leading_products, lower_dot
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.materialized import lower_whole
 from silo.kinds.triton.cpu.lower.messages import flush_statement, message_statements
 from silo.kinds.triton.cpu.lower.transpose import lower_turning
@@ -33,9 +33,9 @@ from silo.kinds.triton.cpu.schedule.block_schedule import (
     Branch,
     Carried,
     DotStep,
-    Group,
     Jump,
     Loop,
+    NestGroup,
     ScalarStep,
     Step,
     WhileLoop,
@@ -57,7 +57,13 @@ class FunctionLowering:
     """Lowers the steps of one function: the kernel, one that it calls, or the region of an operation."""
 
     def __init__(
-        self, scope: Scope, blocks: list[Block], *, kernel: bool = False, targets: Sequence[str] = (), status: str = "0"
+        self,
+        scope: LoweringScope,
+        blocks: list[Block],
+        *,
+        kernel: bool = False,
+        targets: Sequence[str] = (),
+        status: str = "0",
     ) -> None:
         self.scope = scope
         self.kernel = kernel
@@ -82,14 +88,14 @@ class FunctionLowering:
 
     def steps(self, plan: BlockPlan) -> None:
         """Every step of ``plan``, in order."""
-        turning: list[Group] = []
+        turning: list[NestGroup] = []
         for step, next_ in zip(plan.steps, [*plan.steps, None][1:], strict=True):
             self.scope.lifetimes.advance()
-            if isinstance(step, Group) and _waits(step, next_):
+            if isinstance(step, NestGroup) and _waits(step, next_):
                 turning.append(step)
                 continue
             match step:
-                case Group():
+                case NestGroup():
                     lower_turning(self.scope, turning, step)
                     turning = []
                 case ScalarStep(operation):
@@ -123,14 +129,14 @@ class FunctionLowering:
             scope.emit(Assign(f"*{scope.scalar(pointer)}", scope.scalar(value), condition))
             return
         if operation.name == FENCE:
-            scope.emit(Call("__atomic_thread_fence(__ATOMIC_ACQ_REL)"))
+            scope.emit(LoopCall("__atomic_thread_fence(__ATOMIC_ACQ_REL)"))
             return
         if operation.name in ATOMICS:
             mask = atomic_mask(operation)
             condition = scope.scalar(mask) if mask is not None else ""
             call = atomic_call(scope, operation, [scope.scalar(operand) for operand in operation.operands])
             if not operation.result.uses:
-                scope.emit(If(condition, [Call(call)]) if condition else Call(call))
+                scope.emit(If(condition, [LoopCall(call)]) if condition else LoopCall(call))
                 return
             scope.bind(operation.result, scope.name("s"))
             result = scope.scalar(operation.result)
@@ -213,7 +219,7 @@ class FunctionLowering:
         if any(operation in enclosing_loops(store) for store in scope.streamable):
             trips = scope.trips[operation] = scope.name("trips")
             scope.emit(Define("int64_t", trips, f"({last} - {first}) / {add}"))
-            scope.emit(Call(f"(void){trips}"))
+            scope.emit(LoopCall(f"(void){trips}"))
 
         def advance() -> None:
             self._assign_all(scalars)
@@ -302,7 +308,7 @@ class FunctionLowering:
     def _wait(self) -> None:
         """In a turn of a loop that may wait for another program: let others run."""
         self.scope.pieces.add("wait")
-        self.scope.emit(Call("silo_wait(context)"))
+        self.scope.emit(LoopCall("silo_wait(context)"))
 
     def _branch(self, step: Branch) -> None:
         scope = self.scope
@@ -372,9 +378,9 @@ def _axis(operation: Operation) -> int:
     return axis
 
 
-def _waits(step: Group, next_: Step | None) -> bool:
+def _waits(step: NestGroup, next_: Step | None) -> bool:
     """Whether a nest turns a tile and does nothing else, directly before the nest that uses it, or another such one."""
     user = step.turned_by
     if user is None or len(step.sinks) != 1:
         return False
-    return next_ is user or (isinstance(next_, Group) and next_.turned_by is user and len(next_.sinks) == 1)
+    return next_ is user or (isinstance(next_, NestGroup) and next_.turned_by is user and len(next_.sinks) == 1)

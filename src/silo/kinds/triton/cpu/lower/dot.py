@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from silo.kinds.triton.cpu.analysis.used_elements import seen_masks
 from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, load_parts, loaded_by
-from silo.kinds.triton.cpu.loop_ir import Assign, Break, Buffer, Call, Define, For, Forever, If, Statement
+from silo.kinds.triton.cpu.loop_ir import Assign, Break, Define, For, Forever, If, LoopBuffer, LoopCall, Statement
 from silo.kinds.triton.cpu.lower.dot_scaled import is_pair_along_depth, scaled_operand
 from silo.kinds.triton.cpu.lower.forms import AffineForms, view_axes
 from silo.kinds.triton.cpu.lower.group import lower_group
 from silo.kinds.triton.cpu.lower.index import linear_index
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.cpu.lower.packed_tiles import Panels, keep_panels, slots_of
 from silo.kinds.triton.cpu.runtime import DOT_DEPTH_BYTES
-from silo.kinds.triton.cpu.schedule.block_schedule import DotStep, Group
+from silo.kinds.triton.cpu.schedule.block_schedule import DotStep, NestGroup
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.cpu.c_types import C_TYPES, HALVES
 from silo.kinds.triton.front.ssa import Operation, Type, Value
@@ -62,7 +62,7 @@ class _Shape:
     part: bool  # whether it is told how many rows and columns count
 
 
-def lower_dot(scope: Scope, step: DotStep) -> None:
+def lower_dot(scope: LoweringScope, step: DotStep) -> None:
     """Emit ``target += left @ right``; sums of an f16 result are kept in f32 and rounded once."""
     operation = step.operation
     result = operation.result
@@ -101,7 +101,7 @@ def lower_dot(scope: Scope, step: DotStep) -> None:
 
 
 def leading_products(
-    scope: Scope,
+    scope: LoweringScope,
     step: DotStep,
     loop: tuple[str, str, str],
     scalars: Callable[[], None],
@@ -184,7 +184,7 @@ def _is_zero_beyond(value: Value) -> bool:
     return other is None or constant_scalar(other) == 0
 
 
-def _seen(scope: Scope, step: DotStep, loop: Operation) -> tuple[str, str] | None:
+def _seen(scope: LoweringScope, step: DotStep, loop: Operation) -> tuple[str, str] | None:
     """How many leading rows and columns of the sums of a loop are seen, at least 1, as C names; None for all."""
     result = step.operation.result
     masks = seen_masks(result, loop)
@@ -223,7 +223,7 @@ def _depth(operation: Operation) -> int:
 
 
 def _forms(
-    scope: Scope, value: Value, extents: Mapping[int, str] | None = None, counted: int | None = None
+    scope: LoweringScope, value: Value, extents: Mapping[int, str] | None = None, counted: int | None = None
 ) -> tuple[AffineForms, str, tuple[str, ...]]:
     """Where the tile that ``value`` is loaded from lies, and under which conditions; its nest is emitted here."""
     load = loaded_by(value)
@@ -244,7 +244,7 @@ def _forms(
     return forms, base, tuple(f"({strides.get(axis, '0')})" for axis in range(len(value.type.shape)))
 
 
-def _place(scope: Scope, step: DotStep, side: int) -> _Place:
+def _place(scope: LoweringScope, step: DotStep, side: int) -> _Place:
     """Where an operand lies: in global memory if it can be read there, else in a buffer."""
     value = step.operation.operands[side]
     copy = step.right if side else step.left
@@ -266,7 +266,7 @@ def _compact(shape: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(map(str, strides))
 
 
-def _in_place(scope: Scope, copy: Group, value: Value) -> _Place:
+def _in_place(scope: LoweringScope, copy: NestGroup, value: Value) -> _Place:
     """An operand read where it lies if all of it may be read, else copied."""
     forms, base, strides = _forms(scope, value)
     buffer = scope.buffer_for(value)
@@ -292,7 +292,7 @@ def _spare_tails(statements: list[Statement]) -> None:
             _spare_tails(statement.body)
 
 
-def _convert(scope: Scope, source: Buffer, before: str, target: Buffer, after: str) -> None:
+def _convert(scope: LoweringScope, source: LoopBuffer, before: str, target: LoopBuffer, after: str) -> None:
     index = scope.name("i")
     scope.pieces.add("half")
     scope.lifetimes.touch(source)
@@ -305,7 +305,7 @@ def _convert(scope: Scope, source: Buffer, before: str, target: Buffer, after: s
 
 
 def _plain(
-    scope: Scope, result: Type, depth: int, places: list[_Place], batch: str, sums: Buffer, *, fresh: bool
+    scope: LoweringScope, result: Type, depth: int, places: list[_Place], batch: str, sums: LoopBuffer, *, fresh: bool
 ) -> None:
     rows, columns = result.shape[-2:]
     i, j, k = scope.name("i"), scope.name("i"), scope.name("i")
@@ -327,7 +327,7 @@ def _plain(
     scope.emit(For(i, "0", str(rows), [cell]))
 
 
-def _number(scope: Scope, text: str, element: str, ctype: str) -> str:
+def _number(scope: LoweringScope, text: str, element: str, ctype: str) -> str:
     if C_TYPES[element] == ctype or element == "i8":
         return f"({ctype}){text}"
     scope.pieces.add(f"dot_read_{element}")
@@ -338,7 +338,7 @@ def _number(scope: Scope, text: str, element: str, ctype: str) -> str:
 
 
 def _call(
-    scope: Scope,
+    scope: LoweringScope,
     result: Type,
     depth: int,
     length: str,
@@ -372,12 +372,12 @@ def _call(
     tail = [kept.kept if kept else "0", str(kept.room if kept else 0), *(seen or ())]
     work = [lead.name if lead else "0", kept.place if kept else panels.name]
     arguments = [length, left.tile(batch), right.tile(batch), sums, *work, *tail]
-    scope.emit(Call(f"{_product(scope, shape, real, total)}({', '.join(arguments)})"))
+    scope.emit(LoopCall(f"{_product(scope, shape, real, total)}({', '.join(arguments)})"))
     if sums != into:
         _unpad(scope, rows, columns, lanes, sums, into)
 
 
-def _slots(scope: Scope, step: DotStep, depth: int, places: list[_Place]) -> Panels | None:
+def _slots(scope: LoweringScope, step: DotStep, depth: int, places: list[_Place]) -> Panels | None:
     """Slots for panels of a right operand that is read where it lies."""
     left, right = places
     if not right.copy:
@@ -389,7 +389,7 @@ def _slots(scope: Scope, step: DotStep, depth: int, places: list[_Place]) -> Pan
     return slots_of(scope, step.operation, right.tile("0"), copied, 2 if packed else 1, unless)
 
 
-def _product(scope: Scope, shape: _Shape, real: str, total: str) -> str:
+def _product(scope: LoweringScope, shape: _Shape, real: str, total: str) -> str:
     """The name of the C function for products of one shape and type, which is emitted once."""
     kind, left, right, packed = shape.kind, shape.left, shape.right, shape.packed
     name = f"silo_product_{left}_{right}_{shape.rows}x{shape.columns}" + ("_packed" if packed else "")
@@ -423,14 +423,14 @@ def _product(scope: Scope, shape: _Shape, real: str, total: str) -> str:
     return name
 
 
-def _may_pack(scope: Scope, element: str, depth: int) -> bool:
+def _may_pack(scope: LoweringScope, element: str, depth: int) -> bool:
     """Whether words of several elements are multiplied: what the CPU may have beyond its level, and bf16 without."""
     if scope.options.vector_bits != 512 or element not in _PACKED or depth % _PACKED[element][2]:
         return False
     return element == "bf16" or scope.options.dot_units > 0
 
 
-def _blocks(scope: Scope, kind: str, rows: int, vectors: int, *, narrow: bool) -> list[str]:
+def _blocks(scope: LoweringScope, kind: str, rows: int, vectors: int, *, narrow: bool) -> list[str]:
     """The functions for whole blocks, for the rows that are left, and with ``narrow`` for one vector of each row.
 
     Each is emitted once; with them go the rows and the vectors of a block.
@@ -452,13 +452,13 @@ def _blocks(scope: Scope, kind: str, rows: int, vectors: int, *, narrow: bool) -
     return [full, str(high), left, str(wide), one]
 
 
-def _work(scope: Scope, ctype: str, size: int, item: int) -> Buffer:
-    buffer = Buffer(scope.name("b"), ctype, size // item, item)
+def _work(scope: LoweringScope, ctype: str, size: int, item: int) -> LoopBuffer:
+    buffer = LoopBuffer(scope.name("b"), ctype, size // item, item)
     scope.lifetimes.touch(buffer)
     return buffer
 
 
-def _pad(scope: Scope, rows: int, columns: int, lanes: int, ctype: str, into: str, *, fresh: bool) -> str:
+def _pad(scope: LoweringScope, rows: int, columns: int, lanes: int, ctype: str, into: str, *, fresh: bool) -> str:
     """A copy of the sums in rows of whole vectors."""
     item = 8 if ctype == "double" else 4
     buffer = _work(scope, ctype, rows * lanes * item, item)
@@ -469,7 +469,7 @@ def _pad(scope: Scope, rows: int, columns: int, lanes: int, ctype: str, into: st
     return buffer.name
 
 
-def _unpad(scope: Scope, rows: int, columns: int, lanes: int, sums: str, into: str) -> None:
+def _unpad(scope: LoweringScope, rows: int, columns: int, lanes: int, sums: str, into: str) -> None:
     i, j = scope.name("i"), scope.name("i")
     copy = Assign(f"({into})[{i} * {columns} + {j}]", f"{sums}[{i} * {lanes} + {j}]")
     scope.emit(For(i, "0", str(rows), [For(j, "0", str(columns), [copy])]))

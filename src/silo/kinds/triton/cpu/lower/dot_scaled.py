@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from silo.kinds.triton.cpu.loop_ir import Assign, Buffer, Define, For, Statement
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, LoopBuffer, Statement
 from silo.kinds.triton.cpu.lower.index import linear_index
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.front.ssa import Operation, Type, Value
 
 __all__ = ["is_pair_along_depth", "scaled_operand"]
@@ -17,7 +17,7 @@ def is_pair_along_depth(operation: Operation, side: int) -> bool:
     return _format(operation, side) == _E2M1 and bool(operation.attributes["rhs_k_pack" if side else "lhs_k_pack"])
 
 
-def scaled_operand(scope: Scope, operation: Operation, side: int) -> tuple[Buffer, tuple[int, ...]]:
+def scaled_operand(scope: LoweringScope, operation: Operation, side: int) -> tuple[LoopBuffer, tuple[int, ...]]:
     """A buffer of the scaled elements of the left (0) or right (1) operand, and its shape."""
     scope.pieces.add("dot_scale")
     value = operation.operands[side]
@@ -58,7 +58,7 @@ def _scale_of(operation: Operation, side: int) -> Value | None:
     return segment[0] if segment else None
 
 
-def _element(scope: Scope, value: Value, index: tuple[str, ...], pair_axis: int | None) -> str:
+def _element(scope: LoweringScope, value: Value, index: tuple[str, ...], pair_axis: int | None) -> str:
     buffer = _buffer(scope, value)
     if pair_axis is None:
         element = value.type.element
@@ -69,7 +69,7 @@ def _element(scope: Scope, value: Value, index: tuple[str, ...], pair_axis: int 
     return f"silo_e2m1_to_f32((uint32_t)(uint8_t){byte} >> ((uint32_t){index[pair_axis]} % 2 * 4))"
 
 
-def _scale(scope: Scope, operation: Operation, scale: Value, place: tuple[str, ...]) -> str:
+def _scale(scope: LoweringScope, operation: Operation, scale: Value, place: tuple[str, ...]) -> str:
     buffer = _buffer(scope, scale)
     text = f"{buffer.name}[{linear_index(place, scale.type.shape)}]"
     element = scale.type.element
@@ -80,7 +80,7 @@ def _scale(scope: Scope, operation: Operation, scale: Value, place: tuple[str, .
     return f"silo_e8m0_to_f32((uint8_t){text}, {least})"
 
 
-def _buffer(scope: Scope, value: Value) -> Buffer:
+def _buffer(scope: LoweringScope, value: Value) -> LoopBuffer:
     buffer = scope.buffer(value)
     assert buffer is not None, "the scheduler stores the operands of a dot"
     scope.lifetimes.touch(buffer)

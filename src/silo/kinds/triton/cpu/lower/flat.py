@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from silo.kinds.triton.cpu.loop_ir import Define, Statement
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
-from silo.kinds.triton.cpu.schedule.block_schedule import Fill, Group, StoreSink
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
+from silo.kinds.triton.cpu.schedule.block_schedule import BufferFill, NestGroup, StoreSink
 from silo.kinds.triton.front.operations.operation_table import OPAQUE
 from silo.kinds.triton.front.operations.own import MIRROR
 from silo.kinds.triton.front.ssa import Value
@@ -23,7 +23,7 @@ _FEWEST_AXES = 3
 class FlatLoops:
     """The axes before ``cut`` as the outer loop, the others as the inner one; all extents are powers of two."""
 
-    def __init__(self, scope: Scope, shape: tuple[int, ...], index: tuple[str, ...], cut: int) -> None:
+    def __init__(self, scope: LoweringScope, shape: tuple[int, ...], index: tuple[str, ...], cut: int) -> None:
         self.shape, self.index, self.cut = shape, index, cut
         parts = [shape[:cut], shape[cut:]] if cut else [shape]
         self.loops = [(scope.name("i"), math.prod(part)) for part in parts]
@@ -57,13 +57,13 @@ class FlatLoops:
         return math.prod(self.shape[axis + 1 : end]).bit_length() - 1
 
 
-def flat_cut(scope: Scope, group: Group) -> int | None:
+def flat_cut(scope: LoweringScope, group: NestGroup) -> int | None:
     """Where to cut the axes of a nest for two flat loops, 0 for one; None where its loops are better as they are."""
     shape = group.shape
     long = [extent for extent in shape if extent != 1]
     if len(long) < _FEWEST_AXES or long[-1] >= _SHORT or any(extent & (extent - 1) for extent in shape):
         return None
-    if group.checks or not all(isinstance(sink, Fill | StoreSink) for sink in group.sinks):
+    if group.checks or not all(isinstance(sink, BufferFill | StoreSink) for sink in group.sinks):
         return None
     mirrored = _mirrored_axes(scope, group)
     if not mirrored:
@@ -74,7 +74,7 @@ def flat_cut(scope: Scope, group: Group) -> int | None:
     return cut if math.prod(shape[cut:]) >= _SHORT else 0
 
 
-def _mirrored_axes(scope: Scope, group: Group) -> set[int]:
+def _mirrored_axes(scope: LoweringScope, group: NestGroup) -> set[int]:
     """The axes along which the nest reads mirrored elements."""
     found: set[int] = set()
     seen: set[Value] = set()
@@ -82,7 +82,7 @@ def _mirrored_axes(scope: Scope, group: Group) -> set[int]:
     while pending:
         value = scope.resolve(pending.pop())
         operation = value.owner
-        filled = any(isinstance(sink, Fill) and sink.value is value for sink in group.sinks)
+        filled = any(isinstance(sink, BufferFill) and sink.value is value for sink in group.sinks)
         if value in seen or operation is None or operation.name in OPAQUE:
             continue
         seen.add(value)
@@ -97,6 +97,6 @@ def _mirrored_axes(scope: Scope, group: Group) -> set[int]:
 
 
 def _roots(sink: object) -> list[Value]:
-    if isinstance(sink, Fill):
+    if isinstance(sink, BufferFill):
         return [sink.value]
     return list(sink.operation.operands) if isinstance(sink, StoreSink) else []

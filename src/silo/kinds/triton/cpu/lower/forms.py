@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from silo.kinds.triton.cpu.analysis.value_properties import scalar_source
 from silo.kinds.triton.cpu.analysis.value_walks import fold
 from silo.kinds.triton.cpu.lower.index import remap
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.front.operations import arith, tt
 from silo.kinds.triton.front.operations.operation_table import VIEWS
@@ -33,7 +33,7 @@ class AffineForms:
 
     def __init__(
         self,
-        scope: Scope,
+        scope: LoweringScope,
         nest: Nest,
         *,
         wrapped: bool = False,

@@ -5,16 +5,23 @@ from __future__ import annotations
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.combining import combining_operation
 from silo.kinds.triton.cpu.analysis.value_properties import load_parts, store_parts
-from silo.kinds.triton.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
 from silo.kinds.triton.cpu.lower.flat import flat_cut
 from silo.kinds.triton.cpu.lower.index import linear_index
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope, Tail
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope, Tail
 from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.cpu.lower.ordered_nests import lower_ordered
 from silo.kinds.triton.cpu.lower.overlap import safe_to_fuse
 from silo.kinds.triton.cpu.lower.reduction import Accumulation, accumulation
 from silo.kinds.triton.cpu.lower.streaming import Streaming, streaming_of
-from silo.kinds.triton.cpu.schedule.block_schedule import Fill, Group, OrderedSink, ReduceSink, Sink, StoreSink
+from silo.kinds.triton.cpu.schedule.block_schedule import (
+    BufferFill,
+    NestGroup,
+    OrderedSink,
+    ReduceSink,
+    Sink,
+    StoreSink,
+)
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.cpu.c_types import NARROW
 from silo.kinds.triton.front.operations.operation_table import ATOMICS
@@ -29,12 +36,12 @@ _TURNED_LINES = 16  # rows of four-byte elements that are turned at a time, wher
 _ACCESSES = ATOMICS | {tt.LOAD, tt.STORE}
 
 
-def lower_group(scope: Scope, group: Group) -> None:
+def lower_group(scope: LoweringScope, group: NestGroup) -> None:
     """Emit the nest of ``group`` and bind the values it makes."""
     if group.ordered is not None:
         lower_ordered(scope, group)
         return
-    computed = {sink.value for sink in group.sinks if isinstance(sink, Fill) and sink.value is sink.target}
+    computed = {sink.value for sink in group.sinks if isinstance(sink, BufferFill) and sink.value is sink.target}
     for sink in group.sinks:
         _prepare(scope, sink)
     if not group.checks:
@@ -48,7 +55,7 @@ def lower_group(scope: Scope, group: Group) -> None:
         _GroupLowering(scope, group, computed, values).emit()
         for store, buffer in values.items():
             _GroupLowering(
-                scope, Group(group.shape, [StoreSink(store)], inner=group.inner), set(), replay={store: buffer}
+                scope, NestGroup(group.shape, [StoreSink(store)], inner=group.inner), set(), replay={store: buffer}
             ).emit()
     scope.emit(If(condition, fused, ordered))
 
@@ -71,10 +78,10 @@ def _reads_memory(value: Value) -> bool:
     return False
 
 
-def _prepare(scope: Scope, sink: Sink) -> None:
+def _prepare(scope: LoweringScope, sink: Sink) -> None:
     """Make what a sink writes to, before anything is lowered."""
     match sink:
-        case Fill():
+        case BufferFill():
             if not sink.staged:
                 scope.buffer_for(sink.target)
         case ReduceSink(operation):
@@ -94,11 +101,11 @@ class _GroupLowering:
 
     def __init__(
         self,
-        scope: Scope,
-        group: Group,
+        scope: LoweringScope,
+        group: NestGroup,
         computed: set[Value],
-        spill: dict[Operation, Buffer] | None = None,
-        replay: dict[Operation, Buffer] | None = None,
+        spill: dict[Operation, LoopBuffer] | None = None,
+        replay: dict[Operation, LoopBuffer] | None = None,
     ) -> None:
         self.scope = scope
         self.group = group
@@ -112,7 +119,7 @@ class _GroupLowering:
         self.limits_of: dict[Operation, set[str]] = {}  # of a store: it does nothing where one of them is passed
         self.repeated: list[tuple[ReduceSink, str]] = []  # what a reduction has one value of in a whole tail
         self.streaming: Streaming | None = None
-        self.turned: Buffer | None = self._turned()
+        self.turned: LoopBuffer | None = self._turned()
         self.aside: Streaming | None = None  # set while the body is lowered whose stores are put aside
 
     def emit(self) -> None:
@@ -184,7 +191,7 @@ class _GroupLowering:
 
     def _sink(self, sink: Sink) -> list[Statement]:
         match sink:
-            case Fill():
+            case BufferFill():
                 return [self._fill(sink)]
             case StoreSink(operation):
                 return self._store(operation)
@@ -193,7 +200,7 @@ class _GroupLowering:
             case OrderedSink(operation):
                 raise AssertionError(operation.name)  # has a nest of its own, lowered elsewhere
 
-    def _fill(self, sink: Fill) -> Statement:
+    def _fill(self, sink: BufferFill) -> Statement:
         nest, scope = self.nest, self.scope
         text = self._address(sink.value) or nest.value(sink.value, nest.index)
         if sink.staged:
@@ -212,11 +219,11 @@ class _GroupLowering:
             return Assign(f"{self.turned.name}[{place}]", text)
         return Assign(f"{buffer.name}[{nest.linear(nest.index, sink.target.type.shape)}]", text)
 
-    def _turned(self) -> Buffer | None:
+    def _turned(self) -> LoopBuffer | None:
         """A buffer for a tile as it lies in memory, from which it is turned by vectors; None where it is not turned."""
         nest = self.nest
         match self.group.sinks:
-            case [Fill(target=target, staged=False)] if not self.scope.reference:
+            case [BufferFill(target=target, staged=False)] if not self.scope.reference:
                 buffer = self.scope.buffer(target)
             case _:
                 return None
@@ -226,14 +233,14 @@ class _GroupLowering:
         if min(nest.shape[axis] for axis in nest.axes) < _TURNED_FROM:
             return None
         self.scope.pieces.add("transpose")
-        return Buffer(self.scope.name("b"), buffer.ctype, buffer.elements, buffer.item_bytes)
+        return LoopBuffer(self.scope.name("b"), buffer.ctype, buffer.elements, buffer.item_bytes)
 
     def _rows_to_turn(self) -> str:
         """The C name of the address of a row of a tile that is turned where it lies, "" where a buffer has it."""
         if self.turned is None or self.nest.runs is not None:
             return ""
         (sink,) = self.group.sinks
-        assert isinstance(sink, Fill)
+        assert isinstance(sink, BufferFill)
         load = sink.value.owner
         if load is None or load.name != tt.LOAD or self.scope.resolve(sink.value) is not sink.value:
             return ""
@@ -247,7 +254,7 @@ class _GroupLowering:
         nest, scope, turned = self.nest, self.scope, self.turned
         assert turned is not None
         (sink,) = self.group.sinks
-        assert isinstance(sink, Fill)
+        assert isinstance(sink, BufferFill)
         buffer = scope.buffer(sink.target)
         assert buffer is not None
         for one in (buffer, turned):
@@ -270,7 +277,7 @@ class _GroupLowering:
             look.append(Assign(whole, f"{whole} & ({limit} == {count})"))
             again = Assign(f"{parts}[{index} - {first}]", f"{turned.name} + {index} * {count}")
             some = [If(f"!{whole}", [each([*copy, again])])]
-        turn = Call(f"silo_turn_{function}_{buffer.item_bytes}({buffer.name} + {first}, {parts}, {rows}, {count})")
+        turn = LoopCall(f"silo_turn_{function}_{buffer.item_bytes}({buffer.name} + {first}, {parts}, {rows}, {count})")
         body: list[Statement] = [
             Define("void const *", f"{parts}[{part}]", None, mutable=True),
             *([Define("int32_t", whole, "1", mutable=True)] if limits else []),
@@ -283,14 +290,14 @@ class _GroupLowering:
 
     def _turn(self) -> None:
         (sink,) = self.group.sinks
-        assert isinstance(sink, Fill)
+        assert isinstance(sink, BufferFill)
         buffer = self.scope.buffer(sink.target)
         assert buffer is not None
         assert self.turned is not None
         for one in (buffer, self.turned):
             self.scope.lifetimes.touch(one)
         rows, count = (self.nest.shape[axis] for axis in self.nest.axes)
-        self.scope.emit(Call(f"silo_turn_{buffer.item_bytes}({buffer.name}, {self.turned.name}, {rows}, {count})"))
+        self.scope.emit(LoopCall(f"silo_turn_{buffer.item_bytes}({buffer.name}, {self.turned.name}, {rows}, {count})"))
 
     def _address(self, value: Value) -> str:
         """An address that accesses alone want, by the loop's own counter where it follows it; "" where it does not."""

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from silo.kinds.triton.cpu.loop_ir import Assign, Call, Define, For, Forever, If, Program, Statement
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Forever, If, LoopCall, LoopProgram, Statement
 
 __all__ = ["PIECE", "convert_in_blocks"]
 
@@ -21,7 +21,7 @@ _SCRATCH = re.compile(r"b\d+")
 _WIDEN, _NARROW = "silo_f16_to_f32", "silo_f32_to_f16"
 
 
-def convert_in_blocks(program: Program) -> bool:
+def convert_in_blocks(program: LoopProgram) -> bool:
     """Cut the loops of ``program`` where it helps; whether there was any."""
     state = _State()
     program.body = _statements(program.body, state)
@@ -84,10 +84,10 @@ def _blocked(loop: For, state: _State) -> list[Statement]:
                 raise AssertionError(statement)  # excluded above
     block: list[Statement] = [
         Define("int64_t", count, f"({loop.end}) - {start} < {_BLOCK} ? ({loop.end}) - {start} : {_BLOCK}"),
-        *(Call(f"silo_widen_row_f16({wide[name]}, {place} + {start}, {count})") for name, place in loads.items()),
+        *(LoopCall(f"silo_widen_row_f16({wide[name]}, {place} + {start}, {count})") for name, place in loads.items()),
         For(loop.variable, start, f"{start} + {count}", body, "1", loop.ctype, simd=True, reductions=loop.reductions),
         *(
-            Call(f"silo_narrow_row_f16({place} + {start}, {wide[name]}, {count})")
+            LoopCall(f"silo_narrow_row_f16({place} + {start}, {wide[name]}, {count})")
             for name, (place, _) in stores.items()
         ),
     ]

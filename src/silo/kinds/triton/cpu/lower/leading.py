@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Statement
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.nest import Nest
 
 __all__ = ["Body", "leading_loops"]
@@ -21,7 +21,7 @@ class Body:
 
 
 def leading_loops(
-    scope: Scope,
+    scope: LoweringScope,
     shape: tuple[int, ...],
     body: Callable[[Nest], Body],
     reductions: tuple[tuple[str, str], ...] = (),

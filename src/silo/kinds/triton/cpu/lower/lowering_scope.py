@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.code_options import CpuOptions
-from silo.kinds.triton.cpu.loop_ir import Buffer, Call, Copy, Define, If, Return, Statement
+from silo.kinds.triton.cpu.loop_ir import Copy, Define, If, LoopBuffer, LoopCall, Return, Statement
 from silo.kinds.triton.cpu.schedule.scratch_layout import Lifetimes
 from silo.kinds.triton.front.ssa import Dense, Module, Operation, Type, Value
 
-__all__ = ["ElementFunction", "Scope", "Tail"]
+__all__ = ["ElementFunction", "LoweringScope", "Tail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Tail:
 _POINTER_BYTES = 8
 
 
-class Scope:
+class LoweringScope:
     """The state shared by everything that lowers one kernel."""
 
     def __init__(self, options: CpuOptions, module: Module) -> None:
@@ -64,9 +64,9 @@ class Scope:
         self.tails: dict[Value, Tail] = {}  # of values in buffers
         self.parts: set[Operation] = set()  # dots of which not all rows and columns may be seen
         self._scalars: dict[Value, str] = {}
-        self._buffers: dict[Value, Buffer] = {}
+        self._buffers: dict[Value, LoopBuffer] = {}
         self._constant_arrays: dict[Value, str] = {}
-        self._stages: dict[Value, Buffer] = {}
+        self._stages: dict[Value, LoopBuffer] = {}
         self._serial = 0
 
     @property
@@ -106,21 +106,21 @@ class Scope:
         """The C expression of a scalar."""
         return self._scalars[self.resolve(value)]
 
-    def new_buffer(self, type_: Type, element: str = "") -> Buffer:
+    def new_buffer(self, type_: Type, element: str = "") -> LoopBuffer:
         """A fresh buffer for a tensor of ``type_``, as type ``element`` ("" for its own)."""
         item = Type(element or type_.element, (), tensor=False, pointer=type_.pointer)
         size = _POINTER_BYTES if item.pointer else ops.element_bytes(item.element)
-        return Buffer(self.name("b"), ops.c_type(item), type_.elements, size)
+        return LoopBuffer(self.name("b"), ops.c_type(item), type_.elements, size)
 
-    def buffer(self, value: Value) -> Buffer | None:
+    def buffer(self, value: Value) -> LoopBuffer | None:
         """The buffer that holds ``value``, or None."""
         return self._buffers.get(self.resolve(value))
 
-    def hold(self, value: Value, buffer: Buffer) -> None:
+    def hold(self, value: Value, buffer: LoopBuffer) -> None:
         """Say that ``buffer`` holds ``value``."""
         self._buffers[self.resolve(value)] = buffer
 
-    def buffer_for(self, value: Value) -> Buffer:
+    def buffer_for(self, value: Value) -> LoopBuffer:
         """The buffer of ``value``, made if there is none."""
         found = self.buffer(value)
         if found is None:
@@ -128,7 +128,7 @@ class Scope:
             self.hold(value, found)
         return found
 
-    def stage(self, value: Value) -> Buffer:
+    def stage(self, value: Value) -> LoopBuffer:
         """The second buffer of a carried tensor, copied over the first by ``unstage``."""
         found = self._stages.get(value)
         if found is None:
@@ -157,7 +157,7 @@ class Scope:
         arguments = [*(self.scalar(value) for value in function.passed), *elements, *targets]
         if function.calls:
             return self.checked_call(function.name, arguments)
-        return [Call(f"{function.name}({', '.join(arguments)})")]
+        return [LoopCall(f"{function.name}({', '.join(arguments)})")]
 
     def vectorizes(self, operation: Operation) -> bool:
         """Whether the region of ``operation`` may be applied to several elements at once."""

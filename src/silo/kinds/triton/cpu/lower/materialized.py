@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.networks import steps_of
-from silo.kinds.triton.cpu.loop_ir import Buffer, Call, Copy, Define, For
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.loop_ir import Copy, Define, For, LoopBuffer, LoopCall
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.cpu.c_types import C_TYPES
 from silo.kinds.triton.front.operations.operation_table import OPAQUE
@@ -20,7 +20,7 @@ def function_name(module: Module, symbol: str) -> str:
     return f"silo_function{list(module.functions).index(symbol)}"
 
 
-def lower_whole(scope: Scope, operation: Operation) -> None:
+def lower_whole(scope: LoweringScope, operation: Operation) -> None:
     """Emit the operation; its operands lie in memory."""
     if operation.name == tt.CALL:
         _call(scope, operation)
@@ -32,7 +32,7 @@ def lower_whole(scope: Scope, operation: Operation) -> None:
         _map(scope, operation)
 
 
-def _call(scope: Scope, operation: Operation) -> None:
+def _call(scope: LoweringScope, operation: Operation) -> None:
     arguments: list[str] = []
     for operand in operation.operands:
         buffer = scope.buffer(operand) if operand.type.tensor else None
@@ -53,7 +53,7 @@ def _call(scope: Scope, operation: Operation) -> None:
         scope.emit(statement)
 
 
-def _map(scope: Scope, operation: Operation) -> None:
+def _map(scope: LoweringScope, operation: Operation) -> None:
     """``tt.map_elementwise``: the function takes ``pack`` consecutive elements of each operand."""
     pack = operation.attributes.get("pack", 1)
     assert isinstance(pack, int)
@@ -74,7 +74,7 @@ def _map(scope: Scope, operation: Operation) -> None:
     scope.emit(For(index, "0", str(count), body, step=str(pack), simd=scope.vectorizes(operation)))
 
 
-def _in_place(scope: Scope, operation: Operation) -> Buffer:
+def _in_place(scope: LoweringScope, operation: Operation) -> LoopBuffer:
     """The buffer of the result, which holds the operand: the operand's own where nothing else reads it, else a copy."""
     operand, result = operation.operands[0], operation.result
     source = scope.buffer(operand)
@@ -90,17 +90,17 @@ def _in_place(scope: Scope, operation: Operation) -> Buffer:
     return target
 
 
-def _network(scope: Scope, operation: Operation) -> None:
+def _network(scope: LoweringScope, operation: Operation) -> None:
     steps, element = steps_of(operation)
     scope.pieces.add(f"swap_{element}")
     buffer = _in_place(scope, operation)
     sign = f"({C_TYPES[f'i{element[1:]}'].replace('int', 'uint')} *)" if element.startswith("u") else ""
     place = f"{sign}{buffer.name}, {operation.result.type.elements}"
     for step in steps:
-        scope.emit(Call(f"silo_swap_step_{element}({place}, {step.bit}, {step.flip}, {int(step.down)})"))
+        scope.emit(LoopCall(f"silo_swap_step_{element}({place}, {step.bit}, {step.flip}, {int(step.down)})"))
 
 
-def _running_sum(scope: Scope, operation: Operation) -> None:
+def _running_sum(scope: LoweringScope, operation: Operation) -> None:
     type_ = operation.result.type
     axis = operation.attributes["axis"]
     assert isinstance(axis, int)
@@ -110,5 +110,5 @@ def _running_sum(scope: Scope, operation: Operation) -> None:
     cast = {"i32": "(uint32_t *)", "i64": "(uint64_t *)"}.get(type_.element, "")
     place = f"{cast}({_in_place(scope, operation).name}"
     row = scope.name("i")
-    call = Call(f"silo_running_sum{reverse}_{type_.element}({place} + {row}), {extent})")
+    call = LoopCall(f"silo_running_sum{reverse}_{type_.element}({place} + {row}), {extent})")
     scope.emit(For(row, "0", str(type_.elements), [call], step=str(extent)))

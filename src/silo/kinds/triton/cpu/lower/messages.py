@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from silo.kinds.triton.cpu.loop_ir import Call, If, Return, Statement
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.loop_ir import If, LoopCall, Return, Statement
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.cpu.c_types import FLOATS, INTEGERS, NARROW, element_bytes
 from silo.kinds.triton.front.ssa import Block, Module, Operation, Type
@@ -37,12 +37,14 @@ def _split(operation: Operation, block: Block) -> None:
     block.operations[place : place + 1] = parts
 
 
-def message_statements(scope: Scope, operation: Operation, value: str, index: Sequence[str] = ()) -> list[Statement]:
+def message_statements(
+    scope: LoweringScope, operation: Operation, value: str, index: Sequence[str] = ()
+) -> list[Statement]:
     """What is done for one element ``value`` at ``index`` of the operand; ``value`` is "" where a print has none."""
     if operation.name == tt.ASSERT:
         return assert_statements(scope, operation, value, index)
     scope.pieces.add("print")
-    line = Call(_print(scope, operation, value, index))
+    line = LoopCall(_print(scope, operation, value, index))
     # A check runs a kernel several times, and lets it speak once.
     checked = "checked" in operation.attributes
     return [If("!((struct silo_check *)context)->quiet", [line])] if checked else [line]
@@ -50,13 +52,13 @@ def message_statements(scope: Scope, operation: Operation, value: str, index: Se
 
 def flush_statement() -> Statement:
     """What a print ends with: lines come out even if the program faults later."""
-    return Call("fflush((void *)0)")
+    return LoopCall("fflush((void *)0)")
 
 
 # ---- print
 
 
-def _print(scope: Scope, operation: Operation, value: str, index: Sequence[str]) -> str:
+def _print(scope: LoweringScope, operation: Operation, value: str, index: Sequence[str]) -> str:
     prefix = operation.attributes.get("prefix", "")
     assert isinstance(prefix, str)
     head = "pid (%d, %d, %d)"
@@ -85,7 +87,7 @@ def _index_format(shape: tuple[int, ...]) -> str:
     return ", ".join(f"%{max(len(str(extent - 1)), 1)}d" for extent in shape)
 
 
-def _formatted(scope: Scope, type_: Type, value: str, signed: bool, is_hex: bool) -> tuple[str, str]:  # noqa: FBT001
+def _formatted(scope: LoweringScope, type_: Type, value: str, signed: bool, is_hex: bool) -> tuple[str, str]:  # noqa: FBT001
     """The conversion of one value and the C expression that it takes."""
     element = type_.element
     if type_.pointer:
@@ -109,7 +111,7 @@ def _formatted(scope: Scope, type_: Type, value: str, signed: bool, is_hex: bool
 # ---- assert
 
 
-def assert_statements(scope: Scope, operation: Operation, value: str, index: Sequence[str]) -> list[Statement]:
+def assert_statements(scope: LoweringScope, operation: Operation, value: str, index: Sequence[str]) -> list[Statement]:
     """End the launch where ``value`` is not so."""
     scope.pieces.add("fault")
     message = operation.attributes.get("message", "")
@@ -124,8 +126,8 @@ def assert_statements(scope: Scope, operation: Operation, value: str, index: Seq
         If(
             f"!{value}",
             [
-                Call(f"__SIZE_TYPE__ const {room} = silo_fault_claim(context)"),
-                If(room, [Call(f'snprintf({text}, "%s%s{where}", {", ".join(arguments)})')]),
+                LoopCall(f"__SIZE_TYPE__ const {room} = silo_fault_claim(context)"),
+                If(room, [LoopCall(f'snprintf({text}, "%s%s{where}", {", ".join(arguments)})')]),
                 Return("SILO_FAULT_ASSERT"),
             ],
         )

@@ -8,9 +8,9 @@ from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.calls import callees_first
 from silo.kinds.triton.cpu.analysis.streams import streamable_stores
 from silo.kinds.triton.cpu.code_options import CpuOptions
-from silo.kinds.triton.cpu.loop_ir import Buffer, Function, Parameter, Program
+from silo.kinds.triton.cpu.loop_ir import LoopBuffer, LoopFunction, LoopParameter, LoopProgram
 from silo.kinds.triton.cpu.lower.control_lowering import FunctionLowering
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.materialized import function_name
 from silo.kinds.triton.cpu.lower.messages import split_prints
 from silo.kinds.triton.cpu.lower.regions import element_functions
@@ -30,25 +30,25 @@ def frame_name(function: str) -> str:
     return f"{function}_frame"
 
 
-def lower_kernel(module: Module, options: CpuOptions, entry: str = "") -> tuple[Program, frozenset[str]]:
+def lower_kernel(module: Module, options: CpuOptions, entry: str = "") -> tuple[LoopProgram, frozenset[str]]:
     """The loop program of the kernel of ``module``, and the runtime pieces its text calls.
 
     ``entry`` is the C name of the kernel; "" makes one of its own name.
     """
     split_prints(module)
-    scope = Scope(options, module)
+    scope = LoweringScope(options, module)
     applied = element_functions(scope, module)
     called = [_function(scope, module, symbol) for symbol in callees_first(module)[:-1]]
     entry = entry or "silo_kernel_" + re.sub(r"[^A-Za-z0-9_]", "_", module.kernel[:_LONGEST_NAME])
     arguments = module.entry.regions[0].blocks[0].arguments
-    parameters: list[Parameter] = []
+    parameters: list[LoopParameter] = []
     for argument in arguments:
         name = f"a{argument.index}"
         scope.bind(argument, name)
-        parameters.append(Parameter(ops.c_type(argument.type), name))
+        parameters.append(LoopParameter(ops.c_type(argument.type), name))
     scope.streamable = frozenset() if scope.reference else streamable_stores(module.entry)
     scratch = _lower(scope, module.entry, entry, kernel=True)
-    program = Program(
+    program = LoopProgram(
         entry=entry,
         parameters=parameters,
         buffers=_buffers(scope),
@@ -63,7 +63,7 @@ def lower_kernel(module: Module, options: CpuOptions, entry: str = "") -> tuple[
     return program, frozenset(scope.pieces)
 
 
-def _lower(scope: Scope, function: Operation, name: str, *, kernel: bool) -> int:
+def _lower(scope: LoweringScope, function: Operation, name: str, *, kernel: bool) -> int:
     """Emit the body of ``function``; the bytes of scratch memory it needs for itself."""
     scope.lifetimes = Lifetimes()
     scope.frame = frame_name(name)
@@ -75,30 +75,30 @@ def _lower(scope: Scope, function: Operation, name: str, *, kernel: bool) -> int
     return size
 
 
-def _buffers(scope: Scope) -> list[Buffer]:
+def _buffers(scope: LoweringScope) -> list[LoopBuffer]:
     return sorted(scope.lifetimes.spans, key=lambda buffer: int(buffer.name[1:]))
 
 
-def _function(scope: Scope, module: Module, symbol: str) -> Function:
+def _function(scope: LoweringScope, module: Module, symbol: str) -> LoopFunction:
     name, function = function_name(module, symbol), module.functions[symbol]
     declare_results(function)
     parameters = [_parameter(scope, argument) for argument in function.regions[0].blocks[0].arguments]
     parameters += [_parameter(scope, result, result=True) for result in function.results]
     with scope.collecting() as body:
         scratch = _lower(scope, function, name, kernel=False)
-    return Function(name, parameters, _buffers(scope), body, inline=False, surroundings=True, scratch_bytes=scratch)
+    return LoopFunction(name, parameters, _buffers(scope), body, inline=False, surroundings=True, scratch_bytes=scratch)
 
 
-def _parameter(scope: Scope, value: Value, *, result: bool = False) -> Parameter:
+def _parameter(scope: LoweringScope, value: Value, *, result: bool = False) -> LoopParameter:
     """A scalar by value, a tensor by its address, a result by the address of where it goes."""
     name = scope.name("p")
     ctype = ops.c_type(value.type)
     if value.type.tensor:
         buffer = scope.new_buffer(value.type)
-        scope.hold(value, Buffer(name, buffer.ctype, buffer.elements, buffer.item_bytes, external=True))
-        return Parameter(f"{ctype} *", name)
+        scope.hold(value, LoopBuffer(name, buffer.ctype, buffer.elements, buffer.item_bytes, external=True))
+        return LoopParameter(f"{ctype} *", name)
     scope.bind(value, f"*{name}" if result else name)
-    return Parameter(f"{ctype} *" if result else ctype, name)
+    return LoopParameter(f"{ctype} *" if result else ctype, name)
 
 
 def _total_bytes(module: Module, own: dict[str, int], kernel: int) -> int:

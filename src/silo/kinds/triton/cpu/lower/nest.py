@@ -20,7 +20,7 @@ from silo.kinds.triton.cpu.lower.checked import checked_expression
 from silo.kinds.triton.cpu.lower.deep_calls import Descent
 from silo.kinds.triton.cpu.lower.index import Index, linear_index, remap
 from silo.kinds.triton.cpu.lower.known_conditions import holds_within
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.nest_loops import NestLoops
 from silo.kinds.triton.front.operations import arith, tt
 from silo.kinds.triton.front.operations.operation_table import CHECKS, SHUFFLES, VIEWS
@@ -44,7 +44,7 @@ class Nest(NestLoops):
 
     def __init__(
         self,
-        scope: Scope,
+        scope: LoweringScope,
         shape: tuple[int, ...],
         computed: set[Value] | None = None,
         cut: int | None = None,

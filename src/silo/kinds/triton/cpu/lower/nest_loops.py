@@ -11,7 +11,7 @@ import re
 from silo.kinds.triton.cpu.loop_ir import Define, For, Statement
 from silo.kinds.triton.cpu.lower.flat import FlatLoops
 from silo.kinds.triton.cpu.lower.index import Index, linear_index
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.quotient_runs import Runs
 
 __all__ = ["NestLoops"]
@@ -27,7 +27,7 @@ class NestLoops:
     """
 
     def __init__(
-        self, scope: Scope, shape: tuple[int, ...], *, cut: int | None, inner: int | None, in_runs: bool
+        self, scope: LoweringScope, shape: tuple[int, ...], *, cut: int | None, inner: int | None, in_runs: bool
     ) -> None:
         self.scope = scope
         self.shape = shape

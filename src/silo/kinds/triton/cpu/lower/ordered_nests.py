@@ -6,15 +6,15 @@ import math
 
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.value_properties import load_parts
-from silo.kinds.triton.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
 from silo.kinds.triton.cpu.lower.atomic import atomic_call, atomic_mask, combined, volatile_load
 from silo.kinds.triton.cpu.lower.index import linear_index
 from silo.kinds.triton.cpu.lower.leading import Body, leading_loops
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.messages import flush_statement, message_statements
 from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.cpu.lower.plain_adds import plain_adds
-from silo.kinds.triton.cpu.schedule.block_schedule import Group
+from silo.kinds.triton.cpu.schedule.block_schedule import NestGroup
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.operation_table import ATOMICS, MESSAGES
 from silo.kinds.triton.front.operations.own import VOLATILE_LOAD
@@ -25,7 +25,7 @@ __all__ = ["lower_ordered"]
 _LANES = 16  # partial results of a general reduction, so that the C compiler can use vectors
 
 
-def lower_ordered(scope: Scope, group: Group) -> None:
+def lower_ordered(scope: LoweringScope, group: NestGroup) -> None:
     """Emit the nest of the one operation of ``group`` and bind its results."""
     operation = group.ordered
     assert operation is not None
@@ -50,14 +50,14 @@ def lower_ordered(scope: Scope, group: Group) -> None:
         _unsplat(scope, nest, operation)
 
 
-def _results(scope: Scope, operation: Operation) -> list[Buffer]:
+def _results(scope: LoweringScope, operation: Operation) -> list[LoopBuffer]:
     buffers = [scope.buffer_for(result) for result in operation.results]
     for buffer in buffers:
         scope.lifetimes.touch(buffer)
     return buffers
 
 
-def _emit(scope: Scope, statements: list[Statement]) -> None:
+def _emit(scope: LoweringScope, statements: list[Statement]) -> None:
     for statement in statements:
         scope.emit(statement)
 
@@ -69,7 +69,7 @@ def _elements(nest: Nest, operation: Operation) -> list[str]:
 # ---- scans
 
 
-def _scan(scope: Scope, nest: Nest, operation: Operation) -> None:
+def _scan(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
     """Each result is combined from the one before along the axis, which is read back from where it was put."""
     axis = operation.attributes["axis"]
     assert isinstance(axis, int)
@@ -100,7 +100,7 @@ def _scan(scope: Scope, nest: Nest, operation: Operation) -> None:
 # ---- reductions by any function
 
 
-def _reduce(scope: Scope, nest: Nest, operation: Operation) -> None:
+def _reduce(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
     axis = operation.attributes["axis"]
     assert isinstance(axis, int)
     if nest.axes[-1] == axis:
@@ -109,7 +109,7 @@ def _reduce(scope: Scope, nest: Nest, operation: Operation) -> None:
         _reduce_outer(scope, nest, operation, axis)
 
 
-def _places(scope: Scope, nest: Nest, operation: Operation, axis: int) -> list[str]:
+def _places(scope: LoweringScope, nest: Nest, operation: Operation, axis: int) -> list[str]:
     """The lvalues of one element of each result."""
     rest = tuple(name for place, name in enumerate(nest.index) if place != axis)
     if not operation.results[0].type.tensor:
@@ -118,7 +118,7 @@ def _places(scope: Scope, nest: Nest, operation: Operation, axis: int) -> list[s
     return [f"{buffer.name}[{index}]" for buffer in _results(scope, operation)]
 
 
-def _declare_scalars(scope: Scope, operation: Operation) -> None:
+def _declare_scalars(scope: LoweringScope, operation: Operation) -> None:
     for result in operation.results:
         if not result.type.tensor:
             name = scope.name("r")
@@ -126,7 +126,7 @@ def _declare_scalars(scope: Scope, operation: Operation) -> None:
             scope.bind(result, name)
 
 
-def _reduce_outer(scope: Scope, nest: Nest, operation: Operation, axis: int) -> None:
+def _reduce_outer(scope: LoweringScope, nest: Nest, operation: Operation, axis: int) -> None:
     """Combine rows into the result, the first one as it is."""
     _declare_scalars(scope, operation)
     places = _places(scope, nest, operation, axis)
@@ -138,7 +138,7 @@ def _reduce_outer(scope: Scope, nest: Nest, operation: Operation, axis: int) -> 
     _emit(scope, nest.loops([*nest.levels[nest.depth], *body], simd=scope.vectorizes(operation)))
 
 
-def _reduce_inner(scope: Scope, nest: Nest, operation: Operation) -> None:
+def _reduce_inner(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
     """Lanes of partial results, then a tree over the lanes; one lane in the reference schedule."""
     _declare_scalars(scope, operation)
     axis = nest.axes[-1]
@@ -177,7 +177,7 @@ def _reduce_inner(scope: Scope, nest: Nest, operation: Operation) -> None:
 # ---- memory
 
 
-def _atomic(scope: Scope, nest: Nest, operation: Operation) -> None:
+def _atomic(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
     mask = atomic_mask(operation)
     operands = operation.operands if mask is None else operation.operands[:2]
     names = [nest.value(operand, nest.index) for operand in operands]
@@ -192,7 +192,9 @@ def _atomic(scope: Scope, nest: Nest, operation: Operation) -> None:
         _shared_atomic(scope, nest, operation, names, condition, call)
 
 
-def _shared_atomic(scope: Scope, nest: Nest, operation: Operation, names: list[str], condition: str, call: str) -> None:
+def _shared_atomic(
+    scope: LoweringScope, nest: Nest, operation: Operation, names: list[str], condition: str, call: str
+) -> None:
     """Atomics that other threads may meet."""
     result = operation.result
     table = combined(scope, operation, names)
@@ -215,10 +217,10 @@ def _shared_atomic(scope: Scope, nest: Nest, operation: Operation, names: list[s
 
 
 def _only_if(condition: str, call: str) -> Statement:
-    return If(condition, [Call(call)]) if condition else Call(call)
+    return If(condition, [LoopCall(call)]) if condition else LoopCall(call)
 
 
-def _volatile(scope: Scope, nest: Nest, operation: Operation) -> None:
+def _volatile(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
     (buffer,) = _results(scope, operation)
     texts = [nest.value(part, nest.index) if part is not None else "" for part in load_parts(operation)]
     element = volatile_load(scope, operation.result.type, *texts)
@@ -226,7 +228,7 @@ def _volatile(scope: Scope, nest: Nest, operation: Operation) -> None:
     _emit(scope, nest.loops([*nest.levels[nest.depth], *body]))
 
 
-def _histogram(scope: Scope, nest: Nest, operation: Operation) -> None:
+def _histogram(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
     """Values outside of the bins are counted nowhere."""
     (buffer,) = _results(scope, operation)
     bins = operation.result.type.elements
@@ -243,7 +245,7 @@ def _histogram(scope: Scope, nest: Nest, operation: Operation) -> None:
 # ---- messages
 
 
-def _message(scope: Scope, nest: Nest, operation: Operation) -> None:
+def _message(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
     (element,) = _elements(nest, operation)
     body = message_statements(scope, operation, element, nest.index)
     _emit(scope, nest.loops([*nest.levels[nest.depth], *body]))
@@ -251,7 +253,7 @@ def _message(scope: Scope, nest: Nest, operation: Operation) -> None:
         scope.emit(flush_statement())
 
 
-def _assertion(scope: Scope, shape: tuple[int, ...], operation: Operation) -> None:
+def _assertion(scope: LoweringScope, shape: tuple[int, ...], operation: Operation) -> None:
     """Whether it holds for all elements, which vectors tell; where it does not, one after the other is asked."""
     failed = scope.name("failed")
     (condition,) = operation.operands
@@ -277,7 +279,7 @@ def _assertion(scope: Scope, shape: tuple[int, ...], operation: Operation) -> No
     _tell_failure(scope, shape, operation, failed)
 
 
-def _tell_failure(scope: Scope, shape: tuple[int, ...], operation: Operation, failed: str) -> None:
+def _tell_failure(scope: LoweringScope, shape: tuple[int, ...], operation: Operation, failed: str) -> None:
     """Where it ``failed``, one element after the other is asked."""
     with scope.collecting() as one_by_one:
         asking = Nest(scope, shape)
@@ -286,7 +288,7 @@ def _tell_failure(scope: Scope, shape: tuple[int, ...], operation: Operation, fa
     scope.emit(If(failed, one_by_one))
 
 
-def _unsplat(scope: Scope, nest: Nest, operation: Operation) -> None:
+def _unsplat(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
     _declare_scalars(scope, operation)
     element = nest.value(operation.operands[0], nest.index)
     body: list[Statement] = [Assign(scope.scalar(operation.result), element)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from silo.kinds.triton.cpu.analysis.value_properties import load_parts
 from silo.kinds.triton.cpu.loop_ir import Define
 from silo.kinds.triton.cpu.lower.forms import AffineForms
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.nest import Nest
-from silo.kinds.triton.cpu.schedule.block_schedule import Group
+from silo.kinds.triton.cpu.schedule.block_schedule import NestGroup
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.cpu.c_types import element_bytes
 from silo.kinds.triton.front.ssa import Operation
@@ -15,7 +15,7 @@ from silo.kinds.triton.front.ssa import Operation
 __all__ = ["safe_to_fuse"]
 
 
-def safe_to_fuse(scope: Scope, group: Group) -> str:
+def safe_to_fuse(scope: LoweringScope, group: NestGroup) -> str:
     """Emit the ranges of the accesses that ``group.checks`` names; the C condition that fusing them is right.
 
     Two accesses may share a loop if they touch different memory, or if they touch the same place at the same index and
@@ -30,7 +30,7 @@ def safe_to_fuse(scope: Scope, group: Group) -> str:
 class _Range:
     """First byte, one past the last byte, and the step in bytes along each axis of one access."""
 
-    def __init__(self, scope: Scope, access: Operation) -> None:
+    def __init__(self, scope: LoweringScope, access: Operation) -> None:
         pointer = load_parts(access)[0] if access.name == tt.LOAD else access.operands[0]
         shape = pointer.type.shape
         nest = Nest(scope, shape)

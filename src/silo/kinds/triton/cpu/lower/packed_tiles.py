@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from silo.kinds.triton.cpu.analysis.roots import keeps_unchanged
 from silo.kinds.triton.cpu.analysis.streams import enclosing_loops
 from silo.kinds.triton.cpu.analysis.value_properties import loaded_by
-from silo.kinds.triton.cpu.loop_ir import Assign, Buffer, Define
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, LoopBuffer
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.runtime import DOT_DEPTH_BYTES
 from silo.kinds.triton.front.ssa import Operation, Type, Value
 
@@ -30,10 +30,10 @@ class Panels:
     kept: str
     place: str
     room: int
-    buffer: Buffer
+    buffer: LoopBuffer
 
 
-def keep_panels(scope: Scope, right: Value, result: Type) -> Panels | None:
+def keep_panels(scope: LoweringScope, right: Value, result: Type) -> Panels | None:
     """Room for the panels of one whole operand, where no program can change what they hold."""
     load = loaded_by(right)
     assert load is not None
@@ -47,7 +47,9 @@ def keep_panels(scope: Scope, right: Value, result: Type) -> Panels | None:
     return Panels(f"&{variable}", panels.name, panels.elements, panels)
 
 
-def slots_of(scope: Scope, operation: Operation, tile: str, copied: str, share: int, unless: str) -> Panels | None:
+def slots_of(
+    scope: LoweringScope, operation: Operation, tile: str, copied: str, share: int, unless: str
+) -> Panels | None:
     """Slots for the right operand of a product in a loop, one for each of its rounds; None where they do not serve.
 
     ``tile`` is the operand as ``silo_tile``, ``copied`` a condition under which it lies in a buffer of the program's
@@ -81,8 +83,8 @@ def slots_of(scope: Scope, operation: Operation, tile: str, copied: str, share: 
     return Panels(f"{slot} < 0 ? 0 : &{kept}[{slot}]", place, size, panels)
 
 
-def _buffer(scope: Scope, size: int, item: int) -> Buffer:
-    buffer = Buffer(scope.name("b"), "double" if item == 8 else "float", size // item, item)
+def _buffer(scope: LoweringScope, size: int, item: int) -> LoopBuffer:
+    buffer = LoopBuffer(scope.name("b"), "double" if item == 8 else "float", size // item, item)
     scope.lifetimes.touch(buffer)
     scope.lifetimes.keep(buffer)
     return buffer

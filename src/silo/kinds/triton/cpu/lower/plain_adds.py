@@ -5,11 +5,11 @@ Only where the caller says that nothing else reaches the memory of a launch's at
 
 from __future__ import annotations
 
-from silo.kinds.triton.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
 from silo.kinds.triton.cpu.lower.atomic import atomic_mask
 from silo.kinds.triton.cpu.lower.index import linear_index
 from silo.kinds.triton.cpu.lower.leading import Body, leading_loops
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.cpu.atomics import ATOMIC_KINDS
@@ -24,7 +24,7 @@ _ALONE = (
 )
 
 
-def plain_adds(scope: Scope, nest: Nest, operation: Operation, names: list[str], mask: str) -> list[Statement]:
+def plain_adds(scope: LoweringScope, nest: Nest, operation: Operation, names: list[str], mask: str) -> list[Statement]:
     """What a thread does that is ``alone``, in the order of the elements; [] where atomics stay what they are.
 
     ``names`` are pointer and value of one element in ``nest``, ``mask`` its condition ("" for always).
@@ -46,12 +46,12 @@ def plain_adds(scope: Scope, nest: Nest, operation: Operation, names: list[str],
             return tile
     if places is None and values is None and scope.options.elements_apart:
         return _where_they_are(scope, nest.shape, operation)
-    add = Call(f"silo_add_plain_{element}({names[0]}, {names[1]})")
+    add = LoopCall(f"silo_add_plain_{element}({names[0]}, {names[1]})")
     return nest.loops([*nest.levels[nest.depth], If(mask, [add]) if mask else add])
 
 
 def _by_tiles(
-    scope: Scope, shape: tuple[int, ...], operation: Operation, places: Buffer, values: Buffer
+    scope: LoweringScope, shape: tuple[int, ...], operation: Operation, places: LoopBuffer, values: LoopBuffer
 ) -> list[Statement]:
     """Rows whose places and values lie in memory, as far as the mask holds, and then one by one.
 
@@ -67,18 +67,18 @@ def _by_tiles(
     start = linear_index(tuple("0" if name == nest.inner else name for name in nest.index), shape)
     row: list[Statement] = [Define("int64_t", limit, str(extent), mutable=True)]
     row += [Assign(limit, text.replace("limit", limit)) for text in limits]
-    row.append(Call(f"silo_add_tile_{element}({places.name} + {start}, {values.name} + {start}, {limit})"))
+    row.append(LoopCall(f"silo_add_tile_{element}({places.name} + {start}, {values.name} + {start}, {limit})"))
     if limits:
         assert condition is not None
         nest.begin_body(fast=False)
         inside = nest.value(condition, nest.index)
         at = linear_index(nest.index, shape)
-        add = Call(f"silo_add_plain_{element}({places.name}[{at}], {values.name}[{at}])")
+        add = LoopCall(f"silo_add_plain_{element}({places.name}[{at}], {values.name}[{at}])")
         row.append(For(nest.inner, limit, str(extent), [*nest.levels[nest.depth], If(inside, [add])]))
     return nest.outer_loops(row)
 
 
-def _where_they_are(scope: Scope, shape: tuple[int, ...], operation: Operation) -> list[Statement]:
+def _where_they_are(scope: LoweringScope, shape: tuple[int, ...], operation: Operation) -> list[Statement]:
     """Places and values that do not lie in memory: by vectors where places are successive, as nothing else is there."""
     pointer, value = operation.operands[:2]
     element = operation.result.type.element
@@ -86,7 +86,7 @@ def _where_they_are(scope: Scope, shape: tuple[int, ...], operation: Operation) 
     def body(nest: Nest) -> Body:
         condition = nest.mask(atomic_mask(operation), nest.index)
         place, _ = nest.place(pointer, nest.index)
-        add = Call(f"silo_add_plain_{element}(&{place}, {nest.value(value, nest.index)})")
+        add = LoopCall(f"silo_add_plain_{element}(&{place}, {nest.value(value, nest.index)})")
         return Body([If(condition, [add]) if condition else add], simd=place.endswith(f"[{nest.inner}]"))
 
     return leading_loops(scope, shape, body)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Forever, If, Program, Statement
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Forever, If, LoopProgram, Statement
 
 __all__ = ["reduce_in_lanes"]
 
@@ -25,7 +25,7 @@ _NAMES: Mapping[str, str] = {"+": "sum", "*": "product", "|": "or", "^": "xor", 
 _ORDER: Mapping[str, str] = {"max": ">", "min": "<"}
 
 
-def reduce_in_lanes(program: Program, vector_bits: int) -> None:
+def reduce_in_lanes(program: LoopProgram, vector_bits: int) -> None:
     """Cut the loops of ``program`` that reduce."""
     state = _State(min(vector_bits, _MOST_BITS) // _LANE_BITS)
     program.body = _statements(program.body, state, {})

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar
-from silo.kinds.triton.cpu.loop_ir import Function, Parameter
+from silo.kinds.triton.cpu.loop_ir import LoopFunction, LoopParameter
 from silo.kinds.triton.cpu.lower.control_lowering import FunctionLowering
-from silo.kinds.triton.cpu.lower.lowering_scope import ElementFunction, Scope
+from silo.kinds.triton.cpu.lower.lowering_scope import ElementFunction, LoweringScope
 from silo.kinds.triton.cpu.schedule.function import plan_region
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.operation_table import MESSAGES, REGION_RETURNS
@@ -27,7 +27,7 @@ def needs_function(operation: Operation) -> bool:
     return any(name in REGION_RETURNS for name in ends)
 
 
-def element_functions(scope: Scope, module: Module) -> list[Function]:
+def element_functions(scope: LoweringScope, module: Module) -> list[LoopFunction]:
     """One function for each region that is applied to elements; ``scope.elementwise`` tells how to call it."""
     return [_outlined(scope, operation) for operation in module.walk() if needs_function(operation)]
 
@@ -40,16 +40,16 @@ class _Free:
     passed: tuple[Value, ...]
 
 
-def _outlined(scope: Scope, operation: Operation) -> Function:
+def _outlined(scope: LoweringScope, operation: Operation) -> LoopFunction:
     region = operation.regions[0]
     entry = region.blocks[0]
     free = _free_values(region)
     name = scope.name("apply")
-    parameters: list[Parameter] = []
+    parameters: list[LoopParameter] = []
     for value in (*free.passed, *entry.arguments):
         parameter = scope.name("e")
         scope.bind(value, parameter)
-        parameters.append(Parameter(ops.c_type(value.type), parameter))
+        parameters.append(LoopParameter(ops.c_type(value.type), parameter))
     for value in free.constants:
         single = constant_scalar(value)
         assert single is not None
@@ -57,7 +57,7 @@ def _outlined(scope: Scope, operation: Operation) -> Function:
     returned = _returned(region)
     targets = [scope.name("to") for _ in returned]
     for target, value in zip(targets, returned, strict=True):
-        parameters.append(Parameter(f"{ops.c_type(value.type)} *", target))
+        parameters.append(LoopParameter(f"{ops.c_type(value.type)} *", target))
     calls = any(inner.name in _NEEDS_SURROUNDINGS for inner in Module({"": operation}, "").walk())
     scope.frame = "0"  # the memory that it is given is for what it calls
     with scope.collecting() as body:
@@ -65,7 +65,7 @@ def _outlined(scope: Scope, operation: Operation) -> Function:
             plan_region(region, scope.options)
         )
     scope.elementwise[operation] = ElementFunction(name, free.passed, calls)
-    return Function(name, parameters, [], body, inline=True, surroundings=calls)
+    return LoopFunction(name, parameters, [], body, inline=True, surroundings=calls)
 
 
 def _returned(region: Region) -> list[Value]:

@@ -12,14 +12,25 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from silo.errors import CompileError
-from silo.kinds.triton.cpu.loop_ir import Assign, Buffer, Call, Copy, Define, For, Forever, If, Return, Statement
+from silo.kinds.triton.cpu.loop_ir import (
+    Assign,
+    Copy,
+    Define,
+    For,
+    Forever,
+    If,
+    LoopBuffer,
+    LoopCall,
+    Return,
+    Statement,
+)
 
 __all__ = ["check_sharing", "clashes"]
 
 _NAME = re.compile(r"\bb\d+\b")
 
 
-def check_sharing(function: str, buffers: Sequence[Buffer], body: Sequence[Statement]) -> None:
+def check_sharing(function: str, buffers: Sequence[LoopBuffer], body: Sequence[Statement]) -> None:
     """``CompileError`` where ``buffers`` of ``function`` share memory that both need."""
     found = clashes(buffers, body)
     if found:
@@ -33,7 +44,7 @@ def check_sharing(function: str, buffers: Sequence[Buffer], body: Sequence[State
         )
 
 
-def clashes(buffers: Sequence[Buffer], body: Sequence[Statement]) -> list[tuple[Buffer, Buffer]]:
+def clashes(buffers: Sequence[LoopBuffer], body: Sequence[Statement]) -> list[tuple[LoopBuffer, LoopBuffer]]:
     """The pairs of ``buffers`` that share memory although one is used in ``body`` while the other is.
 
     A buffer is in use from its first to its last mention. One mentioned before a loop and in it is in use until the
@@ -41,13 +52,13 @@ def clashes(buffers: Sequence[Buffer], body: Sequence[Statement]) -> list[tuple[
     """
     spans = _Spans({buffer.name for buffer in buffers})
     spans.walk(body)
-    used: list[tuple[int, int, Buffer]] = []
+    used: list[tuple[int, int, LoopBuffer]] = []
     for buffer in buffers:
         first, last = (0, sys.maxsize) if buffer.kept else spans.found.get(buffer.name, (1, 0))
         if first <= last:
             used.append((first, last, buffer))
     used.sort(key=lambda entry: entry[2].offset)
-    found: list[tuple[Buffer, Buffer]] = []
+    found: list[tuple[LoopBuffer, LoopBuffer]] = []
     for place, (first, last, buffer) in enumerate(used):
         for other_first, other_last, other in used[place + 1 :]:
             if other.offset >= buffer.offset + buffer.bytes:
@@ -111,7 +122,7 @@ def _texts(body: Sequence[Statement]) -> Iterator[str]:
                 yield value or ""
             case Assign(target, value, condition):
                 yield f"{target} {value} {condition}"
-            case Call(text):
+            case LoopCall(text):
                 yield text
             case Copy(target, source):
                 yield f"{target.name} {source.name}"

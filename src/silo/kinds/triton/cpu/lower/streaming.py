@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.streams import enclosing_loops
 from silo.kinds.triton.cpu.analysis.value_properties import store_parts
-from silo.kinds.triton.cpu.loop_ir import Assign, Buffer, Call, Define, For, If, Statement
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.front.ssa import Operation, Type
 
@@ -31,7 +31,7 @@ _STREAMED = "streamed"
 @dataclass(frozen=True, slots=True)
 class _Stream:
     start: str  # the C name of the address of the row's first element
-    buffer: Buffer
+    buffer: LoopBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Streaming:
         return f"{self.streams[store].buffer.name}[{inner} - {self.first}]"
 
     def loops(
-        self, scope: Scope, inner: str, end: str, body: list[Statement], marks: tuple[tuple[str, str], ...]
+        self, scope: LoweringScope, inner: str, end: str, body: list[Statement], marks: tuple[tuple[str, str], ...]
     ) -> list[Statement]:
         """The innermost loop up to ``end`` in chunks."""
         last = scope.name("last")
@@ -60,11 +60,11 @@ class Streaming:
             scope.lifetimes.touch(stream.buffer)
             size = stream.buffer.item_bytes
             call = f"silo_stream({stream.start} + {self.first}, {stream.buffer.name}, ({last} - {self.first}) * {size})"
-            chunk.append(Call(call))
+            chunk.append(LoopCall(call))
         return [Assign(_STREAMED, "1"), For(self.first, "0", end, chunk, step=str(self.elements))]
 
 
-def streaming_of(scope: Scope, nest: Nest, stores: list[Operation], statements: int) -> Streaming | None:
+def streaming_of(scope: LoweringScope, nest: Nest, stores: list[Operation], statements: int) -> Streaming | None:
     """How ``stores``, all of a nest whose innermost body has so many statements, go past the caches; None where not."""
     if not stores or statements > _MOST_STATEMENTS or not scope.streamable.issuperset(stores):
         return None
@@ -93,5 +93,5 @@ def streaming_of(scope: Scope, nest: Nest, stores: list[Operation], statements: 
     if "stream" not in scope.pieces:
         scope.pieces.add("stream")
         scope.locals.append(f"int32_t {_STREAMED} = 0;")
-        scope.finish.append(If(_STREAMED, [Call("silo_stream_end()")]))
+        scope.finish.append(If(_STREAMED, [LoopCall("silo_stream_end()")]))
     return Streaming(condition, scope.name("first"), elements, streams)

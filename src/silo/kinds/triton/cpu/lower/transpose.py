@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.value_properties import load_parts, store_parts
-from silo.kinds.triton.cpu.loop_ir import Assign, Call, Define, For, If, Statement
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopCall, Statement
 from silo.kinds.triton.cpu.lower.group import lower_group
 from silo.kinds.triton.cpu.lower.index import Index
-from silo.kinds.triton.cpu.lower.lowering_scope import Scope
+from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.nest import Nest
 from silo.kinds.triton.cpu.lower.streaming import streaming_of
-from silo.kinds.triton.cpu.schedule.block_schedule import Fill, Group
+from silo.kinds.triton.cpu.schedule.block_schedule import BufferFill, NestGroup
 from silo.kinds.triton.front.operations.cpu.c_types import element_bytes
 from silo.kinds.triton.front.ssa import Operation, Value
 
@@ -29,7 +29,7 @@ _ELEMENT_BYTES = 4
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-def lower_turning(scope: Scope, turned: list[Group], group: Group) -> None:
+def lower_turning(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> None:
     """Emit ``group`` and the nests that turn tiles for it alone."""
     parts = _parts(scope, turned, group)
     if parts is None:
@@ -50,7 +50,7 @@ def lower_turning(scope: Scope, turned: list[Group], group: Group) -> None:
 class _PartNest(Nest):
     """A nest that finds the elements of turned tiles in arrays of one part."""
 
-    def __init__(self, scope: Scope, group: Group, tiles: dict[Value, str]) -> None:
+    def __init__(self, scope: LoweringScope, group: NestGroup, tiles: dict[Value, str]) -> None:
         super().__init__(scope, group.shape, inner=group.inner)
         self.tiles = tiles
         self.first: Index = tuple(scope.name("first") for _ in group.shape)  # where a part begins
@@ -82,7 +82,7 @@ class _Parts:
     effects: list[Statement]
     unless: str  # the C condition under which the nest is better whole, "" for never
 
-    def check(self, scope: Scope) -> str:
+    def check(self, scope: LoweringScope) -> str:
         """Emit what is known before the first part; the C condition that no mask cuts anything."""
         conditions: list[str] = []
         for nest in [*(source.nest for source in self.sources), self.nest]:
@@ -108,7 +108,7 @@ class _Parts:
             conditions.append(f"!({self.unless})")
         return " && ".join(conditions)
 
-    def loops(self, scope: Scope) -> list[Statement]:
+    def loops(self, scope: LoweringScope) -> list[Statement]:
         """Part after part, in the order of the nest's own loops."""
         nest = self.nest
         outer, inner = nest.axes
@@ -122,7 +122,7 @@ class _Parts:
                 Define(source.ctype, f"{source.tile}[{_PART * _PART}]", None, mutable=True),
                 Define("void const *", f"{rows}[{_PART}]", None, mutable=True),
                 _loop(row, nest.first[inner], look),
-                Call(f"silo_turn_lines_4({source.tile}, {rows}, {_PART}, {_PART})"),
+                LoopCall(f"silo_turn_lines_4({source.tile}, {rows}, {_PART}, {_PART})"),
             ]
         columns = _loop(nest.index[inner], nest.first[inner], [*nest.levels[nest.depth], *self.effects], simd=True)
         body.append(_loop(nest.index[outer], nest.first[outer], [*nest.levels[1], columns], unrolled=_PART))
@@ -135,7 +135,7 @@ def _loop(index: str, first: str, body: list[Statement], *, simd: bool = False, 
     return For(index, first, f"{first} + {_PART}", body, simd=simd, unrolled=unrolled)
 
 
-def _parts(scope: Scope, turned: list[Group], group: Group) -> _Parts | None:
+def _parts(scope: LoweringScope, turned: list[NestGroup], group: NestGroup) -> _Parts | None:
     """How ``group`` goes in parts; None where a tile is not turned by lines, or a mask may cut single elements."""
     stores = group.stores
     if not turned or scope.reference or group.checks or len(stores) != len(group.sinks):
@@ -165,13 +165,13 @@ def _parts(scope: Scope, turned: list[Group], group: Group) -> _Parts | None:
     return _Parts(nest, sources, effects, streaming.condition if streaming is not None else "")
 
 
-def _filled(group: Group) -> Value:
+def _filled(group: NestGroup) -> Value:
     (sink,) = group.sinks
-    assert isinstance(sink, Fill)
+    assert isinstance(sink, BufferFill)
     return sink.value
 
 
-def _source(scope: Scope, group: Group) -> _Source | None:
+def _source(scope: LoweringScope, group: NestGroup) -> _Source | None:
     """The tile that ``group`` reads; None where its rows do not lie in memory as they are."""
     value = _filled(group)
     load = value.owner

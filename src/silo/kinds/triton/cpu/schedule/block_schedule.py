@@ -14,12 +14,12 @@ from silo.kinds.triton.front.ssa import Operation, Value
 __all__ = [
     "BlockPlan",
     "Branch",
+    "BufferFill",
     "Carried",
     "DotStep",
-    "Fill",
-    "Group",
     "Jump",
     "Loop",
+    "NestGroup",
     "OrderedSink",
     "ReduceSink",
     "ScalarStep",
@@ -33,7 +33,7 @@ __all__ = [
 
 
 @dataclass(slots=True, eq=False)
-class Fill:
+class BufferFill:
     """Write every element of ``value`` to the buffer of ``target``.
 
     ``staged`` writes to a second buffer that is copied over ``target`` at the end of the loop body, because the old
@@ -66,11 +66,11 @@ class OrderedSink:
     operation: Operation
 
 
-Sink = Fill | StoreSink | ReduceSink | OrderedSink
+Sink = BufferFill | StoreSink | ReduceSink | OrderedSink
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class NestGroup:
     """One loop nest over ``shape``.
 
     ``checks`` are pairs of memory accesses whose ranges must be disjoint or identical for the fused form to be right;
@@ -83,7 +83,7 @@ class Group:
     sinks: list[Sink] = field(default_factory=list["Sink"])
     checks: list[tuple[Operation, Operation]] = field(default_factory=list[tuple[Operation, Operation]])
     inner: int = -1
-    turned_by: Group | None = None
+    turned_by: NestGroup | None = None
 
     def __post_init__(self) -> None:
         """The last axis by default."""
@@ -103,7 +103,9 @@ class Group:
     @property
     def writers(self) -> list[Operation]:
         """The operations among the sinks that write memory, in order."""
-        return [sink.operation for sink in self.sinks if not isinstance(sink, Fill) and sink.operation.name in WRITES]
+        return [
+            sink.operation for sink in self.sinks if not isinstance(sink, BufferFill) and sink.operation.name in WRITES
+        ]
 
     @property
     def reduced(self) -> set[Value]:
@@ -136,9 +138,9 @@ class DotStep:
 
     operation: Operation
     target: Value
-    accumulator: Fill | None
-    left: Group | None = None
-    right: Group | None = None
+    accumulator: BufferFill | None
+    left: NestGroup | None = None
+    right: NestGroup | None = None
     fresh: bool = False
 
 
@@ -208,7 +210,7 @@ class Jump:
     operation: Operation
 
 
-Step = Group | ScalarStep | WholeStep | DotStep | Loop | WhileLoop | Branch | Jump
+Step = NestGroup | ScalarStep | WholeStep | DotStep | Loop | WhileLoop | Branch | Jump
 
 
 def writes(step: Step) -> bool:
@@ -216,7 +218,7 @@ def writes(step: Step) -> bool:
     match step:
         case ScalarStep(operation) | WholeStep(operation):
             return operation.name in WRITES
-        case Group():
+        case NestGroup():
             return bool(step.writers)
         case Loop():
             return any(writes(inner) for inner in step.body.steps)
@@ -234,7 +236,7 @@ def describe(plan: BlockPlan, depth: int = 0) -> str:
     lines: list[str] = []
     for step in plan.steps:
         match step:
-            case Group():
+            case NestGroup():
                 extents = "x".join(map(str, step.shape))
                 sinks = ", ".join(_describe_sink(sink) for sink in step.sinks)
                 notes = f" checks {len(step.checks)}" if step.checks else ""
@@ -265,7 +267,7 @@ def describe(plan: BlockPlan, depth: int = 0) -> str:
 
 def _describe_sink(sink: Sink) -> str:
     match sink:
-        case Fill():
+        case BufferFill():
             return f"{sink.value.name} -> {sink.target.name}" + (" (staged)" if sink.staged else "")
         case StoreSink():
             return "store"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from silo.kinds.triton.cpu.analysis.costs import row_axis
-from silo.kinds.triton.cpu.schedule.block_schedule import Group, Step, StoreSink
+from silo.kinds.triton.cpu.schedule.block_schedule import NestGroup, Step, StoreSink
 from silo.kinds.triton.front.operations.operation_table import ATOMICS, MESSAGES
 from silo.kinds.triton.front.ssa import Operation
 
@@ -27,7 +27,7 @@ class Demand:
     inner: int | None = None
 
 
-def whole_demand(group: Group) -> Demand:
+def whole_demand(group: NestGroup) -> Demand:
     """The demand for the value of every index of ``group``."""
     return Demand(group, identity=True, inner=group.inner)
 
@@ -40,11 +40,11 @@ def reads_out_of_order(operation: Operation, demands: Sequence[Demand]) -> bool:
 
 def one_by_one(step: Step | None) -> bool:
     """Whether the nest of an ordered operation has one loop for all elements, in which every mask is asked."""
-    operation = step.ordered if isinstance(step, Group) else None
+    operation = step.ordered if isinstance(step, NestGroup) else None
     return operation is not None and operation.name not in ATOMICS | MESSAGES
 
 
-def turned_by(demands: Sequence[Demand], across: int) -> Group | None:
+def turned_by(demands: Sequence[Demand], across: int) -> NestGroup | None:
     """The nest that alone wants a tile which is read along ``across``, at its own indices; None where there is none.
 
     Such a nest may take the tile from memory in parts as it goes, where nothing that it writes is read by another
@@ -52,7 +52,7 @@ def turned_by(demands: Sequence[Demand], across: int) -> Group | None:
     """
     nests = {demand.step for demand in demands}
     (nest,) = nests if len(nests) == 1 else (None,)
-    if not isinstance(nest, Group) or not all(demand.identity and not demand.stored for demand in demands):
+    if not isinstance(nest, NestGroup) or not all(demand.identity and not demand.stored for demand in demands):
         return None
     stores = all(isinstance(sink, StoreSink) for sink in nest.sinks)
     return nest if stores and nest.inner != across and len(nest.shape) == 2 else None

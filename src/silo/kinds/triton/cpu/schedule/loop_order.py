@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 from silo.kinds.triton.cpu.analysis.affine import unit_axis
 from silo.kinds.triton.cpu.analysis.value_properties import load_parts, store_parts
-from silo.kinds.triton.cpu.schedule.block_schedule import Group
+from silo.kinds.triton.cpu.schedule.block_schedule import NestGroup
 from silo.kinds.triton.front.ssa import Operation
 
 __all__ = ["inner_axis_of", "read_across"]
 
 
-def inner_axis_of(group: Group) -> int:
+def inner_axis_of(group: NestGroup) -> int:
     """The axis for the innermost loop: the one along which stores write successive places, where all of them do."""
     last = len(group.shape) - 1
     if not group.stores or len(group.stores) != len(group.sinks):

@@ -5,7 +5,7 @@ a new one. Backward: knowing where each value is needed, decide for each whether
 written to a buffer once.
 
 Invariant: a load is evaluated before every store that follows it in the program and may touch the same memory, unless
-both are in one nest and a run-time check (``Group.checks``) covers the pair.
+both are in one nest and a run-time check (``NestGroup.checks``) covers the pair.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from silo.kinds.triton.cpu.analysis.value_properties import (
 from silo.kinds.triton.cpu.schedule.block_schedule import (
     BlockPlan,
     Branch,
+    BufferFill,
     Carried,
     DotStep,
-    Fill,
-    Group,
     Jump,
     Loop,
+    NestGroup,
     OrderedSink,
     ReduceSink,
     ScalarStep,
@@ -125,7 +125,7 @@ class _Planner:
         self.carried = carried
         self.barred = barred  # carried tensors that a dot must not overwrite in place
         self.steps: list[Step] = []
-        self.open: Group | None = None
+        self.open: NestGroup | None = None
         self.position = {operation: index for index, operation in enumerate(block.operations)}
         self.step_position: dict[Step, int] = {}  # program position of the operation behind a step that is not a nest
         self.demands: dict[Value, list[Demand]] = {}
@@ -143,9 +143,9 @@ class _Planner:
             self._forward(operation)
         self._close()
         for step in self.steps:
-            if isinstance(step, Group):
+            if isinstance(step, NestGroup):
                 step.inner = inner_axis_of(step)
-        self.writing = [step for step in self.steps if (step.writers if isinstance(step, Group) else writes(step))]
+        self.writing = [step for step in self.steps if (step.writers if isinstance(step, NestGroup) else writes(step))]
         self.loops = {step.operation: step for step in self.steps if isinstance(step, Loop)}
         self._start_demands()
         for operation in reversed(self.block.operations):
@@ -212,7 +212,7 @@ class _Planner:
         fill = None
         fresh = str(constant_scalar(accumulator)) in {"0", "0.0"}  # not -0.0, which would show
         if accumulator is not target and not fresh:
-            fill = Fill(accumulator, target)
+            fill = BufferFill(accumulator, target)
             self._anchor(fill, result.type.shape)
         self._close()
         self._step(DotStep(operation, target, fill, fresh=fresh), operation)
@@ -230,7 +230,7 @@ class _Planner:
             entries = carried_of(operation)
             for entry in entries:
                 if entry.kind == "buffer":
-                    self._anchor(Fill(entry.initial, entry.argument), entry.argument.type.shape)
+                    self._anchor(BufferFill(entry.initial, entry.argument), entry.argument.type.shape)
             self._close()
             plan = plan_block(body, carried=entries, offsets=self.offsets, apart=self.apart)
             self._step(Loop(operation, entries, plan, lone_dot(plan, entries)), operation)
@@ -244,7 +244,7 @@ class _Planner:
             before, after = (region.blocks[0] for region in operation.regions)
             for initial, argument in zip(operation.operands, before.arguments, strict=True):
                 if argument.type.tensor:
-                    self._anchor(Fill(initial, argument), argument.type.shape)
+                    self._anchor(BufferFill(initial, argument), argument.type.shape)
             self._close()
             self._step(WhileLoop(operation, self._inside(before), self._inside(after)), operation)
 
@@ -258,7 +258,7 @@ class _Planner:
             for entry in self.carried:
                 done = any(isinstance(s, DotStep) and s.target is entry.argument for s in self.steps)
                 if entry.kind == "buffer" and not done:
-                    self._anchor(Fill(entry.yielded, entry.argument), entry.argument.type.shape)
+                    self._anchor(BufferFill(entry.yielded, entry.argument), entry.argument.type.shape)
         else:
             targets = owner.results
             values = operation.operands
@@ -269,13 +269,13 @@ class _Planner:
                 targets, staged = owner.regions[0].blocks[0].arguments, True
             for value, target in zip(values, targets, strict=True):
                 if target.type.tensor:
-                    self._anchor(Fill(value, target, staged=staged), target.type.shape)
+                    self._anchor(BufferFill(value, target, staged=staged), target.type.shape)
         self._close()
 
     def _jump(self, operation: Operation) -> None:
         for value, target in jump_arguments(operation):
             if target.type.tensor:
-                self._anchor(Fill(value, target), target.type.shape)
+                self._anchor(BufferFill(value, target), target.type.shape)
         self._close()
         self._step(Jump(operation), operation)
 
@@ -284,15 +284,15 @@ class _Planner:
         if group is not None and not self._may_join(group, sink, shape):
             self._close()
         if self.open is None:
-            self.open = Group(shape)
+            self.open = NestGroup(shape)
         self.open.sinks.append(sink)
 
-    def _may_join(self, group: Group, sink: Sink, shape: tuple[int, ...]) -> bool:
+    def _may_join(self, group: NestGroup, sink: Sink, shape: tuple[int, ...]) -> bool:
         if group.shape != shape:
             return False
-        filled = {other.target for other in group.sinks if isinstance(other, Fill)}
+        filled = {other.target for other in group.sinks if isinstance(other, BufferFill)}
         # What was made before all that the group stores and reduces comes from none of it.
-        made = [self.position[other.operation] for other in group.sinks if not isinstance(other, Fill)]
+        made = [self.position[other.operation] for other in group.sinks if not isinstance(other, BufferFill)]
         reach = self._reach(_roots(sink), since=-1 if filled else min(made))
         if reach & group.reduced or reach & filled:
             return False
@@ -318,7 +318,7 @@ class _Planner:
             group.checks.extend((store, sink.operation) for store in stores)
         return True
 
-    def _loads_from_reduced(self, group: Group, store: Operation) -> bool:
+    def _loads_from_reduced(self, group: NestGroup, store: Operation) -> bool:
         """Whether a load before ``store`` needs a reduction of ``group``: it fits nowhere if one nest does both."""
         reduced = group.reduced
         earlier = self.block.operations[: self.position[store]] if reduced else []
@@ -352,7 +352,7 @@ class _Planner:
     def _start_demands(self) -> None:
         for step in self.steps:
             match step:
-                case Group():
+                case NestGroup():
                     for sink in step.sinks:
                         for root in _roots(sink):
                             self._need(root, whole_demand(step))
@@ -417,8 +417,8 @@ class _Planner:
         if across is not None:  # a tile read along its rows, and then taken from a buffer along its columns
             before = self._overwritten_by(operation, order, order[first]) or first
             user = turned_by(demands, across) if self.apart else None
-            group = Group(
-                value.type.shape, [Fill(value, value)], inner=across, turned_by=user if user is before else None
+            group = NestGroup(
+                value.type.shape, [BufferFill(value, value)], inner=across, turned_by=user if user is before else None
             )
             self._insert(group, before)
             self._pass_on(operation, [whole_demand(group)])
@@ -427,7 +427,7 @@ class _Planner:
         cost = recompute_cost(value, self.costs, rows=not any(one_by_one(demand.step) for demand in demands))
         limit = _RECOMPUTE_LIMIT if value.type.element in FLOATS and not value.type.pointer else _RECOMPUTE_LIMIT_INDEX
         places = {demand.step for demand in demands}
-        nest = first if isinstance(first, Group) and first.ordered is None else None
+        nest = first if isinstance(first, NestGroup) and first.ordered is None else None
         lone_nest = nest is not None and len(places) == 1 and not self._repeats(value, nest, demands, cost)
         if len(demands) > 1 and arithmetic_cost(cost) > limit:  # it would be computed at several indices
             lone_nest = False
@@ -438,7 +438,7 @@ class _Planner:
         if barrier is None and not stored and (lone_nest or again):
             self._pass_on(operation, demands)
             return
-        fill = Fill(value, value)
+        fill = BufferFill(value, value)
         here = [demand for demand in demands if demand.step is first]
         if (
             barrier is None
@@ -449,19 +449,19 @@ class _Planner:
             nest.sinks.insert(0, fill)
             group = nest
         else:
-            group = Group(value.type.shape, [fill])
+            group = NestGroup(value.type.shape, [fill])
             before = barrier if barrier is not None else first
             self._insert(group, before)
         self._pass_on(operation, [whole_demand(group)])
 
     @staticmethod
-    def _repeats(value: Value, group: Group, demands: list[Demand], cost: float) -> bool:
+    def _repeats(value: Value, group: NestGroup, demands: list[Demand], cost: float) -> bool:
         """Whether the innermost loop of ``group`` would compute a costly value again for every row."""
         if arithmetic_cost(cost) <= _RECOMPUTE_LIMIT or value.type.elements >= math.prod(group.shape):
             return False
         return any(not demand.identity and demand.inner is not None for demand in demands)
 
-    def _insert(self, group: Group, before: Step | None) -> None:
+    def _insert(self, group: NestGroup, before: Step | None) -> None:
         """Add a nest right before a step; None stands for the end."""
         order = self._order()
         self.steps.insert(order[before], group)
@@ -494,7 +494,7 @@ class _Planner:
         for step in self.writing:
             if order[step] >= end:
                 return None
-            if isinstance(step, Group):
+            if isinstance(step, NestGroup):
                 if any(self.position[writer] > position for writer in step.writers):
                     return step
             elif self.step_position.get(step, -1) > position:
@@ -504,7 +504,7 @@ class _Planner:
     def _store_before(self, load: Operation, order: dict[Step | None, int], last: int) -> Step | None:
         """The first step up to ``last`` that holds a later store which no run-time check can cover."""
         step = self.steps[last] if last < len(self.steps) else None
-        if not isinstance(step, Group):
+        if not isinstance(step, NestGroup):
             return self._overwritten_by(load, order, last + 1)
         if (earlier := self._overwritten_by(load, order, last)) is not None:
             return earlier
@@ -523,10 +523,10 @@ class _Planner:
         """Mark the carried tensors whose old value is still needed when the new one is written."""
         order = self._order()
         for step in self.steps:
-            if not isinstance(step, Group):
+            if not isinstance(step, NestGroup):
                 continue
             for sink in step.sinks:
-                if isinstance(sink, Fill) and any(entry.argument is sink.target for entry in self.carried):
+                if isinstance(sink, BufferFill) and any(entry.argument is sink.target for entry in self.carried):
                     sink.staged = self._is_read_after(sink.target, step, order) and not self._feeds_dot(sink)
 
     def _leave_in_place(self) -> None:
@@ -537,7 +537,7 @@ class _Planner:
                 step.left = self._take_copy(step, left)
                 step.right = self._take_copy(step, right)
 
-    def _take_copy(self, step: DotStep, value: Value) -> Group | None:
+    def _take_copy(self, step: DotStep, value: Value) -> NestGroup | None:
         """The nest that does nothing but copy ``value`` for ``step`` from one place in global memory, if it is so."""
         operation = loaded_by(value)
         if operation is None:
@@ -545,7 +545,7 @@ class _Planner:
         pointer, mask, other = load_parts(operation)
         affine = is_structurally_affine(pointer, self.offsets.wrapped, wrapped=True)
         known = affine and is_range_mask(mask, self.offsets.plain)
-        nest = next((s for s in self.steps if isinstance(s, Group) and _copies_only(s, value)), None)
+        nest = next((s for s in self.steps if isinstance(s, NestGroup) and _copies_only(s, value)), None)
         if nest is None or not known or (other is not None and scalar_source(other) is None):
             return None
         start, end = self.steps.index(nest), self.steps.index(step)
@@ -555,7 +555,7 @@ class _Planner:
         self.order = None
         return nest
 
-    def _feeds_dot(self, fill: Fill) -> bool:
+    def _feeds_dot(self, fill: BufferFill) -> bool:
         return any(isinstance(step, DotStep) and step.accumulator is fill for step in self.steps)
 
     def _is_read_after(self, value: Value, step: Step, order: dict[Step | None, int]) -> bool:
@@ -575,22 +575,22 @@ class _Planner:
                 continue
             start: Step = step
             for other in self.steps:
-                if isinstance(other, Group) and step.accumulator in other.sinks:
+                if isinstance(other, NestGroup) and step.accumulator in other.sinks:
                     start = other
             if self._is_read_after(step.target, start, order):
                 late.add(step.target)
         return late
 
 
-def _copies_only(group: Group, value: Value) -> bool:
+def _copies_only(group: NestGroup, value: Value) -> bool:
     """Whether storing ``value`` is all that ``group`` does."""
     if len(group.sinks) != 1:
         return False
     (sink,) = group.sinks
-    return isinstance(sink, Fill) and sink.value is value and sink.target is value
+    return isinstance(sink, BufferFill) and sink.value is value and sink.target is value
 
 
 def _roots(sink: Sink) -> list[Value]:
-    if isinstance(sink, Fill):
+    if isinstance(sink, BufferFill):
         return [sink.value]
     return list(sink.operation.operands)

@@ -9,12 +9,12 @@ from silo.kinds.triton.cpu.analysis.value_properties import first_tensor, is_ord
 from silo.kinds.triton.cpu.schedule.block_schedule import (
     BlockPlan,
     Branch,
+    BufferFill,
     Carried,
     DotStep,
-    Fill,
-    Group,
     Jump,
     Loop,
+    NestGroup,
     OrderedSink,
     ReduceSink,
     ScalarStep,
@@ -55,7 +55,7 @@ def _steps(operation: Operation, block: Block) -> list[Step]:
     if name == tt.REDUCE:
         return [_nest(ReduceSink(operation), operation.operands[0])]
     if name in DOTS:
-        fill = Fill(operation.operands[2], operation.result)
+        fill = BufferFill(operation.operands[2], operation.result)
         return [_nest(fill, operation.result), DotStep(operation, operation.result, fill)]
     if name == flow.FOR:
         return _for(operation)
@@ -71,16 +71,16 @@ def _steps(operation: Operation, block: Block) -> list[Step]:
     if name in JUMPS:
         return [*_fills(jump_arguments(operation)), Jump(operation)]
     if operation.results and operation.results[0].type.tensor:
-        return [_nest(Fill(value, value), value) for value in operation.results]
+        return [_nest(BufferFill(value, value), value) for value in operation.results]
     return [ScalarStep(operation)]
 
 
-def _nest(sink: Sink, like: Value) -> Group:
-    return Group(like.type.shape, [sink])
+def _nest(sink: Sink, like: Value) -> NestGroup:
+    return NestGroup(like.type.shape, [sink])
 
 
 def _fills(pairs: list[tuple[Value, Value]], *, staged: bool = False) -> list[Step]:
-    return [_nest(Fill(value, target, staged=staged), target) for value, target in pairs if target.type.tensor]
+    return [_nest(BufferFill(value, target, staged=staged), target) for value, target in pairs if target.type.tensor]
 
 
 def _region(region: Region) -> BlockPlan:

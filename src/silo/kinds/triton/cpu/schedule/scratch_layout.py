@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from silo.kinds.triton.cpu.loop_ir import Buffer
+from silo.kinds.triton.cpu.loop_ir import LoopBuffer
 
 __all__ = ["Lifetimes"]
 
@@ -23,16 +23,16 @@ class Lifetimes:
     """
 
     clock: int = 0
-    spans: dict[Buffer, list[int]] = field(default_factory=dict[Buffer, list[int]])
+    spans: dict[LoopBuffer, list[int]] = field(default_factory=dict[LoopBuffer, list[int]])
 
-    def touch(self, buffer: Buffer) -> None:
+    def touch(self, buffer: LoopBuffer) -> None:
         """Note a read or a write of ``buffer`` now."""
         if buffer.external:
             return
         span = self.spans.setdefault(buffer, [self.clock, self.clock])
         span[1] = max(span[1], self.clock)
 
-    def keep(self, buffer: Buffer) -> None:
+    def keep(self, buffer: LoopBuffer) -> None:
         """Say that ``buffer`` holds its values from program to program, so that nothing may share its memory."""
         buffer.kept = True
         self.spans[buffer] = [0, sys.maxsize]
@@ -54,7 +54,7 @@ class Lifetimes:
 
     def assign(self, *, shared: bool) -> int:
         """Set every buffer's offset; returns the bytes needed in all. Without ``shared`` nothing overlaps."""
-        placed: list[tuple[Buffer, int, int]] = []
+        placed: list[tuple[LoopBuffer, int, int]] = []
         total = 0
         for buffer, (first, last) in sorted(self.spans.items(), key=lambda item: (item[1][0], item[0].name)):
             size = -(-max(buffer.bytes, 1) // _ALIGNMENT) * _ALIGNMENT

@@ -4,8 +4,8 @@ Nothing here is imported before a function needs it, so ``import silo`` loads no
 """
 
 from silo.kinds.triton.front.adapter.autotuners import (
-    Decided,
-    Decisions,
+    TunerDecision,
+    TunerDecisions,
     TunerKey,
     config_members,
     is_trying,
@@ -26,7 +26,7 @@ from silo.kinds.triton.front.adapter.compile_calls import (
     revived,
     ttir_of,
 )
-from silo.kinds.triton.front.adapter.cpu_front_end import CpuFrontEnd, CpuOptions, cpu_target, run_cpu_passes
+from silo.kinds.triton.front.adapter.cpu_front_end import CpuFrontEnd, CpuFrontEndOptions, cpu_target, run_cpu_passes
 from silo.kinds.triton.front.adapter.decorators import (
     DecoratedKernel,
     JitParameter,
@@ -45,8 +45,8 @@ from silo.kinds.triton.front.adapter.launch_hooks import enter_launch, follow_la
 from silo.kinds.triton.front.adapter.launch_paths import (
     LAUNCHED_VERSIONS,
     CompiledProgram,
-    Seams,
-    Watch,
+    LaunchHookPoints,
+    LaunchWatch,
     forget_key_texts,
     launch_hooks,
     launch_state,
@@ -89,18 +89,18 @@ __all__ = [
     "CompileCall",
     "CompiledProgram",
     "CpuFrontEnd",
-    "CpuOptions",
-    "Decided",
-    "Decisions",
+    "CpuFrontEndOptions",
     "DecoratedKernel",
     "GpuStages",
     "JitParameter",
     "KeepsFiles",
     "KeptCode",
-    "Seams",
+    "LaunchHookPoints",
+    "LaunchWatch",
     "Ttir",
+    "TunerDecision",
+    "TunerDecisions",
     "TunerKey",
-    "Watch",
     "active_target",
     "adapter_is_ready",
     "cache_key_text",

@@ -13,12 +13,20 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from silo.kinds.triton.front.adapter.triton_toolchain import module
 
-__all__ = ["Decided", "Decisions", "TunerKey", "config_members", "is_trying", "kernel_of_tuner", "watch_autotuners"]
+__all__ = [
+    "TunerDecision",
+    "TunerDecisions",
+    "TunerKey",
+    "config_members",
+    "is_trying",
+    "kernel_of_tuner",
+    "watch_autotuners",
+]
 
 TunerKey: TypeAlias = tuple[Any, ...]
 
 
-class Decisions(Protocol):
+class TunerDecisions(Protocol):
     """What is asked when a tuner has to decide, and told when it has."""
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
@@ -38,7 +46,7 @@ def is_trying() -> bool:
     return getattr(_trying, "depth", 0) > 0
 
 
-def watch_autotuners(decisions: Decisions) -> Callable[[], None]:
+def watch_autotuners(decisions: TunerDecisions) -> Callable[[], None]:
     """Let ``decisions`` answer for every tuner of the process; what undoes it exactly.
 
     Methods of Silo's that launch what is decided belong in front of this one: then a decided launch does not come here.
@@ -51,7 +59,7 @@ def watch_autotuners(decisions: Decisions) -> Callable[[], None]:
     def watched_run(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         if type(self.cache) is dict:
             tuner: Any = self
-            tuner.cache = Decided(tuner.cache, self, decisions, calls)
+            tuner.cache = TunerDecision(tuner.cache, self, decisions, calls)
             changed.add(self)
         before = getattr(calls, "keywords", None)
         calls.keywords = kwargs
@@ -78,10 +86,10 @@ def watch_autotuners(decisions: Decisions) -> Callable[[], None]:
     return undo
 
 
-class Decided(dict[TunerKey, Any]):
+class TunerDecision(dict[TunerKey, Any]):
     """The decisions of one tuner. What it holds counts; for what it lacks, ``decisions`` are asked."""
 
-    def __init__(self, known: dict[TunerKey, Any], tuner: Any, decisions: Decisions, calls: Any) -> None:  # noqa: ANN401
+    def __init__(self, known: dict[TunerKey, Any], tuner: Any, decisions: TunerDecisions, calls: Any) -> None:  # noqa: ANN401
         super().__init__(known)
         self._tuner = weakref.ref(tuner)
         self._decisions = decisions

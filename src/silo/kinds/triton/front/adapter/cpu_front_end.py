@@ -12,7 +12,7 @@ from silo.errors import CompileError, TargetError
 from silo.kinds.triton.front.adapter.custom_floats import convert_fp8e4b15
 from silo.kinds.triton.front.adapter.triton_toolchain import module
 
-__all__ = ["CpuFrontEnd", "CpuOptions", "cpu_target", "run_cpu_passes", "run_passes"]
+__all__ = ["CpuFrontEnd", "CpuFrontEndOptions", "cpu_target", "run_cpu_passes", "run_passes"]
 
 _LIBDEVICE = "triton.language.extra.libdevice"
 
@@ -35,7 +35,7 @@ _PASSES = (
 
 
 @dataclass(frozen=True)  # no slots: Triton reads and checks options through ``__dict__``
-class CpuOptions:
+class CpuFrontEndOptions:
     """Every compile option that Triton's own backends know, so that a config for a GPU is taken as it is.
 
     The CPU heeds ``debug``, ``sanitize_overflow``, ``enable_fp_fusion`` and what the language asks about dots and fp8;
@@ -113,13 +113,13 @@ class CpuFrontEnd:
     def __init__(self, target: Any) -> None:  # noqa: ANN401  # Triton's GPUTarget
         self.target = target
 
-    def parse_options(self, given: Mapping[str, Any]) -> CpuOptions:
+    def parse_options(self, given: Mapping[str, Any]) -> CpuFrontEndOptions:
         """Options from keywords; those that are None, or that no backend knows, count as absent.
 
         Raises:
             CompileError: a value makes no sense.
         """
-        known = {name: given[name] for name in vars(CpuOptions()) if given.get(name) is not None}
+        known = {name: given[name] for name in vars(CpuFrontEndOptions()) if given.get(name) is not None}
         language = module("triton.knobs").language
         fused = known.get("enable_fp_fusion", language.default_fp_fusion)
         known["enable_fp_fusion"] = bool(fused) and not getattr(language, "force_disable_fp_fusion", False)
@@ -128,7 +128,7 @@ class CpuFrontEnd:
         warps = known.get("num_warps", 1)
         if not isinstance(warps, int) or warps < 1 or warps & (warps - 1):
             raise _OptionError(f"num_warps must be a power of 2, not {warps!r}")
-        return CpuOptions(**known)
+        return CpuFrontEndOptions(**known)
 
     def load_dialects(self, _context: object) -> None:
         """Nothing beyond what Triton loads itself."""

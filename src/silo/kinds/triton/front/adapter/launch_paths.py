@@ -21,8 +21,8 @@ __all__ = [
     "ASKED",
     "LAUNCHED_VERSIONS",
     "CompiledProgram",
-    "Seams",
-    "Watch",
+    "LaunchHookPoints",
+    "LaunchWatch",
     "forget_key_texts",
     "launch_hooks",
     "launch_state",
@@ -72,7 +72,7 @@ def programs_reached(*, force: bool = False) -> Decision:
 
 
 @dataclass(frozen=True, slots=True)
-class Seams:
+class LaunchHookPoints:
     """Triton's classes whose methods launch, and those methods as Triton wrote them.
 
     A member is None where a program has put something else in its place already: it is left alone then.
@@ -93,10 +93,10 @@ def seams_are_loaded() -> bool:
     return hasattr(sys.modules.get(_JIT), "JITFunction") and hasattr(sys.modules.get(_AUTOTUNER), "Heuristics")
 
 
-def seams() -> Seams:
+def seams() -> LaunchHookPoints:
     """What there is to replace. Raises ToolchainError: Triton cannot be imported."""
     jit, autotuner = module(_JIT), module(_AUTOTUNER)
-    return Seams(
+    return LaunchHookPoints(
         jit.JITFunction,
         _own(jit.JITFunction, "run", _JIT),
         autotuner.Autotuner,
@@ -155,7 +155,7 @@ def watched_debug(changed: Callable[[Any], None]) -> property:
 
 
 @dataclass(frozen=True, slots=True)
-class Watch:
+class LaunchWatch:
     """What decides launches now: members of dictionaries and sizes of containers that hold as long as nothing changed.
 
     ``blocked`` is why every launch goes Triton's own way, "" where none has to; ``key`` is everything of Triton's key
@@ -175,7 +175,7 @@ class Watch:
     memory_type: int
 
 
-def watch() -> Watch:
+def watch() -> LaunchWatch:
     """Look at hooks, knobs and driver. Raises what Triton raises where it has no driver."""
     knobs = module("triton.knobs")
     config = module("triton.runtime.driver").driver
@@ -196,7 +196,7 @@ def watch() -> Watch:
         blocked = blocked or f"Silo launches nothing on Triton's target {kind}"
     host = type(driver).__module__.startswith("silo.")
     device, stream, torch_stream, torch_device = (None, None, False, False) if host else _places(driver)
-    return Watch(
+    return LaunchWatch(
         tuple(watched),
         tuple(sizes),
         blocked,

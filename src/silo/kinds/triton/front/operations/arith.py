@@ -43,7 +43,7 @@ from silo.kinds.triton.front.operations.cpu.c_casts import (
     int_to_float,
     trunc,
 )
-from silo.kinds.triton.front.operations.operation_record import Role, define
+from silo.kinds.triton.front.operations.operation_record import OperationRole, define
 from silo.kinds.triton.front.operations.pointer_flows import derived, no_flow
 from silo.kinds.triton.front.operations.type_rules import (
     comparison_types,
@@ -55,7 +55,7 @@ from silo.kinds.triton.front.operations.type_rules import (
 
 CONSTANT: Final = define(
     "arith.constant",
-    Role.LEAF,
+    OperationRole.LEAF,
     types=constant_types,
     attributes=rules({"value": TYPED_CONSTANT}),
     cost=0.0,

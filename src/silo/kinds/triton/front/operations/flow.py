@@ -13,13 +13,13 @@ from silo.kinds.triton.front.operations.attribute_rules import (
     segments,
 )
 from silo.kinds.triton.front.operations.cpu.refusals import control_refusal
-from silo.kinds.triton.front.operations.operation_record import Family, Role, define
+from silo.kinds.triton.front.operations.operation_record import Family, OperationRole, define
 from silo.kinds.triton.front.operations.pointer_flows import branch_flow, for_flow, if_flow, no_flow, while_flow
 from silo.kinds.triton.front.operations.type_rules import branch_types, for_types, if_types, while_types
 
 FOR: Final = define(
     "scf.for",
-    Role.CONTROL,
+    OperationRole.CONTROL,
     types=for_types,
     attributes=rules(unsignedCmp=FLAG),
     region_ends=("scf.yield",),
@@ -29,7 +29,7 @@ FOR: Final = define(
 )
 IF: Final = define(
     "scf.if",
-    Role.CONTROL,
+    OperationRole.CONTROL,
     types=if_types,
     attributes=NO_ATTRIBUTES,
     region_ends=("scf.yield",),
@@ -38,7 +38,7 @@ IF: Final = define(
 )
 WHILE: Final = define(
     "scf.while",
-    Role.CONTROL,
+    OperationRole.CONTROL,
     types=while_types,
     attributes=NO_ATTRIBUTES,
     region_ends=("scf.condition", "scf.yield"),
@@ -46,16 +46,24 @@ WHILE: Final = define(
     family=Family.LOOP,
     refuse=control_refusal,
 )
-YIELD: Final = define("scf.yield", Role.YIELD, types=None, attributes=NO_ATTRIBUTES, terminator=True, flow=no_flow)
+YIELD: Final = define(
+    "scf.yield", OperationRole.YIELD, types=None, attributes=NO_ATTRIBUTES, terminator=True, flow=no_flow
+)
 CONDITION: Final = define(
-    "scf.condition", Role.YIELD, types=None, attributes=NO_ATTRIBUTES, terminator=True, flow=no_flow
+    "scf.condition", OperationRole.YIELD, types=None, attributes=NO_ATTRIBUTES, terminator=True, flow=no_flow
 )
 BR: Final = define(
-    "cf.br", Role.JUMP, types=branch_types, attributes=NO_ATTRIBUTES, terminator=True, flow=branch_flow, carries=True
+    "cf.br",
+    OperationRole.JUMP,
+    types=branch_types,
+    attributes=NO_ATTRIBUTES,
+    terminator=True,
+    flow=branch_flow,
+    carries=True,
 )
 COND_BR: Final = define(
     "cf.cond_br",
-    Role.JUMP,
+    OperationRole.JUMP,
     types=branch_types,
     attributes=rules({"operandSegmentSizes": segments(3)}, branch_weights=integers(any_number)),
     terminator=True,

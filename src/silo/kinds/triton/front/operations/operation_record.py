@@ -13,7 +13,17 @@ from silo.kinds.triton.front.operations.pointer_flows import Flow
 from silo.kinds.triton.front.operations.type_rules import TypeRule
 from silo.kinds.triton.front.ssa import Operation
 
-__all__ = ["JUMPS_OUT", "NOT_SUPPORTED", "RECORDS", "Family", "Record", "Refusal", "Role", "SideEffect", "define"]
+__all__ = [
+    "JUMPS_OUT",
+    "NOT_SUPPORTED",
+    "RECORDS",
+    "Family",
+    "OperationRecord",
+    "OperationRole",
+    "Refusal",
+    "SideEffect",
+    "define",
+]
 
 Refusal: TypeAlias = "Callable[[Operation], str]"
 """Why the CPU cannot do an operation, or ""."""
@@ -31,7 +41,7 @@ class Family(Enum):
     SCAN = "combines the elements along an axis, and keeps each step"
 
 
-class Role(Enum):
+class OperationRole(Enum):
     """The role of an operation for the CPU's scheduler."""
 
     ELEMENTWISE = "evaluated element by element, wherever its result is needed"
@@ -63,7 +73,7 @@ class SideEffect(Enum):
     TELLS = "says something to the user, in the order of the program"
 
 
-class Record(str):
+class OperationRecord(str):
     """The name of an operation, to which it is equal, and the facts about it. :func:`define` alone makes records.
 
     Of a text (the verifier):
@@ -109,7 +119,7 @@ class Record(str):
     order: str
     moves: bool
     carries: bool
-    role: Role
+    role: OperationRole
     side_effect: SideEffect
     cost: float | None
     cheap: bool
@@ -133,13 +143,13 @@ class Record(str):
     @property
     def on_cpu(self) -> bool:
         """Whether a front end writes it and the CPU has code for it."""
-        return self.role is not Role.FOREIGN and not self.is_own
+        return self.role is not OperationRole.FOREIGN and not self.is_own
 
 
 JUMPS_OUT: Final = ("cf.br", "cf.cond_br", "ub.unreachable")
 """Terminators of any region of several blocks."""
 
-RECORDS: Final[dict[str, Record]] = {}
+RECORDS: Final[dict[str, OperationRecord]] = {}
 """Every record by its name, in the order of the dialects' modules."""
 
 
@@ -157,7 +167,7 @@ def _never(_: Operation) -> str:
 
 def define(
     name: str,
-    role: Role = Role.ELEMENTWISE,
+    role: OperationRole = OperationRole.ELEMENTWISE,
     *,
     types: TypeRule | None,
     attributes: AttributeRules | None,
@@ -177,12 +187,12 @@ def define(
     associative: bool = False,
     render: Renderer | None = None,
     refuse: Refusal | None = None,
-) -> Record:
-    """Add the record of one operation to the table; see :class:`Record` for its fields."""
+) -> OperationRecord:
+    """Add the record of one operation to the table; see :class:`OperationRecord` for its fields."""
     assert name not in RECORDS, name
     if refuse is None and render is None:
-        refuse = _foreign if role is Role.FOREIGN else _never
-    record = RECORDS[name] = Record(name)
+        refuse = _foreign if role is OperationRole.FOREIGN else _never
+    record = RECORDS[name] = OperationRecord(name)
     record.__dict__.update(
         types=types,
         attributes=attributes,

@@ -7,7 +7,14 @@ from types import MappingProxyType
 from typing import Final
 
 from silo.kinds.triton.front.operations import arith, flow, maths, others, own, tt
-from silo.kinds.triton.front.operations.operation_record import NOT_SUPPORTED, RECORDS, Family, Record, Role, SideEffect
+from silo.kinds.triton.front.operations.operation_record import (
+    NOT_SUPPORTED,
+    RECORDS,
+    Family,
+    OperationRecord,
+    OperationRole,
+    SideEffect,
+)
 from silo.kinds.triton.front.ssa import Operation
 
 __all__ = [
@@ -40,33 +47,35 @@ __all__ = [
 ]
 
 _DIALECTS = (arith, flow, maths, others, own, tt)  # each adds its records when it is imported
-OPERATIONS: Final[Mapping[str, Record]] = MappingProxyType(RECORDS)
+OPERATIONS: Final[Mapping[str, OperationRecord]] = MappingProxyType(RECORDS)
 
 
-def _playing(*roles: Role) -> frozenset[Record]:
+def _playing(*roles: OperationRole) -> frozenset[OperationRecord]:
     return frozenset(record for record in OPERATIONS.values() if record.role in roles)
 
 
-def _with_effect(*effects: SideEffect) -> frozenset[Record]:
+def _with_effect(*effects: SideEffect) -> frozenset[OperationRecord]:
     return frozenset(record for record in OPERATIONS.values() if record.side_effect in effects)
 
 
-VIEWS: Final = _playing(Role.VIEW)
-SHUFFLES: Final = _playing(Role.SHUFFLE)
-DOTS: Final = _playing(Role.DOT)
-WHOLE: Final = _playing(Role.WHOLE)
-ORDERED: Final = _playing(Role.ORDERED)
-CONTROL: Final = _playing(Role.CONTROL)
-YIELDS: Final = _playing(Role.YIELD)
-JUMPS: Final = _playing(Role.JUMP)
-REGION_RETURNS: Final = _playing(Role.REGION_RETURN)
+VIEWS: Final = _playing(OperationRole.VIEW)
+SHUFFLES: Final = _playing(OperationRole.SHUFFLE)
+DOTS: Final = _playing(OperationRole.DOT)
+WHOLE: Final = _playing(OperationRole.WHOLE)
+ORDERED: Final = _playing(OperationRole.ORDERED)
+CONTROL: Final = _playing(OperationRole.CONTROL)
+YIELDS: Final = _playing(OperationRole.YIELD)
+JUMPS: Final = _playing(OperationRole.JUMP)
+REGION_RETURNS: Final = _playing(OperationRole.REGION_RETURN)
 TERMINATORS: Final = YIELDS | JUMPS | REGION_RETURNS
 # Operations whose results live in a buffer (or a variable) of their own.
-OPAQUE: Final = _playing(Role.REDUCTION, Role.CONTROL, Role.DOT, Role.WHOLE, Role.ORDERED)
-BARRIERS: Final = _playing(Role.BARRIER)
+OPAQUE: Final = _playing(
+    OperationRole.REDUCTION, OperationRole.CONTROL, OperationRole.DOT, OperationRole.WHOLE, OperationRole.ORDERED
+)
+BARRIERS: Final = _playing(OperationRole.BARRIER)
 # Hints and orderings that mean nothing where one thread runs a whole program, and launches one after the other.
-NO_EFFECT: Final = _playing(Role.BARRIER, Role.HINT)
-CHECKS: Final = _playing(Role.CHECK)
+NO_EFFECT: Final = _playing(OperationRole.BARRIER, OperationRole.HINT)
+CHECKS: Final = _playing(OperationRole.CHECK)
 WRITES: Final = _with_effect(SideEffect.WRITES)
 MESSAGES: Final = _with_effect(SideEffect.TELLS)
 # Operations that the world sees, in the order of the program.

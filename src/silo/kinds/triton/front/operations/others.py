@@ -15,23 +15,27 @@ from silo.kinds.triton.front.operations.attribute_rules import (
     rules,
 )
 from silo.kinds.triton.front.operations.cpu.c_arith import poison
-from silo.kinds.triton.front.operations.operation_record import Role, define
+from silo.kinds.triton.front.operations.operation_record import OperationRole, define
 from silo.kinds.triton.front.operations.pointer_flows import no_flow
 from silo.kinds.triton.front.operations.type_rules import assume_types, no_values, poison_types
 
 POISON: Final = define("ub.poison", types=poison_types, attributes=rules(value=OPAQUE), cheap=True, render=poison)
 ASSUME: Final = define(
     "llvm.intr.assume",
-    Role.HINT,
+    OperationRole.HINT,
     types=assume_types,
     attributes=rules(
         op_bundle_sizes=integers(any_number),
         op_bundle_tags=ARRAY,
     ),
 )
-TTG_BARRIER: Final = define("ttg.barrier", Role.BARRIER, types=no_values, attributes=rules(addrSpace=SPACE_OR_HINT))
-TTG_LOCAL_BARRIER: Final = define("ttg.local_barrier", Role.BARRIER, types=no_values, attributes=NO_ATTRIBUTES)
-GPU_BARRIER: Final = define("gpu.barrier", Role.BARRIER, types=no_values, attributes=rules(address_spaces=UNREAD))
+TTG_BARRIER: Final = define(
+    "ttg.barrier", OperationRole.BARRIER, types=no_values, attributes=rules(addrSpace=SPACE_OR_HINT)
+)
+TTG_LOCAL_BARRIER: Final = define("ttg.local_barrier", OperationRole.BARRIER, types=no_values, attributes=NO_ATTRIBUTES)
+GPU_BARRIER: Final = define(
+    "gpu.barrier", OperationRole.BARRIER, types=no_values, attributes=rules(address_spaces=UNREAD)
+)
 UNREACHABLE: Final = define(
-    "ub.unreachable", Role.FOREIGN, types=no_values, attributes=NO_ATTRIBUTES, terminator=True, flow=no_flow
+    "ub.unreachable", OperationRole.FOREIGN, types=no_values, attributes=NO_ATTRIBUTES, terminator=True, flow=no_flow
 )

@@ -25,11 +25,11 @@ from silo.kinds.triton.front.operations.attribute_rules import (
 )
 from silo.kinds.triton.front.operations.cpu.atomics import cas_refusal, rmw_refusal
 from silo.kinds.triton.front.operations.cpu.c_arith import addptr, clampf, float_binary, integer_call
-from silo.kinds.triton.front.operations.cpu.c_call import Call
+from silo.kinds.triton.front.operations.cpu.c_call import ScalarCall
 from silo.kinds.triton.front.operations.cpu.c_casts import bitcast, int_to_ptr, ptr_to_int, triton_float_cast
 from silo.kinds.triton.front.operations.cpu.refusals import access_refusal, dot_refusal, dot_scaled_refusal
 from silo.kinds.triton.front.operations.maths import SQRT
-from silo.kinds.triton.front.operations.operation_record import JUMPS_OUT, Family, Role, SideEffect, define
+from silo.kinds.triton.front.operations.operation_record import JUMPS_OUT, Family, OperationRole, SideEffect, define
 from silo.kinds.triton.front.operations.pointer_flows import call_flow, derived, no_flow, reduction_flow
 from silo.kinds.triton.front.operations.type_rules import (
     addptr_types,
@@ -78,14 +78,14 @@ _FACTORS = {
 }
 
 
-def _extern(call: Call) -> str:
+def _extern(call: ScalarCall) -> str:
     """A function of libdevice, by its name."""
     from silo.kinds.triton.front.operations.nvidia.libdevice import extern_renderer  # noqa: PLC0415  # few kernels call one
 
     return extern_renderer(call)
 
 
-def _inline(call: Call) -> str:
+def _inline(call: ScalarCall) -> str:
     """An instruction of PTX, by its text."""
     from silo.kinds.triton.front.operations.nvidia.ptx import inline_renderer  # noqa: PLC0415  # few kernels hold one
 
@@ -105,7 +105,7 @@ LOAD_COST: Final = 2.0**20
 # ---- functions and the program's place
 FUNC: Final = define(
     "tt.func",
-    Role.FUNCTION,
+    OperationRole.FUNCTION,
     types=func_types,
     attributes=rules(
         {"sym_name": TEXT},
@@ -120,25 +120,27 @@ FUNC: Final = define(
 )
 CALL: Final = define(
     "tt.call",
-    Role.WHOLE,
+    OperationRole.WHOLE,
     types=call_types,
     attributes=rules({"callee": SYMBOL}, arg_attrs=FACTS, res_attrs=FACTS),
     flow=call_flow,
     carries=True,
     side_effect=SideEffect.WRITES,
 )
-RETURN: Final = define("tt.return", Role.JUMP, types=None, attributes=NO_ATTRIBUTES, terminator=True, flow=no_flow)
+RETURN: Final = define(
+    "tt.return", OperationRole.JUMP, types=None, attributes=NO_ATTRIBUTES, terminator=True, flow=no_flow
+)
 GET_PROGRAM_ID: Final = define(
-    "tt.get_program_id", Role.LEAF, types=program_types, attributes=rules({"axis": integer(0, 2)})
+    "tt.get_program_id", OperationRole.LEAF, types=program_types, attributes=rules({"axis": integer(0, 2)})
 )
 GET_NUM_PROGRAMS: Final = define(
-    "tt.get_num_programs", Role.LEAF, types=program_types, attributes=rules({"axis": integer(0, 2)})
+    "tt.get_num_programs", OperationRole.LEAF, types=program_types, attributes=rules({"axis": integer(0, 2)})
 )
 
 # ---- memory
 LOAD: Final = define(
     "tt.load",
-    Role.ACCESS,
+    OperationRole.ACCESS,
     types=load_types,
     attributes=rules(None, operandSegmentSizes=segments(3, 1), isVolatile=FLAG, padding=COUNT, **_CACHED),
     access=Effect.READ,
@@ -148,7 +150,7 @@ LOAD: Final = define(
 )
 STORE: Final = define(
     "tt.store",
-    Role.ACCESS,
+    OperationRole.ACCESS,
     types=store_types,
     attributes=rules(None, ignore_cta=FLAG, **_CACHED),
     access=Effect.WRITE,
@@ -158,7 +160,7 @@ STORE: Final = define(
 )
 ATOMIC_CAS: Final = define(
     "tt.atomic_cas",
-    Role.ORDERED,
+    OperationRole.ORDERED,
     types=atomic_cas_types,
     attributes=rules(_ANY_ORDER),
     access=Effect.BOTH,
@@ -169,7 +171,7 @@ ATOMIC_CAS: Final = define(
 )
 ATOMIC_RMW: Final = define(
     "tt.atomic_rmw",
-    Role.ORDERED,
+    OperationRole.ORDERED,
     types=atomic_rmw_types,
     attributes=rules({**_ANY_ORDER, "atomic_rmw_op": integer(1, 10)}),
     access=Effect.BOTH,
@@ -179,22 +181,26 @@ ATOMIC_RMW: Final = define(
     refuse=rmw_refusal,
 )
 ATOMIC_LOAD: Final = define(
-    "tt.atomic_load", Role.REWRITTEN, types=atomic_load_types, attributes=rules(_ANY_ORDER), access=Effect.READ
+    "tt.atomic_load", OperationRole.REWRITTEN, types=atomic_load_types, attributes=rules(_ANY_ORDER), access=Effect.READ
 )
 ATOMIC_STORE: Final = define(
-    "tt.atomic_store", Role.REWRITTEN, types=store_types, attributes=rules(_ANY_ORDER), access=Effect.WRITE
+    "tt.atomic_store", OperationRole.REWRITTEN, types=store_types, attributes=rules(_ANY_ORDER), access=Effect.WRITE
 )
 ATOMIC_POLL: Final = define(
-    "tt.atomic_poll", Role.REWRITTEN, types=atomic_poll_types, attributes=rules(_ANY_ORDER), access=Effect.READ
+    "tt.atomic_poll", OperationRole.REWRITTEN, types=atomic_poll_types, attributes=rules(_ANY_ORDER), access=Effect.READ
 )
 
 # ---- shapes
 MAKE_RANGE: Final = define(
-    "tt.make_range", Role.LEAF, types=make_range_types, attributes=rules({"start": INT32, "end": INT32}), cost=0.0
+    "tt.make_range",
+    OperationRole.LEAF,
+    types=make_range_types,
+    attributes=rules({"start": INT32, "end": INT32}),
+    cost=0.0,
 )
 SPLAT: Final = define(
     "tt.splat",
-    Role.VIEW,
+    OperationRole.VIEW,
     types=splat_types,
     attributes=NO_ATTRIBUTES,
     flow=derived,
@@ -204,7 +210,7 @@ SPLAT: Final = define(
 )
 EXPAND_DIMS: Final = define(
     "tt.expand_dims",
-    Role.VIEW,
+    OperationRole.VIEW,
     types=expand_dims_types,
     attributes=rules({"axis": COUNT}),
     flow=derived,
@@ -215,7 +221,7 @@ EXPAND_DIMS: Final = define(
 )
 BROADCAST: Final = define(
     "tt.broadcast",
-    Role.VIEW,
+    OperationRole.VIEW,
     types=broadcast_types,
     attributes=NO_ATTRIBUTES,
     flow=derived,
@@ -226,7 +232,7 @@ BROADCAST: Final = define(
 )
 TRANS: Final = define(
     "tt.trans",
-    Role.VIEW,
+    OperationRole.VIEW,
     types=trans_types,
     attributes=rules(
         {"order": integers(lambda operation: len(operation.operands[0].type.shape) if operation.operands else 0)}
@@ -237,27 +243,33 @@ TRANS: Final = define(
 )
 RESHAPE: Final = define(
     "tt.reshape",
-    Role.VIEW,
+    OperationRole.VIEW,
     types=reshape_types,
     attributes=rules(allow_reorder=FLAG, efficient_layout=FLAG),
     flow=derived,
     moves=True,
     cost=0.0,
 )
-CAT: Final = define("tt.cat", Role.SHUFFLE, types=cat_types, attributes=rules(allow_reorder=FLAG), flow=derived)
-GATHER: Final = define(
-    "tt.gather", Role.SHUFFLE, types=gather_types, attributes=rules({"axis": AXIS}, efficient_layout=FLAG), flow=derived
+CAT: Final = define(
+    "tt.cat", OperationRole.SHUFFLE, types=cat_types, attributes=rules(allow_reorder=FLAG), flow=derived
 )
-JOIN: Final = define("tt.join", Role.SHUFFLE, types=join_types, attributes=NO_ATTRIBUTES, flow=derived)
-SPLIT: Final = define("tt.split", Role.SHUFFLE, types=split_types, attributes=NO_ATTRIBUTES, flow=derived)
+GATHER: Final = define(
+    "tt.gather",
+    OperationRole.SHUFFLE,
+    types=gather_types,
+    attributes=rules({"axis": AXIS}, efficient_layout=FLAG),
+    flow=derived,
+)
+JOIN: Final = define("tt.join", OperationRole.SHUFFLE, types=join_types, attributes=NO_ATTRIBUTES, flow=derived)
+SPLIT: Final = define("tt.split", OperationRole.SHUFFLE, types=split_types, attributes=NO_ATTRIBUTES, flow=derived)
 UNSPLAT: Final = define(
-    "tt.unsplat", Role.ORDERED, types=unsplat_types, attributes=NO_ATTRIBUTES, flow=derived, moves=True
+    "tt.unsplat", OperationRole.ORDERED, types=unsplat_types, attributes=NO_ATTRIBUTES, flow=derived, moves=True
 )
 
 # ---- whole tensors
 REDUCE: Final = define(
     "tt.reduce",
-    Role.REDUCTION,
+    OperationRole.REDUCTION,
     types=reduction_types,
     attributes=rules({"axis": AXIS}),
     region_ends=("tt.reduce.return", *JUMPS_OUT),
@@ -267,7 +279,7 @@ REDUCE: Final = define(
 )
 SCAN: Final = define(
     "tt.scan",
-    Role.ORDERED,
+    OperationRole.ORDERED,
     types=reduction_types,
     attributes=rules({"axis": AXIS, "reverse": FLAG}),
     region_ends=("tt.scan.return", *JUMPS_OUT),
@@ -276,11 +288,11 @@ SCAN: Final = define(
     order="scan",
 )
 HISTOGRAM: Final = define(
-    "tt.histogram", Role.ORDERED, types=histogram_types, attributes=NO_ATTRIBUTES, order="histogram"
+    "tt.histogram", OperationRole.ORDERED, types=histogram_types, attributes=NO_ATTRIBUTES, order="histogram"
 )
 DOT: Final = define(
     "tt.dot",
-    Role.DOT,
+    OperationRole.DOT,
     types=dot_types,
     attributes=rules(inputPrecision=integer(0, 4), maxNumImpreciseAcc=INT32),
     family=Family.DOT,
@@ -289,7 +301,7 @@ DOT: Final = define(
 )
 DOT_SCALED: Final = define(
     "tt.dot_scaled",
-    Role.DOT,
+    OperationRole.DOT,
     types=dot_scaled_types,
     attributes=rules(_FACTORS, fastMath=FLAG),
     family=Family.DOT,
@@ -298,26 +310,26 @@ DOT_SCALED: Final = define(
 )
 MAP_ELEMENTWISE: Final = define(
     "tt.map_elementwise",
-    Role.WHOLE,
+    OperationRole.WHOLE,
     types=map_elementwise_types,
     attributes=rules({"pack": integer(1, 1 << 16)}),
     region_ends=("tt.map_elementwise.return", *JUMPS_OUT),
     carries=True,
 )
 MAP_ELEMENTWISE_RETURN: Final = define(
-    "tt.map_elementwise.return", Role.REGION_RETURN, types=None, attributes=NO_ATTRIBUTES, terminator=True
+    "tt.map_elementwise.return", OperationRole.REGION_RETURN, types=None, attributes=NO_ATTRIBUTES, terminator=True
 )
 REDUCE_RETURN: Final = define(
-    "tt.reduce.return", Role.REGION_RETURN, types=None, attributes=NO_ATTRIBUTES, terminator=True, flow=no_flow
+    "tt.reduce.return", OperationRole.REGION_RETURN, types=None, attributes=NO_ATTRIBUTES, terminator=True, flow=no_flow
 )
 SCAN_RETURN: Final = define(
-    "tt.scan.return", Role.REGION_RETURN, types=None, attributes=NO_ATTRIBUTES, terminator=True, flow=no_flow
+    "tt.scan.return", OperationRole.REGION_RETURN, types=None, attributes=NO_ATTRIBUTES, terminator=True, flow=no_flow
 )
 
 # ---- messages
 ASSERT: Final = define(
     "tt.assert",
-    Role.ORDERED,
+    OperationRole.ORDERED,
     types=assert_types,
     attributes=rules({"message": TEXT}),
     flow=no_flow,
@@ -325,7 +337,7 @@ ASSERT: Final = define(
 )
 PRINT: Final = define(
     "tt.print",
-    Role.ORDERED,
+    OperationRole.ORDERED,
     types=print_types,
     attributes=rules({"prefix": TEXT, "hex": FLAG, "isSigned": integers(lambda operation: len(operation.operands))}),
     flow=no_flow,
@@ -375,31 +387,38 @@ EXTERN_ELEMENTWISE: Final = define(
 
 # ---- orderings that mean nothing here
 GRID_DEPENDENCY_LAUNCH_DEPENDENTS: Final = define(
-    "tt.grid_dependency_launch_dependents", Role.HINT, types=no_values, attributes=NO_ATTRIBUTES
+    "tt.grid_dependency_launch_dependents", OperationRole.HINT, types=no_values, attributes=NO_ATTRIBUTES
 )
-GRID_DEPENDENCY_WAIT: Final = define("tt.grid_dependency_wait", Role.HINT, types=no_values, attributes=NO_ATTRIBUTES)
+GRID_DEPENDENCY_WAIT: Final = define(
+    "tt.grid_dependency_wait", OperationRole.HINT, types=no_values, attributes=NO_ATTRIBUTES
+)
 
 # ---- pointers to blocks and descriptors of tensors, which Triton rewrites to pointers for the CPU
-MAKE_TENSOR_PTR: Final = define("tt.make_tensor_ptr", Role.FOREIGN, types=None, attributes=None, flow=derived)
-ADVANCE: Final = define("tt.advance", Role.FOREIGN, types=None, attributes=None, flow=derived, moves=True)
+MAKE_TENSOR_PTR: Final = define("tt.make_tensor_ptr", OperationRole.FOREIGN, types=None, attributes=None, flow=derived)
+ADVANCE: Final = define("tt.advance", OperationRole.FOREIGN, types=None, attributes=None, flow=derived, moves=True)
 MAKE_TENSOR_DESCRIPTOR: Final = define(
-    "tt.make_tensor_descriptor", Role.FOREIGN, types=None, attributes=None, flow=derived
+    "tt.make_tensor_descriptor", OperationRole.FOREIGN, types=None, attributes=None, flow=derived
 )
 DESCRIPTOR_LOAD: Final = define(
-    "tt.descriptor_load", Role.FOREIGN, types=None, attributes=None, access=Effect.READ, family=Family.LOAD
+    "tt.descriptor_load", OperationRole.FOREIGN, types=None, attributes=None, access=Effect.READ, family=Family.LOAD
 )
 DESCRIPTOR_GATHER: Final = define(
-    "tt.descriptor_gather", Role.FOREIGN, types=None, attributes=None, access=Effect.READ, family=Family.LOAD
+    "tt.descriptor_gather", OperationRole.FOREIGN, types=None, attributes=None, access=Effect.READ, family=Family.LOAD
 )
 DESCRIPTOR_STORE: Final = define(
-    "tt.descriptor_store", Role.FOREIGN, types=None, attributes=None, access=Effect.WRITE, family=Family.STORE
+    "tt.descriptor_store", OperationRole.FOREIGN, types=None, attributes=None, access=Effect.WRITE, family=Family.STORE
 )
 DESCRIPTOR_SCATTER: Final = define(
-    "tt.descriptor_scatter", Role.FOREIGN, types=None, attributes=None, access=Effect.WRITE, family=Family.STORE
+    "tt.descriptor_scatter",
+    OperationRole.FOREIGN,
+    types=None,
+    attributes=None,
+    access=Effect.WRITE,
+    family=Family.STORE,
 )
 DESCRIPTOR_REDUCE: Final = define(
     "tt.descriptor_reduce",
-    Role.FOREIGN,
+    OperationRole.FOREIGN,
     types=None,
     attributes=None,
     access=Effect.BOTH,

@@ -21,25 +21,25 @@ from silo.kinds.triton.programs.records.archive_entries import (
     NAMES,
     WINNERS,
     Entry,
+    ForeignWinner,
     RecordedVariant,
     TextNames,
-    Winner,
     cache_place,
     entry_from_json,
 )
-from silo.kinds.triton.programs.records.journal import Journal, JournalPlace, Record, journal_of
+from silo.kinds.triton.programs.records.journal import Journal, JournalPlace, JournalRecord, journal_of
 from silo.plain_files import open_plain
 from silo.sources.reached_code import Names
 from silo.store.locks import HeldLockError
 
-__all__ = ["Recording", "blobs_of", "read_names", "read_winners"]
+__all__ = ["Archive", "blobs_of", "read_names", "read_winners"]
 
 _log = logging.getLogger("silo")
 
 T = TypeVar("T")
 
 
-class Recording:
+class Archive:
     """What is recorded into one bundle. Usable from many threads, and in children made by fork.
 
     Raises:
@@ -53,7 +53,7 @@ class Recording:
         self._place = JournalPlace()
         self._bundle: bytes | None = None  # the header of the bundle that was read, which names all that is in it
         self._known: set[str] = set()
-        self._winners: dict[tuple[str, str, str], Winner] = {}
+        self._winners: dict[tuple[str, str, str], ForeignWinner] = {}
         self._given_up: BundleError | None = None
         with self._lock, self._locked_journal():
             self._refresh()
@@ -80,7 +80,7 @@ class Recording:
         with self._lock:
             return identity in self._known
 
-    def winner(self, slot: tuple[str, str, str]) -> Winner | None:
+    def winner(self, slot: tuple[str, str, str]) -> ForeignWinner | None:
         """What somebody decided for a slot, now."""
         with self._lock:
             found = self._winners.get(slot)
@@ -90,7 +90,7 @@ class Recording:
                 found = self._winners.get(slot)
             return found
 
-    def decide(self, winner: Winner) -> Winner:
+    def decide(self, winner: ForeignWinner) -> ForeignWinner:
         """Keep a decision, unless somebody was first: the one that holds.
 
         Raises:
@@ -118,7 +118,7 @@ class Recording:
         """Read what others have recorded since. Under both locks."""
         entries: list[Entry] = []
 
-        def take(record: Record) -> None:
+        def take(record: JournalRecord) -> None:
             if (entry := _entry(self.journal.path, record)) is not None:
                 entries.append(entry)
 
@@ -149,17 +149,17 @@ class Recording:
 
     def _take(self, entry: Entry) -> None:
         self._known.add(entry.identity)
-        if isinstance(entry, Winner):
+        if isinstance(entry, ForeignWinner):
             self._winners.setdefault(entry.slot, entry)
 
 
-def read_winners(bundle: Bundle) -> list[Winner]:
+def read_winners(bundle: Bundle) -> list[ForeignWinner]:
     """What tuners decided, as a bundle holds it.
 
     Raises:
         BundleError: the document is none.
     """
-    return _documents(bundle, WINNERS, Winner.from_json, "the winners")
+    return _documents(bundle, WINNERS, ForeignWinner.from_json, "the winners")
 
 
 def read_names(bundle: Bundle) -> dict[str, Names]:
@@ -183,7 +183,7 @@ def _documents(bundle: Bundle, attachment: str, read: Callable[[JSON], T], what:
         raise BundleError(f"{bundle.name}: {what} are damaged: {error}; record them again") from None
 
 
-def _entry(path: Path, record: Record) -> Entry | None:
+def _entry(path: Path, record: JournalRecord) -> Entry | None:
     try:
         return entry_from_json(record.document)
     except ValueError as error:
@@ -193,7 +193,7 @@ def _entry(path: Path, record: Record) -> Entry | None:
 
 def _refs(entry: Entry) -> list[BlobRef]:
     """The blobs of an entry, in the order in which a journal has their bytes; each once."""
-    if isinstance(entry, Winner | TextNames):
+    if isinstance(entry, ForeignWinner | TextNames):
         return []
     if isinstance(entry, RecordedVariant):
         refs = [entry.artifact.blob, *entry.artifact.sidecars, *(ref for _, ref in entry.files)]

@@ -14,7 +14,7 @@ from silo.core.signature import Signature
 from silo.core.values import JSON, malformed
 from silo.frozen import frozen
 from silo.sources.reached_code import Names
-from silo.tuner.foreign_decision import Winner
+from silo.tuner.foreign_decision import ForeignWinner
 
 __all__ = [
     "GROUP",
@@ -22,9 +22,9 @@ __all__ = [
     "WINNERS",
     "CacheFile",
     "Entry",
+    "ForeignWinner",
     "RecordedVariant",
     "TextNames",
-    "Winner",
     "attachment_name",
     "cache_place",
     "check_cache_name",
@@ -165,7 +165,7 @@ class TextNames:
         )
 
 
-Entry: TypeAlias = RecordedVariant | CacheFile | Winner | TextNames
+Entry: TypeAlias = RecordedVariant | CacheFile | ForeignWinner | TextNames
 
 
 def entry_from_json(document: JSON) -> Entry:
@@ -174,7 +174,7 @@ def entry_from_json(document: JSON) -> Entry:
         raise malformed("a record", document)
     match document.get("kind"):
         case "winner":
-            return Winner.from_json(document)
+            return ForeignWinner.from_json(document)
         case "names":
             return TextNames.from_json(document)
         case "file":

@@ -18,16 +18,16 @@ from silo.errors import BundleError, TrustError
 from silo.frozen import replace
 from silo.kinds.triton.front.adapter import KeptCode
 from silo.kinds.triton.programs.records.archive import read_names, read_winners
-from silo.kinds.triton.programs.records.archive_entries import Winner, cache_place, key_of
+from silo.kinds.triton.programs.records.archive_entries import ForeignWinner, cache_place, key_of
 from silo.kinds.triton.programs.records.variant_choice import best_variant, may_fit
 from silo.machine.process_session import session
 from silo.settings import settings
 from silo.sources.reached_code import Names
 
-__all__ = ["RecordedCode"]
+__all__ = ["ArchiveLookup"]
 
 
-class RecordedCode:
+class ArchiveLookup:
     """One bundle. ``trust``: its native code is loaded although nobody vouched for it. Usable from many threads."""
 
     def __init__(self, bundle: Bundle, *, trust: bool = False) -> None:
@@ -54,9 +54,9 @@ class RecordedCode:
         return found
 
     @cached_property
-    def winners(self) -> dict[str, list[Winner]]:
+    def winners(self) -> dict[str, list[ForeignWinner]]:
         """What tuners decided, by their kernels' fingerprints."""
-        found: dict[str, list[Winner]] = {}
+        found: dict[str, list[ForeignWinner]] = {}
         for winner in read_winners(self.bundle):
             found.setdefault(winner.source, []).append(winner)
         return found

@@ -16,18 +16,18 @@ from silo.core.decisions import Rejected
 from silo.core.notices import Notices
 from silo.errors import BundleError, SiloError
 from silo.forks import Mutex
-from silo.kinds.triton.programs.records.archive import Recording, blobs_of
+from silo.kinds.triton.programs.records.archive import Archive, blobs_of
 from silo.kinds.triton.programs.records.archive_entries import (
     GROUP,
     CacheFile,
+    ForeignWinner,
     TextNames,
-    Winner,
     cache_place,
     check_cache_name,
     entry_from_json,
     file_ref,
 )
-from silo.kinds.triton.programs.records.journal import Journal, JournalPlace, Record, journal_of
+from silo.kinds.triton.programs.records.journal import Journal, JournalPlace, JournalRecord, journal_of
 from silo.kinds.triton.programs.records.journal_folding import fold, open_folded
 from silo.settings import settings
 from silo.store.atomic_files import AtomicFile, make_directory
@@ -59,7 +59,7 @@ class CacheFiles:
         self._bundle: Bundle | None = None
         self._opened = False
         self._place = JournalPlace()
-        self._recording: Recording | None = None
+        self._recording: Archive | None = None
         self._native: set[str] = set()
         self._notices = Notices()
         self.hits = self.misses = 0
@@ -133,10 +133,10 @@ class CacheFiles:
             return
         self._place = Journal(journal_of(self._path)).read(self._take, self._place)
 
-    def _take(self, record: Record) -> None:
+    def _take(self, record: JournalRecord) -> None:
         try:
             entry = entry_from_json(record.document)
-            if isinstance(entry, Winner | TextNames):
+            if isinstance(entry, ForeignWinner | TextNames):
                 return
             blobs = blobs_of(entry, record.read_bytes())
         except ValueError:
@@ -146,11 +146,11 @@ class CacheFiles:
         if named:
             self._files.setdefault(entry.key, {}).update(named)
 
-    def _recorded(self) -> Recording:
+    def _recorded(self) -> Archive:
         if self._recording is None:
             if self._path is None:
                 raise BundleError("SILO_TRITON_CACHE names no file")
-            self._recording = Recording(self._path)
+            self._recording = Archive(self._path)
             atexit.register(self.close)
         return self._recording
 

@@ -39,12 +39,12 @@ from silo.kinds.triton.front.compiled_for import config_of, generic, relaxed, ta
 from silo.kinds.triton.front.facts import TtirFacts
 from silo.kinds.triton.front.triton_source import TritonSource
 from silo.kinds.triton.programs.compiled_code import read_launch
-from silo.kinds.triton.programs.records.archive import Recording
+from silo.kinds.triton.programs.records.archive import Archive
 from silo.kinds.triton.programs.records.archive_entries import RecordedVariant, TextNames, file_ref
 from silo.kinds.triton.programs.records.tuner_decisions import config_for, winner_of
 from silo.machine.process_session import session
 
-__all__ = ["Recorder", "Sources"]
+__all__ = ["Capture", "Sources"]
 
 
 class Sources:
@@ -65,10 +65,10 @@ class Sources:
         return found
 
 
-class Recorder:
+class Capture:
     """Records into one bundle. Its methods are asked by Triton's launch path, in any thread."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Archive) -> None:
         self.recording = recording
         self._sources = Sources()
         self._lock = Mutex()

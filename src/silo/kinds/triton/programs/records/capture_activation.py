@@ -13,9 +13,9 @@ from pathlib import Path
 from types import ModuleType
 
 from silo.errors import BundleError, LockError, SiloError
-from silo.kinds.triton.front.adapter import Decisions, adapter_is_ready, intercept_compiles, watch_autotuners
-from silo.kinds.triton.programs.records.archive import Recording
-from silo.kinds.triton.programs.records.capture import Recorder
+from silo.kinds.triton.front.adapter import TunerDecisions, adapter_is_ready, intercept_compiles, watch_autotuners
+from silo.kinds.triton.programs.records.archive import Archive
+from silo.kinds.triton.programs.records.capture import Capture
 from silo.kinds.triton.programs.records.journal_folding import fold, open_folded
 from silo.kinds.triton.programs.records.lock_decisions import LockedDecisions
 from silo.kinds.triton.programs.records.replayer import Replayer
@@ -39,8 +39,8 @@ def record(path: str | os.PathLike[str], *, lock: str | os.PathLike[str] | None 
         LockError: the lock is none.
         BundleError: it cannot be written there, or what is there is no bundle.
     """
-    kept = Recording(path)
-    recorder = Recorder(kept)
+    kept = Archive(path)
+    recorder = Capture(kept)
     undo = _both(recorder, lock)
     done = False
 
@@ -152,7 +152,7 @@ class _Finder:
         return None
 
 
-def _both(asked: Recorder | Replayer, lock: str | os.PathLike[str] | None) -> Callable[[], None]:
+def _both(asked: Capture | Replayer, lock: str | os.PathLike[str] | None) -> Callable[[], None]:
     decisions = asked if lock is None else LockedDecisions(Path(lock), asked)
     compiles, tuners = intercept_compiles(asked.compile), _watch(decisions)
 
@@ -163,7 +163,7 @@ def _both(asked: Recorder | Replayer, lock: str | os.PathLike[str] | None) -> Ca
     return undo
 
 
-def _watch(decisions: Decisions) -> Callable[[], None]:
+def _watch(decisions: TunerDecisions) -> Callable[[], None]:
     """Ask ``decisions`` for every tuner; a launch that is decided does not come by."""
     undo = beneath_tuners(lambda: watch_autotuners(decisions))
     return lambda: beneath_tuners(undo)

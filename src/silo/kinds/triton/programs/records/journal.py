@@ -34,7 +34,7 @@ from silo.settings import settings
 from silo.store.append_log import AppendLog, CutLogError, LogFile, LogFraming
 from silo.store.privacy import NotPrivateError, open_own
 
-__all__ = ["Journal", "JournalPlace", "Record", "journal_of"]
+__all__ = ["Journal", "JournalPlace", "JournalRecord", "journal_of"]
 
 MARK = b"SILO-JOURNAL/1\r\n"
 _NAME = b"SILO-JOURNAL-ID:"
@@ -52,7 +52,7 @@ def _new_name() -> bytes:
 _FRAMING = LogFraming(_new_name, _NAMED_BYTES)
 
 
-class Record:
+class JournalRecord:
     """One record: its document, and bytes that are read when they are asked for, while the journal is open."""
 
     def __init__(self, document: JSON, file: _File, offset: int, size: int) -> None:
@@ -179,7 +179,7 @@ class Journal:
 
     def read(
         self,
-        take: Callable[[Record], object] = lambda _: None,
+        take: Callable[[JournalRecord], object] = lambda _: None,
         since: JournalPlace = JournalPlace(),  # a constant
     ) -> JournalPlace:
         """Call ``take`` with each whole record after a place, in their order, and return the place after them.
@@ -235,7 +235,7 @@ class _File:
             return at  # a file system that knows no holes
 
 
-def _read(file: _File, take: Callable[[Record], object], since: JournalPlace) -> JournalPlace:
+def _read(file: _File, take: Callable[[JournalRecord], object], since: JournalPlace) -> JournalPlace:
     size = file.size
     identity = os.pread(file.log.descriptor, _NAMED_BYTES, 0)
     # What is torn at the end is looked at again: it ends where the next frame begins.
@@ -252,7 +252,7 @@ def _read(file: _File, take: Callable[[Record], object], since: JournalPlace) ->
     return JournalPlace(identity, end)
 
 
-def _frame(file: _File, at: int, size: int) -> tuple[Record, int] | None:
+def _frame(file: _File, at: int, size: int) -> tuple[JournalRecord, int] | None:
     """The whole frame that begins there, and where it ends; None if it is torn, or larger than is read."""
     begin = at + len(MARK) + _HEAD.size
     if begin > size:
@@ -267,7 +267,7 @@ def _frame(file: _File, at: int, size: int) -> tuple[Record, int] | None:
         document = parse_json(file.read(begin, text_bytes).replace(_WORD + b"\0", _WORD))
     except ValueError:
         return None
-    return Record(document, file, begin + text_bytes, data_bytes), end
+    return JournalRecord(document, file, begin + text_bytes, data_bytes), end
 
 
 def _sha256(file: _File, begin: int, end: int) -> bytes:

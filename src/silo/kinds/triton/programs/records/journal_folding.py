@@ -36,14 +36,14 @@ from silo.kinds.triton.programs.records.archive_entries import (
     WINNERS,
     CacheFile,
     Entry,
+    ForeignWinner,
     RecordedVariant,
     TextNames,
-    Winner,
     attachment_name,
     entry_from_json,
     file_ref,
 )
-from silo.kinds.triton.programs.records.journal import Journal, Record, journal_of
+from silo.kinds.triton.programs.records.journal import Journal, JournalRecord, journal_of
 from silo.temporary import own_folder
 from silo.version import __version__
 
@@ -60,11 +60,13 @@ class _Gathered:
     """Everything that the new bundle is to hold, besides the kernels of the old one."""
 
     variants: dict[str, list[RecordedVariant]] = field(default_factory=dict[str, list[RecordedVariant]])
-    winners: dict[tuple[str, str, str], Winner] = field(default_factory=dict[tuple[str, str, str], Winner])
+    winners: dict[tuple[str, str, str], ForeignWinner] = field(
+        default_factory=dict[tuple[str, str, str], ForeignWinner]
+    )
     names: dict[str, TextNames] = field(default_factory=dict[str, TextNames])
     attachments: dict[str, BlobRef] = field(default_factory=dict[str, BlobRef])
     texts: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    places: dict[str, tuple[Record, Entry]] = field(default_factory=dict[str, "tuple[Record, Entry]"])
+    places: dict[str, tuple[JournalRecord, Entry]] = field(default_factory=dict[str, "tuple[JournalRecord, Entry]"])
 
     def blob(self, sha256: str) -> bytes | None:
         """The bytes of a blob, read from the journal, which may hold more than there is memory for."""
@@ -105,7 +107,7 @@ def _gather(journal: Journal) -> _Gathered | None:
     """Everything that a journal under lock holds; None if it holds nothing."""
     gathered, count = _Gathered(), 0
 
-    def take(record: Record) -> None:
+    def take(record: JournalRecord) -> None:
         nonlocal count
         count += 1
         try:
@@ -114,7 +116,7 @@ def _gather(journal: Journal) -> _Gathered | None:
         except ValueError:
             return  # said when it was read for the first time
         gathered.places |= dict.fromkeys(blobs, (record, entry))
-        if isinstance(entry, Winner):
+        if isinstance(entry, ForeignWinner):
             gathered.winners.setdefault(entry.slot, entry)
         elif isinstance(entry, TextNames):
             gathered.names.setdefault(entry.text, entry)
@@ -170,10 +172,10 @@ def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:
 
 
 def merged(
-    contents: BundleContents, recorded: Mapping[str, Sequence[RecordedVariant]], winners: Iterable[Winner]
+    contents: BundleContents, recorded: Mapping[str, Sequence[RecordedVariant]], winners: Iterable[ForeignWinner]
 ) -> BundleContents:
     """The kernels of a bundle with what was recorded, by fingerprint. Pure."""
-    decided: dict[str, list[Winner]] = {}
+    decided: dict[str, list[ForeignWinner]] = {}
     for winner in winners:
         decided.setdefault(winner.source, []).append(winner)
     kernels = {_source_of(kernel): kernel for kernel in contents.kernels}
@@ -216,7 +218,7 @@ def _freed(variant: Variant) -> Variant:
     )
 
 
-def _with_winners(kernel: BundleKernel, winners: Sequence[Winner]) -> BundleKernel:
+def _with_winners(kernel: BundleKernel, winners: Sequence[ForeignWinner]) -> BundleKernel:
     """What tuners decide is a config's; the rest of the constexprs a call's. And dispatch rules of the decisions."""
     if not winners or not _is_recorded(kernel):
         return kernel
@@ -249,7 +251,9 @@ def _tuned(artifact: Artifact, names: set[str]) -> Artifact:
     return replace(artifact, variant=made)
 
 
-def _key_names(signature: Signature, variants: Sequence[BundleVariant], winners: Sequence[Winner]) -> tuple[str, ...]:
+def _key_names(
+    signature: Signature, variants: Sequence[BundleVariant], winners: Sequence[ForeignWinner]
+) -> tuple[str, ...]:
     """The key, where every call passes its arguments as numbers; else none, and the first decision serves all."""
     found = {winner.names for winner in winners}
     if len(found) != 1:
@@ -264,7 +268,9 @@ def _key_names(signature: Signature, variants: Sequence[BundleVariant], winners:
     return names if plain and all(name in signature.names for name in names) else ()
 
 
-def _rules(group: Sequence[BundleVariant], names: tuple[str, ...], winners: Sequence[Winner]) -> BundleRules | None:
+def _rules(
+    group: Sequence[BundleVariant], names: tuple[str, ...], winners: Sequence[ForeignWinner]
+) -> BundleRules | None:
     """The decisions for one target and signature, of the configs that are there."""
     target, signature, extents = rules_key(group[0].artifact.variant)
     there = {canonical_json(one.artifact.variant.config.to_json()): one.artifact.variant.config for one in group}

@@ -8,14 +8,14 @@ from typing import Any
 
 from silo.core.notices import Notices
 from silo.errors import FrozenError, LockError, SiloError
-from silo.kinds.triton.front.adapter import Decisions, TunerKey, kernel_of_tuner
+from silo.kinds.triton.front.adapter import TunerDecisions, TunerKey, kernel_of_tuner
 from silo.kinds.triton.programs.records.archive import read_winners
 from silo.kinds.triton.programs.records.capture import Sources
 from silo.kinds.triton.programs.records.journal_folding import open_folded
 from silo.kinds.triton.programs.records.tuner_decisions import described_key, find_decision, winner_of, words_of_nearest
 from silo.measuring.lock_files import add_decisions, read_lock
 from silo.settings import settings
-from silo.tuner.foreign_decision import Winner
+from silo.tuner.foreign_decision import ForeignWinner
 
 __all__ = ["LockedDecisions", "write_lock"]
 
@@ -29,12 +29,12 @@ class LockedDecisions:
         LockError: the file is not there, or is no lock.
     """
 
-    def __init__(self, path: Path, others: Decisions | None) -> None:
+    def __init__(self, path: Path, others: TunerDecisions | None) -> None:
         self.path = path
         self._others = others
         self._sources = Sources()
         self._notices = Notices()
-        self._winners: dict[str, list[Winner]] = {}
+        self._winners: dict[str, list[ForeignWinner]] = {}
         for winner in read_lock(path).decisions:
             self._winners.setdefault(winner.source, []).append(winner)
 

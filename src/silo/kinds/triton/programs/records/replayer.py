@@ -25,7 +25,7 @@ from silo.kinds.triton.front.compiled_for import config_of, relaxed, target_of, 
 from silo.kinds.triton.front.triton_source import TritonSource
 from silo.kinds.triton.programs.program_kernels import TABLE
 from silo.kinds.triton.programs.records.archive_entries import key_of
-from silo.kinds.triton.programs.records.archive_lookup import RecordedCode
+from silo.kinds.triton.programs.records.archive_lookup import ArchiveLookup
 from silo.kinds.triton.programs.records.capture import Sources
 from silo.kinds.triton.programs.records.tuner_decisions import described_key, find_decision, winner_of, words_of_nearest
 from silo.kinds.triton.programs.records.variant_choice import best_variant, describe_wanted, nearest
@@ -41,7 +41,7 @@ class Replayer:
 
     def __init__(self, bundle: Bundle, *, frozen: bool = False, trust: bool = False) -> None:
         self.bundle = bundle
-        self.code = RecordedCode(bundle, trust=trust)
+        self.code = ArchiveLookup(bundle, trust=trust)
         self.frozen = frozen
         self._sources = Sources()
         self._tuned: weakref.WeakKeyDictionary[Any, TritonSource] = weakref.WeakKeyDictionary()

@@ -18,9 +18,9 @@ from silo.kinds.triton.front.adapter import active_target, kept_later, launch_op
 from silo.kinds.triton.front.compiled_for import call_of, options_config, target_from
 from silo.kinds.triton.front.triton_fingerprint import ReadSource, read_source
 from silo.kinds.triton.programs.compiled_code import bind_program, device_at
-from silo.kinds.triton.programs.records.archive_lookup import RecordedCode
+from silo.kinds.triton.programs.records.archive_lookup import ArchiveLookup
 from silo.kinds.triton.programs.variant_providers import LaunchedKernel, ProgramVariant, Provided
-from silo.launch.arguments import Call, ValueKind
+from silo.launch.arguments import SeenCall, ValueKind
 from silo.launch.native import Binding
 
 __all__ = ["Serving"]
@@ -32,14 +32,14 @@ _NUMBERS = {ValueKind.INT: int, ValueKind.BOOL: bool, ValueKind.FLOAT: float}
 class Serving:
     """Provides variants of one recording. Implements ``triton_programs.providers.VariantProvider``."""
 
-    def __init__(self, code: RecordedCode) -> None:
+    def __init__(self, code: ArchiveLookup) -> None:
         self._code = code
         self._read: weakref.WeakKeyDictionary[LaunchedKernel, ReadSource] = weakref.WeakKeyDictionary()
         self._bound: weakref.WeakKeyDictionary[LaunchedKernel, dict[tuple[str, int], Binding]] = (
             weakref.WeakKeyDictionary()
         )
 
-    def provide(self, kernel: LaunchedKernel, call: Call) -> Provided | None:
+    def provide(self, kernel: LaunchedKernel, call: SeenCall) -> Provided | None:
         """The code of the recording that serves calls like this one; None: Triton's path has to say."""
         if not all(_is_plain(one.kind, one.value) for one in call.arguments):
             return None
@@ -51,7 +51,7 @@ class Serving:
     def compiled(self, variant: ProgramVariant) -> None:
         """A recording is not added to while it serves."""
 
-    def _provide(self, kernel: LaunchedKernel, call: Call) -> Provided | None:
+    def _provide(self, kernel: LaunchedKernel, call: SeenCall) -> Provided | None:
         function = kernel.function
         read = self._read.get(kernel)
         if read is None:
@@ -88,7 +88,7 @@ class Serving:
         loaded: Any = device.load(launch, blob, artifact.blob.kind, kernel.name, consent=consent)
         return bind_program(loaded, launch, kernel.source.signature, tag)
 
-    def _returned(self, function: Any, one: BundleVariant, call: Call, asked: tuple[Any, Any]) -> object:  # noqa: ANN401
+    def _returned(self, function: Any, one: BundleVariant, call: SeenCall, asked: tuple[Any, Any]) -> object:  # noqa: ANN401
         """Triton's own object for the variant, read from the recording when the program looks at it."""
         constants = {two.name: two.value for two in call.arguments if two.kind is ValueKind.CONSTANT}
         options, target = asked

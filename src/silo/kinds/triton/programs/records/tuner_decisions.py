@@ -14,10 +14,10 @@ from silo.errors import SourceError
 from silo.kinds.triton.front.adapter import TunerKey, active_target, config_members
 from silo.kinds.triton.front.compiled_for import target_from
 from silo.kinds.triton.front.triton_source import TritonSource
-from silo.kinds.triton.programs.records.archive_entries import Winner
+from silo.kinds.triton.programs.records.archive_entries import ForeignWinner
 
 __all__ = [
-    "Found",
+    "FoundDecision",
     "config_for",
     "current_target",
     "described_key",
@@ -33,7 +33,7 @@ def current_target() -> Target:
     return target_from(active_target())
 
 
-def winner_of(source: TritonSource, tuner: Any, key: TunerKey, config: Any) -> Winner:  # noqa: ANN401
+def winner_of(source: TritonSource, tuner: Any, key: TunerKey, config: Any) -> ForeignWinner:  # noqa: ANN401
     """A decision, or with no config its slot.
 
     Raises:
@@ -41,7 +41,7 @@ def winner_of(source: TritonSource, tuner: Any, key: TunerKey, config: Any) -> W
     """
     names = tuple(str(name) for name in tuner.keys)
     members = {} if config is None else config_members(config)
-    return Winner(
+    return ForeignWinner(
         kernel=source.name,
         source=source.fingerprint,
         target=current_target(),
@@ -72,7 +72,7 @@ def _same(members: dict[str, object], known: dict[str, Value]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundDecision:
     """What decisions that were made say of a tuner's question.
 
     ``near`` is the decision for another key that was taken; ``allowed`` what the author's pruning leaves, where it was
@@ -80,37 +80,39 @@ class Found:
     """
 
     config: Any
-    near: Winner | None = None
+    near: ForeignWinner | None = None
     allowed: Sequence[Any] = ()
 
 
-def find_decision(tuner: Any, winners: Iterable[Winner], wanted: Winner, configs: Callable[[], Sequence[Any]]) -> Found:  # noqa: ANN401
+def find_decision(
+    tuner: Any, winners: Iterable[ForeignWinner], wanted: ForeignWinner, configs: Callable[[], Sequence[Any]]
+) -> FoundDecision:  # noqa: ANN401
     """The config that was decided for this key, else for the nearest one, of those that pruning leaves."""
     there = [winner for winner in winners if winner.target == wanted.target]
     exact = next((winner for winner in there if winner.slot == wanted.slot), None)
     if exact is not None and (config := config_for(tuner.configs, exact.config)) is not None:
-        return Found(config)
+        return FoundDecision(config)
     allowed = configs()
     usable = [winner for winner in there if config_for(allowed, winner.config) is not None]
     near = nearest_winner(usable, wanted)
-    return Found(None if near is None else config_for(allowed, near.config), near, allowed)
+    return FoundDecision(None if near is None else config_for(allowed, near.config), near, allowed)
 
 
-def described_key(winner: Winner) -> str:
+def described_key(winner: ForeignWinner) -> str:
     """A key in words: ``n=512, float32``."""
     named = [f"{name}={value}" for name, value in zip(winner.names, winner.key, strict=False)]
     return ", ".join([*named, *(str(value) for value in winner.key[len(winner.names) :])]) or "its only key"
 
 
-def words_of_nearest(near: Winner, wanted: Winner) -> str:
+def words_of_nearest(near: ForeignWinner, wanted: ForeignWinner) -> str:
     """Why a decision for another key is used."""
     return f"{near.config}, which was decided for {described_key(near)}, as nothing was for {described_key(wanted)}"
 
 
-def nearest_winner(winners: Sequence[Winner], wanted: Winner) -> Winner | None:
+def nearest_winner(winners: Sequence[ForeignWinner], wanted: ForeignWinner) -> ForeignWinner | None:
     """The decision for the nearest key of the same kind, of equally near ones the first in order; None without any."""
     bucket = bucket_of(wanted.key)
-    found: tuple[int, tuple[str, str, str], Winner] | None = None
+    found: tuple[int, tuple[str, str, str], ForeignWinner] | None = None
     for winner in winners:
         apart = distance(bucket, bucket_of(winner.key))
         if apart is not None and (found is None or (apart, winner.slot) < found[:2]):

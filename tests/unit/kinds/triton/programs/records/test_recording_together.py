@@ -7,20 +7,20 @@ import pytest
 
 from silo.core.config import Config
 from silo.core.target import Target
-from silo.kinds.triton.programs.records.archive import Recording
-from silo.kinds.triton.programs.records.archive_entries import Winner
+from silo.kinds.triton.programs.records.archive import Archive
+from silo.kinds.triton.programs.records.archive_entries import ForeignWinner
 from silo.kinds.triton.programs.records.journal import Journal, journal_of
 from silo.kinds.triton.programs.records.journal_folding import fold
 
 
 def winner(number, block=0):
-    return Winner("k", "0" * 64, Target.parse("cpu:x86-64-v3"), ("n",), (number,), Config.of({"BLOCK": block}))
+    return ForeignWinner("k", "0" * 64, Target.parse("cpu:x86-64-v3"), ("n",), (number,), Config.of({"BLOCK": block}))
 
 
 def test_a_journal_that_was_folded_is_another_one_also_under_its_inode(tmp_path):
     """Most file systems give the inode of the removed journal to the next one."""
     path = tmp_path / "K.silo"
-    waiting, other = Recording(path), Recording(path)
+    waiting, other = Archive(path), Archive(path)
     other.decide(winner(1, 64))
     assert waiting.winner(winner(1).slot) == winner(1, 64)
     other.decide(winner(2, 64))
@@ -32,7 +32,7 @@ def test_a_journal_that_was_folded_is_another_one_also_under_its_inode(tmp_path)
 
 def test_a_second_fold_is_seen_too(tmp_path):
     path = tmp_path / "K.silo"
-    waiting, other = Recording(path), Recording(path)
+    waiting, other = Archive(path), Archive(path)
     for number in range(8):
         other.decide(winner(number, 64))
         fold(path)
@@ -58,7 +58,7 @@ def test_processes_that_disagree_agree_whoever_folds_when(tmp_path):
 
     def work(place):
         chance = random.Random(place)
-        recording = Recording(path)
+        recording = Archive(path)
         found = []
         for key in range(keys):
             known = recording.winner(winner(key).slot)
@@ -83,5 +83,5 @@ def test_processes_that_disagree_agree_whoever_folds_when(tmp_path):
     found = {(tmp_path / f"found-{place}").read_text() for place in range(children)}
     assert len(found) == 1, found
     fold(path)
-    after = Recording(path)
+    after = Archive(path)
     assert repr([after.winner(winner(key).slot).config.as_dict()["BLOCK"] for key in range(keys)]) in found

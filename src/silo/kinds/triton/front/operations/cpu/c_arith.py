@@ -7,7 +7,7 @@ turn NaN into 0. Integer arithmetic wraps.
 
 from __future__ import annotations
 
-from silo.kinds.triton.front.operations.cpu.c_call import Call, RefusedError, Renderer
+from silo.kinds.triton.front.operations.cpu.c_call import RefusedError, Renderer, ScalarCall
 from silo.kinds.triton.front.operations.cpu.c_types import C_TYPES, FP8, HALVES, literal, zero
 from silo.kinds.triton.front.ssa import Dense
 
@@ -56,7 +56,7 @@ _CMPF = (
 )
 
 
-def constant(call: Call) -> str:
+def constant(call: ScalarCall) -> str:
     """A number, or a tensor of one number."""
     value = call.operation.attributes.get("value")
     if isinstance(value, Dense):
@@ -73,7 +73,7 @@ def constant(call: Call) -> str:
 def float_binary(sign: str) -> Renderer:
     """An operator between two floating-point numbers."""
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         call.pointer_free()
         return call.float_result(f"({call.float_operand(0)} {sign} {call.float_operand(1)})")
 
@@ -83,7 +83,7 @@ def float_binary(sign: str) -> Renderer:
 def float_call(stem: str, piece: str) -> Renderer:
     """A function of the runtime over floating-point numbers, f32 or f64; ``piece`` holds it."""
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         call.pointer_free()
         call.use(piece)
         arguments = ", ".join(call.float_operand(index) for index in range(len(call.operands)))
@@ -95,7 +95,7 @@ def float_call(stem: str, piece: str) -> Renderer:
 def wrapping(sign: str, on_bool: str) -> Renderer:
     """Integer arithmetic that wraps; ``on_bool`` is the operator between two i1."""
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         call.pointer_free()
         if call.integer_bits() == 1:
             return call.cast(f"({call.operands[0]}) {on_bool} ({call.operands[1]})")
@@ -107,7 +107,7 @@ def wrapping(sign: str, on_bool: str) -> Renderer:
 def bitwise(sign: str) -> Renderer:
     """An operator between the bits of two integers."""
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         call.pointer_free()
         call.integer_bits()
         return call.cast(f"({call.operands[0]}) {sign} ({call.operands[1]})")
@@ -118,7 +118,7 @@ def bitwise(sign: str) -> Renderer:
 def integer_call(stem: str, *, signed: bool, least: int = 8) -> Renderer:
     """A function of the runtime over integers of at least ``least`` bits, read as signed or unsigned."""
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         call.pointer_free()
         if call.integer_bits() < least:
             raise RefusedError(f"it is not defined on {call.element}")
@@ -135,7 +135,7 @@ def minmax(stem: str, *, signed: bool, on_bool: str) -> Renderer:
     """The smaller or the larger of two integers; ``on_bool`` is the operator between two i1."""
     general = integer_call(stem, signed=signed)
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         if call.element == "i1":
             return bitwise(on_bool)(call)
         return general(call)
@@ -146,7 +146,7 @@ def minmax(stem: str, *, signed: bool, on_bool: str) -> Renderer:
 def shift(stem: str) -> Renderer:
     """A shift by any distance."""
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         call.pointer_free()
         bits = call.integer_bits()
         if bits == 1:
@@ -161,7 +161,7 @@ def shift(stem: str) -> Renderer:
 def floor_ceil(stem: str, *, signed: bool) -> Renderer:
     """A quotient that is rounded down or up."""
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         call.pointer_free()
         if call.integer_bits() == 1:
             raise RefusedError("it is not defined on i1")
@@ -172,18 +172,18 @@ def floor_ceil(stem: str, *, signed: bool) -> Renderer:
     return render
 
 
-def _differ(call: Call, *, equal: bool = False) -> str:
+def _differ(call: ScalarCall, *, equal: bool = False) -> str:
     """Whether two conditions differ, as a choice: gcc 12 does not vectorise an exclusive or of two comparisons."""
     call.use("integer")
     return f"silo_{'same' if equal else 'differ'}_i1({call.operands[0]}, {call.operands[1]})"
 
 
-def xori(call: Call) -> str:
+def xori(call: ScalarCall) -> str:
     """Exclusive or; of two conditions, whether they differ."""
     return _differ(call) if call.element == "i1" and not call.result.pointer else bitwise("^")(call)
 
 
-def cmpi(call: Call) -> str:
+def cmpi(call: ScalarCall) -> str:
     """A comparison of two integers or pointers."""
     predicate = call.attribute("predicate")
     if not 0 <= predicate < len(_CMPI):
@@ -198,7 +198,7 @@ def cmpi(call: Call) -> str:
     return f"(uint8_t)({read(0)} {sign} {read(1)})"
 
 
-def cmpf(call: Call) -> str:
+def cmpf(call: ScalarCall) -> str:
     """A comparison of two floating-point numbers."""
     call.pointer_free()
     predicate = call.attribute("predicate")
@@ -207,17 +207,17 @@ def cmpf(call: Call) -> str:
     return f"(uint8_t)({_CMPF[predicate].format(a=call.float_operand(0), b=call.float_operand(1))})"
 
 
-def poison(call: Call) -> str:
+def poison(call: ScalarCall) -> str:
     """A value that nobody may depend on, such as a loop's variable after the loop: zero, the same each time."""
     return zero(call.result)
 
 
-def select(call: Call) -> str:
+def select(call: ScalarCall) -> str:
     """One of two values by a condition."""
     return f"(({call.operands[0]}) ? ({call.operands[1]}) : ({call.operands[2]}))"
 
 
-def negf(call: Call) -> str:
+def negf(call: ScalarCall) -> str:
     """The number with the other sign, NaN too."""
     call.pointer_free()
     if call.element in HALVES:
@@ -228,7 +228,7 @@ def negf(call: Call) -> str:
     return f"(-({call.float_operand(0)}))"
 
 
-def absf(call: Call) -> str:
+def absf(call: ScalarCall) -> str:
     """The number without its sign."""
     call.pointer_free()
     if call.element in HALVES:
@@ -239,7 +239,7 @@ def absf(call: Call) -> str:
     return f"__builtin_fabs{'' if call.element == 'f64' else 'f'}({call.float_operand(0)})"
 
 
-def remf(call: Call) -> str:
+def remf(call: ScalarCall) -> str:
     """The remainder of a quotient rounded toward zero."""
     call.pointer_free()
     call.use("libm")
@@ -247,14 +247,14 @@ def remf(call: Call) -> str:
     return call.float_result(f"{function}({call.float_operand(0)}, {call.float_operand(1)})")
 
 
-def addptr(call: Call) -> str:
+def addptr(call: ScalarCall) -> str:
     """A pointer and an offset in elements."""
     if not call.result.pointer:
         raise RefusedError("the first operand is not a pointer")
     return f"(({call.operands[0]}) + ({call.operands[1]}))"
 
 
-def clampf(call: Call) -> str:
+def clampf(call: ScalarCall) -> str:
     """A number within two bounds; what becomes of NaN is an attribute."""
     # PropagateNan: 0 none, 0xFFFF all.
     propagate = call.operation.attributes.get("propagateNan", 0)

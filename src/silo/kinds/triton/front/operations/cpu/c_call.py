@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from silo.kinds.triton.front.operations.cpu.c_types import INTEGERS, NARROW, c_type, has_c_type
 from silo.kinds.triton.front.ssa import Operation, Type
 
-__all__ = ["Call", "RefusedError", "Renderer"]
+__all__ = ["RefusedError", "Renderer", "ScalarCall"]
 
 
 class RefusedError(Exception):
@@ -16,7 +16,7 @@ class RefusedError(Exception):
 
 
 @dataclass(slots=True)
-class Call:
+class ScalarCall:
     """The operation, its operands as C expressions, and the runtime pieces its expression turns out to need.
 
     f16, bf16 and the 8-bit types are computed in f32 and rounded once after every operation, which gives the correctly
@@ -112,7 +112,7 @@ class Call:
                 raise RefusedError(f"type {type_.element} is not supported on the CPU")
 
 
-Renderer = Callable[[Call], str]
+Renderer = Callable[[ScalarCall], str]
 
 
 def _wrap(text: str) -> str:

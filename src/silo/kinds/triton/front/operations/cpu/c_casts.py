@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from silo.kinds.triton.front.operations.cpu.c_call import Call, RefusedError, Renderer
+from silo.kinds.triton.front.operations.cpu.c_call import RefusedError, Renderer, ScalarCall
 from silo.kinds.triton.front.operations.cpu.c_types import FLOATS, FP8, HALVES, NARROW, c_type
 
 __all__ = [
@@ -28,7 +28,7 @@ _RANK = {"f64": 3, "f32": 2, **dict.fromkeys(HALVES, 1), **dict.fromkeys(FP8, 0)
 _BITS_OF = {"f32": "i32", "f64": "i64", **dict.fromkeys(HALVES, "i16"), **dict.fromkeys(FP8, "i8")}
 
 
-def float_cast(call: Call, roundings: Mapping[int | None, str] = _MLIR_ROUNDINGS) -> str:
+def float_cast(call: ScalarCall, roundings: Mapping[int | None, str] = _MLIR_ROUNDINGS) -> str:
     """A conversion between any two floating-point types, rounded once; to 8-bit types it saturates.
 
     ``roundings`` says what the rounding attribute means, which is nothing where the result holds every value of the
@@ -48,12 +48,12 @@ def float_cast(call: Call, roundings: Mapping[int | None, str] = _MLIR_ROUNDINGS
     return _rounded(call, rounding)
 
 
-def triton_float_cast(call: Call) -> str:
+def triton_float_cast(call: ScalarCall) -> str:
     """:func:`float_cast` by the numbers that Triton gives roundings."""
     return float_cast(call, _TRITON_ROUNDINGS)
 
 
-def _rounding(call: Call, roundings: Mapping[int | None, str]) -> str:
+def _rounding(call: ScalarCall, roundings: Mapping[int | None, str]) -> str:
     """The ending of the C functions that round as the operation says."""
     attributes = call.operation.attributes
     mode = attributes.get("rounding", attributes.get("roundingmode"))
@@ -62,7 +62,7 @@ def _rounding(call: Call, roundings: Mapping[int | None, str]) -> str:
     return roundings[mode]
 
 
-def _rounded(call: Call, rounding: str) -> str:
+def _rounded(call: ScalarCall, rounding: str) -> str:
     source, target = call.types[0].element, call.element
     text = call.float_operand(0)
     if source == "f64" and (target != "f32" or rounding):
@@ -82,7 +82,7 @@ def _rounded(call: Call, rounding: str) -> str:
 def int_to_float(*, signed: bool) -> Renderer:
     """From an integer, through f32 for f16 and bf16, as array libraries do."""
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         call.pointer_free()
         value = call.signed(0) if signed else call.unsigned(0)
         return call.float_result(f"({call.compute})({value})")
@@ -93,7 +93,7 @@ def int_to_float(*, signed: bool) -> Renderer:
 def float_to_int(*, signed: bool) -> Renderer:
     """To an integer: toward zero, saturated, NaN as 0."""
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         call.pointer_free()
         bits = call.integer_bits()
         call.use("convert")
@@ -115,7 +115,7 @@ def float_to_int(*, signed: bool) -> Renderer:
 def extend(*, signed: bool) -> Renderer:
     """To a wider integer."""
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         call.pointer_free()
         call.integer_bits()
         return call.cast(call.signed(0) if signed else call.unsigned(0))
@@ -127,14 +127,14 @@ def index_cast(*, signed: bool) -> Renderer:
     """Between an index and an integer of any width."""
     widen = extend(signed=signed)
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         narrows = call.integer_bits() < call.integer_bits(call.types[0].element)
         return trunc(call) if narrows else widen(call)
 
     return render
 
 
-def trunc(call: Call) -> str:
+def trunc(call: ScalarCall) -> str:
     """To a narrower integer."""
     call.pointer_free()
     if call.integer_bits() == 1:
@@ -142,7 +142,7 @@ def trunc(call: Call) -> str:
     return call.cast(call.operands[0])
 
 
-def bitcast(call: Call) -> str:
+def bitcast(call: ScalarCall) -> str:
     """The same bits as another type."""
     source, target = call.types[0], call.result
     if source.pointer != target.pointer:
@@ -161,13 +161,13 @@ def bitcast(call: Call) -> str:
     return call.cast(text)
 
 
-def int_to_ptr(call: Call) -> str:
+def int_to_ptr(call: ScalarCall) -> str:
     """An address as a pointer."""
     call.integer_bits(call.types[0].element)
     return f"({c_type(call.result)})(uint64_t)({call.operands[0]})"
 
 
-def ptr_to_int(call: Call) -> str:
+def ptr_to_int(call: ScalarCall) -> str:
     """A pointer as an address."""
     call.integer_bits()
     return f"({c_type(call.result)})(uint64_t)({call.operands[0]})"

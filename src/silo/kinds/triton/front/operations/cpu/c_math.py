@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from silo.kinds.triton.front.operations.cpu.c_call import Call, RefusedError, Renderer
+from silo.kinds.triton.front.operations.cpu.c_call import RefusedError, Renderer, ScalarCall
 from silo.kinds.triton.front.operations.cpu.c_types import NARROW
 
-__all__ = ["Function", "builtin", "classify", "ctpop", "fma", "library", "own", "own_f32", "own_f64"]
+__all__ = ["MathFunction", "builtin", "classify", "ctpop", "fma", "library", "own", "own_f32", "own_f64"]
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class MathFunction:
     """The C text of a mathematical function: a call, by its name for f32 and for f64, of the piece that defines each.
 
     ``piece32`` and ``piece64`` are "" for functions that need none. A function without an f32 form is computed in f64
@@ -29,7 +29,7 @@ class Function:
     piece64: str = "libm"
     arity: int = 1
 
-    def __call__(self, call: Call) -> str:
+    def __call__(self, call: ScalarCall) -> str:
         """The call, in the type that the result is computed in; a :data:`Renderer`."""
         call.pointer_free()
         if len(call.operands) != self.arity:
@@ -46,34 +46,34 @@ class Function:
         return call.float_result(f"(float){stem}({', '.join(f'(double){argument}' for argument in arguments)})")
 
 
-def own_f32(name: str, piece: str, *, stem: str = "", arity: int = 1) -> Function:
+def own_f32(name: str, piece: str, *, stem: str = "", arity: int = 1) -> MathFunction:
     """``silo_<stem>_f32`` of the runtime, and the C library's ``<stem>`` for f64; the stem is the name if it is ""."""
     stem = stem or name
-    return Function(name, f"silo_{stem}_f32", stem, piece, "libm", arity)
+    return MathFunction(name, f"silo_{stem}_f32", stem, piece, "libm", arity)
 
 
-def own(name: str, piece: str, piece64: str = "", *, arity: int = 1) -> Function:
+def own(name: str, piece: str, piece64: str = "", *, arity: int = 1) -> MathFunction:
     """``silo_<name>_f32`` and ``silo_<name>_f64`` of the runtime; of one piece if ``piece64`` is ""."""
-    return Function(name, f"silo_{name}_f32", f"silo_{name}_f64", piece, piece64 or piece, arity)
+    return MathFunction(name, f"silo_{name}_f32", f"silo_{name}_f64", piece, piece64 or piece, arity)
 
 
-def own_f64(name: str, piece: str, *, arity: int = 1) -> Function:
+def own_f64(name: str, piece: str, *, arity: int = 1) -> MathFunction:
     """``silo_<name>_f64`` of the runtime, for every type."""
-    return Function(name, "", f"silo_{name}_f64", "", piece, arity)
+    return MathFunction(name, "", f"silo_{name}_f64", "", piece, arity)
 
 
-def builtin(name: str, *, stem: str = "", arity: int = 1) -> Function:
+def builtin(name: str, *, stem: str = "", arity: int = 1) -> MathFunction:
     """An instruction by the C compiler's ``__builtin_<stem>``; the stem is the name if it is ""."""
     stem = stem or name
-    return Function(name, f"__builtin_{stem}f", f"__builtin_{stem}", "", "", arity)
+    return MathFunction(name, f"__builtin_{stem}f", f"__builtin_{stem}", "", "", arity)
 
 
-def library(name: str, *, arity: int = 1) -> Function:
+def library(name: str, *, arity: int = 1) -> MathFunction:
     """The C library's ``<name>f`` and ``<name>``."""
-    return Function(name, f"{name}f", name, "libm", "libm", arity)
+    return MathFunction(name, f"{name}f", name, "libm", "libm", arity)
 
 
-def fma(call: Call) -> str:
+def fma(call: ScalarCall) -> str:
     """One rounding; for types narrower than f32 in f64, where the product is exact."""
     call.pointer_free()
     if call.element in NARROW:
@@ -88,13 +88,13 @@ def fma(call: Call) -> str:
 def classify(test: str) -> Renderer:
     """isnan, isinf, isfinite: an i1 or, for libdevice, an i32."""
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         return call.cast(f"{test}({call.float_operand(0)}) != 0")
 
     return render
 
 
-def ctpop(call: Call) -> str:
+def ctpop(call: ScalarCall) -> str:
     """How many bits are set; the result's type may be narrower than the operand's."""
     call.pointer_free()
     call.integer_bits(call.types[0].element)

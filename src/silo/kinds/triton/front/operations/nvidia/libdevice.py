@@ -11,10 +11,10 @@ from types import MappingProxyType
 
 from silo.kinds.triton.front.operations import maths
 from silo.kinds.triton.front.operations.cpu.c_arith import absf, float_binary, float_call, integer_call, minmax
-from silo.kinds.triton.front.operations.cpu.c_call import Call, RefusedError, Renderer
+from silo.kinds.triton.front.operations.cpu.c_call import RefusedError, Renderer, ScalarCall
 from silo.kinds.triton.front.operations.cpu.c_casts import bitcast
 from silo.kinds.triton.front.operations.cpu.c_math import (
-    Function,
+    MathFunction,
     classify,
     ctpop,
     fma,
@@ -43,14 +43,14 @@ _SHARED = """exp exp2 expm1 log log2 log1p tanh erf sin cos round sqrt floor cei
 atan sinh cosh asinh acosh atanh log10 cbrt erfc powf atan2 rsqrt"""
 
 
-def _of_math(name: str) -> Function:
+def _of_math(name: str) -> MathFunction:
     found: object = getattr(maths, name.upper()).render
-    assert isinstance(found, Function), name
+    assert isinstance(found, MathFunction), name
     return found
 
 
 # By the names of the math dialect, then of libdevice.
-FUNCTIONS: Mapping[str, Function] = MappingProxyType(
+FUNCTIONS: Mapping[str, MathFunction] = MappingProxyType(
     {
         one.name: one
         for one in (
@@ -83,13 +83,13 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
             own("fdim", "parts", arity=2),
             own("logb", "parts"),
             own("nextafter", "parts", arity=2),
-            Function("saturate", "silo_saturate_f32", "", "parts", ""),
+            MathFunction("saturate", "silo_saturate_f32", "", "parts", ""),
         )
     }
 )
 
 
-def function(name: str) -> Function:
+def function(name: str) -> MathFunction:
     """One of ``FUNCTIONS``; ``KeyError`` if there is none."""
     return FUNCTIONS[name]
 
@@ -99,7 +99,7 @@ def _runtime(stem: str, kinds: str, *pieces: str) -> Renderer:
     *inputs, output = kinds.split()
     elements = [kind.replace("u", "i") for kind in inputs]
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         call.pointer_free()
         found = [type_.element for type_ in call.types]
         if found != elements or call.element != output.replace("u", "i"):
@@ -111,7 +111,7 @@ def _runtime(stem: str, kinds: str, *pieces: str) -> Renderer:
     return render
 
 
-def _argument(call: Call, index: int, kind: str) -> str:
+def _argument(call: ScalarCall, index: int, kind: str) -> str:
     if kind.startswith("f"):
         return call.float_operand(index)
     return call.signed(index) if kind.startswith("i") else call.unsigned(index)
@@ -212,7 +212,7 @@ def _rounded_to_integer(stem: str, mode: str, element: str, kind: str) -> Render
     rounding = {"rn": "rint", "rz": "trunc", "rd": "floor", "ru": "ceil"}[mode]
     suffix = "f" if element == "f32" else ""
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         call.pointer_free()
         found, wanted = (call.types[0].element, call.element), (element, kind.replace("u", "i"))
         if found != wanted:
@@ -262,7 +262,7 @@ LIBDEVICE: Mapping[str, Renderer] = MappingProxyType(
 )
 
 
-def _llrint(call: Call) -> str:
+def _llrint(call: ScalarCall) -> str:
     return _FLOAT["llrint"][call.types[0].element == "f64"](call)
 
 
@@ -296,7 +296,7 @@ def _of_amd(symbol: str) -> Renderer | None:
     return LIBDEVICE.get(f"__nv_{_OCML.get(match[1], match[1])}{'f' if match[2] == '32' else ''}")
 
 
-def extern_renderer(call: Call) -> str:
+def extern_renderer(call: ScalarCall) -> str:
     """``tt.extern_elementwise``: the functions of libdevice, and of AMD's libraries, by name."""
     symbol = call.operation.attributes.get("symbol")
     if not isinstance(symbol, str):

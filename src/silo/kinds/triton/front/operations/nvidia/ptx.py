@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from silo.kinds.triton.front.operations.cpu.c_call import Call, RefusedError, Renderer
+from silo.kinds.triton.front.operations.cpu.c_call import RefusedError, Renderer, ScalarCall
 from silo.kinds.triton.front.operations.cpu.c_casts import bitcast
 from silo.kinds.triton.front.operations.cpu.c_types import INTEGERS, c_type, element_bytes
-from silo.kinds.triton.front.operations.nvidia.ptx_program import Program, Shape, evaluate
+from silo.kinds.triton.front.operations.nvidia.ptx_program import PtxProgram, Shape, evaluate
 from silo.kinds.triton.front.operations.nvidia.ptx_table import INLINE
-from silo.kinds.triton.front.operations.nvidia.ptx_values import Element, Joined, Literal, Part
+from silo.kinds.triton.front.operations.nvidia.ptx_values import Element, Joined, Literal, RegisterPart
 from silo.kinds.triton.front.ssa import Operation, Type
 
 __all__ = ["inline_parts", "inline_refusal", "inline_renderer"]
@@ -29,7 +29,7 @@ _INT = 32
 def inline_renderer(truncation: str) -> Renderer:
     """The renderer of texts of straight-line PTX; ``truncation`` is the operation that narrows integers."""
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         return _rendered(call, truncation)
 
     return render
@@ -42,7 +42,9 @@ def inline_refusal(truncation: str) -> Callable[[Operation], str]:
         for part in inline_parts(operation):
             types = [value.type for value in part.operands]
             try:
-                _rendered(Call(part, [f"x{index}" for index in range(len(types))], types, part.result.type), truncation)
+                _rendered(
+                    ScalarCall(part, [f"x{index}" for index in range(len(types))], types, part.result.type), truncation
+                )
             except RefusedError as error:
                 return str(error)
         return ""
@@ -50,7 +52,7 @@ def inline_refusal(truncation: str) -> Callable[[Operation], str]:
     return refuse
 
 
-def _rendered(call: Call, truncation: str) -> str:
+def _rendered(call: ScalarCall, truncation: str) -> str:
     call.pointer_free()
     operation = call.operation
     text = str(operation.attributes.get("asm_string"))
@@ -98,7 +100,7 @@ def inline_parts(operation: Operation) -> list[Operation]:
 class _Expression:
     """The C text of a program: nodes that are read once stand where they are read, all others are constants first."""
 
-    def __init__(self, call: Call, program: Program) -> None:
+    def __init__(self, call: ScalarCall, program: PtxProgram) -> None:
         self._call, self._graph, self._result = call, program.graph, program.result
         self._texts: dict[int, tuple[str, str]] = {}  # the C text and the element type of each node
 
@@ -135,7 +137,7 @@ class _Expression:
         step = INLINE[node.name]
         texts = [self._as(source, _held(kind)) for source, kind in zip(node.sources, step.takes, strict=True)]
         call, gives = self._call, Type(_held(step.gives))
-        inner = Call(call.operation, texts, [Type(_held(kind)) for kind in step.takes], gives, call.pieces)
+        inner = ScalarCall(call.operation, texts, [Type(_held(kind)) for kind in step.takes], gives, call.pieces)
         text = step.render(inner)
         return f"(({c_type(gives)})({text}))" if gives.element in INTEGERS else f"({text})", gives.element
 
@@ -164,7 +166,7 @@ class _Expression:
             found = text
         else:
             call = self._call
-            found = bitcast(Call(call.operation, [text], [Type(source)], Type(target), call.pieces))
+            found = bitcast(ScalarCall(call.operation, [text], [Type(source)], Type(target), call.pieces))
         return f"(uint{INTEGERS[target]}_t)({found})" if unsigned else found
 
 
@@ -172,7 +174,7 @@ def _runs(node: Joined) -> list[tuple[int, int, int]]:
     """The nodes whose bits are joined, how far each moves them upwards, and the places that they reach as a mask."""
     found: dict[tuple[int, int], int] = {}
     for place, part in enumerate(node.parts):
-        if isinstance(part, Part):
+        if isinstance(part, RegisterPart):
             key = part.node, place - part.place
             found[key] = found.get(key, 0) | 1 << place
     return [(source, distance, mask) for (source, distance), mask in found.items()]
@@ -188,7 +190,7 @@ def _held(kind: str) -> str:
     return "i8" if kind == "i4" else kind
 
 
-def _refused(call: Call, reason: str) -> RefusedError:
+def _refused(call: ScalarCall, reason: str) -> RefusedError:
     attributes = call.operation.attributes
     text = " ".join(str(attributes.get("asm_string")).split())
     return RefusedError(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from silo.kinds.triton.front.operations.cpu.c_call import RefusedError
-from silo.kinds.triton.front.operations.nvidia.ptx_table import INLINE, WIDTHS, Step
+from silo.kinds.triton.front.operations.nvidia.ptx_table import INLINE, WIDTHS, PtxStep
 from silo.kinds.triton.front.operations.nvidia.ptx_text import (
     PtxInstruction,
     PtxNumber,
@@ -21,7 +21,7 @@ from silo.kinds.triton.front.operations.nvidia.ptx_text import (
 )
 from silo.kinds.triton.front.operations.nvidia.ptx_values import UNKNOWN, Applied, Bit, Element, Graph
 
-__all__ = ["Program", "Shape", "evaluate"]
+__all__ = ["PtxProgram", "Shape", "evaluate"]
 
 _CONSTRAINT = re.compile(r"(=&?)?([rfhld])")
 _REGISTER_BITS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64}
@@ -58,14 +58,14 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class PtxProgram:
     """The expression of an element of the result: node ``result`` of ``graph``, over elements of lane 0."""
 
     graph: Graph
     result: int
 
 
-def evaluate(text: str, constraints: str, shape: Shape) -> Program:
+def evaluate(text: str, constraints: str, shape: Shape) -> PtxProgram:
     """The expression that ``text`` computes; ``RefusedError`` gives the reason if there is none.
 
     >>> shape = Shape(operands=(32,), results=(32,), pack=1, used=32)
@@ -92,7 +92,7 @@ def evaluate(text: str, constraints: str, shape: Shape) -> Program:
         result = _alike(machine.graph, [(*one[: shape.used], *rest) for one in lanes])
     if result is None:
         raise RefusedError("its elements must be computed alike, in order, each from its own elements")
-    return Program(machine.graph, result)
+    return PtxProgram(machine.graph, result)
 
 
 def _constraints(constraints: str, shape: Shape) -> tuple[list[int], list[int]]:
@@ -236,7 +236,7 @@ class _Machine:
         start = 32 - distance % 32 if to_left else distance % 32
         self._write(instruction, target, both[start : start + 32])
 
-    def _computed(self, name: str, step: Step, instruction: PtxInstruction) -> tuple[Bit, ...]:
+    def _computed(self, name: str, step: PtxStep, instruction: PtxInstruction) -> tuple[Bit, ...]:
         _, *sources = instruction.operands
         takes = step.takes * 2 if step.packs else step.takes
         lanes = 1 if step.packs else step.lanes

@@ -19,12 +19,12 @@ from silo.kinds.triton.front.operations.cpu.c_arith import (
     shift,
     wrapping,
 )
-from silo.kinds.triton.front.operations.cpu.c_call import Call, Renderer
+from silo.kinds.triton.front.operations.cpu.c_call import Renderer, ScalarCall
 from silo.kinds.triton.front.operations.cpu.c_casts import extend, float_cast, int_to_float
 from silo.kinds.triton.front.operations.cpu.c_types import HALVES
 from silo.kinds.triton.front.operations.nvidia.libdevice import LIBDEVICE, fma, function
 
-__all__ = ["INLINE", "WIDTHS", "Step"]
+__all__ = ["INLINE", "WIDTHS", "PtxStep"]
 
 # How PTX and libdevice call the ways to round.
 _ROUNDINGS = {"rn": "rn", "rz": "rz", "rm": "rd", "rp": "ru"}
@@ -48,7 +48,7 @@ _FP8 = {"e4m3": "f8E4M3FN", "e5m2": "f8E5M2"}
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PtxStep:
     """The computation of one instruction: the element types of its operands and of its result, and its C.
 
     ``lanes``: how many elements each operand and the result hold, each computed alike. ``packs``: the instruction takes
@@ -62,7 +62,7 @@ class Step:
     packs: bool = False
 
 
-def _reciprocal(call: Call) -> str:
+def _reciprocal(call: ScalarCall) -> str:
     one = "1.0" if call.element == "f64" else "1.0f"
     return call.float_result(f"({one} / {call.float_operand(0)})")
 
@@ -70,7 +70,7 @@ def _reciprocal(call: Call) -> str:
 def _runtime(stem: str, piece: str) -> Renderer:
     """A call of a C function of the runtime whose operands have the C types of its parameters."""
 
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         call.use(piece)
         return f"{stem}({', '.join(call.operands)})"
 
@@ -93,13 +93,13 @@ def _elements(kind: str) -> tuple[str, int]:
     return (kind.removesuffix("x2"), 2) if kind.endswith("x2") else (kind, 1)
 
 
-def _float_step(kind: str, arity: int, render: Renderer) -> Step:
+def _float_step(kind: str, arity: int, render: Renderer) -> PtxStep:
     element, lanes = _elements(kind)
-    return Step((element,) * arity, element, render, lanes)
+    return PtxStep((element,) * arity, element, render, lanes)
 
 
-def _approximate() -> dict[str, Step]:
-    found: dict[str, Step] = {}
+def _approximate() -> dict[str, PtxStep]:
+    found: dict[str, PtxStep] = {}
     for name, kinds in {
         "sin": "f32",
         "cos": "f32",
@@ -116,8 +116,8 @@ def _approximate() -> dict[str, Step]:
     return found
 
 
-def _arithmetic() -> dict[str, Step]:
-    found: dict[str, Step] = {}
+def _arithmetic() -> dict[str, PtxStep]:
+    found: dict[str, PtxStep] = {}
     for kind in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
         element, _ = _elements(kind)
         found[f"neg.{kind}"] = _float_step(kind, 1, negf)
@@ -139,92 +139,92 @@ def _arithmetic() -> dict[str, Step]:
     return found
 
 
-def _integers() -> dict[str, Step]:
+def _integers() -> dict[str, PtxStep]:
     """Integer arithmetic that wraps, and bits. A distance of shifts has 32 bits."""
-    found: dict[str, Step] = {}
+    found: dict[str, PtxStep] = {}
     for bits in (16, 32, 64):
         kind = f"i{bits}"
         two = (kind, kind)
         for sign in "us":
-            found[f"add.{sign}{bits}"] = Step(two, kind, wrapping("+", "^"))
-            found[f"sub.{sign}{bits}"] = Step(two, kind, wrapping("-", "^"))
-            found[f"mul.lo.{sign}{bits}"] = Step(two, kind, wrapping("*", "&"))
-            found[f"mad.lo.{sign}{bits}"] = Step((kind,) * 3, kind, _multiply_add)
+            found[f"add.{sign}{bits}"] = PtxStep(two, kind, wrapping("+", "^"))
+            found[f"sub.{sign}{bits}"] = PtxStep(two, kind, wrapping("-", "^"))
+            found[f"mul.lo.{sign}{bits}"] = PtxStep(two, kind, wrapping("*", "&"))
+            found[f"mad.lo.{sign}{bits}"] = PtxStep((kind,) * 3, kind, _multiply_add)
             for name in ("min", "max"):
                 stem = f"{name}{sign}i"
-                found[f"{name}.{sign}{bits}"] = Step(two, kind, integer_call(stem, signed=sign == "s"))
+                found[f"{name}.{sign}{bits}"] = PtxStep(two, kind, integer_call(stem, signed=sign == "s"))
         for name, operator in (("and", "&"), ("or", "|"), ("xor", "^")):
-            found[f"{name}.b{bits}"] = Step(two, kind, bitwise(operator))
-        found[f"not.b{bits}"] = Step((kind,), kind, _complement)
-        found[f"shl.b{bits}"] = Step((kind, "i32"), kind, shift("shl"))
-        found |= {f"shr.{letter}{bits}": Step((kind, "i32"), kind, shift("shrui")) for letter in "bu"}
-        found[f"shr.s{bits}"] = Step((kind, "i32"), kind, shift("shrsi"))
+            found[f"{name}.b{bits}"] = PtxStep(two, kind, bitwise(operator))
+        found[f"not.b{bits}"] = PtxStep((kind,), kind, _complement)
+        found[f"shl.b{bits}"] = PtxStep((kind, "i32"), kind, shift("shl"))
+        found |= {f"shr.{letter}{bits}": PtxStep((kind, "i32"), kind, shift("shrui")) for letter in "bu"}
+        found[f"shr.s{bits}"] = PtxStep((kind, "i32"), kind, shift("shrsi"))
 
     for bits in (8, 16, 32):
         for wide in (16, 32, 64):
             if wide > bits:
-                signed = Step((f"i{bits}",), f"i{wide}", extend(signed=True))
+                signed = PtxStep((f"i{bits}",), f"i{wide}", extend(signed=True))
                 found |= {f"cvt.{letter}{wide}.s{bits}": signed for letter in "us"}
-    found["lop3.b32"] = Step(("i32",) * 4, "i32", _runtime("(int32_t)silo_lop3", "bits"))
-    found["prmt.b32"] = Step(("i32",) * 3, "i32", _runtime("(int32_t)silo_prmt", "bits"))
+    found["lop3.b32"] = PtxStep(("i32",) * 4, "i32", _runtime("(int32_t)silo_lop3", "bits"))
+    found["prmt.b32"] = PtxStep(("i32",) * 3, "i32", _runtime("(int32_t)silo_prmt", "bits"))
     return found
 
 
-def _multiply_add(call: Call) -> str:
+def _multiply_add(call: ScalarCall) -> str:
     return call.cast(f"{call.unsigned(0)} * {call.unsigned(1)} + {call.unsigned(2)}")
 
 
-def _complement(call: Call) -> str:
+def _complement(call: ScalarCall) -> str:
     return call.cast(f"~({call.operands[0]})")
 
 
-def _conversions() -> dict[str, Step]:
-    found: dict[str, Step] = {}
+def _conversions() -> dict[str, PtxStep]:
+    found: dict[str, PtxStep] = {}
     for how in ("rna", "rn"):
-        found[f"cvt.{how}.tf32.f32"] = Step(("f32",), "f32", _runtime(f"silo_round_tf32_{how}", "round"))
+        found[f"cvt.{how}.tf32.f32"] = PtxStep(("f32",), "f32", _runtime(f"silo_round_tf32_{how}", "round"))
     for half in ("bf16", "f16"):
-        found[f"cvt.rn.{half}.f32"] = Step(("f32",), half, float_cast)
-        found[f"cvt.rn.{half}x2.f32"] = Step(("f32",), half, float_cast, 2, packs=True)
+        found[f"cvt.rn.{half}.f32"] = PtxStep(("f32",), half, float_cast)
+        found[f"cvt.rn.{half}x2.f32"] = PtxStep(("f32",), half, float_cast, 2, packs=True)
         toward = _runtime(f"silo_f32_to_{half}_rtz", "narrow")
-        found[f"cvt.rz.{half}.f32"] = Step(("f32",), half, toward)
-        found[f"cvt.rz.{half}x2.f32"] = Step(("f32",), half, toward, 2, packs=True)
-        found[f"cvt.f32.{half}"] = Step((half,), "f32", float_cast)
+        found[f"cvt.rz.{half}.f32"] = PtxStep(("f32",), half, toward)
+        found[f"cvt.rz.{half}x2.f32"] = PtxStep(("f32",), half, toward, 2, packs=True)
+        found[f"cvt.f32.{half}"] = PtxStep((half,), "f32", float_cast)
     for kind, element in _FP8.items():
-        found[f"cvt.rn.satfinite.{kind}x2.f32"] = Step(("f32",), element, float_cast, 2, packs=True)
-        found[f"cvt.rn.satfinite.{kind}x2.f16x2"] = Step(("f16",), element, float_cast, 2)
-        found[f"cvt.rn.f16x2.{kind}x2"] = Step((element,), "f16", float_cast, 2)
-    found["cvt.rn.satfinite.e2m1x2.f32"] = Step(("f32",), "i4", _runtime("silo_f32_to_e2m1", "fp4"), 2, packs=True)
+        found[f"cvt.rn.satfinite.{kind}x2.f32"] = PtxStep(("f32",), element, float_cast, 2, packs=True)
+        found[f"cvt.rn.satfinite.{kind}x2.f16x2"] = PtxStep(("f16",), element, float_cast, 2)
+        found[f"cvt.rn.f16x2.{kind}x2"] = PtxStep((element,), "f16", float_cast, 2)
+    found["cvt.rn.satfinite.e2m1x2.f32"] = PtxStep(("f32",), "i4", _runtime("silo_f32_to_e2m1", "fp4"), 2, packs=True)
     for half in ("bf16", "f16"):
-        found[f"cvt.rn.{half}x2.e2m1x2"] = Step(("i4",), half, _e2m1, 2)
+        found[f"cvt.rn.{half}x2.e2m1x2"] = PtxStep(("i4",), half, _e2m1, 2)
     for rounding in ("rz", "rp"):
         for words, ending in ((rounding, rounding), (f"{rounding}.satfinite", f"{rounding}_sat")):
             power = _runtime(f"silo_f32_to_e8m0_{ending}", "e8m0")
-            found[f"cvt.{words}.ue8m0x2.f32"] = Step(("f32",), "i8", power, 2, packs=True)
-            found[f"cvt.{words}.ue8m0x2.bf16x2"] = Step(("bf16",), "i8", _of_floats(f"silo_f32_to_e8m0_{ending}"), 2)
-    found["cvt.rn.bf16x2.ue8m0x2"] = Step(("i8",), "bf16", _runtime("silo_e8m0_to_bf16", "e8m0"), 2)
-    found["cvt.f64.f32"] = Step(("f32",), "f64", float_cast)
+            found[f"cvt.{words}.ue8m0x2.f32"] = PtxStep(("f32",), "i8", power, 2, packs=True)
+            found[f"cvt.{words}.ue8m0x2.bf16x2"] = PtxStep(("bf16",), "i8", _of_floats(f"silo_f32_to_e8m0_{ending}"), 2)
+    found["cvt.rn.bf16x2.ue8m0x2"] = PtxStep(("i8",), "bf16", _runtime("silo_e8m0_to_bf16", "e8m0"), 2)
+    found["cvt.f64.f32"] = PtxStep(("f32",), "f64", float_cast)
     for rounding, libdevice in _ROUNDINGS.items():
-        found[f"cvt.{rounding}.f32.f64"] = Step(("f64",), "f32", LIBDEVICE[f"__nv_double2float_{libdevice}"])
+        found[f"cvt.{rounding}.f32.f64"] = PtxStep(("f64",), "f32", LIBDEVICE[f"__nv_double2float_{libdevice}"])
         for kind, (name, bits) in {"s32": ("int", 32), "u32": ("uint", 32)}.items():
             to_integer = LIBDEVICE[f"__nv_float2{name}_{libdevice}"]
-            found[f"cvt.{rounding}i.{kind}.f32"] = Step(("f32",), f"i{bits}", to_integer)
+            found[f"cvt.{rounding}i.{kind}.f32"] = PtxStep(("f32",), f"i{bits}", to_integer)
     for kind, signed in (("s32", True), ("u32", False)):
-        found[f"cvt.rn.f32.{kind}"] = Step(("i32",), "f32", int_to_float(signed=signed))
+        found[f"cvt.rn.f32.{kind}"] = PtxStep(("i32",), "f32", int_to_float(signed=signed))
     return found
 
 
-def _e2m1(call: Call) -> str:
+def _e2m1(call: ScalarCall) -> str:
     call.use("fp4")
     return call.float_result(f"silo_e2m1_to_f32({call.operands[0]})")
 
 
 def _of_floats(stem: str) -> Renderer:
-    def render(call: Call) -> str:
+    def render(call: ScalarCall) -> str:
         call.use("e8m0")
         return f"{stem}({call.float_operand(0)})"
 
     return render
 
 
-INLINE: Mapping[str, Step] = MappingProxyType({**_approximate(), **_arithmetic(), **_integers(), **_conversions()})
+INLINE: Mapping[str, PtxStep] = MappingProxyType({**_approximate(), **_arithmetic(), **_integers(), **_conversions()})
 """Every instruction that computes, by its name without ``.ftz``, which changes nothing here."""

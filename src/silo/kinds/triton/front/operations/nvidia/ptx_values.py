@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["UNKNOWN", "Applied", "Bit", "Element", "Graph", "Joined", "Literal", "Node", "Part"]
+__all__ = ["UNKNOWN", "Applied", "Bit", "Element", "Graph", "Joined", "Literal", "Node", "RegisterPart"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RegisterPart:
     """Bit ``place`` of node ``node``, counted from the lowest."""
 
     node: int
@@ -60,7 +60,7 @@ class Part:
 
 
 Node = Element | Literal | Joined | Applied
-Bit = Part | int | None
+Bit = RegisterPart | int | None
 """None: a bit pattern that nobody has written, such as the upper half of a register that holds an element of f16."""
 UNKNOWN: Bit = None
 
@@ -87,7 +87,7 @@ class Graph:
             return node.parts
         if isinstance(node, Literal):
             return tuple(node.bits >> place & 1 for place in range(node.width))
-        return tuple(Part(number, place) for place in range(node.width))
+        return tuple(RegisterPart(number, place) for place in range(node.width))
 
     def read(self, found: Sequence[Bit]) -> int | None:
         """The node that has these bits; None if one is unknown."""
@@ -97,7 +97,7 @@ class Graph:
         if len(numbers) == len(found):
             return self.add(Literal(sum(bit << place for place, bit in enumerate(numbers)), len(found)))
         first = found[0]
-        if isinstance(first, Part) and tuple(found) == self.bits_of(first.node):
+        if isinstance(first, RegisterPart) and tuple(found) == self.bits_of(first.node):
             return first.node
         return self.add(Joined(tuple(found)))
 
@@ -121,7 +121,7 @@ class Graph:
     def _joined(self, node: Joined, known: dict[int, int | None]) -> int | None:
         parts: list[Bit] = []
         for part in node.parts:
-            if isinstance(part, Part):
+            if isinstance(part, RegisterPart):
                 moved = known[part.node]
                 if moved is None:
                     return None
@@ -136,7 +136,7 @@ class Graph:
         if isinstance(node, Applied):
             return node.sources
         if isinstance(node, Joined):
-            return tuple(dict.fromkeys(part.node for part in node.parts if isinstance(part, Part)))
+            return tuple(dict.fromkeys(part.node for part in node.parts if isinstance(part, RegisterPart)))
         return ()
 
     def below(self, number: int) -> list[int]:
