@@ -52,6 +52,17 @@ def test_the_c_program_opens_a_bundle_and_launches(c_program, bundle):
     assert "softmax of 300 x 781: right" in told
 
 
+def test_a_program_that_an_earlier_header_was_compiled_into_runs_with_this_library(identity, bundle, tmp_path):
+    earlier = ROOT / "tests" / "data" / "before"
+    flags = [f"-I{earlier}", f'-DBUNDLE_IDENTITY="{identity}"']
+    listed = c_programs.run(["gcc", *flags, "-E", EXAMPLES / "c" / "open_bundle.c"]).stdout
+    assert f'"{earlier}/silo.h"' in listed  # the folder stands first
+    program = c_programs.c_program(tmp_path / "earlier", EXAMPLES / "c" / "open_bundle.c", flags=flags)
+    told = c_programs.run([program, bundle]).stdout
+    assert "add of 1048593 elements: right" in told
+    assert "int32 instead: wrong dtype" in told
+
+
 def test_nothing_of_python_is_in_the_process(c_program, bundle):
     files = c_programs.loaded_files([c_program, bundle])
     assert "libc.so" in files  # the loader spoke
