@@ -19,12 +19,11 @@ from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import CompileError, ResourceError
 from silo.frozen import replace
-from silo.kinds.pallas.body_memory import body_memory
 from silo.kinds.pallas.chips import CHIPS, Chip
 from silo.kinds.pallas.front.pallas_definition import pallas
 from silo.kinds.pallas.front.pallas_source import PallasSource
 from silo.kinds.pallas.libtpu import accept
-from silo.kinds.pallas.memory_estimate import estimate
+from silo.kinds.pallas.memory_estimate import body_memory, estimate
 from silo.kinds.pallas.pallas_blocks import blocked_launch
 from silo.kinds.pallas.pallas_export import export_program
 from silo.kinds.pallas.pallas_program import make_program

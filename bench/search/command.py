@@ -20,7 +20,7 @@ from typing import Any
 
 from bench.machine import describe, save
 from bench.search import report
-from silo.core.config_set import ConfigSet
+from silo.core.config import ConfigSet
 from silo.tuner.replay import RecordedSpace, replay_search
 from silo.tuner.search.searchers import DEFAULT_SEARCHER, check_searcher, make_searcher
 

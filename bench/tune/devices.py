@@ -23,7 +23,7 @@ from bench.tune import kernels
 from silo.building.compilation import Compilation
 from silo.building.loaded_kernels import stored_code
 from silo.core.cases import Make
-from silo.core.config_set import ConfigSet
+from silo.core.config import ConfigSet
 from silo.core.protocols import Device
 from silo.errors import SiloError
 from silo.kernels.kernel import kernel_of
@@ -34,8 +34,8 @@ from silo.store.store import MemoryStore
 from silo.tuner.lanes import Lanes
 from silo.tuner.session import tune
 from silo.tuner.session_options import SearchOptions, SessionScope
+from silo.tuning.agents.connection import PipeSource
 from silo.tuning.agents.fleet import Fleet
-from silo.tuning.agents.pipes import PipeSource
 from silo.tuning.agents.remote_evaluator import fleet_lanes
 from silo.tuning.case_tuning import case_benches, case_studies, made_study, sent_case
 

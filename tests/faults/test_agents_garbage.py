@@ -17,8 +17,7 @@ from repetitions import repetitions
 from silo.compile.wire import encode
 from silo.errors import DeviceError
 from silo.tuning.agents.agent_serving import START
-from silo.tuning.agents.connection import AgentLostError, exchange
-from silo.tuning.agents.pipes import PipeConnection
+from silo.tuning.agents.connection import AgentLostError, PipeConnection, exchange
 
 LIES = repetitions("SILO_TEST_LIES", 50, 100)
 

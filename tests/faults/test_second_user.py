@@ -30,7 +30,7 @@ from silo.kinds.triton.programs.records.archive import Archive
 from silo.kinds.triton.programs.records.archive_entries import ForeignWinner
 from silo.kinds.triton.programs.records.journal import journal_of
 from silo.kinds.triton.programs.records.journal_folding import fold, open_folded
-from silo.machine.output_folder import write_texts
+from silo.machine.user_files import write_texts
 from silo.measuring.lock_files import update_lock
 from silo.settings import override
 from silo.store.privacy import NotPrivateError, output_place

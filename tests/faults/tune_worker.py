@@ -15,8 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
-from silo.core.config import Config
-from silo.core.config_set import ConfigSet
+from silo.core.config import Config, ConfigSet
 from silo.measuring.lock_files import read_lock, update_lock
 from silo.store.store import MemoryStore, Store
 from silo.tuner.session import tune

@@ -18,7 +18,7 @@ from silo.launch.runtime import inspect_call
 from silo.machine.process_session import session
 from silo.settings import override
 from silo.tuner.ledger import read_trials
-from silo.tuner.spill_counts import known_spills
+from silo.tuner.spilling import known_spills
 
 ROOT = Path(__file__).resolve().parents[2]
 

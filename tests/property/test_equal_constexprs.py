@@ -17,8 +17,7 @@ from fake_backend.compiler import FakeCompiler
 from silo.building import compilation
 from silo.bundle.contents import BundleKernel, BundleVariant
 from silo.bundle.look_alikes import shared_by_look_alikes
-from silo.core.config import Config
-from silo.core.config_set import ConfigSet
+from silo.core.config import Config, ConfigSet
 from silo.core.dispatch import DispatchRules, bucket_from_json, bucket_of, bucket_to_json
 from silo.core.recipes import ScalarRecipe
 from silo.core.signature import Parameter, ParameterKind, Signature

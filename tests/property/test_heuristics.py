@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from silo import heuristics
 from silo.errors import SpaceError
 from silo.heuristics import AutotuneHint, KernelFacts, ReductionHint, SubKernel, TargetFacts, TileHint, TuningEffort
-from silo.heuristics.kernel_facts import DIMENSIONS, SizeHints, block_name
-from silo.heuristics.limits import max_block
+from silo.heuristics.candidates import max_block
+from silo.heuristics.facts import DIMENSIONS, SizeHints, block_name
 
 TARGETS = ["cuda:sm_80", "cuda:sm_90a", "cuda:sm_120", "hip:gfx942", "hip:gfx1100", "xpu:pvc", "cpu:x86-64-v3"]
 KINDS = {

@@ -14,11 +14,10 @@ from silo.core.specialization import Specialization
 from silo.drivers.cpu.levels import host_target
 from silo.errors import CompilerMissingError
 from silo.kinds.binary.binary_parameters import parse_signature
-from silo.kinds.metal.clang import find_clang
+from silo.kinds.metal.clang import digest_of_headers, find_clang, includes_headers
 from silo.kinds.metal.compile_job import compile_job
 from silo.kinds.metal.metal_job import BufferRole, CallArgument, EmulatorJob
 from silo.kinds.metal.metal_to_cpp import may_wait, rewritten
-from silo.kinds.metal.torch_headers import digest_of_headers, includes_headers
 from silo.launch.binding import bind
 from silo.launch.native import CpuModule, LoadedKernel
 from silo.launch.runtime import make_launcher

@@ -17,8 +17,8 @@ from silo.core.specialization import Specialization
 from silo.core.variant import Variant
 from silo.measuring.evaluators import KnownArtifacts
 from silo.tuner.trial import Status, Study
+from silo.tuning.agents.connection import PipeSource
 from silo.tuning.agents.fleet import Fleet
-from silo.tuning.agents.pipes import PipeSource
 from silo.tuning.agents.remote_evaluator import fleet_lanes
 from silo.tuning.agents.sent_case import SentCase
 

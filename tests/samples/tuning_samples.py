@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from silo.core.config_set import ConfigSet
+from silo.core.config import ConfigSet
 from silo.tuner import session
 from silo.tuner.search import searchers as registry
 from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch

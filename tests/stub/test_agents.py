@@ -11,8 +11,8 @@ pytest.importorskip("triton", reason="these tests compile Triton kernels")
 from test_tuning import kernel, workers  # noqa: F401  # a fixture
 
 import silo
+from silo.tuning.agents.connection import PipeSource
 from silo.tuning.agents.fleet import Fleet
-from silo.tuning.agents.pipes import PipeSource
 from silo.tuning.case_tuning import CaseLimits, case_studies, tune_case
 
 AGENT = [sys.executable, "-m", "silo", "agent", "--device"]

@@ -14,7 +14,7 @@ from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import CompileError
 from silo.machine.process_session import Session
-from silo.tuner.faults import fault_of
+from silo.tuner.failures import fault_of
 
 __all__ = ["PackedCode", "compile_plans"]
 

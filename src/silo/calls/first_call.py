@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from silo.building.compilation import Compilation, memory_is_shown
 from silo.calls.decision import tuning_allowance_s
-from silo.core.config import Config
-from silo.core.config_set import ConfigSet
+from silo.core.config import Config, ConfigSet
 from silo.core.decision_source import Origin
 from silo.core.decisions import Decision, Rejected
 from silo.core.host_arrays import has_numpy

@@ -14,9 +14,8 @@ from silo.core.target import Target
 from silo.core.values import Value
 from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError, SpaceError
-from silo.heuristics.block_names import GROUP, role_of
 from silo.heuristics.heuristic_space import BoundSpace
-from silo.heuristics.inferred import KernelUse, common_use, guess, use_of
+from silo.heuristics.inferred import GROUP, KernelUse, common_use, guess, role_of, use_of
 
 if TYPE_CHECKING:
     from silo.building.kernel_declaration import DeclaredKernel

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from silo.building.derived_constexprs import FORBIDDEN
-from silo.core.config import Config
-from silo.core.config_set import ConfigSet
+from silo.core.config import Config, ConfigSet
 from silo.core.nodes import Argument, ConfigValue, Const, Node, OpKind, make
 from silo.core.values import Value
 from silo.errors import SpaceError

@@ -22,8 +22,7 @@ from silo.calls.first_call import measurable, tune_live, tuned_live
 from silo.calls.pruning import prune
 from silo.compile.build_list import Chosen
 from silo.compile.toolchain import select_compiler, target_kinds
-from silo.core.config import Config
-from silo.core.config_set import ConfigSet
+from silo.core.config import Config, ConfigSet
 from silo.core.decision_source import Origin
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.device import HOST_MEMORY

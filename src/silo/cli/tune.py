@@ -216,8 +216,8 @@ def _fleet(
         return _fleet_on_ray(ray, gpus, device, wait_s)
     if not commands:
         return nullcontext()
+    from silo.tuning.agents.connection import PipeSource  # noqa: PLC0415
     from silo.tuning.agents.fleet import Fleet  # noqa: PLC0415  # heavy, and few tunes have agents
-    from silo.tuning.agents.pipes import PipeSource  # noqa: PLC0415
 
     return Fleet([PipeSource(command, wait_s) for command in commands])
 

@@ -34,8 +34,7 @@ from silo.compile.build_list import Chosen, PlanCase, PlanKernel, PlannedVariant
 from silo.compile.kernel_targets import LeftOut, Pairs, pair_kernels
 from silo.compile.packed_configs import Packing
 from silo.compile.toolchain import select_compiler
-from silo.core.config import Config
-from silo.core.config_set import ConfigSet
+from silo.core.config import Config, ConfigSet
 from silo.core.decision_source import Origin
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.dispatch import Bucket
@@ -56,15 +55,22 @@ from silo.sources.kernel_source import BringsCode, KernelSource
 from silo.sources.kinds import kind_named
 from silo.sources.source_kind import NeedsPackages, UnnamedInBundles
 from silo.store.signatures import SecretKey
-from silo.tuner.failure_message import TunedCase, require_winners
+from silo.tuner.catalog import pair_to_document
+from silo.tuner.failures import TunedCase, require_winners
 from silo.tuner.generalization import Sample, fitted_rules
 from silo.tuner.ledger import read_trials
 from silo.tuner.outcome import Budget
 from silo.tuner.policy import TuneMode
 from silo.tuner.progress import Progress
-from silo.tuner.stored_study import pair_to_document
-from silo.tuning.case_tuning import CaseLimits, CaseStudy, case_studies, make_of, tune_case
-from silo.tuning.case_variants import case_variants, opaque_constants
+from silo.tuning.case_tuning import (
+    CaseLimits,
+    CaseStudy,
+    case_studies,
+    case_variants,
+    make_of,
+    opaque_constants,
+    tune_case,
+)
 from silo.version import __version__
 
 __all__ = ["BuildRow", "BuildSummary", "build_bundle"]

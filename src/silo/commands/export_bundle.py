@@ -30,8 +30,7 @@ from silo.export.library_build import built_libraries
 from silo.export.native_sources import licence
 from silo.export.operations import operations_of
 from silo.export.project import CpuSource, export_files, namespace_of
-from silo.export.python_package import package_files
-from silo.export.wheel import package_of, write_wheel
+from silo.export.wheel import package_files, package_of, write_wheel
 from silo.machine.process_session import session
 
 __all__ = ["ExportOptions", "Exported", "check_export", "export_cpp", "export_wheel"]

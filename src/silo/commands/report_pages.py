@@ -9,7 +9,7 @@ from pathlib import Path
 from silo.core.file_names import file_name
 from silo.errors import TuneError
 from silo.machine.device_plugins import device_named
-from silo.machine.output_folder import write_texts
+from silo.machine.user_files import write_texts
 from silo.report.kernel_page import StudyReport, kernel_page, study_report
 from silo.tuning.device_limits import known_ceilings, measure_ceilings
 from silo.tuning.stored_studies import kept_studies

@@ -15,7 +15,7 @@ from silo.machine.process_session import session
 from silo.machine.user_files import PlaceKind, kind_of
 from silo.measuring.lock_files import LockRow, read_lock, update_lock
 from silo.store.signatures import SecretKey
-from silo.tuner.failure_message import TunedCase, failure_of
+from silo.tuner.failures import TunedCase, failure_of
 from silo.tuner.outcome import Budget
 from silo.tuner.progress import Progress
 from silo.tuner.search.searchers import DEFAULT_SEARCHER
@@ -33,7 +33,7 @@ class TuneRow:
     """How tuning one case ended.
 
     ``locked`` is what the lock file holds for it now and ``locked_reason`` why. Where cases of a kernel have no config
-    that can be used, the first of them says so in ``failure``, for all (:func:`silo.tuner.failure_message.failure_of`).
+    that can be used, the first of them says so in ``failure``, for all (:func:`silo.tuner.failures.failure_of`).
     ``remarks`` say what was done besides going through the space, and what went wrong with the store.
     """
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from silo.core.config import Config
-from silo.core.constraints import Constraint
 from silo.core.nodes import Node
 from silo.core.signature import Signature
-from silo.core.space import Space
+from silo.core.space import Constraint, Space
 from silo.core.target import Target
 from silo.core.values import Value
 
@@ -22,7 +21,7 @@ __all__ = ["DeclaredSpace", "Rule", "SearchSpace", "SpaceHeuristic", "space_of"]
 class SearchSpace(Protocol):
     """The configs that a kernel may be compiled with, or the part of them that one call leaves.
 
-    :class:`silo.core.space.Space` lists them or spans them by axes, :class:`silo.core.config_set.ConfigSet` is a plain
+    :class:`silo.core.space.Space` lists them or spans them by axes, :class:`silo.core.config.ConfigSet` is a plain
     list, and :class:`silo.core.grouped_space.GroupedSpace` has far more of them than anyone lists.
     """
 

@@ -1,12 +1,17 @@
-"""The C sources that exports copy: those that the package carries, or the source tree's own."""
+"""The C sources that exports copy: libsilo's, and the part that frameworks call."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from silo.errors import PackageError
+from silo.export.c_names import comment_text
+from silo.export.exported_library import ExportedLibrary, filled
+from silo.export.operations import frameworks_source, operations_of, torch_source
 
-__all__ = ["licence", "native_sources"]
+__all__ = ["framework_files", "licence", "native_sources"]
+
+# ---- The C sources that exports copy: those that the package carries, or the source tree's own ----
 
 
 def native_sources(part: str, marker: str) -> dict[str, bytes]:
@@ -35,3 +40,30 @@ def licence() -> bytes:
         if path.is_file():
             return path.read_bytes()
     raise PackageError(f"the licence of libsilo's sources is not in {here}: install kernel-silo from its wheel")
+
+
+# ---- The part of an export that frameworks call: the shared library, and beside it torch's operators ----
+
+_SHARED = ("framework.h", "tvm_ffi.c", "tvm_ffi.h")
+_TORCH = ("torch_op.h",)
+
+
+def framework_files(library: ExportedLibrary, *, torch: bool) -> dict[str, bytes]:
+    """The files of the folder ``frameworks``, which the export's CMakeLists.txt adds; ``torch``: with its operators.
+
+    Raises:
+        BundleError: a kernel cannot be an operator of torch.
+        PackageError: the sources are not here.
+    """
+    operations = operations_of(library.functions)
+    name, origin = library.name, comment_text(library.origin)
+    cmake = filled("frameworks.cmake.in", ORIGIN=origin, NAME=name)
+    texts = {f"{name}_frameworks.c": frameworks_source(name, operations)}
+    if torch:
+        texts[f"{name}_torch.cpp"] = torch_source(name, operations)
+        cmake += filled("torch.cmake.in", NAME=name)
+    texts["CMakeLists.txt"] = cmake
+    held = native_sources("frameworks", "framework.h")
+    sources = {file: held[file] for file in (*_SHARED, *(_TORCH if torch else ()))}
+    made = {file: text.encode() for file, text in texts.items()}
+    return {f"frameworks/{file}": data for file, data in {**sources, **made}.items()}

@@ -6,21 +6,23 @@ Intel is decided by the target, so cross-compiling finds what the device would. 
 """
 
 from silo.heuristics.candidates import Candidates, HeuristicCandidate
-from silo.heuristics.combo import ComboPlan, SubKernel, combo
-from silo.heuristics.combo_space import BoundCombo, ComboSpace, combo_space
-from silo.heuristics.cooperative_reduction import cooperative_reduction
-from silo.heuristics.given_blocks import fixed, foreach, template, user
+from silo.heuristics.combo import BoundCombo, ComboPlan, ComboSpace, SubKernel, combo, combo_space
+from silo.heuristics.facts import (
+    AutotuneHint,
+    KernelFacts,
+    ReductionHint,
+    SizeHints,
+    TargetFacts,
+    TileHint,
+    TuningEffort,
+)
+from silo.heuristics.given_blocks import fixed, foreach, lookup, lookup_key, template, user
 from silo.heuristics.heuristic_space import BoundSpace, HeuristicSpace, space
 from silo.heuristics.kernel_choice import KernelChoice, cooperative_fits, fastest, nearest, persistent_fits
-from silo.heuristics.kernel_facts import AutotuneHint, KernelFacts, ReductionHint, SizeHints, TileHint, TuningEffort
-from silo.heuristics.lookup_table import lookup, lookup_key
-from silo.heuristics.looped_reduction import reduction
-from silo.heuristics.mix_order import mix_order
 from silo.heuristics.native_matmul import native_matmul
-from silo.heuristics.persistent_reduction import persistent_reduction
 from silo.heuristics.pointwise import pointwise
+from silo.heuristics.reductions import cooperative_reduction, mix_order, persistent_reduction, reduction
 from silo.heuristics.split_scan import split_scan
-from silo.heuristics.target_facts import TargetFacts
 
 __all__ = [
     "AutotuneHint",

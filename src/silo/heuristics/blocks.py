@@ -1,10 +1,4 @@
-"""The three kinds of config that most heuristics are made of: pointwise, reduction, and tiled reduction.
-
-Each takes the block that is wanted, fits it to the sizes, and finds the number of warps. The rules follow
-PyTorch 2.13 (``triton_config``, ``triton_config_reduction``, ``triton_config_tiled_reduction``), decided by the target
-alone; tiled reductions keep the limits of a grid too, which PyTorch's do not. A block that no launch allows is refused
-with the reason.
-"""
+"""Blocks: the three kinds of config that most heuristics are made of, and elements spread over a block's dimensions."""
 
 from __future__ import annotations
 
@@ -13,8 +7,8 @@ from collections.abc import Mapping
 
 from silo.core.config import Config
 from silo.core.decisions import Rejected
-from silo.heuristics.kernel_facts import ReductionHint, SizeHints
-from silo.heuristics.limits import (
+from silo.errors import SpaceError
+from silo.heuristics.candidates import (
     MAX_ELEMENTS,
     MAX_GRID,
     allowed,
@@ -23,9 +17,87 @@ from silo.heuristics.limits import (
     max_block,
     named_blocks,
 )
-from silo.heuristics.target_facts import TargetFacts
+from silo.heuristics.facts import KernelFacts, ReductionHint, SizeHints, TargetFacts, is_reduction
 
-__all__ = ["pointwise_config", "reduction_config", "tiled_reduction_config"]
+__all__ = [
+    "MAX_PERSISTENT",
+    "pointwise_config",
+    "reduction_config",
+    "reduction_sizes",
+    "scores_of",
+    "short_rows",
+    "spread_by_scores",
+    "tiled_reduction_config",
+]
+
+# ---- Spreading a number of elements over the dimensions of a block, by how much each one gains ----
+
+# What a reduced dimension starts with.
+_LEAST_REDUCED = 4
+
+
+def spread_by_scores(
+    target: TargetFacts, hints: SizeHints, scores: Mapping[str, float], elements: int
+) -> dict[str, int]:
+    """Blocks by dimension with about ``elements`` in all (PyTorch 2.13, ``match_target_block_product``).
+
+    Parallel dimensions start at 1 and reduced ones at 4; the dimension with the highest score is doubled and its
+    score halved, until there are enough. A parallel dimension without a score grows last. Where no dimension has a
+    score, all have the same.
+    """
+    total = sum(scores.values())
+    even = total == 0
+    left = {dimension: (1.0 if even else score / total) for dimension, score in scores.items()}
+    blocks: dict[str, int] = {}
+    for dimension, score in scores.items():
+        unscored = score == 0 and not even and not is_reduction(dimension)
+        blocks[dimension] = 1 if unscored or not is_reduction(dimension) else _LEAST_REDUCED
+    count = 1
+    for size in blocks.values():
+        count *= size
+    while count < elements and left:
+        dimension = max(left, key=lambda name: left[name])
+        if blocks[dimension] >= min(max_block(dimension, target), hints[dimension]):
+            del left[dimension]
+            continue
+        blocks[dimension] *= 2
+        left[dimension] /= 2
+        count *= 2
+    return blocks
+
+
+# ---- Sizes of reductions: the rows, the reduced elements, and the gain of a longer block along each ----
+
+# Elements of a block that holds several whole rows (PyTorch 2.13).
+MAX_PERSISTENT = 4096
+
+
+def reduction_sizes(kind: str, hints: SizeHints | Mapping[str, int], facts: KernelFacts) -> SizeHints:
+    """The sizes of a reduction; a kernel of single rows has x=1. ``SpaceError`` where nothing is reduced."""
+    sizes = hints if isinstance(hints, SizeHints) else SizeHints.of({"x": 1, **hints})
+    if not sizes.reduced or "x" not in sizes:
+        raise SpaceError(f"a {kind} needs size hints for x and for what it reduces, r (or r0_); given: {sizes}")
+    if "z" in sizes and not facts.native_matmul:
+        raise SpaceError(f"a {kind} has rows along x and y, and there is a size hint for z")
+    return sizes.replaced(x=1) if facts.single_row else sizes
+
+
+def scores_of(sizes: SizeHints, facts: KernelFacts) -> Mapping[str, float]:
+    """The tiling scores of every dimension; ``SpaceError`` where there are some and one is missing."""
+    if not facts.tiling_scores:
+        return dict.fromkeys(sizes, 1.0)
+    missing = [name for name in sizes if name not in facts.tiling_scores]
+    if missing:
+        raise SpaceError(f"there are tiling scores, and none for {', '.join(missing)}")
+    return facts.tiling_scores
+
+
+def short_rows(rnumel: int) -> int:
+    """How many short rows make a block of 512 elements."""
+    return 2 * (256 // rnumel) if rnumel <= 256 else 1
+
+
+# ---- The three kinds of config that most heuristics are made of: pointwise, reduction, and tiled reduction ----
 
 
 def pointwise_config(

@@ -1,17 +1,117 @@
-"""Candidates: configs with the reasons why they are worth trying, and what was left out with the reason why."""
+"""Candidates: configs with the reasons why they are worth trying, the limits they keep and the filters they pass."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from silo.core.config import Config
-from silo.core.decisions import Rejected
+from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.plugins import is_option, options_for_targets
+from silo.core.traced import next_pow2
 from silo.errors import SpaceError
-from silo.heuristics.target_facts import TargetFacts
+from silo.heuristics.facts import DIMENSIONS, KernelFacts, SizeHints, TargetFacts, TuningEffort, block_name
 
-__all__ = ["Candidates", "Draft", "HeuristicCandidate", "changed"]
+__all__ = [
+    "MAX_ELEMENTS",
+    "MAX_GRID",
+    "MAX_RSPLIT",
+    "MIN_DOT_BLOCK",
+    "Candidates",
+    "Draft",
+    "HeuristicCandidate",
+    "allowed",
+    "changed",
+    "clamp_warps",
+    "descriptor_filter",
+    "deterministic_filter",
+    "enforce_minimums",
+    "grow_for_grid",
+    "last_pow2",
+    "max_block",
+]
+
+# ---- Limits that every block size and every launch keeps, and what fits a number into them ----
+
+# PyTorch 2.13, torch/_inductor/runtime/hints.py and triton_heuristics.py.
+_MAX_BLOCK = {"x": 4096, "y": 1024, "z": 1024, "r0_": 65536, "r1_": 32768}
+_MAX_BLOCK_X_HIP = 8192
+MAX_RSPLIT = 64
+# Triton's limit for one tensor.
+MAX_ELEMENTS = 1 << 20
+# The shortest side of an operand of tl.dot.
+MIN_DOT_BLOCK = 16
+# Programs along x, y, z.
+MAX_GRID = ((1 << 31) - 1, 65535, 65535)
+
+
+def max_block(dimension: str, target: TargetFacts) -> int:
+    """The largest block of a dimension."""
+    return _MAX_BLOCK_X_HIP if dimension == "x" and target.is_hip else _MAX_BLOCK[dimension]
+
+
+def clamp_warps(
+    warps: int, target: TargetFacts, *, most: int = 8, least: int = 2, register_intensive: bool = False
+) -> int:
+    """A number of warps between bounds, as a power of two.
+
+    Bounds are for warps of 32 lanes; where a warp has 64 they are halved, so that as many threads run.
+    """
+    if target.warp_size == 64:
+        most, least = (most + 1) // 2, (least + 1) // 2
+    if register_intensive:
+        most //= 2
+    return next_pow2(min(max(warps, least), most))
+
+
+def grow_for_grid(hint: int, block: int, warps: int, target: TargetFacts) -> int | Rejected:
+    """The least block of x from ``block`` up with which a launch over ``hint`` elements is allowed, or why none is.
+
+    CUDA limits the programs along x, HIP the threads (programs x warps x lanes) of all of them.
+    """
+    per_program = warps * target.warp_size if target.is_hip else 1
+    limit, most = MAX_GRID[0], max_block("x", target)
+    while -(-hint // block) * per_program > limit and block < hint and block < most:
+        block *= 2
+    programs = -(-hint // block)
+    if programs * per_program > limit:
+        what = "threads" if target.is_hip else "programs"
+        return Rejected(
+            f"x={hint} in blocks of {block} asks for {programs * per_program} {what}, and {target} allows {limit}: "
+            "give the kernel a y dimension"
+        )
+    return block
+
+
+def allowed(blocks: Mapping[str, int], hints: SizeHints, target: TargetFacts) -> Decision:
+    """Whether blocks by dimension are within every limit; the reason where not."""
+    for dimension, block in blocks.items():
+        most = max_block(dimension, target)
+        name = block_name(dimension)
+        if block > most:
+            return Rejected(f"{name}={block} is above {most}")
+        if block < 1 or most % block:
+            return Rejected(f"{name}={block} does not divide {most}")
+        if hints[dimension] == 1 and block != 1:
+            return Rejected(f"{name}={block} for a dimension of one element")
+    count = math.prod(blocks.values())
+    if count > MAX_ELEMENTS:
+        return Rejected(f"{count} elements in one block, and it may have {MAX_ELEMENTS}")
+    return Accepted()
+
+
+def last_pow2(value: int) -> int:
+    """The largest power of two that is not larger; ``value`` is positive."""
+    return 1 << (value.bit_length() - 1)
+
+
+def named_blocks(blocks: Mapping[str, int]) -> dict[str, int]:
+    """Blocks by constexpr name, in the order of the dimensions."""
+    return {block_name(dimension): blocks[dimension] for dimension in DIMENSIONS if dimension in blocks}
+
+
+# ---- Candidates: configs with the reasons why they are worth trying, and what was left out with the reason why ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +228,131 @@ def _distinct(candidates: Sequence[HeuristicCandidate]) -> tuple[HeuristicCandid
     for candidate in candidates:
         first.setdefault(candidate.config, candidate)
     return tuple(first.values())
+
+
+# ---- Filters of candidates that apply to every kind of kernel ----
+
+
+def _number(config: Config, name: str, missing: int = -1) -> int:
+    value = config.as_dict().get(name, missing)
+    return value if isinstance(value, int) else missing
+
+
+def _blocks(config: Config) -> dict[str, int]:
+    return {name: block for name, block in config.values if name.endswith("BLOCK") and isinstance(block, int)}
+
+
+def descriptor_filter(
+    candidates: Candidates, facts: KernelFacts, target: TargetFacts, *, whole_row: int = 0
+) -> Candidates:
+    """Only configs whose blocks are as large as tensor descriptors ask, after one that surely is.
+
+    That one is the first config with its blocks raised. A persistent reduction, whose rows have ``whole_row`` elements,
+    has no blocks of reduced dimensions, so their minimums do not count. ``SpaceError`` where a minimum is for a block
+    that the configs do not have, and where no block can be so large.
+    """
+    least = {
+        name: minimum for name, minimum in facts.descriptor_minimums.items() if not (whole_row and name.startswith("R"))
+    }
+    if not least:
+        return candidates
+    first = candidates[0]
+    unknown = [name for name in least if name not in first.config.as_dict()]
+    if unknown:
+        raise SpaceError(
+            f"descriptors ask for a least {', '.join(unknown)}, and the {candidates.kind} heuristic sets "
+            f"{', '.join(first.config.as_dict())}"
+        )
+    _check_minimums(least, target, whole_row)
+    draft = Draft(candidates.kind)
+    raised = {**_blocks(first.config), **{n: max(m, _number(first.config, n)) for n, m in least.items()}}
+    while math.prod(raised.values()) * max(whole_row, 1) > MAX_ELEMENTS:
+        raised[max(raised, key=lambda name: raised[name] // least.get(name, 1))] //= 2
+    draft.add(changed(first.config, **raised), f"{first.reason}; raised to what descriptors ask at least")
+    for candidate in candidates:
+        short = [f"{name} below {m}" for name, m in least.items() if _number(candidate.config, name) < m]
+        if short:
+            draft.reject(candidate, f"descriptors cannot have {', '.join(short)}")
+        else:
+            draft.add(candidate.config, candidate.reason)
+    return _with_rejected(draft.done(), candidates)
+
+
+def deterministic_filter(candidates: Candidates, facts: KernelFacts, effort: TuningEffort) -> Candidates:
+    """One config where results must be made in one order, else all of them.
+
+    Blocks of at most 4 reduced elements go, single rows go unless something is contiguous along them; then the second
+    largest reduced block stays, then the second largest number of warps, then the second largest x block.
+    """
+    if not effort.one_order or len(candidates) == 1:
+        return candidates
+    left = list(candidates)
+    left = [one for one in left if not 0 <= _number(one.config, "R0_BLOCK") <= 4] or left
+    if not facts.contiguous_reduction:
+        left = [one for one in left if _number(one.config, "XBLOCK") != 1] or left
+    for name in ("R0_BLOCK", "num_warps", "XBLOCK"):
+        if len(left) > 1:
+            left = _second_largest(left, lambda one, name=name: _number(one.config, name))
+    kept = left[0]
+    draft = Draft(candidates.kind)
+    draft.add(kept.config, f"{kept.reason}; the one config of deterministic mode")
+    for candidate in candidates:
+        if candidate is not kept:
+            draft.reject(candidate, "deterministic mode keeps one config")
+    return _with_rejected(draft.done(), candidates)
+
+
+def _second_largest(
+    candidates: list[HeuristicCandidate], size: Callable[[HeuristicCandidate], int]
+) -> list[HeuristicCandidate]:
+    sizes = sorted({size(one) for one in candidates})
+    return [one for one in candidates if size(one) == sizes[-2]] if len(sizes) > 1 else candidates
+
+
+def enforce_minimums(
+    candidates: Candidates, facts: KernelFacts, target: TargetFacts, *, whole_row: int = 0
+) -> Candidates:
+    """Blocks of x and r0 raised to the kernel's minimums; what one gains the other loses, down to its own minimum.
+
+    ``SpaceError`` for configs with blocks of other dimensions, and where the minimums alone are more than one block
+    may hold.
+    """
+    floors = {"XBLOCK": facts.min_xblock, "R0_BLOCK": facts.min_rblock}
+    if all(floor == 1 for floor in floors.values()):
+        return candidates
+    _check_minimums(floors, target, whole_row)
+    draft = Draft(candidates.kind)
+    for candidate in candidates:
+        before = candidate.config.as_dict()
+        others = [name for name in before if name in ("YBLOCK", "ZBLOCK", "R1_BLOCK")]
+        if others:
+            raise SpaceError(f"least blocks are for x and r0 alone, and ({candidate.config}) has {', '.join(others)}")
+        after = _raised({name: _number(candidate.config, name) for name in floors if name in before}, floors)
+        same = all(before[name] == block for name, block in after.items())
+        reason = candidate.reason if same else f"{candidate.reason}; raised to the least blocks"
+        draft.add(changed(candidate.config, **after), reason)
+    return _with_rejected(draft.done(), candidates)
+
+
+def _raised(blocks: Mapping[str, int], floors: Mapping[str, int]) -> dict[str, int]:
+    budget = math.prod(blocks.values())
+    raised = {name: max(block, floors[name]) for name, block in blocks.items()}
+    for name in ("R0_BLOCK", "XBLOCK"):
+        while name in raised and math.prod(raised.values()) > budget and raised[name] > floors[name]:
+            raised[name] //= 2
+    return raised
+
+
+def _check_minimums(least: Mapping[str, int], target: TargetFacts, whole_row: int) -> None:
+    """``SpaceError`` for minimums that no block can have."""
+    for dimension in DIMENSIONS:
+        name = block_name(dimension)
+        if least.get(name, 1) > max_block(dimension, target):
+            raise SpaceError(f"the least {name} is {least[name]}, and no block is above {max_block(dimension, target)}")
+    if math.prod(least.values()) * max(whole_row, 1) > MAX_ELEMENTS:
+        rows = f" of rows of {whole_row}" if whole_row else ""
+        raise SpaceError(f"the least blocks {dict(least)}{rows} are more than the {MAX_ELEMENTS} elements of one block")
+
+
+def _with_rejected(made: Candidates, earlier: Candidates) -> Candidates:
+    return replace(made, rejected=(*earlier.rejected, *made.rejected))

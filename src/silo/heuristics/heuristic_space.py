@@ -17,15 +17,11 @@ from silo.core.trace import trace_value
 from silo.core.values import Value
 from silo.errors import ExpressionError, SpaceError, TraceError
 from silo.heuristics.candidates import Candidates, HeuristicCandidate
-from silo.heuristics.cooperative_reduction import cooperative_reduction
-from silo.heuristics.kernel_facts import KernelFacts, SizeHints, TuningEffort
-from silo.heuristics.looped_reduction import reduction
-from silo.heuristics.mix_order import mix_order
+from silo.heuristics.facts import KernelFacts, SizeHints, TargetFacts, TuningEffort
 from silo.heuristics.native_matmul import native_matmul
-from silo.heuristics.persistent_reduction import persistent_reduction
 from silo.heuristics.pointwise import pointwise
+from silo.heuristics.reductions import cooperative_reduction, mix_order, persistent_reduction, reduction
 from silo.heuristics.split_scan import split_scan
-from silo.heuristics.target_facts import TargetFacts
 
 __all__ = ["KINDS", "OPTIONS", "BoundSpace", "HeuristicSpace", "check_blocks", "space"]
 

@@ -8,7 +8,7 @@ from math import log2
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import SpaceError
-from silo.heuristics.kernel_facts import ReductionHint, SizeHints
+from silo.heuristics.facts import ReductionHint, SizeHints
 from silo.tuner.statistics import estimate, indistinguishable
 
 __all__ = ["KernelChoice", "cooperative_fits", "fastest", "nearest", "persistent_fits"]

@@ -9,11 +9,15 @@ from dataclasses import replace
 from silo.core.config import Config
 from silo.core.target import Target
 from silo.errors import SpaceError
-from silo.heuristics.candidates import Candidates, Draft
-from silo.heuristics.filters import descriptor_filter, deterministic_filter
-from silo.heuristics.kernel_facts import KernelFacts, SizeHints, TuningEffort
-from silo.heuristics.limits import MAX_ELEMENTS, MIN_DOT_BLOCK
-from silo.heuristics.target_facts import TargetFacts
+from silo.heuristics.candidates import (
+    MAX_ELEMENTS,
+    MIN_DOT_BLOCK,
+    Candidates,
+    Draft,
+    descriptor_filter,
+    deterministic_filter,
+)
+from silo.heuristics.facts import KernelFacts, SizeHints, TargetFacts, TuningEffort
 
 __all__ = ["native_matmul"]
 

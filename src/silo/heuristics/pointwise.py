@@ -8,11 +8,8 @@ from functools import partial
 from silo.core.target import Target
 from silo.errors import SpaceError
 from silo.heuristics.blocks import pointwise_config
-from silo.heuristics.candidates import Candidates, Draft
-from silo.heuristics.filters import descriptor_filter
-from silo.heuristics.kernel_facts import AutotuneHint, KernelFacts, SizeHints, TileHint, TuningEffort
-from silo.heuristics.limits import max_block
-from silo.heuristics.target_facts import TargetFacts
+from silo.heuristics.candidates import Candidates, Draft, descriptor_filter, max_block
+from silo.heuristics.facts import AutotuneHint, KernelFacts, SizeHints, TargetFacts, TileHint, TuningEffort
 
 __all__ = ["pointwise"]
 

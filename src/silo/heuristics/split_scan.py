@@ -7,12 +7,10 @@ from dataclasses import replace
 
 from silo.core.target import Target
 from silo.errors import SpaceError
-from silo.heuristics.candidates import Candidates, Draft, changed
-from silo.heuristics.filters import descriptor_filter, deterministic_filter
-from silo.heuristics.kernel_facts import KernelFacts, SizeHints, TuningEffort
-from silo.heuristics.looped_reduction import looped_candidates
-from silo.heuristics.rows import reduction_sizes
-from silo.heuristics.target_facts import TargetFacts
+from silo.heuristics.blocks import reduction_sizes
+from silo.heuristics.candidates import Candidates, Draft, changed, descriptor_filter, deterministic_filter
+from silo.heuristics.facts import KernelFacts, SizeHints, TargetFacts, TuningEffort
+from silo.heuristics.reductions import looped_candidates
 
 __all__ = ["split_scan"]
 

@@ -22,7 +22,7 @@ from silo.core.space import Constraint
 from silo.core.trace import trace_grid
 from silo.core.values import Value
 from silo.errors import CaseError, SettingsError, SourceError, SpaceError, TraceError
-from silo.heuristics.block_names import open_blocks, open_sizes
+from silo.heuristics.inferred import open_blocks, open_sizes
 from silo.settings import settings
 from silo.sources.kernel_source import KernelSource
 from silo.sources.kinds import kind_named, kind_reading

@@ -1,16 +1,31 @@
-"""Resources that launches may use: threads of the CPU, and multiprocessors that are reserved for others."""
+"""Resources of launches: threads of the CPU, reserved multiprocessors, free memory of the host."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 from silo.errors import SettingsError
 from silo.forks import Mutex
 from silo.launch import native
 from silo.settings import settings
 
-__all__ = ["apply_setting", "cpu_threads", "reserve_sms", "reserved_sms", "threads"]
+__all__ = ["apply_setting", "available_memory", "cpu_threads", "reserve_sms", "reserved_sms", "threads"]
+
+# ---- The free memory of the host ----
+
+
+def available_memory() -> int | None:
+    """Bytes that programs may take without anything being swapped out; None where the system does not say."""
+    try:
+        text = Path("/proc/meminfo").read_text(encoding="utf-8", errors="replace")
+        return next(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return None
+
+
+# ---- Resources that launches may use: threads of the CPU, and multiprocessors that are reserved for others ----
 
 # The native pool's own limit.
 MAX_THREADS = 1024

@@ -16,7 +16,7 @@ from silo.errors import ArgumentError, TuneError
 from silo.forks import Mutex
 from silo.launch.array_extents import ArrayExtent, extent_of
 from silo.launch.descriptor_arguments import with_base
-from silo.launch.host_memory import available_memory
+from silo.launch.resources import available_memory
 from silo.machine.array_copies import array_behind, host_bits
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Python files and modules named on a command line: the only place that runs their code."""
+"""Files of users: the only place that runs Python files named on a command line, and the files a command writes."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from silo.errors import SiloError, SourceError
+from silo.errors import SiloError, SourceError, StoreError
 from silo.gc_pause import seldom_collected
 from silo.sources.kinds import requirement_of
+from silo.store.atomic_files import AtomicFile
+from silo.store.privacy import output_place
 
-__all__ = ["PlaceKind", "kind_of", "load_module"]
+__all__ = ["PlaceKind", "kind_of", "load_module", "write_texts"]
+
+# ---- Python files and modules named on a command line: the only place that runs their code ----
 
 
 class PlaceKind(Enum):
@@ -189,3 +193,32 @@ def _line(error: BaseException, path: Path) -> str:
         return f"{error.filename}:{error.lineno}"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in names]
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else str(path)
+
+
+# ---- The files that a command writes into its output folder ----
+
+
+def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write each text under its name in ``folder``, which is made where it is missing.
+
+    A name is one :func:`~silo.core.file_names.file_name`, or two with a folder between. Each file is replaced in one
+    piece. What is there already may be somebody else's, unpacked from an archive: links in the folder are not followed,
+    a file takes their place.
+
+    Raises:
+        StoreError: the folder cannot be written, or another user's link is on the way to it.
+    """
+    try:
+        folder = output_place(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            path = folder / name
+            if path.parent != folder:
+                path.parent.mkdir(exist_ok=True)
+                if path.parent.is_symlink():
+                    raise StoreError(f"cannot write to {path.parent}: it is a link out of {folder}; remove it")
+            with AtomicFile(path, mode=0o666) as file:
+                file.write(text.encode())
+                file.commit()
+    except OSError as error:
+        raise StoreError(f"cannot write to {folder}: {error}") from error

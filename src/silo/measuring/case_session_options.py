@@ -14,11 +14,10 @@ from silo.core.search_space import SearchSpace
 from silo.errors import SiloError
 from silo.measuring.lock_files import deployed_config
 from silo.settings import settings
-from silo.tuner.imported_seeds import seeds_from_records, spoken_of
 from silo.tuner.refine import Occupancy, Refiner
-from silo.tuner.search.seed import Seed
-from silo.tuner.seeds import neighbours, seeds
-from silo.tuner.spill_filter import spill_limit
+from silo.tuner.search.search_state import Seed
+from silo.tuner.seeds import neighbours, seeds, seeds_from_records, spoken_of
+from silo.tuner.spilling import spill_limit
 from silo.tuner.study_distance import Neighbour
 from silo.tuner.trial import Study
 

@@ -1,20 +1,22 @@
-"""The catalog: a list of the studies of each kernel in a store, for finding results of other sizes and devices.
-
-One list of records a kernel name. A study is written there before its first trial, so every kept trial is found; one
-that two processes begin at once is there twice, and counts once.
-"""
+"""The catalog: a list of the studies of each kernel in a store, and a study as it is read back."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
+from silo.core.case_work import Work
+from silo.core.config import Config
 from silo.core.keys import effort_key, seeds_key, spills_key, studies_key
 from silo.core.protocols import CatchesUp, RecordStore
 from silo.core.values import JSON, canonical_json
 from silo.errors import StoreError
-from silo.tuner.trial import Study
+from silo.tuner.spilling import SpillingConfig
+from silo.tuner.trial import Study, Trial
 
-__all__ = ["catch_up", "note_studies", "note_study", "studies_of"]
+__all__ = ["KeptStudy", "catch_up", "note_studies", "note_study", "pair_to_document", "studies_of"]
+
+# ---- The catalog: a list of the studies of each kernel in a store, for finding results of other sizes and devices ----
 
 CATALOG_SCHEMA = "study/1"
 
@@ -63,3 +65,28 @@ def studies_of(kernel: str, records: RecordStore) -> tuple[Study, ...]:
 
 def _record(study: Study) -> JSON:
     return {"schema": CATALOG_SCHEMA, "study": study.to_json()}
+
+
+# ---- Studies read back from a store or a bundle, with their trials and cases, for reports ----
+
+
+@dataclass(frozen=True)
+class KeptStudy:
+    """One study and its trials in the order they were kept.
+
+    ``cases`` are the labels of the cases it was measured on (none: it was met in a call). ``default`` is the config
+    that a call gets where nothing is measured, None where nobody can say any more. ``work`` is what the first case
+    declares. ``aside`` are configs that are known to spill and have no trial.
+    """
+
+    study: Study
+    trials: tuple[Trial, ...]
+    cases: tuple[str, ...] = ()
+    default: Config | None = None
+    work: Work | None = None
+    aside: tuple[SpillingConfig, ...] = ()
+
+
+def pair_to_document(study: Study, trial: Trial) -> JSON:
+    """A trial as a bundle keeps it: with the study it belongs to."""
+    return {"study": study.to_json(), "trial": trial.to_json()}

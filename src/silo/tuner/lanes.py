@@ -10,7 +10,7 @@ from silo.core.config import Config
 from silo.errors import SiloError
 from silo.tuner.evaluator import Evaluator
 from silo.tuner.reference_config import ReferenceConfig
-from silo.tuner.spill_filter import SpillingConfig
+from silo.tuner.spilling import SpillingConfig
 from silo.tuner.trial import Trial
 
 __all__ = ["InlineLane", "Lanes", "ThreadedLanes", "make_lanes"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from silo.core.config import Config
 from silo.errors import TuneError
 from silo.tuner.progress import format_duration, format_time
-from silo.tuner.spill_filter import SpillingConfig
+from silo.tuner.spilling import SpillingConfig
 from silo.tuner.trial import Status, Study, Trial
 from silo.tuner.winner import Winner
 
@@ -46,7 +46,7 @@ class TuneOutcome:
     through the space, and why, a line each. ``aside`` are configs of the space that spill too much and were not
     measured: no failures, and no trials. ``comparison`` are the trials of the latest comparison of finalists with the
     config that is deployed, where one is. ``faults`` are configs that the machine kept from being tried
-    (:mod:`silo.tuner.faults`), and how: nothing of them is kept, so the next session tries them.
+    (:mod:`silo.tuner.failures`), and how: nothing of them is kept, so the next session tries them.
     """
 
     study: Study

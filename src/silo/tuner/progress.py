@@ -20,7 +20,7 @@ class Progress:
 
     ``total`` is how many configs it will look at if no time limit stops it; ``done`` counts those known by now, of
     which ``reused`` came from the store. ``best_ns`` is the median of the fastest so far. ``failures`` counts by
-    kind; ``aside`` counts configs that were set aside because they spill (:mod:`silo.tuner.spill_filter`). ``eta_s``
+    kind; ``aside`` counts configs that were set aside because they spill (:mod:`silo.tuner.spilling`). ``eta_s``
     is at
     most what a time limit leaves, and None until something was measured without one. ``phase`` is ``search``,
     ``final`` or ``done``.

@@ -32,7 +32,7 @@ class ReachableConfigs:
     Members called ``fixed`` were set by the caller, and no refinement changes them. Of a space of groups, only the
     configs that it lists are refined.
 
-    >>> from silo.core.config_set import ConfigSet
+    >>> from silo.core.config import ConfigSet
     >>> reach = ReachableConfigs(ConfigSet([Config.of(R0_BLOCK=256, num_stages=2)]))
     >>> Config.of(R0_BLOCK=64, num_stages=2) in reach, Config.of(R0_BLOCK=64, num_stages=1) in reach
     (True, False)

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from silo.core.config import Config
-from silo.core.config_set import ConfigSet
+from silo.core.config import Config, ConfigSet
 from silo.tuner.progress import format_time
 from silo.tuner.reachable_configs import ReachableConfigs, changed, halved, one_stage
 from silo.tuner.statistics import median

@@ -21,7 +21,7 @@ from silo.errors import (
 )
 from silo.tuner.catalog import catch_up
 from silo.tuner.evaluator import Evaluator
-from silo.tuner.faults import fault_of
+from silo.tuner.failures import fault_of
 from silo.tuner.lanes import InlineLane, Lanes
 from silo.tuner.ledger import Ledger
 from silo.tuner.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
@@ -29,11 +29,10 @@ from silo.tuner.paired_rounds import comparison_name
 from silo.tuner.progress import Progress
 from silo.tuner.reference_config import ReferenceConfig, Scales, successor
 from silo.tuner.refine import Refinement, describe_refinements
+from silo.tuner.search.search_state import Seed
 from silo.tuner.search.searchers import AHEAD, DEFAULT_SEARCHER, ahead_of, gone_through, make_searcher
-from silo.tuner.search.seed import Seed
 from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
-from silo.tuner.spill_counts import Aside
-from silo.tuner.spill_filter import SpillingConfig, judge
+from silo.tuner.spilling import Aside, SpillingConfig, judge
 from silo.tuner.statistics import median
 from silo.tuner.trial import Stage, Status, Study, Trial
 from silo.tuner.winner import choose_winner, disqualified, finalists, unbeaten, undecided
@@ -70,7 +69,7 @@ def tune(
     session goes on where it was and a config added to a space costs one measurement. Each trial is kept as soon as
     it is finished. Near the end of the budget the searcher is told so, and a default search then descends in the whole
     neighbourhood of its best. Configs that spill much are set aside; some of them, or all where nothing else works,
-    come last (:mod:`silo.tuner.spill_filter`). Finalists are then measured side by side.
+    come last (:mod:`silo.tuner.spilling`). Finalists are then measured side by side.
 
     Args:
         study: What the trials have in common; its key names them in the store.

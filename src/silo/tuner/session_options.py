@@ -11,8 +11,8 @@ from silo.core.protocols import Searcher
 from silo.tuner.outcome import Budget
 from silo.tuner.progress import ProgressCallback
 from silo.tuner.refine import Refiner
+from silo.tuner.search.search_state import Seed
 from silo.tuner.search.searchers import DEFAULT_SEARCHER
-from silo.tuner.search.seed import Seed
 from silo.tuner.trial import Status
 
 __all__ = ["SearchOptions", "SessionScope", "SessionWatch"]

@@ -16,8 +16,7 @@ from silo.bundle.contents import BundleRules, BundleVariant, RulesKey
 from silo.bundle.signing import Signing
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.core.cases import CaseRecipe
-from silo.core.config import Config
-from silo.core.config_set import ConfigSet
+from silo.core.config import Config, ConfigSet
 from silo.core.dispatch import Bucket, bucket_of
 from silo.core.plugins import loader_of, why_unmeasured
 from silo.core.protocols import Device
@@ -34,13 +33,13 @@ from silo.measuring.evaluators import KnownArtifacts, evaluators
 from silo.measuring.study_key import measure_policy
 from silo.settings import settings
 from silo.store.signatures import SecretKey
-from silo.tuner.failure_message import TunedCase
+from silo.tuner.catalog import pair_to_document
+from silo.tuner.failures import TunedCase
 from silo.tuner.generalization import Sample, fitted_rules
 from silo.tuner.outcome import TuneOutcome
 from silo.tuner.progress import Progress
 from silo.tuner.session import tune
 from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
-from silo.tuner.stored_study import pair_to_document
 from silo.tuner.time_spent import settle
 from silo.tuner.trial import Study
 from silo.tuning.agents.fleet import Fleet

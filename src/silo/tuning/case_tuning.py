@@ -1,20 +1,21 @@
-"""Tuning a kernel on its cases: the same for a Python file and for a bundle."""
+"""Tuning a kernel on its cases, the same for a Python file and for a bundle, and the variants that cases need."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from silo.building.call_context import CallContext
 from silo.building.compilation import Compilation
-from silo.building.derived_constexprs import call_opaque
+from silo.building.derived_constexprs import call_opaque, derive
 from silo.building.loaded_kernels import stored_code
 from silo.building.ready_cases import PreparedCase
 from silo.calls.deterministic_candidates import deterministic_remark
 from silo.calls.inferred_space import check_grid
+from silo.compile.build_list import PlannedVariant
 from silo.compile.toolchain import select_compiler, target_kinds
 from silo.core.cases import Make
 from silo.core.config import Config
@@ -22,6 +23,8 @@ from silo.core.device import place_of
 from silo.core.dispatch import Bucket
 from silo.core.protocols import Device
 from silo.core.recipes import ArrayRecipe
+from silo.core.specialization import Specialization
+from silo.core.values import Value, identity_of
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, CaseError, DeviceError, SpaceError, TargetError, TuneError
 from silo.kernels.kernel import Kernel
@@ -55,14 +58,18 @@ __all__ = [
     "call_arguments",
     "case_benches",
     "case_studies",
+    "case_variants",
     "device_of",
     "launcher_of",
     "made_study",
     "make_of",
     "materializer",
+    "opaque_constants",
     "sent_case",
     "tune_case",
 ]
+
+# ---- Tuning a kernel on its cases: the same for a Python file and for a bundle ----
 
 _log = logging.getLogger("silo")
 
@@ -314,3 +321,48 @@ def tune_case(
     if remark := deterministic_remark(situation):
         remarks = (remark, *remarks)
     return replace(outcome, remarks=(*remarks, *outcome.remarks)), compilation
+
+
+# ---- The variants that the cases of a planned variant need: one for each way in which their calls complete it ----
+
+
+def case_variants(
+    kernel: Kernel, studies: Sequence[CaseStudy], planned: PlannedVariant, facts: Mapping[str, int] | None = None
+) -> list[PlannedVariant]:
+    """A planned variant as its cases need it, each with the cases that it serves, in the order of the cases.
+
+    ``facts`` are of the device that it is for, where that is here; a heuristic may read them.
+    """
+    found: dict[Variant, list[str]] = {}
+    for study in studies:
+        if _is_served(study, planned):
+            specialization = _completed(kernel, study, planned.variant, facts)
+            found.setdefault(replace(planned.variant, specialization=specialization), []).append(study.case.label)
+    return [planned.serving(variant, labels) for variant, labels in found.items()]
+
+
+def _is_served(study: CaseStudy, planned: PlannedVariant) -> bool:
+    """Cases of two functions may have one label, so types and constants are compared, too."""
+    variant, situation = planned.variant, study.situation
+    return (
+        study.case.label in planned.cases
+        and situation.signature == variant.signature
+        and identity_of(situation.specialization.constants) == identity_of(variant.specialization.constants)
+    )
+
+
+def _completed(kernel: Kernel, study: CaseStudy, variant: Variant, facts: Mapping[str, int] | None) -> Specialization:
+    """With the constexprs that heuristics compute from the case, and its grid where that decides the code."""
+    situation, config = study.situation, variant.config
+    known = situation.device.facts() if facts is None else facts
+    own = derive(kernel.derived, situation.values, config.as_dict(), known)
+    shapes = kernel.source.constants_of(config, variant.specialization)
+    constants = {**own, **opaque_constants(study), **shapes, **variant.specialization.constant_values}
+    return kernel.resolver.with_grid(situation, config, variant.specialization.with_constants(constants))
+
+
+def opaque_constants(study: CaseStudy) -> dict[str, Value]:
+    """What a case gives of derived constexprs, or heuristics that run in Python say of it."""
+    kernel = study.kernel
+    named = call_arguments(kernel, study.case)
+    return {name: kernel.source.constant(named[name]) for name in kernel.derived.names if name in named}

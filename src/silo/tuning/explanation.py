@@ -14,7 +14,7 @@ from silo.measuring.case_session_options import spill_limit_of, study_seeds
 from silo.tuner.explain import Explanation, explain_study
 from silo.tuner.ledger import read_trials
 from silo.tuner.seeds import neighbours
-from silo.tuner.spill_counts import spills_above
+from silo.tuner.spilling import spills_above
 from silo.tuning.case_tuning import CaseStudy, case_studies, device_of
 
 __all__ = ["explain_case", "explain_tuning"]

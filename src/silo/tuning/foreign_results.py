@@ -13,16 +13,15 @@ from silo.core.keys import seeds_key
 from silo.core.protocols import RecordStore
 from silo.core.signature import ParameterKind
 from silo.errors import StoreError, TuneError
-from silo.machine.output_folder import write_texts
 from silo.machine.process_session import session
-from silo.tuner.catalog import note_studies
+from silo.machine.user_files import write_texts
+from silo.tuner.catalog import KeptStudy, note_studies
 from silo.tuner.formats.kernel_tuner import write_cache
 from silo.tuner.formats.result_files import read_results
 from silo.tuner.formats.t4 import write_t4
 from silo.tuner.formats.triton import SUFFIX, write_autotune
-from silo.tuner.imported_seeds import seeds_from_records, seeds_to_record
 from silo.tuner.ledger import read_trials
-from silo.tuner.stored_study import KeptStudy
+from silo.tuner.seeds import seeds_from_records, seeds_to_record
 from silo.tuner.trial import Status, Study, Trial, trials_to_record
 from silo.tuning.stored_studies import kept_studies
 

@@ -20,11 +20,9 @@ from silo.kernels.kernel import Kernel
 from silo.machine.device_plugins import device_named
 from silo.machine.process_session import session
 from silo.machine.user_files import PlaceKind, kind_of
-from silo.tuner.catalog import studies_of
+from silo.tuner.catalog import KeptStudy, studies_of
 from silo.tuner.ledger import read_trials
-from silo.tuner.spill_counts import known_spills
-from silo.tuner.spill_filter import SpillingConfig
-from silo.tuner.stored_study import KeptStudy
+from silo.tuner.spilling import SpillingConfig, known_spills
 from silo.tuner.trial import Study, Trial
 from silo.tuning.case_tuning import make_of
 

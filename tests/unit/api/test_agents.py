@@ -22,8 +22,8 @@ from silo.core.config import Config
 from silo.errors import DeviceError, TuneError
 from silo.store.store import MemoryStore
 from silo.tuner.trial import Status
+from silo.tuning.agents import connection as pipes
 from silo.tuning.agents import fleet as fleet_module
-from silo.tuning.agents import pipes
 from silo.tuning.agents.connection import AgentLostError, exchange
 from tuning_samples import tune
 

@@ -21,7 +21,7 @@ from silo.core.config import Config
 from silo.errors import ArgumentError, CaseError, DeviceError, SourceError, SpaceError, TuneError
 from silo.settings import override
 from silo.store.store import MemoryStore
-from silo.tuner.failure_message import TunedCase, failure_of, require_winners
+from silo.tuner.failures import TunedCase, failure_of, require_winners
 from silo.tuner.trial import Status
 from tuning_samples import tune
 

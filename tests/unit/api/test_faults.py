@@ -31,7 +31,7 @@ from silo.machine.device_plugins import device_named
 from silo.measuring.evaluators import BenchEvaluator, CompiledCandidate
 from silo.settings import override
 from silo.store.store import MemoryStore
-from silo.tuner.faults import fault_of, fault_told
+from silo.tuner.failures import fault_of, fault_told
 from silo.tuner.ledger import read_trials
 from silo.tuner.measure import Timing
 from silo.tuner.trial import Status

@@ -24,7 +24,7 @@ from silo.measuring.case_session_options import imported_seeds
 from silo.report.least_time import speed_of_light
 from silo.settings import override
 from silo.tuner.formats.foreign import ForeignResults, ForeignTrial
-from silo.tuner.imported_seeds import MOST_SEEDS, seeds_from_records, seeds_to_record, spoken_of
+from silo.tuner.seeds import MOST_SEEDS, seeds_from_records, seeds_to_record, spoken_of
 from silo.tuner.trial import Stage, Status
 from silo.tuning import device_limits as ceilings
 from silo.tuning.explanation import explain_tuning

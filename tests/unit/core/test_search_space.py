@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 import silo
-from silo.core.config import Config
-from silo.core.config_set import ConfigSet
+from silo.core.config import Config, ConfigSet
 from silo.core.grouped_space import GroupedSpace
 from silo.core.search_space import DeclaredSpace, SpaceHeuristic, space_of
 from silo.core.space import Space
 from silo.errors import SpaceError
-from silo.heuristics.combo_space import combo_space
+from silo.heuristics.combo import combo_space
 from silo.heuristics.heuristic_space import space as heuristic_space
 from silo.tuner.session import tune
 

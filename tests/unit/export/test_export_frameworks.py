@@ -6,9 +6,15 @@ from silo.core.dtypes import dtype
 from silo.core.signature import NO_DEFAULT
 from silo.errors import BundleError
 from silo.export.function_signatures import ExportedFunction, FunctionChoice, ParameterRole, Taken
-from silo.export.operations import ExportedOperation, GivenArgument, OperationArgument, operations_of
-from silo.export.torch_op import schema, torch_source
-from silo.export.tvm_ffi import frameworks_source
+from silo.export.operations import (
+    ExportedOperation,
+    GivenArgument,
+    OperationArgument,
+    frameworks_source,
+    operations_of,
+    schema,
+    torch_source,
+)
 
 
 def taken(name, role, *, of=None, writes=False, **rest):

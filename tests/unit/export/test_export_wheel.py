@@ -17,9 +17,8 @@ import silo
 from silo.core.dtypes import dtype
 from silo.errors import BundleError
 from silo.export.operations import ExportedOperation, GivenArgument, OperationArgument
-from silo.export.python_package import package_files
 from silo.export.shared_library import needs_of
-from silo.export.wheel import package_of, write_wheel
+from silo.export.wheel import package_files, package_of, write_wheel
 
 FLOAT = (dtype("float32"),)
 SCALE = ExportedOperation(

@@ -17,13 +17,12 @@ from silo.core.dtypes import dtype
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.errors import PackageError
 from silo.report import kernel_page as page
-from silo.report.charts import effect_chart, progress_chart
+from silo.report.charts import LinearScale, LogScale, effect_chart, progress_chart
 from silo.report.kernel_page import kernel_page, study_report
 from silo.report.least_time import Ceilings, dot_dtype, speed_of_light
 from silo.report.ranking import best_so_far, compare, effects, failure_groups, parameter_names
-from silo.report.scale import LinearScale, LogScale
-from silo.tuner.spill_filter import SpillingConfig
-from silo.tuner.stored_study import KeptStudy
+from silo.tuner.catalog import KeptStudy
+from silo.tuner.spilling import SpillingConfig
 from silo.tuner.trial import Status
 from silo.tuner.winner import choose_winner
 

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fake_backend.measure import fake_study
-from silo.core.config import Config
-from silo.core.config_set import ConfigSet
+from silo.core.config import Config, ConfigSet
 from silo.store.store import MemoryStore
 from silo.tuner.carried_trials import (
     EarlierStudy,

@@ -5,7 +5,7 @@ import pytest
 from silo.core.config import Config
 from silo.core.lattice import Lattice
 from silo.tuner.search.descent import field_order, move_values
-from silo.tuner.search.seed import Seed
+from silo.tuner.search.search_state import Seed
 from tuning_samples import make_searcher
 
 

@@ -5,8 +5,7 @@ import pytest
 from silo import heuristics
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.errors import SpaceError
-from silo.heuristics.block_names import open_blocks, open_sizes, role_of, size_name
-from silo.heuristics.inferred import BlockUse, KernelUse, guess
+from silo.heuristics.inferred import BlockUse, KernelUse, guess, open_blocks, open_sizes, role_of, size_name
 
 PLACED = BlockUse("n", placed=True)
 

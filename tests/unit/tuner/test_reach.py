@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from silo.core.config import Config
-from silo.core.config_set import ConfigSet
+from silo.core.config import Config, ConfigSet
 from silo.tuner.reachable_configs import ReachableConfigs, halved, one_stage, reduction_blocks
 
 

@@ -11,8 +11,8 @@ from silo.core.config import Config
 from silo.core.values import canonical_json, parse_json
 from silo.errors import TuneError
 from silo.tuner.search import auto, surrogate
+from silo.tuner.search.search_state import Seed
 from silo.tuner.search.searchers import DEFAULT_SEARCHER, SEARCHERS
-from silo.tuner.search.seed import Seed
 from tuning_samples import make_searcher
 
 SPACE = [

@@ -12,7 +12,7 @@ from silo.core.values import canonical_json, parse_json
 from silo.errors import CompileError, CompilerMissingError, CompileTimeoutError, LaunchError, StoreError, TuneError
 from silo.tuner.ledger import read_trials
 from silo.tuner.outcome import Budget, TuneInterrupted
-from silo.tuner.search.seed import Seed
+from silo.tuner.search.search_state import Seed
 from silo.tuner.trial import Stage, Status
 from silo.tuner.winner import choose_winner
 from tuning_samples import tune

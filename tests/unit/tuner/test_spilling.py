@@ -16,8 +16,7 @@ from silo.tuner.lanes import ThreadedLanes
 from silo.tuner.ledger import read_trials
 from silo.tuner.outcome import Budget
 from silo.tuner.search.searchers import SEARCHERS
-from silo.tuner.spill_counts import known_spills
-from silo.tuner.spill_filter import SpillingConfig, judge, ranked, spill_limit
+from silo.tuner.spilling import SpillingConfig, judge, known_spills, ranked, spill_limit
 from silo.tuner.trial import Status
 from tuning_samples import space_of, tune
 

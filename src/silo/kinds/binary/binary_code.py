@@ -1,17 +1,24 @@
-"""One binary of a kernel: its bytes, target, assumptions and launch info."""
+"""The binaries of one kernel: bytes, target, assumptions, launch info; and the choice among them for a call."""
 
 from __future__ import annotations
 
 import hashlib
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from silo.artifacts.runs_on import runs_on
+from silo.core.decisions import Decision
 from silo.core.launch_info import LaunchInfo
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON
+from silo.kinds.binary.assumptions import holds
 
-__all__ = ["BinaryCode"]
+__all__ = ["BinaryCode", "choose_code", "preference"]
+
+# ---- One binary of a kernel: its bytes, target, assumptions and launch info ----
 
 
 @dataclass(frozen=True)
@@ -43,3 +50,28 @@ class BinaryCode:
         words += [f"{name} = {value!r}" for name, value in self.assumes.constants]
         assumes = f", {', '.join(words)}" if words else ""
         return f"{self.label} ({self.kind} for {self.target}{assumes})"
+
+
+# ---- The choice among a kernel's binaries for a call on a device. Pure ----
+
+
+def choose_code(
+    codes: Sequence[BinaryCode], target: Target, given: Specialization
+) -> tuple[BinaryCode | None, tuple[tuple[BinaryCode, Decision], ...]]:
+    """The best binary for a device and the facts of a call, and the decision on each in the order given."""
+    decisions: list[tuple[BinaryCode, Decision]] = []
+    for code in codes:
+        runs = runs_on(code.target, target, code.kind)
+        decisions.append((code, holds(code.assumes, given) if runs else runs))
+    fitting = [code for code, decision in decisions if decision]
+    return (max(fitting, key=preference) if fitting else None), tuple(decisions)
+
+
+def preference(code: BinaryCode) -> tuple[int, bool, int]:
+    """What is preferred among binaries that fit: more assumptions, then machine code, then the newer architecture.
+
+    The first one of equals is taken.
+    """
+    number = re.search(r"[0-9]+", code.target.arch)
+    newer = int(number.group()) if number and code.target.kind == "cuda" else 0
+    return len(code.assumes.facts) + len(code.assumes.constants), code.kind != "ptx", newer

@@ -16,7 +16,7 @@ from silo.core.protocols import Source
 from silo.core.target import Target
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, NoVariantError, SourceError
-from silo.kinds.binary.binary_choice import choose_code
+from silo.kinds.binary.binary_code import choose_code
 from silo.kinds.binary.binary_declaration import BINARY
 from silo.kinds.binary.binary_source import BinarySource
 

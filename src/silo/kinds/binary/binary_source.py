@@ -18,8 +18,7 @@ from silo.core.target import Target
 from silo.core.values import FunctionValue, Value, digest
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, NoVariantError, SourceError
-from silo.kinds.binary.binary_choice import choose_code, preference
-from silo.kinds.binary.binary_code import BinaryCode
+from silo.kinds.binary.binary_code import BinaryCode, choose_code, preference
 from silo.sources.kernel_source import GivenCode
 from silo.sources.kinds import brought_tools
 

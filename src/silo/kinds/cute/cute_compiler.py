@@ -16,17 +16,16 @@ from silo.core.values import digest
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError, ToolchainError
 from silo.frozen import replace
-from silo.kinds.cute.array_maps import maps_of_kernel
 from silo.kinds.cute.compiled_module import back_end, read_artifact, read_module
 from silo.kinds.cute.cute_declaration import CUTE
 from silo.kinds.cute.cute_job import CuteJob, host_arguments
 from silo.kinds.cute.cute_launch import launch_info
 from silo.kinds.cute.cute_lowering import trace
 from silo.kinds.cute.cute_toolchain import bindings, dsl_identity, require_dsl, toolkit_version, usable
-from silo.kinds.cute.front.cute_front_end import FRONT_END
+from silo.kinds.cute.front.cute_installation import FRONT_END
 from silo.kinds.cute.front.wrapper import Wrapper
-from silo.kinds.cute.host_link import linker
-from silo.kinds.cute.host_object import host_object
+from silo.kinds.cute.host_object import host_object, linker
+from silo.kinds.cute.tensor_maps import maps_of_kernel
 from silo.sources.kernel_source import RunsInLibrary
 
 __all__ = ["CuteCompiler"]

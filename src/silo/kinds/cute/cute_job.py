@@ -14,9 +14,9 @@ from silo.core.values import JSON, malformed
 from silo.core.variant import CompileJob
 from silo.errors import CompileError
 from silo.frozen import frozen, names_of
-from silo.kinds.cute.array_maps import HostMaps
 from silo.kinds.cute.cute_declaration import CUTE
 from silo.kinds.cute.front.wrapper import Wrapper
+from silo.kinds.cute.tensor_maps import HostMaps
 
 __all__ = ["AXES", "CuteArgumentRole", "CuteJob", "HostArgument", "host_arguments"]
 

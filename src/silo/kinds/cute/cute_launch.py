@@ -9,10 +9,10 @@ from silo.artifacts.runs_on import capability
 from silo.core.launch_info import LaunchInfo, format_block
 from silo.core.target import Target
 from silo.errors import CompileError, UnsupportedError
-from silo.kinds.cute.array_maps import NO_MAPS, ArrayMap
 from silo.kinds.cute.cute_job import AXES, CuteArgumentRole, CuteJob, HostArgument
 from silo.kinds.cute.launch_call import HostValue, LaunchCall, LaunchValue, PassedParameter
 from silo.kinds.cute.slots import map_slot, placed_arguments, slot_of, value_words
+from silo.kinds.cute.tensor_maps import NO_MAPS, ArrayMap
 
 __all__ = ["SHARED_BYTES", "launch_info"]
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import canonical_json
 from silo.errors import DeviceError, ToolchainError
-from silo.kinds.cute.front.cute_installation import INSTALL, PACKAGE, dsl_module, dsl_version
-from silo.kinds.cute.front.libraries import folders_of
+from silo.kinds.cute.front.cute_installation import INSTALL, PACKAGE, dsl_module, dsl_version, folders_of
 from silo.launch.native import gpu_attributes, open_driver
 from silo.settings import child_environment
 from silo.sources.package_versions import parsed_version

@@ -14,10 +14,18 @@ from typing import Any
 
 from silo.core.launch_info import AbiType
 from silo.errors import CompileError, UnsupportedError
-from silo.kinds.cute.c_layout import CLayout, layout_of
-from silo.kinds.cute.host_arithmetic import COMPARISONS, INTEGER_OPERATIONS, unsigned, wrapped
-from silo.kinds.cute.host_function_memory import Address, HostMemory, Part, Symbol
+from silo.kinds.cute.host_values import (
+    COMPARISONS,
+    INTEGER_OPERATIONS,
+    Address,
+    HostMemory,
+    Part,
+    Symbol,
+    unsigned,
+    wrapped,
+)
 from silo.kinds.cute.launch_call import ArgumentLeaf, Computed, HostValue, LaunchCall, LaunchValue, PassedParameter
+from silo.kinds.cute.layouts import CLayout, layout_of
 
 __all__ = ["read_launch"]
 

@@ -17,8 +17,7 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device, LibraryCall
 from silo.errors import ArgumentError, DeviceError, LaunchError
 from silo.forks import Mutex
-from silo.kinds.cute.front.cute_installation import FFI_PACKAGE, INSTALL, PACKAGE, dsl_version
-from silo.kinds.cute.front.libraries import runtime_library
+from silo.kinds.cute.front.cute_installation import FFI_PACKAGE, INSTALL, PACKAGE, dsl_version, runtime_library
 from silo.kinds.cute.host_blob import HostObject, HostValue, Passing
 from silo.launch import native
 from silo.temporary import own_folder

@@ -1,29 +1,87 @@
-"""Host code of the DSL's own: the object with tvm-ffi's calling convention, made from a precompiled artifact.
-
-The launch's CUDA error code, which the DSL's host function returns and its tvm-ffi entry by default drops, is made that
-entry's result. The stream becomes an argument like any other: tvm-ffi's current stream, which the DSL would take in its
-place, is set from the current one of torch whenever a torch tensor is passed, whatever stream the call was given. The
-host code is for any x86-64 processor; by default the DSL makes it for the one it compiles on.
-"""
+"""Host code of the DSL: the object with tvm-ffi's calling convention, linked to a shared object."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from silo.artifacts.binary_inspection import inspect_binary
+from silo.compile.c_compiler import CCompiler, find_compiler
+from silo.compile.compiler_process import memory_note, run_compiler
 from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.decisions import Rejected
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.target import Target
-from silo.errors import CompileError
+from silo.errors import CompileError, CompilerMissingError, ToolchainError
 from silo.kinds.cute.compiled_module import device_codes
 from silo.kinds.cute.cute_job import AXES, CuteArgumentRole, CuteJob, HostArgument
 from silo.kinds.cute.cute_toolchain import DslBindings, diagnosis
+from silo.kinds.cute.front.cute_installation import runtime_library, tvm_ffi_library
 from silo.kinds.cute.host_blob import CUTEOBJ, HostObject, HostValue, Passing
-from silo.kinds.cute.host_link import link
+from silo.settings import child_environment, settings
+from silo.temporary import own_folder
 
-__all__ = ["host_object"]
+__all__ = ["host_object", "link", "linker"]
+
+# ---- Linking host code of the DSL: the object it makes becomes a shared object that names the libraries it needs ----
+
+_NEED = 'host="dsl" needs, for linking,'
+_FLAGS = (
+    "-shared",
+    "-nostdlib",
+    "-Wl,-s",
+    "-Wl,-Bsymbolic",
+    "-Wl,--build-id=none",
+    "-Wl,--hash-style=gnu",
+    "-Wl,-z,noexecstack",
+    "-Wl,-z,defs",  # a name that the libraries do not have is an error here, not where it is loaded
+)
+
+
+def linker() -> CCompiler:
+    """The C compiler, which links. Raises CompilerMissingError."""
+    return find_compiler(settings().cc, _NEED)
+
+
+def link(made: bytes, version: str) -> tuple[bytes, str]:
+    """A shared object from an object, and what the linker said; ``version`` is of the linker that the job is for.
+
+    Raises:
+        ToolchainError: a library that it needs is not installed, or the linker is another one.
+        CompileError: the linker refused.
+    """
+    command = linker()
+    if command.version != version:
+        raise ToolchainError(f"the job is for the linker {version}, and this worker has {command.version}")
+    libraries: list[str] = []
+    for found in (runtime_library(), tvm_ffi_library()):
+        if isinstance(found, Rejected):
+            raise ToolchainError(f'host="dsl" cannot be compiled: {found.reason}')
+        libraries.append(str(found))
+    with own_folder("silo-cute-") as folder:
+        Path(folder, "kernel.o").write_bytes(made)
+        try:
+            done = run_compiler(
+                [*command.command, *_FLAGS, "-o", "kernel.so", "kernel.o", *libraries],
+                cwd=folder,
+                env=child_environment(LC_ALL="C", TMPDIR=folder),
+            )
+        except FileNotFoundError as error:
+            raise CompilerMissingError(f"the C compiler {command.command[0]} is not there any more: {error}") from error
+        except OSError as error:
+            raise CompileError(f"the C compiler {command.command[0]} could not be run: {error}") from error
+        log = done.stderr.decode(errors="replace")
+        if done.returncode != 0:
+            raise CompileError(f"{command.version} cannot link the DSL's host code: {log.strip()}{memory_note(log)}")
+        try:
+            return Path(folder, "kernel.so").read_bytes(), log
+        except OSError as error:
+            raise CompileError(f"{command.version} left no object: {error}") from error
+
+
+# ---- Host code of the DSL's own: the object with tvm-ffi's calling convention, made from a precompiled artifact ----
 
 _PREFIX = "silo"  # of the symbols
 _WARP = 32

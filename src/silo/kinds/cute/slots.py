@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from silo.core.launch_info import ABI_BYTES, AbiType, LayoutSlot
 from silo.errors import CompileError, UnsupportedError
-from silo.kinds.cute.array_maps import ArrayMap
 from silo.kinds.cute.cute_job import CuteArgumentRole, HostArgument
 from silo.kinds.cute.launch_call import ArgumentLeaf, Computed, HostValue, LaunchCall, LaunchValue, PassedParameter
+from silo.kinds.cute.tensor_maps import ArrayMap
 
 __all__ = ["map_slot", "placed_arguments", "slot_of", "value_words"]
 

@@ -1,18 +1,81 @@
-"""The clang that compiles Metal kernels for the CPU: which one it is, and the flags it is given."""
+"""The clang that compiles Metal kernels for the CPU: its choice, flags, precompiled headers and torch's headers."""
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Mapping
 from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
 from silo.compile.c_compiler import CCompiler, identify
+from silo.compile.compiler_process import run_compiler
+from silo.core.notices import Notices
 from silo.core.target import Target
-from silo.errors import CompilerMissingError, TargetError
+from silo.core.values import digest
+from silo.errors import CompilerMissingError, TargetError, ToolchainError
+from silo.forks import Mutex
+from silo.kinds.metal.front.parser import TokenKind, tokens_of
 from silo.kinds.metal.runtime import FOLDER
-from silo.settings import settings
+from silo.settings import child_environment, settings
+from silo.store.atomic_files import publish
+from silo.store.privacy import private_size
+from silo.temporary import own_folder
 
-__all__ = ["BEST", "OLDEST", "choose_clang", "code_flags", "find_clang", "link_flags", "major_version", "stack_flags"]
+__all__ = [
+    "BEST",
+    "OLDEST",
+    "choose_clang",
+    "code_flags",
+    "digest_of_headers",
+    "find_clang",
+    "headers_folder",
+    "includes_headers",
+    "link_flags",
+    "major_version",
+    "precompiled_header",
+    "stack_flags",
+]
+
+# ---- The headers for Metal kernels that an installed torch brings: ``<c10/metal/...>`` ----
+
+_PREFIX = "<c10/metal/"
+
+
+def includes_headers(text: str) -> bool:
+    """Whether a text includes any of them.
+
+    >>> includes_headers("#include <c10/metal/utils.h>"), includes_headers("#include <metal_stdlib>")
+    (True, False)
+    """
+    lines = (one.text[1:].split() for one in tokens_of(text) if one.kind is TokenKind.DIRECTIVE)
+    return any(words[:1] == ["include"] and "".join(words[1:]).startswith(_PREFIX) for words in lines)
+
+
+@cache
+def headers_folder() -> Path:
+    """Where they are; torch is not imported. Raises ToolchainError: there is no torch, or it has none."""
+    found = find_spec("torch")
+    folder = None if found is None or found.origin is None else Path(found.origin).parent / "include"
+    if folder is None or not (folder / "c10" / "metal").is_dir():
+        raise ToolchainError(
+            "the kernel includes <c10/metal/...>, which comes with torch, and "
+            + ("torch is not installed" if folder is None else f"the torch that is installed has none in {folder}")
+        )
+    return folder
+
+
+@cache
+def digest_of_headers() -> str:
+    """Names and contents of all of them."""
+    state = hashlib.sha256()
+    for path in sorted((headers_folder() / "c10" / "metal").glob("*.h")):
+        state.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
+    return state.hexdigest()[:32]
+
+
+# ---- The clang that compiles Metal kernels for the CPU: which one it is, and the flags it is given ----
 
 OLDEST = 16  # before it _Float16 does not compute on x86-64
 BEST = 19  # from 18 on __bf16 computes, too; of those, the one that tests run with
@@ -141,3 +204,65 @@ def stack_flags() -> tuple[str, ...]:
 def link_flags() -> tuple[str, ...]:
     """What makes a small, reproducible shared object of it."""
     return _LINK_FLAGS
+
+
+# ---- Metal's library as clang reads it fastest: headers compiled beforehand, kept in the store ----
+
+# Clang knows a header that was read already by its size and its time; copies of one text, as each installation
+# makes them, have other times. Without times, "#pragma once" holds in them too (clang's HeaderFileInfoTrait).
+_NO_TIMES = ("-Xclang", "-fno-pch-timestamp")
+
+_lock = Mutex()
+_notices = Notices()
+
+
+@cache
+def _content(folder: Path) -> str:
+    state = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix not in (".pyc", ".py"):
+            state.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return state.hexdigest()
+
+
+def _tell(folder: Path, reason: str) -> None:
+    told = (
+        f"Metal's headers cannot be kept compiled in {folder} ({reason}): every Metal kernel takes a second longer to "
+        "compile for the CPU"
+    )
+    _notices.once(told, told)
+
+
+def precompiled_header(clang: CCompiler, flags: tuple[str, ...], folders: tuple[Path, ...] = (FOLDER,)) -> Path | None:
+    """``<metal_stdlib>`` compiled with these flags; made where it is not there yet.
+
+    None where it cannot be kept, which is said once: the text itself includes the header, so it is right without.
+
+    Args:
+        clang: which compiles.
+        flags: as the kernel's text is compiled, which has to be the same.
+        folders: where headers come from, whose contents decide.
+    """
+    parts = [clang.version, [*flags], [[str(one), _content(one)] for one in folders]]
+    folder = settings().store_folder / "headers"
+    path = folder / f"{digest('metal-header/2', parts)}.pch"
+    with _lock:
+        if private_size(path) is not None:
+            return path
+        with own_folder("silo-pch-") as made:
+            output = Path(made, "header.pch")
+            command = [*clang.command, *flags, *_NO_TIMES, "-x", "c++-header", str(FOLDER / "metal_stdlib")]
+            command += ["-o", str(output)]
+            done = run_compiler(command, env=child_environment(LC_ALL="C", TMPDIR=made))
+            if done.returncode != 0:
+                _tell(folder, done.stderr.decode(errors="replace").strip()[:300])
+                return None
+            try:
+                publish(path, output.read_bytes())
+            except OSError as error:
+                _tell(folder, str(error))
+                return None
+    if private_size(path) is None:
+        _tell(folder, "others may write it")
+        return None
+    return path

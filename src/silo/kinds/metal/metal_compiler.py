@@ -16,8 +16,7 @@ from silo.core.values import parse_json
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, CompilerMissingError, SourceError, TargetError, TrustError
 from silo.kinds.metal.clang import code_flags, find_clang
-from silo.kinds.metal.compile_job import compile_job, emulator_identity
-from silo.kinds.metal.entry_text import entry_text
+from silo.kinds.metal.compile_job import compile_job, emulator_identity, entry_text
 from silo.kinds.metal.front.metal_source import MetalSource
 from silo.kinds.metal.metal_declaration import EMULATOR
 from silo.kinds.metal.metal_job import EmulatorJob

@@ -11,9 +11,8 @@ from silo.core.dtypes import DTypeKind
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device, LibraryCall
 from silo.errors import ArgumentError, DeviceError
-from silo.kinds.metal.mlx_body import mlx_body
-from silo.kinds.metal.mlx_call import MlxCall
-from silo.kinds.metal.shader_plan import ShaderBuffer, ShaderPlan
+from silo.kinds.metal.mlx_call import MlxCall, mlx_body
+from silo.kinds.metal.shader_compiler import ShaderBuffer, ShaderPlan
 
 __all__ = ["ShaderCall", "load_msl", "torch_call"]
 

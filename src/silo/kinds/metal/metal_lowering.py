@@ -9,13 +9,13 @@ from silo.core.signature import ParameterKind
 from silo.core.variant import Variant
 from silo.errors import SourceError
 from silo.frozen import replace
+from silo.kinds.metal.clang import digest_of_headers, includes_headers
 from silo.kinds.metal.front.metal_source import MetalSource
-from silo.kinds.metal.front.shader_text import MslParameter
+from silo.kinds.metal.front.parser import MslParameter
 from silo.kinds.metal.front.variant_text import metal_text
 from silo.kinds.metal.metal_declaration import EMULATOR
 from silo.kinds.metal.metal_job import BufferRole, CallArgument, EmulatorJob
 from silo.kinds.metal.metal_to_cpp import may_wait, rewritten
-from silo.kinds.metal.torch_headers import digest_of_headers, includes_headers
 
 __all__ = ["lowered_job"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from silo.kinds.metal.front.tokens import Token, TokenKind, tokens_of
+from silo.kinds.metal.front.parser import Token, TokenKind, tokens_of
 
 __all__ = ["may_wait", "rewritten"]
 

@@ -11,8 +11,7 @@ from typing import Any
 from silo.core.target import Target
 from silo.errors import CompileError, SiloError
 from silo.kinds.pallas.chips import INTERPRETED_CHIP, chip_named
-from silo.kinds.pallas.front.pallas_front_end import FRONT_END
-from silo.kinds.pallas.front.pallas_installation import jax_module, jax_version
+from silo.kinds.pallas.front.pallas_installation import FRONT_END, jax_module, jax_version
 from silo.kinds.pallas.gpu_program import on_gpu
 from silo.kinds.pallas.pallas_program import PallasProgram
 

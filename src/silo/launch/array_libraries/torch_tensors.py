@@ -14,7 +14,7 @@ from silo.launch.array_libraries.filling import fill, fill_into
 from silo.launch.array_libraries.host_copies import as_bits, flat_memory
 from silo.launch.array_libraries.pinned import tell_where
 from silo.launch.framework_connection import torch_with_gpu
-from silo.launch.host_memory import available_memory
+from silo.launch.resources import available_memory
 from silo.tuner.measure import copy_fits, pin_fits
 
 if TYPE_CHECKING:

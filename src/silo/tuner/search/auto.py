@@ -6,9 +6,7 @@ import logging
 
 from silo.core.host_arrays import has_numpy
 from silo.tuner.search.neighbourhood import plan as neighbourhood_plan
-from silo.tuner.search.proposals import exhaustive_plan
-from silo.tuner.search.resumable import Plan
-from silo.tuner.search.search_state import SearchState
+from silo.tuner.search.search_state import Plan, SearchState, exhaustive_plan
 from silo.tuner.search.sequential import plan as sequential_plan
 from silo.tuner.search.surrogate import Surrogate
 

@@ -14,8 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from silo.core.lattice import Axis, Lattice
-from silo.tuner.search.proposals import Asking, Questions
-from silo.tuner.search.search_state import SearchState
+from silo.tuner.search.search_state import Asking, Questions, SearchState
 
 __all__ = ["THRESHOLD", "Points", "all_directions_plan", "field_order", "move_values", "passes", "plan"]
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from itertools import chain, islice
 
 from silo.core.lattice import Lattice
-from silo.tuner.search.proposals import Asking, Questions
-from silo.tuner.search.search_state import SearchState, draws
+from silo.tuner.search.search_state import Asking, Questions, SearchState, draws
 
 __all__ = ["plan"]
 

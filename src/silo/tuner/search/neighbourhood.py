@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from silo.tuner.search.proposals import Asking, Questions
-from silo.tuner.search.search_state import SearchState, draws
+from silo.tuner.search.search_state import Asking, Questions, SearchState, draws
 
 __all__ = ["plan"]
 

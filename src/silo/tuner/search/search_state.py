@@ -1,19 +1,64 @@
-"""The board of a search: its configs, those that were suggested, and their times."""
+"""The state of a search: its seeds, the configs that were proposed, their times; saved and resumed."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
+from typing import Protocol, TypeAlias, cast
 
 from silo.core.config import Config
 from silo.core.lattice import Lattice
 from silo.core.search_space import SearchSpace
-from silo.core.values import JSON
-from silo.tuner.search.seed import Seed
+from silo.core.values import JSON, digest, value_to_json
 
-__all__ = ["SearchState", "draws"]
+__all__ = [
+    "Asking",
+    "Ordered",
+    "Plan",
+    "PlannedSearcher",
+    "Questions",
+    "SearchState",
+    "Seed",
+    "draws",
+    "exhaustive_plan",
+    "random_plan",
+]
+
+# ---- A seed: a config of which something is known before the search begins ----
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """A config that a heuristic proposes, or that was measured elsewhere: on another device, for a near shape.
+
+    ``relative`` is its time there over the best time there, infinity where it failed, and None where nobody knows.
+    ``reason`` says where it comes from, for messages. Seeds are guesses: a search measures those it believes in again.
+    """
+
+    config: Config
+    relative: float | None = None
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.relative is not None and not self.relative > 0:
+            raise ValueError(f"the seed {self.config}: its relative time is positive, not {self.relative!r}")
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is known to have failed elsewhere."""
+        return self.relative is not None and math.isinf(self.relative)
+
+    def to_json(self) -> JSON:
+        """The canonical form; the reason changes no search."""
+        return [self.config.to_json(), None if self.relative is None else value_to_json(float(self.relative))]
+
+
+# ---- The board of a search: its configs, those that were suggested, and their times ----
 
 
 class SearchState:
@@ -93,3 +138,150 @@ def draws(count: int, generator: random.Random) -> Iterator[int]:
         chosen = generator.randrange(at, count)
         yield moved.get(chosen, chosen)
         moved[chosen] = moved.pop(at, at)
+
+
+# ---- Searchers made of plans, which name one config after another; they can be saved and resumed ----
+
+
+class Plan(Protocol):
+    """What a kind of search is: a choice among the free configs of a board.
+
+    The choice must follow from the board alone (or from the board's past in the order it happened), so that replayed
+    observations lead to where the search was.
+    """
+
+    def next(self, board: SearchState) -> int | None:
+        """A free config to measure next; None where there is none, or none before more is observed."""
+        ...
+
+
+class PlannedSearcher:
+    """Implements :class:`silo.core.protocols.Searcher` with a plan.
+
+    A config that was observed without having been suggested is not suggested any more.
+    """
+
+    def __init__(self, name: str, board: SearchState, plan: Plan) -> None:
+        self._name = name
+        self._board = board
+        self._plan = plan
+        self._handed_out: dict[bytes, int] = {}
+
+    def suggest(self, count: int) -> Sequence[Config]:
+        """Up to ``count`` configs not suggested before.
+
+        Fewer, even none, while the search must learn the outcome of earlier ones; none when it is over.
+        """
+        chosen: list[Config] = []
+        while len(chosen) < count and (index := self._plan.next(self._board)) is not None:
+            config = self._board.config(index)
+            self._board.pending[index] = None
+            self._handed_out[config.order_key] = index
+            chosen.append(config)
+        return chosen
+
+    def observe(self, config: Config, time_ns: float | None) -> None:
+        """The outcome of one config: its median time in nanoseconds, or None where it failed.
+
+        Raises:
+            ValueError: It is not of the space, or the time is not a time.
+        """
+        if time_ns is not None and not (math.isfinite(time_ns) and time_ns >= 0):
+            raise ValueError(f"the time of {config} is a number of nanoseconds, not {time_ns!r}")
+        index = self._handed_out.pop(config.order_key, None)
+        if index is None:
+            index = self._board.index(config)
+        if index is None:
+            raise ValueError(f"{config} is not in the space of this {self._name} search")
+        self._board.pending.pop(index, None)
+        self._board.times[index] = time_ns
+
+    def finish(self) -> None:
+        """The budget is nearly spent: what is suggested from now on is to make the best sure, not to explore."""
+        self._board.finishing = True
+
+    def state(self) -> JSON:
+        """The searcher's name, a digest of what it searches, and every observation in the order it was made.
+
+        Configs that were suggested and not observed are not in it: a restored search gives them again.
+        """
+        return {
+            "searcher": self._name,
+            "search": self._digest,
+            "finishing": self._board.finishing,
+            "observed": [
+                [self._board.config(index).to_json(), None if time is None else value_to_json(float(time))]
+                for index, time in self._board.times.items()
+            ],
+        }
+
+    def restore(self, state: JSON) -> None:
+        """Replay the observations of :meth:`state`; ``ValueError`` if it is the state of another search."""
+        if not isinstance(state, dict) or (state.get("searcher"), state.get("search")) != (self._name, self._digest):
+            raise ValueError(f"not the state of this {self._name} search")
+        for config, time in cast("list[tuple[JSON, dict[str, str] | None]]", state["observed"]):
+            self.observe(Config.from_json(config), None if time is None else float.fromhex(time["float"]))
+        self._board.finishing = bool(state["finishing"])
+
+    @property
+    def _digest(self) -> str:
+        board = self._board
+        seeds = [seed.to_json() for seed in board.seeds.values()]
+        return digest("search/1", [board.seed, board.identity(), seeds])
+
+
+# ---- Plans in an order fixed beforehand (as the space has it, or at random), and plans that ask for times ----
+
+Questions: TypeAlias = "Generator[Sequence[int], None, None]"
+
+
+class Ordered:
+    """Names the free ones of ``indices`` one after another."""
+
+    def __init__(self, indices: Iterable[int]) -> None:
+        self._indices = iter(indices)
+
+    def next(self, board: SearchState) -> int | None:
+        """The next free config; None at the end."""
+        return next((index for index in self._indices if board.is_free(index)), None)
+
+
+def exhaustive_plan(board: SearchState) -> Ordered:
+    """Every config: seeds first, then the order of the space; the seed changes nothing."""
+    return Ordered(chain(board.hopeful_seeds(), range(len(board))))
+
+
+def random_plan(board: SearchState) -> Ordered:
+    """Seeds first, then all configs without repetition in the order of a hash keyed by the board's seed.
+
+    The config itself is the generator's counter: there is no state to save, the order is the same on every machine,
+    and configs added to a space leave the order of the others alone.
+    """
+    key = hashlib.sha256(board.seed.encode()).digest()
+    hashes = [hashlib.sha256(key + config.order_key).digest() for config in board.configs]
+    return Ordered(chain(board.hopeful_seeds(), sorted(range(len(board)), key=hashes.__getitem__)))
+
+
+class Asking:
+    """Names the configs that a generator asks for.
+
+    The generator yields the configs whose times it needs next and is resumed when the board holds all of them; those
+    that the board holds already cost nothing, so a replayed search walks the same way without measuring. It reads of
+    the board only the times it asked for: what else is known, or handed out, depends on how far ahead a session asks.
+    """
+
+    def __init__(self, questions: Callable[[SearchState], Questions]) -> None:
+        self._begin = questions
+        self._questions: Questions | None = None
+        self._wanted: Sequence[int] = ()
+
+    def next(self, board: SearchState) -> int | None:
+        """The next config asked for; None while an answer is awaited, and at the end."""
+        if self._questions is None:
+            self._questions = self._begin(board)
+        while all(index in board.times for index in self._wanted):
+            try:
+                self._wanted = next(self._questions)
+            except StopIteration:
+                return None
+        return next((index for index in self._wanted if board.is_free(index)), None)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from silo.core.config_set import ConfigSet
+from silo.core.config import ConfigSet
 from silo.core.search_space import SearchSpace
 from silo.errors import SpaceError, TuneError
 from silo.tuner.search import auto, descent, genetic, neighbourhood, sequential, surrogate
-from silo.tuner.search import proposals as plans
-from silo.tuner.search.resumable import Plan, PlannedSearcher
-from silo.tuner.search.search_state import SearchState
-from silo.tuner.search.seed import Seed
+from silo.tuner.search import search_state as plans
+from silo.tuner.search.search_state import Plan, PlannedSearcher, SearchState, Seed
 
 __all__ = ["AHEAD", "DEFAULT_SEARCHER", "SEARCHERS", "ahead_of", "check_searcher", "gone_through", "make_searcher"]
 

@@ -19,9 +19,7 @@ from silo.core.config import Config
 from silo.core.grouped_space import GroupedSpace
 from silo.core.values import same_values
 from silo.tuner.search.descent import field_order, passes
-from silo.tuner.search.proposals import Asking, Questions, exhaustive_plan
-from silo.tuner.search.resumable import Plan
-from silo.tuner.search.search_state import SearchState
+from silo.tuner.search.search_state import Asking, Plan, Questions, SearchState, exhaustive_plan
 
 __all__ = ["descent_plan", "plan"]
 

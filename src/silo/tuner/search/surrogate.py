@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from silo.core.host_arrays import has_numpy
 from silo.errors import TuneError
-from silo.tuner.search.features import features
 from silo.tuner.search.model import (
     CovarianceKernel,
     Posterior,
     expected_improvement,
+    features,
     fit_kernel,
     left_out,
     one_thread,

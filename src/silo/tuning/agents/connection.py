@@ -1,20 +1,40 @@
-"""Connections to agents, and the form of requests and answers.
-
-A message is as in :mod:`silo.compile.wire`. A request has a number, ``id``, that its answer repeats. Answers have no
-blobs and are small, so an agent that sends what is neither, or much of it, is given up.
-"""
+"""Connections to agents: the form of requests and answers, and agents that a command starts."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import select
+import shlex
+import signal
+import subprocess
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from dataclasses import dataclass
+from typing import IO, Any, Protocol, cast
 
 from silo.compile.wire import encode
+from silo.errors import DeviceError
 from silo.sanitized_text import one_line
+from silo.settings import child_environment
 from silo.tuning.agents.agent_facts import AgentFacts
+from silo.tuning.agents.agent_serving import START
 
-__all__ = ["MOST_ANSWER", "AgentLostError", "Connection", "exchange", "read_answer", "read_facts", "shown"]
+__all__ = [
+    "MOST_ANSWER",
+    "AgentLostError",
+    "Connection",
+    "PipeConnection",
+    "PipeSource",
+    "exchange",
+    "read_answer",
+    "read_facts",
+    "shown",
+]
+
+# ---- Connections to agents, and the form of requests and answers ----
 
 # Bytes that one answer may have.
 MOST_ANSWER = 4 << 20
@@ -105,3 +125,192 @@ def read_answer(text: bytes) -> dict[str, Any]:
 def shown(data: bytes) -> str:
     """The beginning of bytes that are not what they should be, for messages."""
     return repr(data[:80].decode("utf-8", "replace"))
+
+
+# ---- Agents that a command starts (``ssh gpu7 silo agent``), spoken to on its standard input and output ----
+
+# Seconds without a heartbeat, or in which an agent takes nothing of what is sent: several heartbeats and a slow link.
+SILENCE_S = 30.0
+
+# Bytes that a login may print before the agent starts, and how much of what it writes to standard error is kept.
+_MOST_BEFORE = 1 << 16
+_TAIL = 2000
+
+
+@dataclass(frozen=True)
+class PipeSource:
+    """Implements :class:`silo.tuning.agents.fleet.AgentSource`; see :class:`PipeConnection`."""
+
+    command: str
+    wait_s: float = 120.0
+
+    @property
+    def name(self) -> str:
+        """The command."""
+        return self.command
+
+    def connect(self) -> PipeConnection:
+        """Start the command. Raises DeviceError."""
+        return PipeConnection(self.command, self.wait_s)
+
+
+class PipeConnection:
+    """An agent that ``command`` starts, such as ``ssh gpu7 silo agent``; no shell reads it.
+
+    Args:
+        command: words as a shell would split them.
+        wait_s: seconds until the agent says what it is.
+
+    Raises:
+        DeviceError: the command cannot be started, the agent says that it has no device, or is none.
+    """
+
+    def __init__(self, command: str, wait_s: float) -> None:
+        self._command = command
+        try:
+            words = shlex.split(command)
+        except ValueError as error:
+            raise DeviceError(f"the agent's command {command!r} cannot be read: {error}") from None
+        if not words:
+            raise DeviceError("an agent's command is empty; give one such as 'ssh HOST silo agent'")
+        try:
+            self._process = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=child_environment(),
+                bufsize=0,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            raise DeviceError(f"the agent's command {command!r} cannot be started: {error}") from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._stdin, self._stdout, self._stderr = self._process.stdin, self._process.stdout, self._process.stderr
+        self._tail = b""
+        self._listener = threading.Thread(target=self._listen, args=(self._stderr,), daemon=True)
+        self._listener.start()
+        self._read = b""
+        self._silence_s = wait_s  # until it begins
+        for stream in (self._stdin, self._stdout):
+            os.set_blocking(stream.fileno(), False)
+        try:
+            self.facts = self._greeting(time.monotonic() + wait_s)
+            self._silence_s = SILENCE_S
+        except AgentLostError as error:
+            self.close()
+            raise DeviceError(f"the agent {command!r} cannot be used: {error}{self._said()}") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def _greeting(self, deadline: float) -> AgentFacts:
+        while (at := self._read.find(START)) < 0:
+            if len(self._read) > _MOST_BEFORE:
+                raise AgentLostError(f"it prints what is none of an agent's: {shown(self._read)}")
+            self._take_more(deadline, "it says nothing that an agent says")
+        self._read = self._read[at + len(START) :]
+        return read_facts(self._answer(deadline))
+
+    def ask(self, request: bytes, limit_s: float) -> Mapping[str, Any]:
+        """See :class:`Connection`."""
+        deadline = time.monotonic() + limit_s
+        try:
+            self._write(request)
+            while True:
+                answer = self._answer(deadline)
+                if answer.get("outcome") != "alive":
+                    return answer
+        except AgentLostError as error:
+            self.kill()
+            raise AgentLostError(f"{error}{self._said()}") from None
+        except BaseException:  # Ctrl-C: the answer would come to the next question
+            self.kill()
+            raise
+
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            if not _poll(self._stdin.fileno(), select.POLLOUT, SILENCE_S):
+                raise AgentLostError(f"it took nothing of what was sent for {SILENCE_S:g} s")
+            try:
+                rest = rest[os.write(self._stdin.fileno(), rest) :]
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                raise AgentLostError(self._ended()) from error
+
+    def _answer(self, deadline: float) -> dict[str, Any]:
+        length = int.from_bytes(self._exactly(4, deadline), "big")
+        if length > MOST_ANSWER:
+            raise AgentLostError(f"it announces an answer of {length} bytes, and up to {MOST_ANSWER} are read")
+        return read_answer(self._exactly(length, deadline))
+
+    def _exactly(self, count: int, deadline: float) -> bytes:
+        while len(self._read) < count:
+            self._take_more(deadline, "it did not answer in time")
+        taken, self._read = self._read[:count], self._read[count:]
+        return taken
+
+    def _take_more(self, deadline: float, late: str) -> None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise AgentLostError(late)
+        if not _poll(self._stdout.fileno(), select.POLLIN, min(left, self._silence_s)):
+            raise AgentLostError(
+                late if time.monotonic() >= deadline else f"it was not heard for {self._silence_s:g} s"
+            )
+        try:
+            part = os.read(self._stdout.fileno(), 1 << 20)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise AgentLostError(self._ended()) from error
+        if not part:
+            raise AgentLostError(self._ended())
+        self._read += part
+
+    def _ended(self) -> str:
+        try:
+            code = self._process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            return "it closed its end"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                return f"it was ended by signal {signal.Signals(-code).name}"
+        return f"it ended with exit status {code}"
+
+    def _listen(self, stream: IO[bytes]) -> None:
+        """Keep the end of what the command writes to standard error, however much it is."""
+        with contextlib.suppress(OSError, ValueError):
+            while part := stream.read(1 << 16):
+                self._tail = (self._tail + part)[-_TAIL:]
+
+    def _said(self) -> str:
+        self._listener.join(0.2)
+        text = self._tail.decode("utf-8", "replace").strip()
+        return f"; its last words: {one_line(text)}" if text else ""
+
+    def kill(self) -> None:
+        """See :class:`Connection`. The group exists until its leader was waited for."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """See :class:`Connection`."""
+        self.kill()
+        self._process.wait()
+        self._listener.join(0.5)
+        for stream in (self._stdin, self._stdout):
+            stream.close()
+        if not self._listener.is_alive():
+            self._stderr.close()
+
+
+def _poll(descriptor: int, event: int, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, event)
+    return bool(poll.poll(seconds * 1000))

@@ -25,9 +25,8 @@ from silo.launch.case_arrays import materialize
 from silo.machine.process_session import session
 from silo.machine.shared_arguments import describable
 from silo.measuring.benches import benches_on, grid_at
-from silo.measuring.evaluators import BenchEvaluator, CompiledCandidate
+from silo.measuring.evaluators import BenchEvaluator, CompiledCandidate, Findings, Measured
 from silo.measuring.sent_code import received_consent
-from silo.measuring.shared_measurements import Findings, Measured
 from silo.measuring.study_key import measure_policy
 from silo.tuner.reference_config import ReferenceConfig
 from silo.tuner.trial import ReferenceSamples

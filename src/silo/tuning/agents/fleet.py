@@ -13,7 +13,7 @@ from typing import Protocol, Self, TypeVar
 
 from silo.errors import DeviceError, LaunchError, SiloError, TuneError
 from silo.forks import Condition
-from silo.tuner.faults import fault_of
+from silo.tuner.failures import fault_of
 from silo.tuning.agents.agent_facts import AgentFacts
 from silo.tuning.agents.connection import AgentLostError, Connection
 from silo.tuning.agents.remote_device import RemoteDevice

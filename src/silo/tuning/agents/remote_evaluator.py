@@ -11,10 +11,9 @@ from silo.artifacts.artifact import Artifact
 from silo.building.loaded_kernels import VouchedCode
 from silo.core.config import Config
 from silo.errors import BlobLostError, SiloError, TuneError, error_named
-from silo.measuring.evaluators import CandidateArtifacts, CompiledCandidate
+from silo.measuring.evaluators import CandidateArtifacts, CompiledCandidate, Findings, Measured
 from silo.measuring.measuring_process import rebuilt
 from silo.measuring.sent_code import consent_to_json
-from silo.measuring.shared_measurements import Findings, Measured
 from silo.tuner.lanes import Lanes, make_lanes
 from silo.tuner.reference_config import ReferenceConfig, counted_samples
 from silo.tuner.statistics import median

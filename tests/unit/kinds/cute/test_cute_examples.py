@@ -28,7 +28,7 @@ from silo.core.variant import Variant
 from silo.errors import CompileTimeoutError
 from silo.frozen import replace
 from silo.kinds.cute.cute_compiler import CuteCompiler
-from silo.kinds.cute.front.cute_front_end import FRONT_END
+from silo.kinds.cute.front.cute_installation import FRONT_END
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 ARCHS = ("sm_80", "sm_90a", "sm_100a", "sm_120a")

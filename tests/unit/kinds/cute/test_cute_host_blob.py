@@ -14,9 +14,9 @@ from silo.errors import DeviceError, TrustError
 from silo.frozen import replace
 from silo.kinds.cute import host_loader
 from silo.kinds.cute.cute_declaration import CUTEOBJ
-from silo.kinds.cute.front import libraries
+from silo.kinds.cute.front import cute_installation as libraries
 from silo.kinds.cute.host_blob import MAGIC, HostObject, HostValue, Passing
-from silo.launch.loading import load_library_code
+from silo.launch.binding import load_library_code
 
 SAMPLE = HostObject(
     function="silo_add",

@@ -26,7 +26,8 @@ from silo.errors import (
     LaunchError,
     ToolchainError,
 )
-from silo.kinds.cute import host_link, host_loader, host_object
+from silo.kinds.cute import host_loader, host_object
+from silo.kinds.cute import host_object as host_link
 from silo.kinds.cute.cute_compiler import CuteCompiler
 from silo.kinds.cute.host_blob import HostObject, Passing
 from silo.launch import native

@@ -22,12 +22,12 @@ from silo.core.launch_info import AbiType
 from silo.core.values import parse_json
 from silo.errors import UnsupportedError
 from silo.kinds.cute import cute_lowering as lowering
-from silo.kinds.cute.array_maps import ArrayMap, HostMaps, maps_of_kernel
 from silo.kinds.cute.compiled_module import back_end, read_artifact, read_module
 from silo.kinds.cute.cute_lowering import trace
 from silo.kinds.cute.cute_toolchain import bindings
-from silo.kinds.cute.front.cute_front_end import FRONT_END
+from silo.kinds.cute.front.cute_installation import FRONT_END
 from silo.kinds.cute.front.wrapper import Wrapper
+from silo.kinds.cute.tensor_maps import ArrayMap, HostMaps, maps_of_kernel
 
 BFLOAT16, FLOAT32, TFLOAT32, UINT8 = 9, 7, 11, 0  # CUtensorMapDataType
 

@@ -17,9 +17,8 @@ from silo.core.target import Target
 from silo.drivers.cpu.levels import host_target
 from silo.errors import CompilerMissingError
 from silo.kinds.metal.checking.compiling import CHECKED_FLAGS
-from silo.kinds.metal.clang import choose_clang, code_flags, find_clang, major_version
+from silo.kinds.metal.clang import choose_clang, code_flags, find_clang, major_version, precompiled_header
 from silo.kinds.metal.metal_compiler import EmulatorCompiler
-from silo.kinds.metal.precompiled import precompiled_header
 from silo.kinds.metal.runtime import FOLDER
 from silo.settings import override
 
@@ -163,7 +162,7 @@ def test_headers_kept_by_another_installation_serve_this_one(hooks, tmp_path, mo
     """The same text at the same place, written at another time: as after installing the package again."""
     runtime = tmp_path / "runtime"
     shutil.copytree(FOLDER, runtime)
-    monkeypatch.setattr("silo.kinds.metal.precompiled.FOLDER", runtime)
+    monkeypatch.setattr("silo.kinds.metal.clang.FOLDER", runtime)
     clang, flags = find_clang(), (*code_flags(host_target())[:-1], str(runtime), *(CHECKED_FLAGS if hooks else ()))
     with override(home=tmp_path / "store"):
         header = precompiled_header(clang, flags, (runtime,))

@@ -17,7 +17,7 @@ from silo.core.signature import ParameterKind
 from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.kinds.metal.clang import code_flags, find_clang
-from silo.kinds.metal.entry_text import entry_text
+from silo.kinds.metal.compile_job import entry_text
 from silo.kinds.metal.metal_compiler import EmulatorCompiler
 from silo.kinds.metal.metal_job import EmulatorJob
 

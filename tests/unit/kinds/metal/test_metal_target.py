@@ -17,8 +17,7 @@ from silo.core.variant import Variant
 from silo.drivers.metal.target_versions import runs_version
 from silo.errors import ArgumentError, CompileError, DeviceError
 from silo.kinds.metal.metal_loader import ShaderCall, load_msl, torch_call
-from silo.kinds.metal.shader_compiler import ShaderCompiler
-from silo.kinds.metal.shader_plan import ShaderBuffer, ShaderPlan
+from silo.kinds.metal.shader_compiler import ShaderBuffer, ShaderCompiler, ShaderPlan
 
 TEXT = """
 #include <metal_stdlib>

@@ -13,9 +13,8 @@ from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, DeviceError
 from silo.kinds.metal.metal_loader import load_msl
-from silo.kinds.metal.mlx_body import mlx_body
-from silo.kinds.metal.shader_compiler import ShaderCompiler
-from silo.kinds.metal.shader_plan import ShaderPlan
+from silo.kinds.metal.mlx_call import mlx_body
+from silo.kinds.metal.shader_compiler import ShaderCompiler, ShaderPlan
 
 TEXT = """
 #include <metal_stdlib>

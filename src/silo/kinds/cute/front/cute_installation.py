@@ -1,25 +1,40 @@
-"""Which CuTe DSL is installed. Imports nothing of it before it is needed: that takes a second or two."""
+"""The installed CuTe DSL: version, libraries of its host code, its one lock, and missing parts for ``doctor``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib import import_module
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module, metadata
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Literal
 
+from silo.core.decisions import Rejected
+from silo.core.findings import Finding
 from silo.errors import ToolchainError
+from silo.forks import Mutex
 from silo.gc_pause import seldom_collected
 from silo.sources.package_versions import parsed_version, version_of
 
 __all__ = [
     "FFI_PACKAGE",
+    "FRONT_END",
     "INSTALL",
     "OLDEST",
     "PACKAGE",
+    "RUNTIME",
     "decorated_as",
     "dsl_module",
     "dsl_version",
+    "findings",
+    "folders_of",
+    "runtime_library",
+    "tvm_ffi_library",
     "versions",
 ]
+
+# ---- Which CuTe DSL is installed. Imports nothing of it before it is needed: that takes a second or two ----
 
 PACKAGE = "nvidia-cutlass-dsl"
 FFI_PACKAGE = "apache-tvm-ffi"
@@ -64,3 +79,122 @@ def decorated_as(value: object) -> Literal["kernel", "jit"] | None:
     marks = getattr(value, "__dict__", {})
     kind = marks.get("_decorator_kind") if "_dsl_cls" in marks else None
     return kind if kind in ("kernel", "jit") else None
+
+
+# ---- The DSL's front end, which is not thread-safe: every call of it is made with the one lock held ----
+
+# ``cute.compile`` writes the options of one call to an object that all calls share: two threads at once compile for
+# each other's target, or take the process down.
+FRONT_END = Mutex()
+
+
+# ---- The libraries that host code of the DSL calls, where this machine has them. Imports neither package ----
+
+RUNTIME = "libcute_dsl_runtime.so"
+_FLAVOUR = re.compile(r"cu([0-9]+)")
+
+
+def runtime_library(driver_major: int | None = None) -> Path | Rejected:
+    """The DSL's runtime library: the newest that a driver of this CUDA major supports, of all where that is not known.
+
+    Every flavour has a library of the same names; it launches code of any toolkit that the driver takes.
+    """
+    folders = folders_of("nvidia_cutlass_dsl")
+    found = {
+        int(match.group(1)): path
+        for folder in folders
+        for path in folder.glob(f"cu*/lib/{RUNTIME}")
+        if (match := _FLAVOUR.fullmatch(path.parent.parent.name))
+    }
+    if not found:
+        return Rejected(f"{RUNTIME} is not installed: it comes with {PACKAGE}; {INSTALL}")
+    fitting = [major for major in found if driver_major is None or major <= driver_major]
+    if not fitting:
+        return Rejected(
+            f"{RUNTIME} is here for CUDA {' and '.join(map(str, sorted(found)))}, and the driver supports CUDA "
+            f"{driver_major}: install a newer driver, or the flavour for it (pip install '{PACKAGE}')"
+        )
+    return found[max(fitting)]
+
+
+def tvm_ffi_library() -> Path | Rejected:
+    """The library of tvm-ffi."""
+    for folder in folders_of("tvm_ffi"):
+        for name in ("lib/libtvm_ffi.so", "libtvm_ffi.so"):
+            if (path := folder / name).is_file():
+                return path
+    return Rejected(f"tvm-ffi is not installed: it is the package {FFI_PACKAGE}; {INSTALL}")
+
+
+def folders_of(package: str) -> list[Path]:
+    """Of an installed package, which is not imported."""
+    try:
+        spec = find_spec(package)
+    except ValueError:  # a module without a spec stands in sys.modules
+        spec = None
+    if spec is None:
+        loaded = getattr(sys.modules.get(package), "__path__", ())
+        return [Path(one) for one in loaded]
+    return [Path(one) for one in spec.submodule_search_locations or ()]
+
+
+# ---- What ``silo doctor`` says of the parts of the CuTe DSL: each that is missing, with the reason. Imports ----
+
+_CUTE_FINDINGS_FLAVOUR = re.compile(re.escape(PACKAGE) + r"-libs-cu([0-9]+)")
+_OPTIONAL = "optional"
+
+
+def findings() -> Sequence[Finding]:
+    """Its CUDA flavours, and what ``host="dsl"`` needs besides; nothing where no part of the DSL is installed."""
+    installed = _installed()
+    if PACKAGE not in installed:
+        return ()
+    return (_flavours(installed), _host(installed))
+
+
+def _installed() -> Mapping[str, str]:
+    """Versions of the distributions of the DSL and of TVM-FFI."""
+    found: dict[str, str] = {}
+    for one in metadata.distributions():
+        name = str(one.metadata["Name"]).lower().replace("_", "-")
+        if name.startswith(PACKAGE) or name == FFI_PACKAGE:
+            found.setdefault(name, one.version)
+    return found
+
+
+def _flavours(installed: Mapping[str, str]) -> Finding:
+    part = "CUDA of the CuTe DSL"
+    version = installed[PACKAGE]
+    majors = sorted(int(match.group(1)) for name in installed if (match := _CUTE_FINDINGS_FLAVOUR.fullmatch(name)))
+    if not majors:
+        return Finding(
+            part,
+            _OPTIONAL,
+            f"{PACKAGE} {version} is installed without the libraries of a CUDA version",
+            f"pip install '{PACKAGE}[cu13]=={version}', which also brings those for CUDA 12",
+        )
+    others = [
+        f"{name} {other}"
+        for name, other in sorted(installed.items())
+        if name.startswith(f"{PACKAGE}-libs") and other != version
+    ]
+    if others:
+        return Finding(
+            part,
+            _OPTIONAL,
+            f"{PACKAGE} {version} beside {', '.join(others)}: parts of different versions do not work together",
+            f"pip install --force-reinstall '{PACKAGE}[cu{majors[-1]}]=={version}'",
+        )
+    return Finding(part, "ok", " and ".join(f"cu{major}" for major in majors))
+
+
+def _host(installed: Mapping[str, str]) -> Finding:
+    part = 'CuTe kernels with host="dsl"'
+    if FFI_PACKAGE not in installed:
+        return Finding(part, _OPTIONAL, f"{FFI_PACKAGE} is not installed", f"pip install {FFI_PACKAGE}")
+    runtime = runtime_library()
+    if isinstance(runtime, Rejected):
+        return Finding(
+            part, _OPTIONAL, f"{RUNTIME} is not in the folder of {PACKAGE}", f"install {PACKAGE} again, whole"
+        )
+    return Finding(part, "ok", f"{FFI_PACKAGE} {installed[FFI_PACKAGE]}, {runtime}")

@@ -58,6 +58,6 @@ class CuteKind:
 
     def findings(self) -> Sequence[Finding]:
         """Which CUDA the DSL has, and whether ``host="dsl"`` has what it needs."""
-        from silo.kinds.cute.front.cute_findings import findings  # noqa: PLC0415  # for ``silo doctor`` alone
+        from silo.kinds.cute.front.cute_installation import findings  # noqa: PLC0415  # for ``silo doctor`` alone
 
         return findings()

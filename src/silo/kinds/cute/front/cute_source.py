@@ -166,7 +166,7 @@ class CuteSource:
     def wrapper(self, variant: Variant) -> Wrapper:
         """The host function for one variant, and what to trace it with.
 
-        Called and traced while ``silo.kinds.cute.front.cute_front_end.FRONT_END`` is held. Raises SourceError,
+        Called and traced while ``silo.kinds.cute.front.cute_installation.FRONT_END`` is held. Raises SourceError,
         ToolchainError,
         and CompileError for what one config asks for and no launch has.
         """

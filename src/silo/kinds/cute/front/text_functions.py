@@ -16,7 +16,7 @@ def function_of_text(file: str, text: str, name: str, annotations: Mapping[str, 
     """The function ``name`` that a text defines, as ``@cute.jit`` decorates it; nothing else of the text is run.
 
     ``file`` stands for the text in tracebacks and has no path: the DSL reads its source again, which it finds there.
-    Called while ``silo.kinds.cute.front.cute_front_end.FRONT_END`` is held. Raises ToolchainError.
+    Called while ``silo.kinds.cute.front.cute_installation.FRONT_END`` is held. Raises ToolchainError.
     """
     # Without a time of its own the entry is never looked for on the disk.
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)

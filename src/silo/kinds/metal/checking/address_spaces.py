@@ -13,9 +13,8 @@ from tempfile import TemporaryFile
 from silo.compile.c_compiler import CCompiler
 from silo.compile.compiler_process import run_compiler
 from silo.core.target import Target
-from silo.kinds.metal.clang import code_flags
-from silo.kinds.metal.entry_text import quoted
-from silo.kinds.metal.precompiled import precompiled_header
+from silo.kinds.metal.clang import code_flags, precompiled_header
+from silo.kinds.metal.compile_job import quoted
 from silo.settings import child_environment
 
 __all__ = ["Mixed", "mixed_spaces"]

@@ -18,11 +18,9 @@ from silo.frozen import frozen, replace
 from silo.kinds.metal.checking.address_spaces import Mixed, mixed_spaces
 from silo.kinds.metal.checking.lines import LineTable
 from silo.kinds.metal.checking.metal_runs import CheckedVariable, MetalCheckedRuns, Ready
-from silo.kinds.metal.clang import code_flags, link_flags
-from silo.kinds.metal.compile_job import include_flags
-from silo.kinds.metal.entry_text import entry_text
+from silo.kinds.metal.clang import code_flags, link_flags, precompiled_header
+from silo.kinds.metal.compile_job import entry_text, include_flags
 from silo.kinds.metal.metal_job import EmulatorJob
-from silo.kinds.metal.precompiled import precompiled_header
 from silo.kinds.metal.runtime import FOLDER
 from silo.launch.cpu_objects import load
 

@@ -18,7 +18,7 @@ from silo.core.variant import Variant
 from silo.errors import ArgumentError, CompileError, SourceError
 from silo.frozen import replace
 from silo.kinds.metal.front.metal_element_types import element_of
-from silo.kinds.metal.front.shader_text import MslKernel, MslText
+from silo.kinds.metal.front.parser import MslKernel, MslText
 from silo.kinds.metal.front.variant_text import metal_text
 from silo.sources.launch_options import evaluated
 

@@ -1,23 +1,289 @@
-"""From a text in Metal Shading Language to what it declares: only that is read, and clang or Metal read the rest."""
+"""From a text in Metal Shading Language to its declarations: tokens, kernels, casts that take ``const`` away.
+
+Only declarations are read; clang or Metal reads the rest.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from enum import Enum
 from typing import NoReturn
 
 from silo.errors import SourceError
-from silo.frozen import replace
-from silo.kinds.metal.front.shader_text import (
-    AddressSpace,
-    ArrayDeclaration,
-    FunctionConstant,
-    MslKernel,
-    MslParameter,
-    MslText,
-)
-from silo.kinds.metal.front.tokens import Token, TokenKind, tokens_of
+from silo.frozen import frozen, replace
 
-__all__ = ["parse_metal"]
+__all__ = [
+    "AddressSpace",
+    "ArrayDeclaration",
+    "FunctionConstant",
+    "MslKernel",
+    "MslParameter",
+    "MslText",
+    "Token",
+    "TokenKind",
+    "parse_metal",
+    "tokens_of",
+    "written_by_cast",
+]
+
+# ---- Metal's text as tokens: words, numbers, strings, signs, and lines of the preprocessor. Comments are none ----
+
+_WORD_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
+_DIGITS = frozenset("0123456789")
+_WORD = _WORD_START | _DIGITS
+_JOINED = frozenset(
+    {"::", "[[", "]]", "->", "<<", "&&", "||", "==", "!=", "<=", ">=", "++", "--", "+=", "-=", "*=", "/="}
+)
+
+
+class TokenKind(Enum):
+    """What a token is."""
+
+    WORD = "word"
+    NUMBER = "number"
+    TEXT = "text"  # a string or a character
+    SIGN = "sign"  # one or two characters; `>>` is two tokens, and `]]` one only where a `[[` is open
+    DIRECTIVE = "directive"  # a line of the preprocessor, with those it goes on in
+
+
+@frozen
+class Token:
+    """A token and where it is: from ``begin`` up to ``end`` of the text, on ``line``, counted from 1."""
+
+    kind: TokenKind
+    text: str
+    begin: int
+    end: int
+    line: int
+
+    @property
+    def is_word(self) -> bool:
+        """Whether it is a name or a keyword."""
+        return self.kind is TokenKind.WORD
+
+
+def tokens_of(text: str) -> tuple[Token, ...]:
+    """The tokens of a text, whatever it is: what cannot be read is a sign of one character.
+
+    >>> [one.text for one in tokens_of("device float *x [[buffer(0)]] // the input")]
+    ['device', 'float', '*', 'x', '[[', 'buffer', '(', '0', ')', ']]']
+    """
+    found: list[Token] = []
+    at, line, fresh, attributes = 0, 1, True, 0
+    while at < len(text):
+        kind, end = _piece(text, at, attributes, fresh=fresh)
+        piece = text[at:end]
+        if kind is not None:
+            attributes += (piece == "[[") - (piece == "]]")
+            found.append(Token(kind, piece, at, end, line))
+        fresh = piece.endswith("\n") or (fresh and kind in (None, TokenKind.DIRECTIVE))
+        line += piece.count("\n")
+        at = end
+    return tuple(found)
+
+
+def _piece(text: str, at: int, attributes: int, *, fresh: bool) -> tuple[TokenKind | None, int]:
+    """What begins at ``at``, None for blanks, and where it ends. ``fresh``: only blanks are before it on its line."""
+    first, two = text[at], text[at : at + 2]
+    if first.isspace():
+        return None, at + 1
+    if two == "//":
+        return None, _line_end(text, at)
+    if two == "/*":
+        close = text.find("*/", at + 2)
+        return None, len(text) if close < 0 else close + 2
+    if fresh and first == "#":
+        return TokenKind.DIRECTIVE, _line_end(text, at)
+    if first in "\"'":
+        return TokenKind.TEXT, _string_end(text, at)
+    if first in _WORD_START:
+        return TokenKind.WORD, _while(text, at, _WORD)
+    if first in _DIGITS or (first == "." and two[1:] in _DIGITS and len(two) == 2):
+        return TokenKind.NUMBER, _number_end(text, at)
+    return TokenKind.SIGN, at + (2 if two in _JOINED and (two != "]]" or attributes > 0) else 1)
+
+
+def _while(text: str, at: int, kept: frozenset[str]) -> int:
+    while at < len(text) and text[at] in kept:
+        at += 1
+    return at
+
+
+def _line_end(text: str, at: int) -> int:
+    """The end of a line, which goes on after a backslash."""
+    while True:
+        close = text.find("\n", at)
+        if close < 0:
+            return len(text)
+        if not text[:close].endswith("\\"):
+            return close
+        at = close + 1
+
+
+def _string_end(text: str, at: int) -> int:
+    quote, place = text[at], at + 1
+    while place < len(text) and text[place] not in (quote, "\n"):
+        place += 2 if text[place] == "\\" else 1
+    return min(place + 1, len(text))
+
+
+def _number_end(text: str, at: int) -> int:
+    hexadecimal = text[at : at + 2] in ("0x", "0X")
+    while at < len(text):
+        signed = text[at] in "+-" and text[at - 1] in ("pP" if hexadecimal else "eE")
+        if not (signed or text[at] in _WORD or text[at] in ".'"):
+            break
+        at += 1
+    return at
+
+
+# ---- What a text in Metal Shading Language has: kernels with their parameters, function constants, ----
+
+Span = tuple[int, int]  # from a character up to another
+
+
+class AddressSpace(Enum):
+    """The address space that a parameter points to."""
+
+    DEVICE = "device"
+    CONSTANT = "constant"
+    THREADGROUP = "threadgroup"
+    NONE = ""  # a value: a position, a size
+
+
+@frozen
+class MslParameter:
+    """One parameter of a kernel. ``type`` is what it is or points to, in the text's words (``float4``).
+
+    ``attribute`` is Metal's (``buffer``, ``threadgroup``, ``thread_position_in_grid``), with its ``index`` where it has
+    one; ``form`` is ``*``, ``&`` or ""; ``span`` is where it stands.
+    """
+
+    name: str
+    type: str
+    space: AddressSpace
+    form: str
+    const: bool
+    attribute: str
+    index: int
+    span: Span
+    line: int
+
+    @property
+    def is_buffer(self) -> bool:
+        """Whether a call passes it."""
+        return self.attribute == "buffer"
+
+
+@frozen
+class MslKernel:
+    """One kernel function.
+
+    ``name`` is what programs call it: its ``host_name`` where it is the instance of a template; ``function`` is how
+    C++ calls it (``add<float>``). ``body`` is between its braces. ``group`` is what it requires of a threadgroup.
+    """
+
+    name: str
+    function: str
+    parameters: tuple[MslParameter, ...]
+    body: Span
+    line: int
+    group: tuple[int, ...] = ()
+    most_threads: int = 1024
+    template: bool = False  # its parameters belong to one instance, its text to all
+
+    @property
+    def buffers(self) -> tuple[MslParameter, ...]:
+        """What a call passes, by rising index: as torch and MLX pass it."""
+        return tuple(sorted((one for one in self.parameters if one.is_buffer), key=lambda one: one.index))
+
+
+@frozen
+class FunctionConstant:
+    """``constant type name [[function_constant(index)]];``, where it stands: ``span`` is from the type to the ``;``."""
+
+    name: str
+    type: str
+    index: int
+    span: Span
+    line: int
+
+
+@frozen
+class ArrayDeclaration:
+    """``threadgroup type a[n], b[m];`` within a function: ``arrays`` are names with their dimensions."""
+
+    type: str
+    arrays: tuple[tuple[str, str], ...]
+    span: Span  # the ; too
+    line: int
+
+
+@frozen
+class MslText:
+    """A text as it was read; ``file`` is for messages.
+
+    ``refused`` are kernels that no launch could call, each with the reason.
+    """
+
+    text: str
+    file: str
+    kernels: tuple[MslKernel, ...]
+    constants: tuple[FunctionConstant, ...]
+    arrays: tuple[ArrayDeclaration, ...]
+    instances: tuple[Span, ...]  # attributes of explicit instances, which C++ does not take there
+    words: frozenset[str]
+    refused: tuple[tuple[str, str], ...] = ()
+
+
+# ---- Casts that take ``const`` from a parameter: the kernel may write that array, against its declaration ----
+
+_CASTS = frozenset({"const_cast", "reinterpret_cast", "static_cast"})
+_BEFORE_A_NAME = frozenset({"(", "&"})
+
+
+def written_by_cast(body: str, names: Collection[str]) -> frozenset[str]:
+    """Return the ``names`` that a kernel's body casts to a pointer or a reference without ``const``.
+
+    C's casts and C++'s are found if the name is the first word of the operand. A cast within a function that the
+    kernel calls, or to a type by another name, is not found: such a parameter is to be declared without ``const``.
+
+    >>> sorted(written_by_cast("((device float*)x)[i] = *(device const float*)z;", ["x", "z"]))
+    ['x']
+    >>> sorted(written_by_cast("const_cast<device float &>(x[i]) = 1;", ["x"]))
+    ['x']
+    """
+    tokens = tokens_of(body)
+    found: set[str] = set()
+    for place, token in enumerate(tokens):
+        if token.text == "(":
+            end = _end(tokens, place, "(", ")")
+        elif token.text in _CASTS and place + 1 < len(tokens) and tokens[place + 1].text == "<":
+            end = _end(tokens, place + 1, "<", ">")
+        else:
+            continue
+        kind = [one.text for one in tokens[place + 1 : end]]
+        if not kind or kind[-1] not in ("*", "&") or "const" in kind:
+            continue
+        end += 1
+        while end < len(tokens) and tokens[end].text in _BEFORE_A_NAME:
+            end += 1
+        if end < len(tokens) and tokens[end].text in names:
+            found.add(tokens[end].text)
+    return frozenset(found)
+
+
+def _end(tokens: Sequence[Token], place: int, opening: str, closing: str) -> int:
+    """Where the bracket at ``place`` is closed; the end of the tokens if nowhere."""
+    depth = 0
+    for at in range(place, len(tokens)):
+        depth += (tokens[at].text == opening) - (tokens[at].text == closing)
+        if depth == 0:
+            return at
+    return len(tokens)
+
+
+# ---- From a text in Metal Shading Language to what it declares: only that is read, and clang or Metal read ----
 
 _OPEN = {"(": ")", "[": "]", "{": "}", "[[": "]]"}
 _CLOSE = frozenset(_OPEN.values())

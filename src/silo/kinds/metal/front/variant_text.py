@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from silo.core.values import Value
 from silo.errors import CompileError
-from silo.kinds.metal.front.shader_text import MslKernel, MslText
-from silo.kinds.metal.front.tokens import tokens_of
+from silo.kinds.metal.front.parser import MslKernel, MslText, tokens_of
 
 __all__ = ["metal_text"]
 

@@ -10,7 +10,7 @@ from silo.core.argument_descriptions import describe
 from silo.core.dtypes import DType
 from silo.errors import ArgumentError
 from silo.kinds.metal.front.metal_element_types import scalar_of
-from silo.kinds.metal.front.shader_text import MslParameter
+from silo.kinds.metal.front.parser import MslParameter
 
 __all__ = ["CASTS", "cast_of", "number_read", "packed"]
 

@@ -15,8 +15,7 @@ from silo.frozen import frozen
 from silo.kernels.kernel import kernel as make_kernel
 from silo.kinds.metal.front.metal_definition import metal
 from silo.kinds.metal.front.metal_source import MOST_THREADS
-from silo.kinds.metal.front.parser import parse_metal
-from silo.kinds.metal.front.shader_text import MslKernel
+from silo.kinds.metal.front.parser import MslKernel, parse_metal
 from silo.kinds.metal.programs.argument_packing import cast_of, number_read
 
 __all__ = ["EmulatedFunction", "EmulatedLibrary", "RecordedCall"]

@@ -53,6 +53,6 @@ class PallasKind:
 
     def findings(self) -> Sequence[Finding]:
         """Whether the jax that is installed can be used, and whether the compiler for TPUs is here."""
-        from silo.kinds.pallas.front.pallas_findings import findings  # noqa: PLC0415  # for ``silo doctor`` alone
+        from silo.kinds.pallas.front.pallas_installation import findings  # noqa: PLC0415  # for ``silo doctor`` alone
 
         return findings()

@@ -8,9 +8,8 @@ import pytest
 
 from silo.commands import examine_machine as doctor
 from silo.compile.toolchain import Toolchain
-from silo.kinds.cute.front import libraries
-from silo.kinds.cute.front.cute_findings import findings
-from silo.kinds.cute.front.libraries import RUNTIME
+from silo.kinds.cute.front import cute_installation as libraries
+from silo.kinds.cute.front.cute_installation import RUNTIME, findings
 
 DSL, FFI = "nvidia-cutlass-dsl", "apache-tvm-ffi"
 

@@ -28,7 +28,7 @@ from silo.core.variant import Variant
 from silo.errors import CompileError, SourceError
 from silo.frozen import replace
 from silo.kinds.cute.front.cute_definition import cute
-from silo.kinds.cute.front.cute_front_end import FRONT_END
+from silo.kinds.cute.front.cute_installation import FRONT_END
 from silo.kinds.cute.front.cute_source import Layouts
 from silo.kinds.cute.front.wrapper import Form, WrapperParameter
 

@@ -4,8 +4,7 @@ import pytest
 
 import silo
 from silo.errors import SourceError
-from silo.kinds.metal.front.parser import parse_metal
-from silo.kinds.metal.front.tokens import TokenKind, tokens_of
+from silo.kinds.metal.front.parser import TokenKind, parse_metal, tokens_of
 
 
 def kernel_of(text):

@@ -4,7 +4,7 @@ import pytest
 
 from silo.core.decisions import Rejected
 from silo.errors import ToolchainError
-from silo.kinds.pallas.front import pallas_findings as doctor
+from silo.kinds.pallas.front import pallas_installation as doctor
 from silo.kinds.pallas.front import pallas_installation as installation
 
 

@@ -86,7 +86,7 @@ class FoundDecision:
 
 def find_decision(
     tuner: Any, winners: Iterable[ForeignWinner], wanted: ForeignWinner, configs: Callable[[], Sequence[Any]]
-) -> FoundDecision:  # noqa: ANN401
+) -> FoundDecision:
     """The config that was decided for this key, else for the nearest one, of those that pruning leaves."""
     there = [winner for winner in winners if winner.target == wanted.target]
     exact = next((winner for winner in there if winner.slot == wanted.slot), None)

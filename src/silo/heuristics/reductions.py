@@ -1,0 +1,401 @@
+"""Reductions: looped, persistent, cooperative (several programs share a row) and mixed-order (rows and columns)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from silo.core.config import Config
+from silo.core.decisions import Rejected
+from silo.core.target import Target
+from silo.core.traced import next_pow2
+from silo.errors import SpaceError
+from silo.heuristics.blocks import (
+    MAX_PERSISTENT,
+    reduction_config,
+    reduction_sizes,
+    scores_of,
+    short_rows,
+    spread_by_scores,
+    tiled_reduction_config,
+)
+from silo.heuristics.candidates import (
+    MAX_RSPLIT,
+    Candidates,
+    Draft,
+    HeuristicCandidate,
+    changed,
+    descriptor_filter,
+    deterministic_filter,
+    enforce_minimums,
+    last_pow2,
+)
+from silo.heuristics.facts import KernelFacts, ReductionHint, SizeHints, TargetFacts, TuningEffort, block_name
+from silo.heuristics.native_matmul import native_matmul
+
+__all__ = [
+    "cooperative_reduction",
+    "looped_candidates",
+    "mix_order",
+    "persistent_candidates",
+    "persistent_reduction",
+    "reduction",
+]
+
+# ---- Looped reductions: rows of ``x`` (and ``y``) reduced along ``r0_`` (and ``r1_``), a block of the row ----
+
+
+def reduction(
+    target: TargetFacts | Target | str,
+    hints: SizeHints | Mapping[str, int],
+    facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
+) -> Candidates:
+    """Configs of a looped reduction over ``r0_`` (and ``r1_``) of rows ``x`` (and ``y``).
+
+    The values follow PyTorch 2.13 (``triton_heuristics.reduction``). A kernel whose reduction hint says how its
+    rows lie in memory gets one config, any other six. ``SpaceError`` for other dimensions.
+
+    >>> facts = KernelFacts(loads=2, reductions=1, reduction_hint=ReductionHint.INNER)
+    >>> print(reduction("cuda:sm_90", {"x": 4096, "r": 4096}, facts)[0].config)
+    R0_BLOCK=2048, XBLOCK=1, num_stages=1, num_warps=16
+    """
+    known = TargetFacts.of(target)
+    sizes = reduction_sizes("reduction", hints, facts)
+    if facts.native_matmul:
+        return native_matmul(known, sizes, facts, effort)
+    made = looped_candidates("reduction", known, sizes, facts, effort)
+    made = descriptor_filter(made, facts, known)
+    made = deterministic_filter(made, facts, effort)
+    return enforce_minimums(made, facts, known).for_target(known)
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes configs for one kernel: for tiles by their scores, for rows directly."""
+
+    target: TargetFacts
+    sizes: SizeHints
+    facts: KernelFacts
+    register_intensive: bool
+
+    def __call__(
+        self,
+        x: int,
+        r: int,
+        *,
+        num_warps: int | None = None,
+        register_intensive: bool | None = None,
+        waves_per_eu: int | None = None,
+    ) -> Config | Rejected:
+        intensive = self.register_intensive if register_intensive is None else register_intensive
+        if "y" not in self.sizes:
+            return reduction_config(
+                self.target,
+                self.sizes,
+                x,
+                r,
+                num_warps=num_warps,
+                register_intensive=intensive,
+                reduction_hint=self.facts.reduction_hint,
+                waves_per_eu=waves_per_eu,
+            )
+        blocks = spread_by_scores(self.target, self.sizes, scores_of(self.sizes, self.facts), x * r)
+        return tiled_reduction_config(
+            self.target,
+            self.sizes,
+            blocks["x"],
+            blocks["y"],
+            blocks["r0_"],
+            register_intensive=intensive,
+            waves_per_eu=waves_per_eu,
+        )
+
+
+def looped_candidates(
+    kind: str, target: TargetFacts, sizes: SizeHints, facts: KernelFacts, effort: TuningEffort
+) -> Candidates:
+    """The candidates before any filter."""
+    rnumel = sizes.rnumel
+    work = facts.loads + facts.reductions
+    busy = sizes["x"] >= 1024 and work >= 10  # each load and each sum holds registers
+    blackwell = target.kind == "cuda" and target.major >= 10
+    longest = 1024 if busy or blackwell else 2048
+    make = _Maker(target, sizes, facts, busy)
+    draft = Draft(kind)
+    if facts.persistent_block and work <= 8:
+        draft.add(make(max(4096 // rnumel, 1), min(rnumel, 32768)), "the whole row in one block, if it fits")
+    contiguous = (2 if rnumel <= 2048 else 1, min(rnumel, longest))
+    tiny = (short_rows(rnumel), min(rnumel, longest))
+    hint = facts.reduction_hint
+    single = "y" not in sizes and not effort.exhaustive
+    if not single or hint in (ReductionHint.INNER, ReductionHint.DEFAULT):
+        draft.add(make(*contiguous), "a few contiguous rows, as long a block as registers allow")
+    if not single or hint in (ReductionHint.OUTER, ReductionHint.DEFAULT):
+        _outer(draft, make)
+    if not single or hint in (ReductionHint.OUTER_TINY, ReductionHint.DEFAULT):
+        draft.add(make(*tiny), "many short rows")
+    if single and hint is not ReductionHint.DEFAULT:
+        return draft.done()
+    draft.add(make(64, 64, register_intensive=False), "a square block")
+    draft.add(make(8, 512, register_intensive=False), "eight rows in long blocks")
+    draft.add(make(64, 4, num_warps=8, register_intensive=False), "many rows in short blocks, for heavy iterations")
+    if target.is_hip:
+        draft.add(make(1024, 8, num_warps=4, register_intensive=False, waves_per_eu=2), "AMD: 1024 rows, two waves")
+        draft.add(make(512, 8, num_warps=4, register_intensive=False, waves_per_eu=1), "AMD: 512 rows, one wave")
+        return _beside_persistent(draft.done(), facts)
+    return draft.done()
+
+
+def _beside_persistent(candidates: Candidates, facts: KernelFacts) -> Candidates:
+    """Without x blocks that make a sub-kernel of the same combo hold more than 4096 elements: they compile for hours.
+
+    The config with the fewest rows stays where none is short enough.
+    """
+    if facts.longest_persistent <= 0:
+        return candidates
+    draft = Draft(candidates.kind)
+    for one in candidates:
+        if _rows_of(one) * facts.longest_persistent <= MAX_PERSISTENT:
+            draft.add(one.config, one.reason)
+        else:
+            draft.reject(one, f"with rows of {facts.longest_persistent} in one block it would compile for very long")
+    if not draft.count:
+        least = min(candidates, key=_rows_of)
+        draft.add(least.config, f"{least.reason}; the fewest rows there are")
+    return replace(draft.done(), rejected=(*candidates.rejected, *draft.done().rejected))
+
+
+def _rows_of(candidate: HeuristicCandidate) -> int:
+    value = dict(candidate.config.values).get("XBLOCK", 0)
+    return value if isinstance(value, int) else 0
+
+
+def _outer(draft: Draft, make: _Maker) -> None:
+    """Rows that lie side by side: a long x block makes loads contiguous."""
+    facts, x, rnumel = make.facts, make.sizes["x"], make.sizes.rnumel
+    if make.target.is_hip:
+        draft.add(make(64, 8), "strided rows: 64 of them side by side")
+    elif x <= 1024:
+        draft.add(make(max(min(x // 128, 8), 2), min(rnumel, 64)), "strided rows, few: short x blocks fill the device")
+    elif x // 4096 <= 8:
+        draft.add(make(16, 32), "strided rows: 16 side by side")
+    elif facts.dynamic_sizes > 1:
+        r = max(min(rnumel // 64, 64), 8)
+        draft.add(make(64, r), "strided rows, sizes known at the call alone: few iterations")
+    elif facts.dynamic_sizes == 1:
+        r = 1 if facts.loads >= 3 else min(next_pow2(max(rnumel, 128) // 128), 8)
+        draft.add(make(64, r), "strided rows, a size known at the call alone: registers are short")
+    else:
+        rows = max(min(256, next_pow2(x // 4096)), 64)
+        if facts.loads < 4 or rnumel <= 128:
+            draft.add(make(rows, 512 // rows), "strided rows: as many side by side as there are many")
+        else:
+            r = 64 if rnumel >= 2048 else 32
+            draft.add(make(min(rows, 32), r, num_warps=4), "strided rows, heavy iterations: few of them")
+
+
+# ---- Persistent reductions: whole rows in one block, so that each is read once and there is no loop ----
+
+_ROWS = (1, 8, 32, 128)
+_ROWS_HIP = (1, 4, 8, 16, 32, 64, 128, 256)
+# Rows that a kernel takes itself to have at least, where its results may not depend on their number.
+_BATCH_INVARIANT_ROWS = 4096
+
+
+def persistent_reduction(
+    target: TargetFacts | Target | str,
+    hints: SizeHints | Mapping[str, int],
+    facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
+) -> Candidates:
+    """Configs of a reduction that holds whole rows: how many of them, with how many warps; no block of what is reduced.
+
+    The values follow PyTorch 2.13 (``triton_heuristics.persistent_reduction``). ``SpaceError`` for rows that no
+    block can hold, and for a mix-order reduction, which has a heuristic of its own.
+
+    >>> facts = KernelFacts(loads=2, reductions=1, reduction_hint=ReductionHint.INNER)
+    >>> print(persistent_reduction("cuda:sm_90", {"x": 4096, "r": 256}, facts)[0].config)
+    XBLOCK=4, num_stages=1, num_warps=1
+    """
+    known = TargetFacts.of(target)
+    sizes = reduction_sizes("persistent reduction", hints, facts)
+    if facts.rsplit_size:
+        raise SpaceError("a reduction with rsplit_size is a mix-order reduction: ask heuristics.mix_order")
+    if facts.native_matmul:
+        return native_matmul(known, sizes, facts, effort, persistent=True)
+    made = persistent_candidates("persistent reduction", known, sizes, facts, effort)
+    made = descriptor_filter(made, facts, known, whole_row=sizes.rnumel)
+    made = deterministic_filter(made, facts, effort)
+    return enforce_minimums(made, facts, known, whole_row=sizes.rnumel).for_target(known)
+
+
+def persistent_candidates(
+    kind: str, target: TargetFacts, sizes: SizeHints, facts: KernelFacts, effort: TuningEffort
+) -> Candidates:
+    """The candidates before any filter."""
+    if effort.batch_invariant and not facts.single_row:
+        sizes = sizes.replaced(x=max(sizes["x"], _BATCH_INVARIANT_ROWS))
+    draft = Draft(kind)
+    if "y" in sizes:
+        _tiles(draft, target, sizes, facts)
+    else:
+        _rows(draft, target, sizes, facts, effort)
+    blocks = tuple(block_name(dimension) for dimension in sizes.reduced)
+    made = draft.done()
+    found = tuple(replace(one, config=_without(one.config, blocks)) for one in made)
+    return replace(made, found=tuple({one.config: one for one in reversed(found)}.values())[::-1])
+
+
+def _without(config: Config, names: tuple[str, ...]) -> Config:
+    return Config(tuple(item for item in config.values if item[0] not in names), config.options)
+
+
+def _tiles(draft: Draft, target: TargetFacts, sizes: SizeHints, facts: KernelFacts) -> None:
+    given = scores_of(sizes, facts)
+    scores = {name: given[name] for name in ("x", "y")}
+    for rows in _ROWS_HIP if target.is_hip else _ROWS:
+        if rows > 1 and rows * sizes.rnumel > MAX_PERSISTENT:
+            continue
+        blocks = spread_by_scores(target, sizes, scores, rows)
+        made = tiled_reduction_config(target, sizes, blocks["x"], blocks["y"], sizes.rnumel)
+        draft.add(made, f"whole rows, {rows} of them spread over x and y")
+
+
+def _rows(draft: Draft, target: TargetFacts, sizes: SizeHints, facts: KernelFacts, effort: TuningEffort) -> None:
+    x, rnumel, hint = sizes["x"], sizes.rnumel, facts.reduction_hint
+    counts = [
+        rows
+        for rows in (_ROWS_HIP if target.is_hip else _ROWS)
+        if rows == 1 or (rnumel * rows <= MAX_PERSISTENT and rows <= x)
+    ]
+    chosen, reason = counts, "whole rows, {} of them"
+    if not effort.exhaustive:
+        if hint is ReductionHint.INNER and rnumel >= 256:
+            if rnumel <= 1024 and x // 8 >= 128 and not facts.rsplit_size:
+                draft.add(*_many_contiguous(target, sizes, facts))
+                return
+            chosen, reason = counts[:1], "one contiguous row, which keeps every warp busy"
+        elif hint is ReductionHint.OUTER:
+            chosen, reason = counts[-1:], "whole strided rows, {} side by side"
+        elif hint is ReductionHint.OUTER_TINY:
+            chosen = []
+    for rows in chosen:
+        made = reduction_config(target, sizes, rows, rnumel, register_intensive=True, reduction_hint=hint)
+        draft.add(made, reason.format(rows))
+    tiny = hint is ReductionHint.OUTER_TINY if not effort.exhaustive else target.is_hip
+    if tiny:
+        draft.add(reduction_config(target, sizes, short_rows(rnumel), rnumel), "many short rows, whole")
+
+
+def _many_contiguous(target: TargetFacts, sizes: SizeHints, facts: KernelFacts) -> tuple[Config | Rejected, str]:
+    """Many contiguous rows of 256 to 1024 elements."""
+    x, rnumel = sizes["x"], sizes.rnumel
+    if not target.is_xpu:
+        # One warp reduces a row without shared memory.
+        made = reduction_config(
+            target,
+            sizes,
+            min(1024 // rnumel, 8),
+            rnumel,
+            num_warps=1,
+            min_warps=1,
+            register_intensive=True,
+            reduction_hint=facts.reduction_hint,
+        )
+        return made, "many contiguous rows: one warp for a few of them, no shared memory"
+    rows = 1 if x // 8 < 128 or facts.loads + facts.stores >= 5 else 8
+    made = reduction_config(target, sizes, rows, rnumel, register_intensive=True)
+    return made, "Intel: many contiguous rows, as many warps as their elements ask for"
+
+
+# ---- Cooperative reductions: RSPLIT programs share one row and meet at a barrier across the grid ----
+
+
+def cooperative_reduction(
+    target: TargetFacts | Target | str,
+    hints: SizeHints | Mapping[str, int],
+    facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
+) -> Candidates:
+    """Configs of a cooperative reduction; RSPLIT is how many programs share a row.
+
+    Programs wait for one another, so no more may be started than run at once: RSPLIT times the rows never exceeds the
+    multiprocessors (facts.persistent says whether a program holds its share whole). The launch has to be a cooperative
+    one. The values follow PyTorch 2.13 (``triton_heuristics.cooperative_reduction``). ``SpaceError`` for other
+    dimensions than x and r.
+
+    >>> facts = KernelFacts(loads=2, reductions=1)
+    >>> print(cooperative_reduction("cuda:sm_90", {"x": 2, "r": 1 << 20}, facts)[0].config)
+    R0_BLOCK=2048, RSPLIT=64, XBLOCK=1, num_stages=1, num_warps=16
+    """
+    known = TargetFacts.of(target)
+    sizes = reduction_sizes("cooperative reduction", hints, facts)
+    if len(sizes.sizes) != 2:
+        raise SpaceError(f"a cooperative reduction has sizes x and r, not {sizes}")
+    split = max(1, min(sizes["r0_"], last_pow2(known.units) // sizes["x"], MAX_RSPLIT))
+    share = sizes.replaced(r0_=sizes["r0_"] // split)
+    row = share.rnumel if facts.persistent else 0
+    own = replace(facts, dynamic_sizes=0)
+    make = persistent_candidates if facts.persistent else looped_candidates
+    made = make("cooperative reduction", known, share, own, effort)
+    reason = f"{split} programs share a row: {split} x {sizes['x']} of {known.units} multiprocessors"
+    found = tuple(
+        replace(one, config=changed(one.config, RSPLIT=split), reason=f"{one.reason}; {reason}") for one in made
+    )
+    made = descriptor_filter(replace(made, found=found), facts, known, whole_row=row)
+    made = deterministic_filter(made, facts, effort)
+    return enforce_minimums(made, facts, known, whole_row=row).for_target(known)
+
+
+# ---- Mix-order reductions: one kernel reduces along rows, and along columns over RSPLIT_SIZE rows a program ----
+
+
+def mix_order(
+    target: TargetFacts | Target | str,
+    hints: SizeHints | Mapping[str, int],
+    facts: KernelFacts,
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
+) -> Candidates:
+    """Configs of a mix-order reduction, which sets XBLOCK, RSPLIT_SIZE and NUM_STAGES, its own pipelining.
+
+    The values follow PyTorch 2.13, but for XBLOCK, which divides RSPLIT_SIZE
+    and is as large as descriptors ask.
+    ``SpaceError`` for a facts.rsplit_size that is not a power of two, or for several reduced dimensions.
+
+    >>> facts = KernelFacts(loads=2, reductions=1, rsplit_size=256)
+    >>> print(mix_order("cuda:sm_90", {"x": 32768, "r": 1024}, facts)[0].config)
+    NUM_STAGES=3, RSPLIT_SIZE=256, XBLOCK=8, num_stages=1, num_warps=4
+    """
+    known = TargetFacts.of(target)
+    sizes = reduction_sizes("mix-order reduction", hints, facts)
+    split = facts.rsplit_size
+    if split < 1 or split & (split - 1):
+        raise SpaceError(f"a mix-order reduction needs facts with rsplit_size, a power of two; it is {split}")
+    if len(sizes.sizes) != 2:
+        raise SpaceError(f"a mix-order reduction has sizes x and r, not {sizes}")
+    made = persistent_candidates("mix-order reduction", known, sizes, facts, effort)
+    made = descriptor_filter(made, facts, known, whole_row=sizes.rnumel)
+    rnumel = sizes["r0_"]
+    least = facts.descriptor_minimums.get("XBLOCK", 1)
+    block = max(min(max(split // 32, 4 if rnumel <= 512 else 1), 16, split), least)
+    if block > split:
+        raise SpaceError(f"descriptors ask for XBLOCK={least} at least, and it has to divide rsplit_size={split}")
+    stages = min(max(split // block // 4, 1), (2 if rnumel > 8192 else 3) if facts.several_stages else 1)
+    draft = Draft(made.kind)
+    for candidate in made:
+        config = changed(candidate.config, RSPLIT_SIZE=split, XBLOCK=block, NUM_STAGES=stages)
+        reason = f"{block} of the {split} rows of a program at a time, {stages} in flight"
+        before = dict(config.options)["num_warps"]
+        assert isinstance(before, int)
+        if rnumel <= 1024:
+            warps = max(before // 2, 1)
+            draft.add(changed(config, num_warps=warps), f"{reason}; fewer warps, so that more programs fit")
+            if effort.exhaustive:
+                draft.add(changed(config, num_warps=2), f"{reason}; two warps")
+        else:
+            draft.add(config, reason)
+            if effort.exhaustive and before < (16 if known.is_hip else 32):
+                draft.add(changed(config, num_warps=before * 2), f"{reason}; twice the warps for long rows")
+    done = draft.done()
+    return deterministic_filter(replace(done, rejected=made.rejected), facts, effort).for_target(known)

@@ -1,0 +1,186 @@
+"""Values of a host function while it is read: its memory, byte by byte, and the LLVM dialect's arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from silo.core.launch_info import ABI_BYTES
+from silo.kinds.cute.launch_call import Computed, LaunchValue
+from silo.kinds.cute.layouts import CLayout
+
+__all__ = [
+    "COMPARISONS",
+    "INTEGER_OPERATIONS",
+    "Address",
+    "HostMemory",
+    "MemoryBlock",
+    "Part",
+    "Symbol",
+    "unsigned",
+    "wrapped",
+]
+
+# ---- The memory of a host function while it is read: what it put where, byte by byte ----
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A place in a block of memory that the function allocated."""
+
+    block: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """The address of a global of the module, or, ``loaded``, what it holds."""
+
+    name: str
+    loaded: bool = False
+
+
+Scalar = int | float | LaunchValue | Computed | Address | Symbol
+Part = Scalar | tuple["Part", ...]
+"""A value: a scalar, or the members of a struct or an array."""
+
+
+@dataclass(slots=True)
+class MemoryBlock:
+    """What one allocation holds: its layout, and the scalars written to it by offset, with their sizes."""
+
+    layout: CLayout
+    cells: dict[int, tuple[int, Scalar]] = field(default_factory=dict[int, tuple[int, Scalar]])
+    spoiled: bool = False  # something unknown may have written to it
+
+    def put(self, offset: int, size: int, value: Scalar) -> None:
+        """Write a scalar over whatever was there."""
+        for start, (length, _) in list(self.cells.items()):
+            if start < offset + size and offset < start + length:
+                del self.cells[start]
+        self.cells[offset] = (size, value)
+
+    def get(self, offset: int, size: int) -> Scalar:
+        """A scalar as it was written; of anything else nothing is known."""
+        length, value = self.cells.get(offset, (0, Computed()))
+        return value if length == size and not self.spoiled else Computed()
+
+
+class HostMemory:
+    """All blocks of one run."""
+
+    def __init__(self) -> None:
+        self.blocks: list[MemoryBlock] = []
+
+    def allocate(self, layout: CLayout) -> Address:
+        """A new block."""
+        self.blocks.append(MemoryBlock(layout))
+        return Address(len(self.blocks) - 1, 0)
+
+    def write(self, address: Part, layout: CLayout, value: Part) -> None:
+        """Write a value of that layout. A place that is not known lies in none of the blocks: none of them escapes."""
+        if not isinstance(address, Address):
+            return
+        if layout.scalar is not None:
+            assert not isinstance(value, tuple)
+            self.blocks[address.block].put(address.offset, ABI_BYTES[layout.scalar], value)
+            return
+        for index, (offset, part) in enumerate(layout.parts):
+            member = value[index] if isinstance(value, tuple) else Computed()
+            self.write(Address(address.block, address.offset + offset), part, member)
+
+    def read(self, address: Part, layout: CLayout) -> Part:
+        """Read a value of that layout."""
+        if isinstance(address, Symbol):
+            return Symbol(address.name, loaded=True)
+        if layout.scalar is not None:
+            if not isinstance(address, Address):
+                return Computed()
+            return self.blocks[address.block].get(address.offset, ABI_BYTES[layout.scalar])
+        return tuple(
+            self.read(Address(address.block, address.offset + offset), part)
+            if isinstance(address, Address)
+            else Computed()
+            for offset, part in layout.parts
+        )
+
+    def spoil(self, address: Part) -> None:
+        """Something that is not known here was given this address: it may have written to the block."""
+        if isinstance(address, Address):
+            self.blocks[address.block].spoiled = True
+
+
+# ---- Integer arithmetic of the LLVM dialect, over constants ----
+
+
+def wrapped(value: int, bits: int) -> int:
+    """As a signed number of so many bits; a bit is 0 or 1.
+
+    >>> wrapped(255, 8), wrapped(1, 1), wrapped(256, 8)
+    (-1, 1, 0)
+    """
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if bits > 1 and value >> (bits - 1) else value
+
+
+def unsigned(value: int, bits: int) -> int:
+    """The same bits read without a sign."""
+    return value & ((1 << bits) - 1)
+
+
+def _quotient(left: int, right: int) -> int:
+    """Rounded towards zero."""
+    made = abs(left) // abs(right)
+    return made if (left < 0) == (right < 0) else -made
+
+
+def _signed(rule: Callable[[int, int], int]) -> Callable[[int, int, int], int | None]:
+    return lambda left, right, bits: wrapped(rule(left, right), bits)
+
+
+def _unsigned(rule: Callable[[int, int], int]) -> Callable[[int, int, int], int | None]:
+    return lambda left, right, bits: wrapped(rule(unsigned(left, bits), unsigned(right, bits)), bits)
+
+
+def _divided(rule: Callable[[int, int, int], int | None]) -> Callable[[int, int, int], int | None]:
+    return lambda left, right, bits: rule(left, right, bits) if right else None
+
+
+def _shifted(rule: Callable[[int, int, int], int | None]) -> Callable[[int, int, int], int | None]:
+    return lambda left, right, bits: rule(left, right, bits) if 0 <= right < bits else None
+
+
+INTEGER_OPERATIONS: Mapping[str, Callable[[int, int, int], int | None]] = {
+    "llvm.add": _signed(lambda left, right: left + right),
+    "llvm.sub": _signed(lambda left, right: left - right),
+    "llvm.mul": _signed(lambda left, right: left * right),
+    "llvm.and": _signed(lambda left, right: left & right),
+    "llvm.or": _signed(lambda left, right: left | right),
+    "llvm.xor": _signed(lambda left, right: left ^ right),
+    "llvm.intr.smax": _signed(max),
+    "llvm.intr.smin": _signed(min),
+    "llvm.intr.umax": _unsigned(max),
+    "llvm.intr.umin": _unsigned(min),
+    "llvm.sdiv": _divided(_signed(_quotient)),
+    "llvm.srem": _divided(_signed(lambda left, right: left - right * _quotient(left, right))),
+    "llvm.udiv": _divided(_unsigned(lambda left, right: left // right)),
+    "llvm.urem": _divided(_unsigned(lambda left, right: left % right)),
+    "llvm.shl": _shifted(_signed(lambda left, right: left << right)),
+    "llvm.ashr": _shifted(_signed(lambda left, right: left >> right)),
+    "llvm.lshr": _shifted(_unsigned(lambda left, right: left >> right)),
+}
+"""By the operation's name: of two signed numbers of so many bits; None where the result is not defined."""
+
+# In the order of the dialect's numbers: eq, ne, slt, sle, sgt, sge, ult, ule, ugt, uge.
+COMPARISONS: tuple[Callable[[int, int, int], bool], ...] = (
+    lambda left, right, _: left == right,
+    lambda left, right, _: left != right,
+    lambda left, right, _: left < right,
+    lambda left, right, _: left <= right,
+    lambda left, right, _: left > right,
+    lambda left, right, _: left >= right,
+    lambda left, right, bits: unsigned(left, bits) < unsigned(right, bits),
+    lambda left, right, bits: unsigned(left, bits) <= unsigned(right, bits),
+    lambda left, right, bits: unsigned(left, bits) > unsigned(right, bits),
+    lambda left, right, bits: unsigned(left, bits) >= unsigned(right, bits),
+)

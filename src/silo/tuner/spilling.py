@@ -1,0 +1,207 @@
+"""Spilling configs: their spill counts, found without measuring, and the decision which of them to measure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from silo.core.config import Config
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.core.json_reader import read_list, read_natural, read_object, read_text
+from silo.core.keys import spills_key
+from silo.core.protocols import RecordStore
+from silo.core.search_space import SearchSpace
+from silo.core.target import Target
+from silo.core.values import JSON
+from silo.errors import StoreError
+from silo.tuner.trial import Study
+
+__all__ = [
+    "Aside",
+    "SpillingConfig",
+    "Verdict",
+    "describe_aside",
+    "judge",
+    "known_spills",
+    "ranked",
+    "spill_limit",
+    "spills_above",
+]
+
+# ---- Spilling configs: the decision which of them to measure and which to set aside ----
+
+_MOST = {"hip": 32}  # of PyTorch 2.13
+_MOST_ELSEWHERE = 16
+_SHARE = 3  # of those set aside, one in so many is measured in any case
+
+
+@dataclass(frozen=True, slots=True)
+class SpillingConfig:
+    """A config and how many 32-bit values a thread of its code keeps in local memory."""
+
+    config: Config
+    spills: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a config that was set aside is measured after all, and why."""
+
+    one: SpillingConfig
+    decision: Decision
+
+
+def spill_limit(target: Target, *, by_heuristic: bool, asked: int | None = None) -> int | None:
+    """The most values a config may spill to be measured with the others; None: as many as it likes.
+
+    Spaces that a heuristic made have a limit; what an author lists is measured as it stands unless he ``asked`` for
+    one.
+
+    >>> spill_limit(Target("cuda", "sm_90"), by_heuristic=True), spill_limit(Target("hip"), by_heuristic=True)
+    (16, 32)
+    >>> spill_limit(Target("cuda"), by_heuristic=False), spill_limit(Target("cuda"), by_heuristic=False, asked=100)
+    (None, 100)
+    """
+    if asked is not None:
+        return asked
+    return _MOST.get(target.kind, _MOST_ELSEWHERE) if by_heuristic else None
+
+
+def ranked(aside: Sequence[SpillingConfig], space: SearchSpace) -> tuple[SpillingConfig, ...]:
+    """Those set aside, least spilling first, equal ones in the order of the space; without those it does not have."""
+    order = {config.order_key: place for place, config in enumerate(space.listed)}
+    mine = [one for one in aside if one.config in space]
+
+    def rank(one: SpillingConfig) -> tuple[int, int, bytes]:
+        key = one.config.order_key
+        return one.spills, order.get(key, len(order)), key
+
+    return tuple(sorted(mine, key=rank))
+
+
+def judge(aside: Sequence[SpillingConfig], *, others_work: bool, evaluations: int | None = None) -> tuple[Verdict, ...]:
+    """Which of the configs set aside are measured after the others. Pure.
+
+    The least spilling third (at least one) is; where no other config works all are, one after the other, up to
+    ``evaluations`` of them if that is more.
+
+    Args:
+        aside: every config above the limit, in rank order, whether it was measured by now or not.
+        others_work: whether a config that was not set aside can be used.
+        evaluations: how many measurements are left of the budget once the others are done; None: no end.
+    """
+    third = math.ceil(len(aside) / _SHARE)
+    found: list[Verdict] = []
+    for place, one in enumerate(aside):
+        if place < third:
+            decision: Decision = Accepted(f"among the {third} of {len(aside)} set aside that spill least")
+        elif others_work:
+            decision = Rejected(f"{place} of those set aside spill less, and other configs work")
+        elif evaluations is None or place < evaluations:
+            decision = Accepted("no config that spills less than the limit works")
+        else:
+            decision = Rejected(f"{place} of those set aside spill less, and the budget of evaluations is spent")
+        found.append(Verdict(one, decision))
+    return tuple(found)
+
+
+def describe_aside(aside: Sequence[SpillingConfig], *, limit: int, measured: int, of: int) -> str:
+    """One line about the configs above the limit, in rank order; "" where there are none.
+
+    >>> one, two = (SpillingConfig(Config.of(BLOCK=block), block) for block in (64, 128))
+    >>> describe_aside([one, two], limit=16, measured=1, of=5)
+    '2 of 5 configs spill 64 to 128 values a thread to local memory (above 16): 1 measured last, 1 set aside'
+    """
+    if not aside:
+        return ""
+    low, high = aside[0].spills, aside[-1].spills
+    values = str(low) if low == high else f"{low} to {high}"
+    left = len(aside) - measured
+    then = ", ".join([f"{measured} measured last"] * (measured > 0) + [f"{left} set aside"] * (left > 0))
+    return f"{len(aside)} of {of} configs spill {values} values a thread to local memory (above {limit}): {then}"
+
+
+# ---- Spill counts of configs, found without measuring them, kept beside a study's trials ----
+
+SPILLS_SCHEMA = "spills/1"
+
+
+class Aside:
+    """The configs of a space that spill more than ``limit`` values: those known before, those that a session finds."""
+
+    def __init__(self, study: Study, space: SearchSpace, records: RecordStore, limit: int | None) -> None:
+        self.limit = limit
+        self._study = study
+        self._space = space
+        self._records = records
+        above = spills_above(study, records, limit)
+        self._found = {one.config.order_key: one for one in ranked(above, space)} if above else {}
+        self._kept = set(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __iter__(self) -> Iterator[SpillingConfig]:
+        """In no particular order."""
+        return iter(self._found.values())
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._found
+
+    def add(self, one: SpillingConfig) -> None:
+        """Set one aside."""
+        self._found[one.config.order_key] = one
+
+    @property
+    def configs(self) -> tuple[SpillingConfig, ...]:
+        """All of them, least spilling first."""
+        return ranked(tuple(self), self._space) if self._found else ()
+
+    def keep(self) -> str:
+        """Keep what is new; "", or why it is not kept: then it is found out again next time."""
+        new = [one for key, one in self._found.items() if key not in self._kept]
+        self._kept = set(self._found)
+        if not new:
+            return ""
+        document: JSON = {"schema": SPILLS_SCHEMA, "spills": [[one.config.to_json(), one.spills] for one in new]}
+        try:
+            self._records.append(spills_key(self._study.key), document)
+        except (StoreError, OSError) as error:
+            return f"which configs spill is not kept: {error}"
+        return ""
+
+    def remark(self, measured: Collection[bytes]) -> str:
+        """What became of them, by the order keys of configs that were ``measured``; "" where there are none."""
+        count = sum(key in measured for key in self._found)
+        return describe_aside(self.configs, limit=self.limit or 0, measured=count, of=self._space.effort)
+
+
+def known_spills(study: Study, records: RecordStore) -> tuple[SpillingConfig, ...]:
+    """Every config that code of this study was found to spill with, each once. Records nobody can read are left out."""
+    found: dict[bytes, SpillingConfig] = {}
+    try:
+        kept = list(records.read(spills_key(study.key)))
+    except (StoreError, OSError):
+        return ()  # the trials are not readable either, and that is told
+    for record in kept:
+        try:
+            for one in _from_record(record):
+                found[one.config.order_key] = one
+        except (ValueError, KeyError, TypeError, AttributeError):
+            continue  # of a newer Silo
+    return tuple(found.values())
+
+
+def spills_above(study: Study, records: RecordStore, limit: int | None) -> tuple[SpillingConfig, ...]:
+    """Those known to spill more than ``limit`` values; None: there is no limit, so none does."""
+    return () if limit is None else tuple(one for one in known_spills(study, records) if one.spills > limit)
+
+
+def _from_record(record: JSON) -> list[SpillingConfig]:
+    what = "a record of spilling configs"
+    members = read_object(record, ("schema", "spills"), what)
+    if read_text(members["schema"], what) != SPILLS_SCHEMA:
+        raise ValueError(f"{what} of another schema")
+    pairs = [read_list(item, what) for item in read_list(members["spills"], what)]
+    return [SpillingConfig(Config.from_json(config), read_natural(spills, what)) for config, spills in pairs]
