@@ -13,6 +13,6 @@ BINARY = CompilerDeclaration(
     targets=(),  # on which of them a binary runs, it says itself
     options=(),
     blobs=(BlobKind("cubin"), BlobKind("hsaco"), BlobKind("ptx")),
-    code=("silo.kinds.binary", "silo.kinds.binary", "silo.artifacts"),
+    code=("silo.kinds.binary", "silo.artifacts"),
     in_process=True,  # checking and copying bytes is not worth a worker process
 )

@@ -14,7 +14,7 @@ CUTE = CompilerDeclaration(
     options=(),  # block, cluster, shared memory and every constexpr belong to the source, which a config may set
     blobs=(BlobKind("cubin"), BlobKind("cuteobj", host_code=True)),
     # What makes the job, what it is made from, and what reads the launch info off the binary.
-    code=("silo.kinds.cute", "silo.kinds.cute.front", "silo.artifacts"),
+    code=("silo.kinds.cute", "silo.artifacts"),
 )
 
 CUTEOBJ = LoaderDeclaration("cuteobj", host_code=True, load="silo.kinds.cute.host_loader:load_cuteobj")

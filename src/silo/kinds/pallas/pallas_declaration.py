@@ -19,7 +19,7 @@ PALLAS = CompilerDeclaration(
     # A program for a TPU runs there; one for a CPU is compiled to native code of this process when it is loaded.
     blobs=(BlobKind("jaxexp", host_code=True),),
     # What makes the program, what it is made from, and what calls it.
-    code=("silo.kinds.pallas", "silo.kinds.pallas.front"),
+    code=("silo.kinds.pallas",),
 )
 
 JAXEXP = LoaderDeclaration(

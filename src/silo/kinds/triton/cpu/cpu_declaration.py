@@ -70,5 +70,5 @@ CPU = CompilerDeclaration(
     ),
     blobs=(BlobKind("so", host_code=True), BlobKind("c"), BlobKind("ttir", checked_text=True)),
     # What turns a kernel into C text: its front end and parser, and this package with the pieces it emits.
-    code=("silo.kinds.triton.cpu", "silo.kinds.triton.front"),
+    code=("silo.kinds.triton.cpu", "silo.kinds.triton.front", "silo.kinds.triton.programs.backend", "silo.drivers.cpu"),
 )

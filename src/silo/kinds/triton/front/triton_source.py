@@ -218,8 +218,7 @@ class TritonSource:
             adapter.when_text_is_replaced(function, changed)
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
-        """The typed signature and the facts of one call; see
-        :func:`silo.kinds.triton.front.triton_specialize.specialize`.
+        """The typed signature and the facts of one call, by :mod:`silo.kinds.triton.front.triton_specialize`.
 
         A descriptor whose block shape the configs set has no constant but a fact that says so.
         """

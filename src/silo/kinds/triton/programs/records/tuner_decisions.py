@@ -85,7 +85,10 @@ class FoundDecision:
 
 
 def find_decision(
-    tuner: Any, winners: Iterable[ForeignWinner], wanted: ForeignWinner, configs: Callable[[], Sequence[Any]]
+    tuner: Any,  # noqa: ANN401  # an object of Triton's
+    winners: Iterable[ForeignWinner],
+    wanted: ForeignWinner,
+    configs: Callable[[], Sequence[Any]],
 ) -> FoundDecision:
     """The config that was decided for this key, else for the nearest one, of those that pruning leaves."""
     there = [winner for winner in winners if winner.target == wanted.target]
