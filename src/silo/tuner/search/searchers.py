@@ -8,15 +8,21 @@ from silo.core.config import ConfigSet
 from silo.core.search_space import SearchSpace
 from silo.errors import SpaceError, TuneError
 from silo.tuner.search import auto, descent, genetic, neighbourhood, sequential, surrogate
-from silo.tuner.search import search_state as plans
-from silo.tuner.search.search_state import Plan, PlannedSearcher, SearchState, Seed
+from silo.tuner.search.search_state import (
+    Plan,
+    PlannedSearcher,
+    SearchState,
+    Seed,
+    exhaustive_plan,
+    random_plan,
+)
 
 __all__ = ["AHEAD", "DEFAULT_SEARCHER", "SEARCHERS", "ahead_of", "check_searcher", "gone_through", "make_searcher"]
 
 SEARCHERS: dict[str, Callable[[SearchState], Plan]] = {
     "auto": auto.plan,
-    "exhaustive": plans.exhaustive_plan,
-    "random": plans.random_plan,
+    "exhaustive": exhaustive_plan,
+    "random": random_plan,
     "descent": descent.plan,
     "descent-all-directions": descent.all_directions_plan,
     "neighbourhood": neighbourhood.plan,
