@@ -16,7 +16,7 @@ from silo.errors import CompilerMissingError
 from silo.kinds.binary.binary_parameters import parse_signature
 from silo.kinds.metal.clang import digest_of_headers, find_clang, includes_headers
 from silo.kinds.metal.compile_job import compile_job
-from silo.kinds.metal.metal_job import BufferRole, CallArgument, EmulatorJob
+from silo.kinds.metal.metal_job import BufferRole, MetalArgument, EmulatorJob
 from silo.kinds.metal.metal_to_cpp import may_wait, rewritten
 from silo.launch.binding import bind
 from silo.launch.native import CpuModule, LoadedKernel
@@ -48,13 +48,13 @@ def job(
     """A job: a kernel's function takes the signature's parameters, then threadgroup memory, then positions."""
     parsed = parse_signature(name, signature)
     arguments = [
-        CallArgument(BufferRole.POINTER, one.name, "", at)
+        MetalArgument(BufferRole.POINTER, one.name, "", at)
         if one.kind is ParameterKind.POINTER
-        else CallArgument(BufferRole.VALUE, one.name, _TYPES[one.dtype.short], at)
+        else MetalArgument(BufferRole.VALUE, one.name, _TYPES[one.dtype.short], at)
         for at, one in enumerate(parsed.signature.parameters)
     ]
-    arguments += [CallArgument(BufferRole.THREADGROUP, f"given{at}", "", size) for at, size in enumerate(given)]
-    arguments += [CallArgument(BufferRole.POSITION, one, one) for one in positions]
+    arguments += [MetalArgument(BufferRole.THREADGROUP, f"given{at}", "", size) for at, size in enumerate(given)]
+    arguments += [MetalArgument(BufferRole.POSITION, one, one) for one in positions]
     layout = parsed.layout
     if cut:
         layout = (*layout, *(LayoutSlot(f"threads_{axis}", AbiType.U32) for axis in "xyz"))

@@ -18,7 +18,7 @@ from silo.core.target import Target
 from silo.kinds.metal.checking import metal_runs as run
 from silo.kinds.metal.checking.compiling import compile_checked
 from silo.kinds.metal.clang import find_clang
-from silo.kinds.metal.metal_job import BufferRole, CallArgument, EmulatorJob
+from silo.kinds.metal.metal_job import BufferRole, MetalArgument, EmulatorJob
 from silo.kinds.metal.metal_to_cpp import rewritten
 
 __all__ = ["check_launch", "checked_kernel", "job_of"]
@@ -30,22 +30,22 @@ _CELLS = {AbiType.U32: ctypes.c_uint32, AbiType.I32: ctypes.c_int32, AbiType.FP3
 
 def job_of(text: str, group: tuple[int, int, int] = (64, 1, 1)) -> tuple[EmulatorJob, tuple[Effect, ...]]:
     """The job of the kernel ``k``, and what it does through each parameter."""
-    arguments: list[CallArgument] = []
+    arguments: list[MetalArgument] = []
     layout: list[LayoutSlot] = []
     effects: list[Effect] = []
     for declared in re.search(r"void k\((.*?)\) \{", text, re.DOTALL).group(1).split(","):
         name, attribute = re.search(r"(\w+) \[\[(\w+)", declared).groups()
         number = len(layout)
         if attribute != "buffer":
-            arguments.append(CallArgument(BufferRole.POSITION, name, attribute))
+            arguments.append(MetalArgument(BufferRole.POSITION, name, attribute))
             continue
         if "*" in declared:
-            arguments.append(CallArgument(BufferRole.POINTER, name, "", number))
+            arguments.append(MetalArgument(BufferRole.POINTER, name, "", number))
             layout.append(LayoutSlot(name, AbiType.POINTER))
             effects.append(Effect.READ if "const" in declared else Effect.BOTH)
         else:
             kind = re.search(r"constant (\w+)&", declared).group(1)
-            arguments.append(CallArgument(BufferRole.VALUE, name, kind, number))
+            arguments.append(MetalArgument(BufferRole.VALUE, name, kind, number))
             layout.append(LayoutSlot(name, _SCALARS[kind]))
             effects.append(Effect.READ)
     return EmulatorJob(rewritten(text), "k.metal", "k", tuple(arguments), tuple(layout), group), tuple(effects)

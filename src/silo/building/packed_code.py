@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from silo.artifacts.artifact import Artifact
 from silo.building.compilation import Compilation, Pending
-from silo.compile.build_list import PlannedVariant
+from silo.compile.build_list import BuildVariant
 from silo.compile.packed_configs import Packing, within_bytes
 from silo.core.protocols import Source
 from silo.core.target import Target
@@ -23,7 +23,7 @@ __all__ = ["PackedCode", "compile_plans"]
 class PackedCode:
     """The code of one kernel: what is packed of its plan, with its artifacts, and what is not and why."""
 
-    variants: tuple[PlannedVariant, ...]
+    variants: tuple[BuildVariant, ...]
     artifacts: Mapping[Variant, Artifact]
     remarks: tuple[str, ...]
     compiled: int
@@ -32,7 +32,7 @@ class PackedCode:
 
 def compile_plans(
     shared: Session,
-    plans: Sequence[tuple[Source, Sequence[PlannedVariant]]],
+    plans: Sequence[tuple[Source, Sequence[BuildVariant]]],
     packing: Packing,
     report: Callable[[str, int, int], None],
 ) -> list[PackedCode]:
@@ -77,12 +77,12 @@ def compile_plans(
     return packed
 
 
-def _is_needed(one: PlannedVariant) -> bool:
+def _is_needed(one: BuildVariant) -> bool:
     """Whether a call may get the variant although nobody measured it."""
     return one.generic or bool(one.leads) or not one.cases
 
 
-def _start(compilation: Compilation, one: PlannedVariant) -> Pending | CompileError:
+def _start(compilation: Compilation, one: BuildVariant) -> Pending | CompileError:
     try:
         return compilation.start(one.variant)
     except CompileError as error:
@@ -102,8 +102,8 @@ def _failed(kernel: str, failures: Mapping[Variant, CompileError]) -> list[str]:
 
 
 def _fitting(
-    plan: Sequence[PlannedVariant], artifacts: Mapping[Variant, Artifact], packing: Packing
-) -> tuple[tuple[PlannedVariant, ...], list[str]]:
+    plan: Sequence[BuildVariant], artifacts: Mapping[Variant, Artifact], packing: Packing
+) -> tuple[tuple[BuildVariant, ...], list[str]]:
     """The variants whose code is within the limit of bytes, for each target, and what is left out for that."""
     kept: set[Variant] = set()
     remarks: list[str] = []

@@ -30,7 +30,7 @@ from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
 from silo.calls.decision import lock_advice
 from silo.calls.pruning import allowed_configs
-from silo.compile.build_list import Chosen, PlanCase, PlanKernel, PlannedVariant, plan_variants
+from silo.compile.build_list import Chosen, BuildCase, BuildKernel, BuildVariant, plan_variants
 from silo.compile.kernel_targets import LeftOut, Pairs, pair_kernels
 from silo.compile.packed_configs import Packing
 from silo.compile.toolchain import select_compiler
@@ -123,7 +123,7 @@ class _Planned:
     studies: tuple[CaseStudy, ...]
     tuned: tuple[CaseStudy, ...]  # those that chose a winner, on the device of their target
     winners: Mapping[tuple[str, str, Target], Chosen]
-    variants: tuple[PlannedVariant, ...]
+    variants: tuple[BuildVariant, ...]
     spaces: Mapping[RulesKey, ConfigSet] = field(default_factory=dict[RulesKey, ConfigSet])
 
 
@@ -256,10 +256,10 @@ def _usual_targets(sources: Sequence[KernelSource]) -> tuple[Target, ...]:
     return tuple(found)
 
 
-def _given_variants(source: BringsCode, targets: Sequence[Target] | None) -> tuple[PlannedVariant, ...]:
+def _given_variants(source: BringsCode, targets: Sequence[Target] | None) -> tuple[BuildVariant, ...]:
     """The code of a source that brings it, for ``targets`` or for all that it has."""
     return tuple(
-        PlannedVariant(one.variant, (one.reason,), (), generic=one.generic)
+        BuildVariant(one.variant, (one.reason,), (), generic=one.generic)
         for one in source.code_for(targets or source.own_targets)
     )
 
@@ -306,7 +306,7 @@ def _plan(
     distinct: dict[Target, Target] = {}
     for target in targets:
         distinct.setdefault(_canonical(kernel, target), target)
-    plan: list[PlannedVariant] = []
+    plan: list[BuildVariant] = []
     spaces: dict[RulesKey, ConfigSet] = {}
     for canonical, target in distinct.items():
         asked = _plan_kernel(kernel, studies, target, here.get(target))
@@ -375,14 +375,14 @@ def _canonical(kernel: Kernel, target: Target) -> Target:
     return select_compiler(kernel.source.kind, target).artifact_target(target)
 
 
-def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, device: Device | None) -> PlanKernel:
+def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, device: Device | None) -> BuildKernel:
     """The kernel for one target: a heuristic's space depends on it, and on the case."""
     facts: Mapping[str, int] = {} if device is None else device.facts()
     configs = [_candidates_on(study, target, facts) for study in studies]
     ruled = any(study.situation.rule is not None for study in studies)
     of_calls = ruled or kernel.space.grouped is not None
     listed = Space.of([config for found in configs for config in found] if of_calls else kernel.space.listed)
-    return PlanKernel(
+    return BuildKernel(
         name=kernel.name,
         fingerprint=kernel.source.fingerprint,
         cases=tuple(_plan_case(study, found) for study, found in zip(studies, configs, strict=True)),
@@ -398,9 +398,9 @@ def _candidates_on(study: CaseStudy, target: Target, facts: Mapping[str, int]) -
     return study.kernel.resolver.same_bits(situation, situation.candidates_on(target, facts))[0]
 
 
-def _plan_case(study: CaseStudy, configs: tuple[Config, ...]) -> PlanCase:
+def _plan_case(study: CaseStudy, configs: tuple[Config, ...]) -> BuildCase:
     situation = study.situation
-    return PlanCase(
+    return BuildCase(
         study.case.label, situation.signature, situation.specialization, configs, situation.rule is not None
     )
 
@@ -573,7 +573,7 @@ def _toolchain(kernels: Sequence[Kernel], pairs: Pairs) -> tuple[tuple[str, str]
     return tuple(sorted(versions.items()))
 
 
-def _rows(contents: BundleKernel, planned: Sequence[PlannedVariant]) -> list[BuildRow]:
+def _rows(contents: BundleKernel, planned: Sequence[BuildVariant]) -> list[BuildRow]:
     by_target: dict[Target, dict[Variant, Origin]] = {}
     for one in planned:
         by_target.setdefault(one.variant.target, {}).setdefault(one.variant, one.origin)

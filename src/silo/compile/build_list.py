@@ -15,7 +15,7 @@ from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import SpaceError
 
-__all__ = ["Chosen", "PlanCase", "PlanKernel", "PlannedVariant", "plan_variants"]
+__all__ = ["Chosen", "BuildCase", "BuildKernel", "BuildVariant", "plan_variants"]
 
 
 def _itself(target: Target) -> Target:
@@ -35,7 +35,7 @@ class Chosen(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class PlanCase:
+class BuildCase:
     """What one case asks for: its typed signature and what its arguments allow to assume.
 
     ``configs`` narrows the kernel's space where a constraint reads the case's arguments; None is the whole space.
@@ -50,7 +50,7 @@ class PlanCase:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanKernel:
+class BuildKernel:
     """One kernel to plan for.
 
     ``configs`` is its space in order, ``(Config(),)`` for a kernel without one. ``neighbours`` gives the configs one
@@ -60,14 +60,14 @@ class PlanKernel:
 
     name: str
     fingerprint: str
-    cases: tuple[PlanCase, ...]
+    cases: tuple[BuildCase, ...]
     configs: tuple[Config, ...] = (Config(),)
     neighbours: Callable[[Config], Sequence[Config]] = _no_neighbours
     has_fallback: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedVariant:
+class BuildVariant:
     """A variant to build. ``reasons`` says why it is in the plan, ``cases`` whom it serves; both in order.
 
     ``leads`` are its cases whose config it has by measurement or heuristic: calls get it until somebody
@@ -82,7 +82,7 @@ class PlannedVariant:
     origin: Origin = Origin.ONLY
     leads: tuple[str, ...] = ()
 
-    def serving(self, variant: Variant, cases: Sequence[str]) -> PlannedVariant:
+    def serving(self, variant: Variant, cases: Sequence[str]) -> BuildVariant:
         """The part of it that serves these of its cases, as ``variant``, with what was said of them."""
         others = tuple(_said_of(label) for label in self.cases if label not in cases)
         return replace(
@@ -100,14 +100,14 @@ def _said_of(case: str) -> str:
 
 
 def plan_variants(
-    kernels: Iterable[PlanKernel],
+    kernels: Iterable[BuildKernel],
     targets: Iterable[Target],
     *,
     winners: Mapping[tuple[str, str, Target], Chosen] | None = None,
     has_device: Callable[[Target], bool],
     canonical: Callable[[Target], Target] = _itself,
     packing: Packing = Packing(),  # noqa: B008  # frozen
-) -> tuple[PlannedVariant, ...]:
+) -> tuple[BuildVariant, ...]:
     """Every variant that a build needs, without repetition, in a fixed order.
 
     For each kernel: the specializations of its cases, then one generic fallback per dtype signature, unless its code is
@@ -159,13 +159,13 @@ def _distinct(targets: Iterable[Target], canonical: Callable[[Target], Target]) 
 class _Chooser:
     """Which configs to build of one kernel for one target."""
 
-    kernel: PlanKernel
+    kernel: BuildKernel
     target: Target
     winners: Mapping[tuple[str, str, Target], Chosen]
     packing: Packing
     measured_here: bool
 
-    def configs(self, case: PlanCase) -> list[tuple[Config, Origin, str]]:
+    def configs(self, case: BuildCase) -> list[tuple[Config, Origin, str]]:
         """The configs to build, each with what chose it and the reason; the first is what calls get."""
         winner = self.winners.get((self.kernel.name, case.label, self.target))
         if winner is not None:
@@ -183,7 +183,7 @@ class _Chooser:
             return [chosen, *packed] if self.packing.everywhere else [chosen]
         return [(ordered[0], origin, f"{origin.phrase}: no {self.target} is here to measure on"), *packed]
 
-    def _ordered(self, case: PlanCase) -> tuple[Sequence[Config], Origin]:
+    def _ordered(self, case: BuildCase) -> tuple[Sequence[Config], Origin]:
         """The case's configs, best guess first, and what made that guess. ``SpaceError`` where there is none."""
         configs = self.kernel.configs if case.configs is None else case.configs
         if not configs:
@@ -221,18 +221,18 @@ class _Entry:
 
 
 def _variant(
-    kernel: PlanKernel, signature: Signature, specialization: Specialization, config: Config, target: Target
+    kernel: BuildKernel, signature: Signature, specialization: Specialization, config: Config, target: Target
 ) -> Variant:
     return Variant(kernel.name, kernel.fingerprint, signature, specialization, config, target)
 
 
-def _fallbacks(kernel: PlanKernel) -> list[tuple[PlanCase, Specialization, tuple[str, ...]]]:
+def _fallbacks(kernel: BuildKernel) -> list[tuple[BuildCase, Specialization, tuple[str, ...]]]:
     """For each dtype signature: its first case, the specialization without assumptions, the labels of its cases.
 
     Arguments that are None, block shapes and constexpr values given by the caller stay: they are not assumptions about
     values but part of which code this is.
     """
-    groups: dict[tuple[Signature, Specialization], tuple[PlanCase, list[str]]] = {}
+    groups: dict[tuple[Signature, Specialization], tuple[BuildCase, list[str]]] = {}
     for case in kernel.cases if kernel.has_fallback else ():
         kept = tuple((name, fact) for name, fact in case.specialization.facts if not fact.is_assumption)
         generic = Specialization(kept, case.specialization.constants)
@@ -240,12 +240,12 @@ def _fallbacks(kernel: PlanKernel) -> list[tuple[PlanCase, Specialization, tuple
     return [(case, generic, tuple(labels)) for (_, generic), (case, labels) in groups.items()]
 
 
-def _merged(planned: Mapping[tuple[Variant, bool], _Entry]) -> tuple[PlannedVariant, ...]:
+def _merged(planned: Mapping[tuple[Variant, bool], _Entry]) -> tuple[BuildVariant, ...]:
     """A case without any assumption asks for the fallback itself: one variant then serves as both."""
-    merged: dict[Variant, PlannedVariant] = {}
+    merged: dict[Variant, BuildVariant] = {}
     for (variant, generic), entry in planned.items():
-        before = merged.get(variant) or PlannedVariant(variant, (), (), generic=False, origin=entry.origin)
-        merged[variant] = PlannedVariant(
+        before = merged.get(variant) or BuildVariant(variant, (), (), generic=False, origin=entry.origin)
+        merged[variant] = BuildVariant(
             variant,
             (*before.reasons, *entry.reasons),
             tuple(dict.fromkeys((*before.cases, *entry.cases))),

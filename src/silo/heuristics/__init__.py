@@ -6,7 +6,7 @@ Intel is decided by the target, so cross-compiling finds what the device would. 
 """
 
 from silo.heuristics.candidates import Candidates, HeuristicCandidate
-from silo.heuristics.combo import BoundCombo, ComboPlan, ComboSpace, SubKernel, combo, combo_space
+from silo.heuristics.combo import BoundCombo, ComboLayout, ComboSpace, SubKernel, combo, combo_space
 from silo.heuristics.facts import (
     AutotuneHint,
     KernelFacts,
@@ -29,7 +29,7 @@ __all__ = [
     "BoundCombo",
     "BoundSpace",
     "Candidates",
-    "ComboPlan",
+    "ComboLayout",
     "ComboSpace",
     "HeuristicCandidate",
     "HeuristicSpace",

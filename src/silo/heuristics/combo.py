@@ -30,7 +30,7 @@ from silo.heuristics.heuristic_space import KINDS, OPTIONS, BoundSpace, Heuristi
 from silo.heuristics.pointwise import pointwise
 from silo.heuristics.reductions import persistent_reduction, reduction
 
-__all__ = ["BoundCombo", "ComboGroup", "ComboPlan", "ComboSpace", "SubKernel", "combo", "combo_space"]
+__all__ = ["BoundCombo", "ComboGroup", "ComboLayout", "ComboSpace", "SubKernel", "combo", "combo_space"]
 
 # ---- Combos: several kernels in one launch, each with blocks of its own, all with the same warps and stages ----
 
@@ -72,7 +72,7 @@ class ComboGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class ComboPlan:
+class ComboLayout:
     """How a combo is tuned.
 
     ``base`` is the config to start with. ``groups`` come largest first: for each its configs are tried with everything
@@ -94,7 +94,7 @@ def combo(
     names: Collection[str] | None = None,
     grouped: bool = True,
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
-) -> ComboPlan:
+) -> ComboLayout:
     """The plan of a combo, whose sub-kernel ``i`` has its blocks as ``XBLOCK_i`` and so on.
 
     Each sub-kernel gets the candidates it would have by itself; the first of each make the base, whose warps and stages
@@ -144,7 +144,7 @@ def combo(
     if launches:
         most = _MOST_THREADS // known.warp_size
         steps.append(Steps(("num_warps",), tuple(1 << power for power in range(most.bit_length()))))
-    return ComboPlan(
+    return ComboLayout(
         base=HeuristicCandidate(base, "each sub-kernel's first blocks, the most warps and stages of any"),
         groups=groups,
         launches=tuple(launches),
@@ -337,7 +337,7 @@ class BoundCombo:
         """Constexprs without which results would be wrong, as expressions over the arguments: lengths of whole rows."""
         return tuple((name, self.parts[number].row_length) for number, name in self.rows)
 
-    def plan(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> ComboPlan:
+    def plan(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> ComboLayout:
         """The plan for one call, by its target, the facts of a device of it, and the call's scalars."""
         return self._plan(TargetFacts.of(target, device), [part.hints(values) for part in self.parts])
 
@@ -362,14 +362,14 @@ class BoundCombo:
             lines.append(f"  warps and stages of all: {pairs}")
         return "\n".join(lines)
 
-    def _plan(self, target: TargetFacts, sizes: Sequence[Mapping[str, int]]) -> ComboPlan:
+    def _plan(self, target: TargetFacts, sizes: Sequence[Mapping[str, int]]) -> ComboLayout:
         kernels = [
             SubKernel(cast("Literal['pointwise']", part.kind), SizeHints.of(size), part.facts, part.names)
             for part, size in zip(self.made_by.parts, sizes, strict=True)
         ]
         return combo(target, kernels, names=self.constexprs, grouped=self.made_by.grouped, effort=self.made_by.effort)
 
-    def _space(self, plan: ComboPlan, sizes: Sequence[Mapping[str, int]]) -> GroupedSpace:
+    def _space(self, plan: ComboLayout, sizes: Sequence[Mapping[str, int]]) -> GroupedSpace:
         rows = {name: SizeHints.of(sizes[number]).rnumel for number, name in self.rows}
         members = {**plan.space.base.as_dict(), **rows, **self.made_by.constants}
         return replace(plan.space, base=Config.of(members))

@@ -15,7 +15,7 @@ from silo.building.loaded_kernels import stored_code
 from silo.building.ready_cases import PreparedCase
 from silo.calls.deterministic_candidates import deterministic_remark
 from silo.calls.inferred_space import check_grid
-from silo.compile.build_list import PlannedVariant
+from silo.compile.build_list import BuildVariant
 from silo.compile.toolchain import select_compiler, target_kinds
 from silo.core.cases import Make
 from silo.core.config import Config
@@ -327,8 +327,8 @@ def tune_case(
 
 
 def case_variants(
-    kernel: Kernel, studies: Sequence[CaseStudy], planned: PlannedVariant, facts: Mapping[str, int] | None = None
-) -> list[PlannedVariant]:
+    kernel: Kernel, studies: Sequence[CaseStudy], planned: BuildVariant, facts: Mapping[str, int] | None = None
+) -> list[BuildVariant]:
     """A planned variant as its cases need it, each with the cases that it serves, in the order of the cases.
 
     ``facts`` are of the device that it is for, where that is here; a heuristic may read them.
@@ -341,7 +341,7 @@ def case_variants(
     return [planned.serving(variant, labels) for variant, labels in found.items()]
 
 
-def _is_served(study: CaseStudy, planned: PlannedVariant) -> bool:
+def _is_served(study: CaseStudy, planned: BuildVariant) -> bool:
     """Cases of two functions may have one label, so types and constants are compared, too."""
     variant, situation = planned.variant, study.situation
     return (

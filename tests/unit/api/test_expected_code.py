@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from fake_backend.compiler import FakeCompiler
 from silo.building import compilation, packed_code
 from silo.building.compilation import Compilation
-from silo.compile.build_list import PlannedVariant
+from silo.compile.build_list import BuildVariant
 from silo.compile.packed_configs import Packing
 from silo.core.config import Config
 from silo.core.signature import Signature
@@ -77,7 +77,7 @@ def test_a_build_says_so_before_it_lowers_anything(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(compilation, "lowered", lower)
-    plan = [PlannedVariant(variant, (), ("case",), generic=False) for variant in VARIANTS[:2]]
+    plan = [BuildVariant(variant, (), ("case",), generic=False) for variant in VARIANTS[:2]]
     with contextlib.suppress(KeyboardInterrupt):
         packed_code.compile_plans(one.session, [(one.source, plan)], Packing(), lambda *_: None)
     assert steps == ["warm", "lower"]

@@ -1,6 +1,6 @@
 import pytest
 
-from silo.compile.build_list import Chosen, PlanCase, PlanKernel, plan_variants
+from silo.compile.build_list import Chosen, BuildCase, BuildKernel, plan_variants
 from silo.compile.packed_configs import Packing
 from silo.core.config import Config
 from silo.core.decision_source import Origin
@@ -32,7 +32,7 @@ SPACE = Space.of({"BLOCK": [64, 128, 256, 512], "num_warps": [2, 4, 8]})
 
 
 def kernel(*cases, name="k", space=SPACE):
-    return PlanKernel(name, "f" * 64, cases, space.configs(), space.neighbours)
+    return BuildKernel(name, "f" * 64, cases, space.configs(), space.neighbours)
 
 
 def plan(*kernels, targets=(HERE,), **options):
@@ -44,7 +44,7 @@ def configs_of(planned):
 
 
 def test_one_case_gives_its_specialization_and_a_fallback():
-    exact, generic = plan(kernel(PlanCase("n=64", signature(), ALIGNED)))
+    exact, generic = plan(kernel(BuildCase("n=64", signature(), ALIGNED)))
     assert exact.variant.specialization == ALIGNED
     assert not exact.generic
     assert generic.variant.specialization == NONE
@@ -57,7 +57,7 @@ def test_one_case_gives_its_specialization_and_a_fallback():
 
 
 def test_equal_specializations_of_cases_are_one_variant_with_both_reasons():
-    exact, _ = plan(kernel(PlanCase("a", signature(), ALIGNED), PlanCase("b", signature(), ALIGNED)))
+    exact, _ = plan(kernel(BuildCase("a", signature(), ALIGNED), BuildCase("b", signature(), ALIGNED)))
     assert exact.cases == ("a", "b")
     assert len(exact.reasons) == 2
 
@@ -65,9 +65,9 @@ def test_equal_specializations_of_cases_are_one_variant_with_both_reasons():
 def test_one_fallback_for_each_dtype_signature():
     planned = plan(
         kernel(
-            PlanCase("a", signature(), ALIGNED),
-            PlanCase("b", signature(), ONE),
-            PlanCase("c", signature("float16"), ALIGNED),
+            BuildCase("a", signature(), ALIGNED),
+            BuildCase("b", signature(), ONE),
+            BuildCase("c", signature("float16"), ALIGNED),
         )
     )
     generic = [one for one in planned if one.generic]
@@ -80,14 +80,14 @@ def test_one_fallback_for_each_dtype_signature():
 def test_none_arguments_and_given_constants_stay_in_the_fallback():
     first = Specialization((("x", Fact.NONE), ("n", Fact.DIVISIBLE_16)), (("MODE", "relu"),))
     second = Specialization((("x", Fact.NONE),), (("MODE", "none"),))
-    planned = plan(kernel(PlanCase("a", signature(), first), PlanCase("b", signature(), second)))
+    planned = plan(kernel(BuildCase("a", signature(), first), BuildCase("b", signature(), second)))
     generic = {one.variant.specialization for one in planned if one.generic}
     assert generic == {Specialization((("x", Fact.NONE),), (("MODE", mode),)) for mode in ("relu", "none")}
     assert len(planned) == 3
 
 
 def test_a_case_without_assumptions_is_the_fallback_itself():
-    (only,) = plan(kernel(PlanCase("a", signature(), NONE)))
+    (only,) = plan(kernel(BuildCase("a", signature(), NONE)))
     assert only.generic
     assert len(only.reasons) == 2
 
@@ -95,7 +95,7 @@ def test_a_case_without_assumptions_is_the_fallback_itself():
 def test_a_known_winner_is_the_only_config():
     winner = Config.of(BLOCK=256, num_warps=8)
     winners = {("k", "a", HERE): Chosen(winner), ("k", "a", AWAY): Chosen(Config.of(BLOCK=64, num_warps=8))}
-    planned = plan(kernel(PlanCase("a", signature(), ALIGNED)), targets=(HERE, AWAY), winners=winners)
+    planned = plan(kernel(BuildCase("a", signature(), ALIGNED)), targets=(HERE, AWAY), winners=winners)
     assert configs_of(planned) == [winner, winner, Config.of(BLOCK=64, num_warps=8), Config.of(BLOCK=64, num_warps=8)]
     assert planned[0].reasons == ("case a: the measured winner on fake:here",)
 
@@ -113,7 +113,7 @@ WHY = [
 @pytest.mark.parametrize(("case", "known", "reason", "origin"), WHY)
 def test_each_reason_is_true(case, known, reason, origin):
     winners = {("k", "a", HERE): Chosen(SPACE.configs()[2], known["winner"])} if known else None
-    (exact, generic) = plan(kernel(PlanCase("a", signature(), ALIGNED, **case)), winners=winners)
+    (exact, generic) = plan(kernel(BuildCase("a", signature(), ALIGNED, **case)), winners=winners)
     assert exact.reasons == (f"case a: {reason}",)
     assert generic.reasons == (f"fallback that assumes nothing: {reason}",)
     assert (exact.origin, generic.origin) == (origin, origin)
@@ -124,7 +124,7 @@ def test_each_case_has_its_own_winner():
         ("k", "a", HERE): Chosen(Config.of(BLOCK=64, num_warps=2)),
         ("k", "b", HERE): Chosen(Config.of(BLOCK=512, num_warps=8)),
     }
-    planned = plan(kernel(PlanCase("a", signature(), ALIGNED), PlanCase("b", signature(), ALIGNED)), winners=winners)
+    planned = plan(kernel(BuildCase("a", signature(), ALIGNED), BuildCase("b", signature(), ALIGNED)), winners=winners)
     assert [(one.variant.config.as_dict()["BLOCK"], one.cases) for one in planned if not one.generic] == [
         (64, ("a",)),
         (512, ("b",)),
@@ -132,7 +132,7 @@ def test_each_case_has_its_own_winner():
 
 
 def test_a_target_without_device_gets_the_whole_space():
-    planned = plan(kernel(PlanCase("a", signature(), ALIGNED)), targets=(AWAY,))
+    planned = plan(kernel(BuildCase("a", signature(), ALIGNED)), targets=(AWAY,))
     exact = [one for one in planned if not one.generic]
     assert [one.variant.config for one in exact] == list(SPACE.configs())
     assert [one.leads for one in exact] == [("a",)] + [()] * 11
@@ -145,13 +145,13 @@ def test_a_limit_keeps_the_choice_its_neighbours_and_others_from_all_over():
     chosen = [
         [one.variant.config for one in plan(kernel(case), targets=(AWAY,), packing=Packing(limit)) if not one.generic]
         for limit in (1, 3, 8, None)
-        for case in [PlanCase("a", signature(), ALIGNED)]
+        for case in [BuildCase("a", signature(), ALIGNED)]
     ]
     assert [len(configs) for configs in chosen] == [1, 3, 8, 12]
     assert all(configs[0] == SPACE.default for configs in chosen)
     assert set(chosen[1][1:]) == set(SPACE.neighbours(SPACE.default))
     assert {config.as_dict()["BLOCK"] for config in chosen[2]} == {64, 128, 256, 512}
-    case = PlanCase("a", signature(), ALIGNED)
+    case = BuildCase("a", signature(), ALIGNED)
     one = plan(kernel(case), targets=(AWAY,), packing=Packing(3))[1]
     assert one.reasons == ("case a: one of 3 configs to measure on cuda:sm_90, of 12 that the space has",)
 
@@ -159,7 +159,7 @@ def test_a_limit_keeps_the_choice_its_neighbours_and_others_from_all_over():
 def test_where_a_winner_is_known_the_rest_is_packed_only_if_asked_for():
     winner = Config.of(BLOCK=256, num_warps=8)
     asked = {"winners": {("k", "a", HERE): Chosen(winner)}, "packing": Packing(5, None, everywhere=True)}
-    exact = [one for one in plan(kernel(PlanCase("a", signature(), ALIGNED)), **asked) if not one.generic]
+    exact = [one for one in plan(kernel(BuildCase("a", signature(), ALIGNED)), **asked) if not one.generic]
     assert len(exact) == 5
     assert exact[0].variant.config == winner
     assert exact[0].leads == ("a",)
@@ -171,7 +171,7 @@ def test_each_case_is_led_by_its_own_choice():
     def by_size(n):
         return tuple(sorted(SPACE.configs(), key=lambda config: config.as_dict()["BLOCK"] != n))
 
-    cases = [PlanCase(str(n), signature(), ALIGNED, configs=by_size(n), ruled=True) for n in (64, 512)]
+    cases = [BuildCase(str(n), signature(), ALIGNED, configs=by_size(n), ruled=True) for n in (64, 512)]
     planned = plan(kernel(*cases), targets=(AWAY,))
     leads = {label: one.variant.config.as_dict()["BLOCK"] for one in planned for label in one.leads}
     assert leads == {"64": 64, "512": 512}
@@ -180,19 +180,19 @@ def test_each_case_is_led_by_its_own_choice():
 
 def test_what_is_packed_stays_in_the_configs_of_the_case():
     few = SPACE.configs()[:1]
-    planned = plan(kernel(PlanCase("a", signature(), ALIGNED, configs=few)), targets=(AWAY,))
+    planned = plan(kernel(BuildCase("a", signature(), ALIGNED, configs=few)), targets=(AWAY,))
     assert configs_of(planned) == [few[0], few[0]]
 
 
 def test_no_config_is_an_error_that_names_kernel_and_case():
     with pytest.raises(SpaceError, match=r"k: no config.*case a"):
-        plan(kernel(PlanCase("a", signature(), ALIGNED, configs=())))
+        plan(kernel(BuildCase("a", signature(), ALIGNED, configs=())))
 
 
 def test_targets_that_are_one_for_the_compiler_are_built_once():
     specific = Target.parse("cuda:sm_90a")
     planned = plan(
-        kernel(PlanCase("a", signature(), ALIGNED)),
+        kernel(BuildCase("a", signature(), ALIGNED)),
         targets=(AWAY, specific, HERE),
         canonical=lambda target: specific if target == AWAY else target,
     )
@@ -201,7 +201,7 @@ def test_targets_that_are_one_for_the_compiler_are_built_once():
 
 
 def test_the_plan_is_deterministic_and_free_of_repetition():
-    kernels = [kernel(PlanCase("a", signature(), ALIGNED), PlanCase("b", signature(), ONE), name=name) for name in "pq"]
+    kernels = [kernel(BuildCase("a", signature(), ALIGNED), BuildCase("b", signature(), ONE), name=name) for name in "pq"]
     first, second = plan(*kernels, targets=iter((HERE, AWAY))), plan(*kernels, targets=(HERE, AWAY))
     assert first == second
     assert len({one.variant for one in first}) == len(first)

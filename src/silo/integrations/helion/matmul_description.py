@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from silo.errors import UnsupportedError
 
-__all__ = ["MatmulPlan", "OperandPlan", "StorePlan", "host_lines", "read_plans", "shares_loads"]
+__all__ = ["MatmulDescription", "OperandDescription", "StoreDescription", "host_lines", "read_plans", "shares_loads"]
 
 _OPERANDS = "tcgen05_ab_tma"
 _STORE = "tcgen05_d_tma"
@@ -27,7 +27,7 @@ _DTYPE = re.compile(r"cutlass\.[A-Z][A-Za-z0-9]*")
 
 
 @dataclass(frozen=True)
-class OperandPlan:
+class OperandDescription:
     """The operands of the matmul. ``tile`` is that of the MMA: M, N and K; ``names`` are the kernel's parameters."""
 
     left: int
@@ -45,7 +45,7 @@ class OperandPlan:
 
 
 @dataclass(frozen=True)
-class StorePlan:
+class StoreDescription:
     """The result, which leaves shared memory by TMA, in boxes of ``box`` where Helion says which."""
 
     result: int
@@ -57,11 +57,11 @@ class StorePlan:
 
 
 @dataclass(frozen=True)
-class MatmulPlan:
+class MatmulDescription:
     """What the host makes for one matmul; without ``store`` threads write the result themselves."""
 
-    operands: OperandPlan
-    store: StorePlan | None = None
+    operands: OperandDescription
+    store: StoreDescription | None = None
 
 
 class _Fields:
@@ -107,7 +107,7 @@ class _Fields:
             )
 
 
-def read_plans(kernel: str, plans: Sequence[Mapping[str, Any]], arrays: int) -> MatmulPlan:
+def read_plans(kernel: str, plans: Sequence[Mapping[str, Any]], arrays: int) -> MatmulDescription:
     """The plans of one matmul of a kernel that is called with ``arrays`` arguments.
 
     Raises:
@@ -131,7 +131,7 @@ def read_plans(kernel: str, plans: Sequence[Mapping[str, Any]], arrays: int) -> 
     places = [operands.left, operands.right, *([store.result] if store else [])]
     if max(places) >= arrays:
         raise UnsupportedError(f"{kernel}: its plans name argument {max(places)}, and the call has {arrays}")
-    return MatmulPlan(operands, store)
+    return MatmulDescription(operands, store)
 
 
 def shares_loads(kernel: str, plans: Sequence[Mapping[str, Any]], arrays: int) -> bool:
@@ -139,12 +139,12 @@ def shares_loads(kernel: str, plans: Sequence[Mapping[str, Any]], arrays: int) -
     return bool(plans) and read_plans(kernel, plans, arrays).operands.cluster != (1, 1, 1)
 
 
-def _operands(fields: _Fields) -> OperandPlan:
+def _operands(fields: _Fields) -> OperandDescription:
     tile = (fields.number("bm"), fields.number("bn"), fields.number("bk"))
     cluster = (fields.number("cluster_m", 1), fields.number("cluster_n", 1), 1)
     for name in ("m_size", "n_size", "k_total_size", "lhs_name", "rhs_name"):  # told to Helion's own checks
         fields.left.pop(name, None)
-    made = OperandPlan(
+    made = OperandDescription(
         left=fields.number("lhs_idx", least=0),
         right=fields.number("rhs_idx", least=0),
         tile=tile,
@@ -162,13 +162,13 @@ def _operands(fields: _Fields) -> OperandPlan:
     return made
 
 
-def _store(fields: _Fields) -> StorePlan:
+def _store(fields: _Fields) -> StoreDescription:
     box = None
     if {"epi_tile_m", "epi_tile_n", "d_store_box_n"} & fields.left.keys():
         box = (fields.number("epi_tile_m"), fields.number("epi_tile_n"))
         if fields.number("d_store_box_n") != box[1]:
             raise UnsupportedError(f"{fields.kernel}: its plan {_STORE} stores boxes that are not its tile's width")
-    made = StorePlan(
+    made = StoreDescription(
         result=fields.number("d_idx", least=0),
         tile=(fields.number("bm"), fields.number("bn")),
         box=box,
@@ -180,7 +180,7 @@ def _store(fields: _Fields) -> StorePlan:
     return made
 
 
-def host_lines(plan: MatmulPlan, names: Sequence[str], shapes: Mapping[int, tuple[int, ...]]) -> tuple[str, ...]:
+def host_lines(plan: MatmulDescription, names: Sequence[str], shapes: Mapping[int, tuple[int, ...]]) -> tuple[str, ...]:
     """Lines of a host function that make what the plan asks for, in variables named like the kernel's parameters.
 
     ``names`` are what the host function calls its arguments; ``shapes`` the rank of each array by its place.
@@ -237,7 +237,7 @@ def _major(k_major: bool) -> str:  # noqa: FBT001
     return f"cute.nvgpu.OperandMajorMode.{'K' if k_major else 'MN'}"
 
 
-def _tiles(operand: Literal["a", "b"], plan: OperandPlan, k_major: bool, *, usual: bool) -> str:  # noqa: FBT001
+def _tiles(operand: Literal["a", "b"], plan: OperandDescription, k_major: bool, *, usual: bool) -> str:  # noqa: FBT001
     """The staged layout of one operand in shared memory. The DSL's own default is ``usual``: it is left unsaid."""
     said = "" if k_major == usual else f", is_k_major={k_major}"
     return f"blackwell.make_smem_layout_{operand}(mma, {plan.tile}, {plan.dtype}, {plan.stages}{said})"

@@ -23,7 +23,7 @@ from silo.kinds.metal.clang import (
     precompiled_header,
     stack_flags,
 )
-from silo.kinds.metal.metal_job import BufferRole, CallArgument, EmulatorJob
+from silo.kinds.metal.metal_job import BufferRole, MetalArgument, EmulatorJob
 
 __all__ = [
     "STACK",
@@ -63,7 +63,7 @@ def quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _held(argument: CallArgument) -> str:
+def _held(argument: MetalArgument) -> str:
     """What an entry takes from its parameters once a launch; "" where that is nothing."""
     slot = f"parameters[{argument.number}]"
     match argument.role:
@@ -75,11 +75,11 @@ def _held(argument: CallArgument) -> str:
             return ""
 
 
-def _own(argument: CallArgument) -> str:
+def _own(argument: MetalArgument) -> str:
     return f"silo_{argument.number}"
 
 
-def _passed(argument: CallArgument, file: str) -> str:
+def _passed(argument: MetalArgument, file: str) -> str:
     match argument.role:
         case BufferRole.POINTER:
             return f"silo_metal::Pointer{{{_own(argument)}}}"

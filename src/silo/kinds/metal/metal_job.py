@@ -13,7 +13,7 @@ from silo.errors import CompileError
 from silo.frozen import frozen
 from silo.kinds.metal.metal_declaration import EMULATOR
 
-__all__ = ["BufferRole", "CallArgument", "EmulatorJob"]
+__all__ = ["BufferRole", "MetalArgument", "EmulatorJob"]
 
 
 class BufferRole(Enum):
@@ -27,7 +27,7 @@ class BufferRole(Enum):
 
 
 @frozen
-class CallArgument:
+class MetalArgument:
     """One argument of the kernel's function, in its order.
 
     ``text`` is the type of a value in the text (``uint``), the attribute of a position
@@ -45,7 +45,7 @@ class CallArgument:
         return [self.role.value, self.name, self.text, self.number]
 
     @classmethod
-    def from_json(cls, data: JSON) -> CallArgument:
+    def from_json(cls, data: JSON) -> MetalArgument:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
         match read_list(data, "an argument of a kernel's function"):
             case [str() as role, str() as name, str() as text, number]:
@@ -69,7 +69,7 @@ class EmulatorJob:
     source: str
     file: str
     function: str
-    arguments: tuple[CallArgument, ...]
+    arguments: tuple[MetalArgument, ...]
     layout: tuple[LayoutSlot, ...]
     group: tuple[int, ...]
     waits: bool = True
@@ -108,7 +108,7 @@ class EmulatorJob:
                 file=read_text(data["file"], "the file of a job"),
                 function=read_text(data["function"], "the function of a job"),
                 arguments=tuple(
-                    CallArgument.from_json(one) for one in read_list(data["arguments"], "the arguments of a job")
+                    MetalArgument.from_json(one) for one in read_list(data["arguments"], "the arguments of a job")
                 ),
                 layout=tuple(LayoutSlot.from_json(one) for one in read_list(data["layout"], "the layout of a job")),
                 group=group,

@@ -12,7 +12,7 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device, LibraryCall
 from silo.errors import ArgumentError, DeviceError
 from silo.kinds.metal.mlx_call import MlxCall, mlx_body
-from silo.kinds.metal.shader_compiler import ShaderBuffer, ShaderPlan
+from silo.kinds.metal.shader_compiler import ShaderBuffer, ShaderLayout
 
 __all__ = ["ShaderCall", "load_msl", "torch_call"]
 
@@ -40,7 +40,7 @@ def load_msl(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> Libr
     """
     del device  # there is one
     try:
-        plan = ShaderPlan.from_text(launch.loader)
+        plan = ShaderLayout.from_text(launch.loader)
         text = blob.decode()
     except ValueError as error:
         raise DeviceError(f"{name}: what its launch info says of launches is damaged: {error}") from error
@@ -53,7 +53,7 @@ def load_msl(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> Libr
 class ShaderCall:
     """Implements :class:`silo.core.protocols.LibraryCall`: through torch, or MLX where a call passes its arrays."""
 
-    def __init__(self, plan: ShaderPlan, text: str, name: str) -> None:
+    def __init__(self, plan: ShaderLayout, text: str, name: str) -> None:
         self._plan, self._text, self._name = plan, text, name
         self._calls: dict[str, LibraryCall] = {}
         self._arrays = tuple(one.parameter for one in plan.buffers if one.dtype is None)
@@ -82,7 +82,7 @@ def _library(array: object) -> str:
     return "mlx" if type(array).__module__.partition(".")[0] == "mlx" else "torch"
 
 
-def _with_torch(plan: ShaderPlan, text: str, name: str) -> LibraryCall:
+def _with_torch(plan: ShaderLayout, text: str, name: str) -> LibraryCall:
     try:
         import torch  # noqa: PLC0415  # what launches it
 
@@ -97,12 +97,12 @@ def _with_torch(plan: ShaderPlan, text: str, name: str) -> LibraryCall:
     return torch_call(function, plan, name)
 
 
-def _with_mlx(plan: ShaderPlan, text: str, name: str) -> LibraryCall:
+def _with_mlx(plan: ShaderLayout, text: str, name: str) -> LibraryCall:
     mx = import_module("mlx.core")  # which who made the arrays has imported
     return MlxCall(mx, plan, mlx_body(text, plan, name), name)
 
 
-def torch_call(function: Any, plan: ShaderPlan, name: str) -> LibraryCall:  # noqa: ANN401  # torch's
+def torch_call(function: Any, plan: ShaderLayout, name: str) -> LibraryCall:  # noqa: ANN401  # torch's
     """What a launch calls. Raises DeviceError: the GPU runs no threadgroup of that size of this kernel."""
     x, y, z = plan.group
     most = int(function.max_threads_per_threadgroup)

@@ -14,7 +14,7 @@ from silo.kinds.metal.front.metal_source import MetalSource
 from silo.kinds.metal.front.parser import MslParameter
 from silo.kinds.metal.front.variant_text import metal_text
 from silo.kinds.metal.metal_declaration import EMULATOR
-from silo.kinds.metal.metal_job import BufferRole, CallArgument, EmulatorJob
+from silo.kinds.metal.metal_job import BufferRole, MetalArgument, EmulatorJob
 from silo.kinds.metal.metal_to_cpp import may_wait, rewritten
 
 __all__ = ["lowered_job"]
@@ -65,19 +65,19 @@ def lowered_job(source: MetalSource, variant: Variant) -> EmulatorJob:
     )
     slots = {slot.name: at for at, slot in enumerate(layout)}
 
-    def argument(one: MslParameter) -> CallArgument:
+    def argument(one: MslParameter) -> MetalArgument:
         if one.attribute == "threadgroup":
-            return CallArgument(BufferRole.THREADGROUP, one.name, "", memory[one.name])
+            return MetalArgument(BufferRole.THREADGROUP, one.name, "", memory[one.name])
         if not one.is_buffer:
             if one.attribute not in POSITIONS:
                 raise SourceError(
                     f"{source}: {one.name} has the attribute {one.attribute}, which the emulator does not know"
                 )
-            return CallArgument(BufferRole.POSITION, one.name, one.attribute)
+            return MetalArgument(BufferRole.POSITION, one.name, one.attribute)
         slot = slots[one.name]
         if layout[slot].type is not AbiType.POINTER:
-            return CallArgument(BufferRole.VALUE, one.name, one.type, slot)
-        return CallArgument(BufferRole.POINTER if one.form == "*" else BufferRole.REFERENCE, one.name, "", slot)
+            return MetalArgument(BufferRole.VALUE, one.name, one.type, slot)
+        return MetalArgument(BufferRole.POINTER if one.form == "*" else BufferRole.REFERENCE, one.name, "", slot)
 
     # Threadgroup memory that a launch gives stays a parameter here, also of a template's instance.
     kernel = source.kernel

@@ -10,7 +10,7 @@ from silo.errors import ArgumentError, DeviceError, SourceError
 from silo.frozen import frozen
 from silo.kinds.metal.front.mlx_signature import MLX_POSITIONS, SMALL
 from silo.kinds.metal.front.parser import AddressSpace, MslKernel, MslParameter, parse_metal
-from silo.kinds.metal.shader_compiler import ShaderBuffer, ShaderPlan
+from silo.kinds.metal.shader_compiler import ShaderBuffer, ShaderLayout
 
 __all__ = ["MlxBody", "MlxCall", "MlxInput", "mlx_body"]
 
@@ -36,7 +36,7 @@ class MlxBody:
     source: str
 
 
-def mlx_body(text: str, plan: ShaderPlan, kernel: str) -> MlxBody:
+def mlx_body(text: str, plan: ShaderLayout, kernel: str) -> MlxBody:
     """The kernel of a plan.
 
     The header is the whole text, with the kernel: nothing is cut out that others might use. In the body each parameter
@@ -135,7 +135,7 @@ class MlxCall:
     Inputs are row-major, as MLX lays them out for its own kernels. MLX is asked to begin at once and not waited for.
     """
 
-    def __init__(self, mx: Any, plan: ShaderPlan, body: MlxBody, name: str) -> None:  # noqa: ANN401  # the module
+    def __init__(self, mx: Any, plan: ShaderLayout, body: MlxBody, name: str) -> None:  # noqa: ANN401  # the module
         self._mx, self._plan, self._body, self._name = mx, plan, body, name
         word = hashlib.sha256(f"{body.header}{body.source}".encode()).hexdigest()[:16]
         self._kernel: Any = mx.fast.metal_kernel(

@@ -27,7 +27,7 @@ from silo.kinds.metal.front.metal_source import MetalSource
 from silo.kinds.metal.metal_declaration import METAL
 from silo.kinds.metal.metal_to_cpp import rewritten
 
-__all__ = ["MOST_BUFFERS", "ShaderBuffer", "ShaderCompiler", "ShaderPlan"]
+__all__ = ["MOST_BUFFERS", "ShaderBuffer", "ShaderCompiler", "ShaderLayout"]
 
 # ---- How a library launches a shader: what each buffer is given. Launch info has it for the loader, as text ----
 
@@ -49,7 +49,7 @@ class ShaderBuffer:
 
 
 @frozen
-class ShaderPlan:
+class ShaderLayout:
     """``function`` is the kernel's name in the library, ``group`` how a threadgroup's threads lie.
 
     ``read`` and ``written`` are indices of arrays that are only read, or only written; others are both.
@@ -75,7 +75,7 @@ class ShaderPlan:
         return canonical_json(data).decode()
 
     @classmethod
-    def from_text(cls, text: str) -> ShaderPlan:
+    def from_text(cls, text: str) -> ShaderLayout:
         """The inverse of :attr:`text`; ``ValueError`` on anything else."""
         data = parse_json(text.encode())
         members = read_object(data, ("version", *names_of(cls)), "the plan of a shader")
@@ -161,7 +161,7 @@ class ShaderCompiler:
             for one in source.kernel.buffers
         ]
         effects = {one.index: source.signature[one.name].effect for one in source.kernel.buffers}
-        plan = ShaderPlan(
+        plan = ShaderLayout(
             source.kernel.name,
             source.group_size(constants),
             tuple(buffers),

@@ -10,7 +10,7 @@ from silo.core.dtypes import dtype
 from silo.core.extents import shape_text
 from silo.core.notices import Notices
 from silo.errors import ArgumentError, LaunchError
-from silo.kinds.pallas.call_plan import PlannedArray
+from silo.kinds.pallas.call_plan import ArrayPlace
 from silo.kinds.pallas.front.pallas_installation import jax_module, jax_version
 from silo.launch.array_extents import extent_of
 from silo.launch.array_libraries.library_table import library_of
@@ -69,7 +69,7 @@ class Arrays:
         self._dtypes: dict[object, str] = {}
         self.importer = Importer(device)
 
-    def name(self, one: PlannedArray) -> str:
+    def name(self, one: ArrayPlace) -> str:
         """A parameter, for messages."""
         return self._names[one.parameter]
 
@@ -78,7 +78,7 @@ class Arrays:
         said = one_line(str(error).strip())[:600]
         return LaunchError(f"{self._kernel}: jax {jax_version()} does not run its code: {type(error).__name__}: {said}")
 
-    def check(self, one: PlannedArray, array: Any) -> None:  # noqa: ANN401
+    def check(self, one: ArrayPlace, array: Any) -> None:  # noqa: ANN401
         """Whether an array is what the code was made for. A guard holds it already, but not that of a bound kernel.
 
         Raises:
@@ -102,7 +102,7 @@ class Arrays:
                 f"{self.name(one)}.detach(), or call the kernel under torch.no_grad()"
             )
 
-    def check_written(self, one: PlannedArray, array: Any) -> None:  # noqa: ANN401
+    def check_written(self, one: ArrayPlace, array: Any) -> None:  # noqa: ANN401
         """Whether each element of an array that is written has memory of its own; after :meth:`check`.
 
         Raises:
@@ -118,7 +118,7 @@ class Arrays:
                 "expanded array): pass a copy that has all of them"
             )
 
-    def take(self, one: PlannedArray, array: Any) -> Any:  # noqa: ANN401
+    def take(self, one: ArrayPlace, array: Any) -> Any:  # noqa: ANN401
         """An operand: a view where jax can have one, else a copy."""
         if isinstance(array, self._array_type):
             return array
@@ -153,7 +153,7 @@ class Arrays:
 
         return np.array(result)
 
-    def copied(self, one: PlannedArray, why: str) -> None:
+    def copied(self, one: ArrayPlace, why: str) -> None:
         """Say once that an argument is copied in each call like this one."""
         size = one.dtype.itemsize
         for extent in one.shape:

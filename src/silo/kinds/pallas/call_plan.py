@@ -13,13 +13,13 @@ from silo.frozen import frozen, names_of
 from silo.kinds.pallas.front.argument_spec import ArgumentRole
 from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch
 
-__all__ = ["CallPlan", "PlannedArray", "PlannedScalar", "call_plan"]
+__all__ = ["CallLayout", "ArrayPlace", "ScalarPlace", "call_plan"]
 
 _CONVENTION = 1
 
 
 @frozen
-class PlannedArray:
+class ArrayPlace:
     """An array: ``parameter`` is its place among the kernel's parameters, constants counted too.
 
     The program takes and gives it in the ``shape`` and ``dtype`` that a call has: it pads and cuts by itself.
@@ -35,7 +35,7 @@ class PlannedArray:
 
 
 @frozen
-class PlannedScalar:
+class ScalarPlace:
     """A scalar, an operand of shape (1,) and of ``dtype``, which may be wider than the kernel has it."""
 
     parameter: int
@@ -47,7 +47,7 @@ class PlannedScalar:
 
 
 @frozen
-class CallPlan:
+class CallLayout:
     """``operands`` and ``results`` are in the program's order.
 
     ``donated`` has pairs of an operand's place and a result's: of an array that is read and written, whose memory the
@@ -56,8 +56,8 @@ class CallPlan:
     ``calling_convention`` is the exported program's, which a jax that is too old refuses.
     """
 
-    operands: tuple[PlannedArray | PlannedScalar, ...]
-    results: tuple[PlannedArray, ...]
+    operands: tuple[ArrayPlace | ScalarPlace, ...]
+    results: tuple[ArrayPlace, ...]
     donated: tuple[tuple[int, int], ...] = ()
     calling_convention: int = 0
     proof: str = ""
@@ -79,7 +79,7 @@ class CallPlan:
         return canonical_json(self.to_json()).decode()
 
     @classmethod
-    def from_json(cls, data: JSON) -> CallPlan:
+    def from_json(cls, data: JSON) -> CallLayout:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
         members = read_object(data, ("version", *names_of(cls)), "the plan of a call")
         if members["version"] != _CONVENTION:
@@ -93,7 +93,7 @@ class CallPlan:
                     donated.append((operand, result))
                 case _:
                     raise malformed("a donated operand", data)
-        arrays = tuple(one for one in results if isinstance(one, PlannedArray))
+        arrays = tuple(one for one in results if isinstance(one, ArrayPlace))
         if len(arrays) != len(results):
             raise malformed("the results of a call", data)
         convention = read_natural(members["calling_convention"], "a calling convention")
@@ -101,17 +101,17 @@ class CallPlan:
         return cls(operands, arrays, tuple(donated), convention, proof)
 
     @classmethod
-    def from_text(cls, text: str) -> CallPlan:
+    def from_text(cls, text: str) -> CallLayout:
         """The inverse of :attr:`text`; ``ValueError`` on anything else."""
         return cls.from_json(parse_json(text.encode()))
 
 
-def _operand(data: JSON) -> PlannedArray | PlannedScalar:
+def _operand(data: JSON) -> ArrayPlace | ScalarPlace:
     match read_list(data, "an operand", 3):
         case [parameter, shape, element]:
-            return PlannedArray(_place(parameter), read_integers(shape, "a shape"), read_dtype(element, "an operand"))
+            return ArrayPlace(_place(parameter), read_integers(shape, "a shape"), read_dtype(element, "an operand"))
         case [parameter, element]:
-            return PlannedScalar(_place(parameter), read_dtype(element, "an operand"))
+            return ScalarPlace(_place(parameter), read_dtype(element, "an operand"))
         case _:
             raise malformed("an operand", data)
 
@@ -123,17 +123,17 @@ def _place(data: JSON) -> int:
     return place
 
 
-def call_plan(launch: BlockedLaunch, signature: Signature, calling_convention: int) -> CallPlan:
+def call_plan(launch: BlockedLaunch, signature: Signature, calling_convention: int) -> CallLayout:
     """The plan of a launch of a kernel with these parameters."""
     places = {name: place for place, name in enumerate(signature.names)}
     operands = launch.operands
     planned = tuple(
-        PlannedArray(places[one.name], one.shape, one.dtype)
+        ArrayPlace(places[one.name], one.shape, one.dtype)
         if isinstance(one, BlockedArray)
-        else PlannedScalar(places[one.name], one.operand)
+        else ScalarPlace(places[one.name], one.operand)
         for one in operands
     )
     outputs = launch.outputs
     donated = tuple((operands.index(one), place) for place, one in enumerate(outputs) if one.role is ArgumentRole.INOUT)
-    results = tuple(PlannedArray(places[one.name], one.shape, one.dtype) for one in outputs)
-    return CallPlan(planned, results, donated, calling_convention)
+    results = tuple(ArrayPlace(places[one.name], one.shape, one.dtype) for one in outputs)
+    return CallLayout(planned, results, donated, calling_convention)

@@ -9,7 +9,7 @@ from typing import Any
 
 from silo.errors import ArgumentError
 from silo.kinds.pallas.bridge import Arrays, is_torch
-from silo.kinds.pallas.call_plan import CallPlan, PlannedArray, PlannedScalar
+from silo.kinds.pallas.call_plan import CallLayout, ArrayPlace, ScalarPlace
 from silo.kinds.pallas.front.pallas_installation import jax_module
 from silo.kinds.pallas.host_call import given_scalar, returned
 from silo.launch.array_extents import extent_of
@@ -29,7 +29,7 @@ class GpuCall:
     array, one that overlaps another argument) is copied, which is logged once.
     """
 
-    def __init__(self, plan: CallPlan, program: Callable[..., Any], device: Any, arrays: Arrays) -> None:  # noqa: ANN401
+    def __init__(self, plan: CallLayout, program: Callable[..., Any], device: Any, arrays: Arrays) -> None:  # noqa: ANN401
         self._jax = jax_module()
         self._plan = plan
         self._arrays = arrays
@@ -61,7 +61,7 @@ class GpuCall:
         spans: list[tuple[int, Span]] = []
         for one in (*plan.operands, *plan.results):
             value = arguments[one.parameter]
-            if isinstance(one, PlannedScalar):
+            if isinstance(one, ScalarPlace):
                 passed[one.parameter] = given_scalar(value, self._elements[one.parameter])
             elif value is not None and one.parameter not in passed:
                 self._arrays.check(one, value)
@@ -129,7 +129,7 @@ class GpuCall:
         )
         return made
 
-    def _take(self, one: PlannedArray, value: Any) -> tuple[Any, Span]:  # noqa: ANN401
+    def _take(self, one: ArrayPlace, value: Any) -> tuple[Any, Span]:  # noqa: ANN401
         """An array of jax, or a tensor that is one piece of memory; and where that lies."""
         if isinstance(value, self._array_type):
             return value, (0, 0)  # nobody writes to it
@@ -173,7 +173,7 @@ class GpuCall:
 
     def _deliver(
         self,
-        one: PlannedArray,
+        one: ArrayPlace,
         value: Any,  # noqa: ANN401
         result: Any,  # noqa: ANN401
         stream: int,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from silo.kinds.pallas.bridge import Arrays
-from silo.kinds.pallas.call_plan import CallPlan, PlannedScalar
+from silo.kinds.pallas.call_plan import CallLayout, ScalarPlace
 from silo.kinds.pallas.front.pallas_installation import jax_module
 
 __all__ = ["HostCall", "given_scalar", "returned"]
@@ -20,7 +20,7 @@ class HostCall:
     writes to no memory but its own on a CPU.
     """
 
-    def __init__(self, plan: CallPlan, program: Callable[..., Any], device: Any, arrays: Arrays) -> None:  # noqa: ANN401
+    def __init__(self, plan: CallLayout, program: Callable[..., Any], device: Any, arrays: Arrays) -> None:  # noqa: ANN401
         jax = jax_module()
         place = jax.sharding.SingleDeviceSharding(device)
         # Where its arguments are on no device yet, they go to this one.
@@ -40,7 +40,7 @@ class HostCall:
         given: list[Any] = []
         for one in plan.operands:
             value = arguments[one.parameter]
-            if isinstance(one, PlannedScalar):
+            if isinstance(one, ScalarPlace):
                 given.append(given_scalar(value, self._elements[one.parameter]))
             else:
                 arrays.check(one, value)
@@ -78,9 +78,9 @@ def returned(made: list[Any]) -> Any:  # noqa: ANN401
     return tuple(made) if len(made) > 1 else made[0] if made else None
 
 
-def _first(plan: CallPlan, arguments: tuple[Any, ...]) -> object:
+def _first(plan: CallLayout, arguments: tuple[Any, ...]) -> object:
     """The first array of a call: what is made is of its library."""
     for one in plan.operands:
-        if not isinstance(one, PlannedScalar):
+        if not isinstance(one, ScalarPlace):
             return arguments[one.parameter]
     return None

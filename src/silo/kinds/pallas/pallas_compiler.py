@@ -18,7 +18,7 @@ from silo.core.values import JSON
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError, ToolchainError, UnsupportedError
 from silo.frozen import replace
-from silo.kinds.pallas.call_plan import CallPlan, PlannedArray, call_plan
+from silo.kinds.pallas.call_plan import CallLayout, ArrayPlace, call_plan
 from silo.kinds.pallas.chips import CHIPS, blocks_for_tpus, chip_named
 from silo.kinds.pallas.front.argument_spec import ArgumentRole, Scheme
 from silo.kinds.pallas.front.pallas_installation import jax_version, usable, versions
@@ -144,7 +144,7 @@ class PallasCompiler:
         """
         pallas = PallasJob.from_job(job)
         try:
-            plan = CallPlan.from_json(pallas.plan)
+            plan = CallLayout.from_json(pallas.plan)
         except ValueError as error:
             raise CompileError(f"{job.kernel}: the job is no Pallas job: {error}") from error
         log = f"jax {pallas.jax}\n"
@@ -179,7 +179,7 @@ class PallasCompiler:
         )
 
 
-def _effects(plan: CallPlan) -> tuple[Effect, ...]:
+def _effects(plan: CallLayout) -> tuple[Effect, ...]:
     """The effect of a program through each parameter of its layout."""
     effects = {one.parameter: Effect.READ for one in plan.operands}
     for one in plan.results:
@@ -217,9 +217,9 @@ def _program(source: PallasSource, launch: BlockedLaunch, variant: Variant, limi
     return make_gpu_program(source, launch, constants, num_warps=warps, num_stages=stages)
 
 
-def _layout(parameters: Sequence[str], plan: CallPlan) -> tuple[LayoutSlot, ...]:
+def _layout(parameters: Sequence[str], plan: CallLayout) -> tuple[LayoutSlot, ...]:
     """The parameters that the program gets, in the kernel's order: for those who look at it, the plan says the rest."""
     found: dict[int, AbiType] = {}
     for one in (*plan.operands, *plan.results):
-        found[one.parameter] = AbiType.POINTER if isinstance(one, PlannedArray) else AbiType(one.dtype.short)
+        found[one.parameter] = AbiType.POINTER if isinstance(one, ArrayPlace) else AbiType(one.dtype.short)
     return tuple(LayoutSlot(parameters[place], found[place]) for place in sorted(found))

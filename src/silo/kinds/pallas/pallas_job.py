@@ -23,7 +23,7 @@ class PallasJob:
 
     ``program`` is what ``jax.export`` gave, serialized; the job's text, in base64. ``jax`` is the version that made it
     and ``calling_convention`` that of the bytes. ``plan`` is the canonical form of a
-    :class:`silo.kinds.pallas.call_plan.CallPlan`. ``memory`` is the canonical form of the estimate for the target's
+    :class:`silo.kinds.pallas.call_plan.CallLayout`. ``memory`` is the canonical form of the estimate for the target's
     chip, None where it has none. ``parameters`` are the names of the kernel's parameters, constants too.
     """
 

@@ -9,7 +9,7 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import Device, LibraryCall
 from silo.errors import DeviceError
 from silo.kinds.pallas.bridge import Arrays
-from silo.kinds.pallas.call_plan import CallPlan
+from silo.kinds.pallas.call_plan import CallLayout
 from silo.kinds.pallas.front.pallas_installation import jax_module, jax_version, usable
 from silo.kinds.pallas.gpu_call import GpuCall
 from silo.kinds.pallas.host_call import HostCall
@@ -28,7 +28,7 @@ def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> L
     if isinstance(decision, Rejected):
         raise DeviceError(f"{name}: its code is run by jax: {decision.reason}")
     try:
-        plan = CallPlan.from_text(launch.loader)
+        plan = CallLayout.from_text(launch.loader)
     except ValueError as error:
         raise DeviceError(f"{name}: what its launch info says of calls is damaged: {error}") from error
     export = jax_module("jax.export")
@@ -55,7 +55,7 @@ def load_jaxexp(device: Device, launch: LaunchInfo, blob: bytes, name: str) -> L
     return (GpuCall if kind == "cuda" else HostCall)(plan, exported.call, where, arrays)
 
 
-def _check_avals(plan: CallPlan, exported: Any, name: str) -> None:  # noqa: ANN401
+def _check_avals(plan: CallLayout, exported: Any, name: str) -> None:  # noqa: ANN401
     """That the plan is of this program: launch info and blob of a file are vouched for together, but may be wrong."""
     shapes = [getattr(one, "shape", (1,)) for one in plan.operands]
     dtypes = [one.dtype.name for one in plan.operands]
@@ -75,7 +75,7 @@ def _jax_device(kind: str, index: int, name: str) -> Any:  # noqa: ANN401  # jax
         ) from error
 
 
-def _names(plan: CallPlan, launch: LaunchInfo) -> tuple[str, ...]:
+def _names(plan: CallLayout, launch: LaunchInfo) -> tuple[str, ...]:
     """The name of each parameter by its place: the layout has the parameters of the plan, in its order."""
     places = sorted({one.parameter for one in (*plan.operands, *plan.results)})
     found = {place: slot.name for place, slot in zip(places, launch.layout, strict=False)}

@@ -6,7 +6,7 @@ import logging
 
 from silo.core.host_arrays import has_numpy
 from silo.tuner.search.neighbourhood import plan as neighbourhood_plan
-from silo.tuner.search.search_state import Plan, SearchState, exhaustive_plan
+from silo.tuner.search.search_state import Proposals, SearchState, exhaustive_plan
 from silo.tuner.search.sequential import plan as sequential_plan
 from silo.tuner.search.surrogate import Surrogate
 
@@ -31,7 +31,7 @@ class Auto:
         return self._surrogate.next(board)
 
 
-def plan(board: SearchState) -> Plan:
+def plan(board: SearchState) -> Proposals:
     """Every config of a small space, seeds first; a model of a larger one; a space of groups group by group."""
     if board.groups is not None:
         return sequential_plan(board)

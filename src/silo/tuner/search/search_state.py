@@ -19,8 +19,8 @@ from silo.core.values import JSON, digest, value_to_json
 __all__ = [
     "Asking",
     "Ordered",
-    "Plan",
-    "PlannedSearcher",
+    "Proposals",
+    "ProposalSearcher",
     "Questions",
     "SearchState",
     "Seed",
@@ -143,7 +143,7 @@ def draws(count: int, generator: random.Random) -> Iterator[int]:
 # ---- Searchers made of plans, which name one config after another; they can be saved and resumed ----
 
 
-class Plan(Protocol):
+class Proposals(Protocol):
     """What a kind of search is: a choice among the free configs of a board.
 
     The choice must follow from the board alone (or from the board's past in the order it happened), so that replayed
@@ -155,13 +155,13 @@ class Plan(Protocol):
         ...
 
 
-class PlannedSearcher:
+class ProposalSearcher:
     """Implements :class:`silo.core.protocols.Searcher` with a plan.
 
     A config that was observed without having been suggested is not suggested any more.
     """
 
-    def __init__(self, name: str, board: SearchState, plan: Plan) -> None:
+    def __init__(self, name: str, board: SearchState, plan: Proposals) -> None:
         self._name = name
         self._board = board
         self._plan = plan

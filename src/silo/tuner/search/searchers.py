@@ -9,8 +9,8 @@ from silo.core.search_space import SearchSpace
 from silo.errors import SpaceError, TuneError
 from silo.tuner.search import auto, descent, genetic, neighbourhood, sequential, surrogate
 from silo.tuner.search.search_state import (
-    Plan,
-    PlannedSearcher,
+    Proposals,
+    ProposalSearcher,
     SearchState,
     Seed,
     exhaustive_plan,
@@ -19,7 +19,7 @@ from silo.tuner.search.search_state import (
 
 __all__ = ["AHEAD", "DEFAULT_SEARCHER", "SEARCHERS", "ahead_of", "check_searcher", "gone_through", "make_searcher"]
 
-SEARCHERS: dict[str, Callable[[SearchState], Plan]] = {
+SEARCHERS: dict[str, Callable[[SearchState], Proposals]] = {
     "auto": auto.plan,
     "exhaustive": exhaustive_plan,
     "random": random_plan,
@@ -77,7 +77,7 @@ def gone_through(name: str, space: SearchSpace) -> SearchSpace:
         raise TuneError(f"the searcher {name} goes through a list: {error}") from error
 
 
-def make_searcher(name: str, space: SearchSpace, seed: str, seeds: Sequence[Seed] = ()) -> PlannedSearcher:
+def make_searcher(name: str, space: SearchSpace, seed: str, seeds: Sequence[Seed] = ()) -> ProposalSearcher:
     """The searcher called ``name`` over the configs of ``space``.
 
     ``seed`` is usually the key of the study: equal seeds and observations lead to equal suggestions. ``seeds`` are
@@ -90,4 +90,4 @@ def make_searcher(name: str, space: SearchSpace, seed: str, seeds: Sequence[Seed
     if not space.size:
         raise TuneError("the space is empty, so there is nothing to search; check its constraints")
     board = SearchState(space, seed, seeds)
-    return PlannedSearcher(name, board, SEARCHERS[name](board))
+    return ProposalSearcher(name, board, SEARCHERS[name](board))

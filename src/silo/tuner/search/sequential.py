@@ -19,17 +19,17 @@ from silo.core.config import Config
 from silo.core.grouped_space import GroupedSpace
 from silo.core.values import same_values
 from silo.tuner.search.descent import field_order, passes
-from silo.tuner.search.search_state import Asking, Plan, Questions, SearchState, exhaustive_plan
+from silo.tuner.search.search_state import Asking, Proposals, Questions, SearchState, exhaustive_plan
 
 __all__ = ["descent_plan", "plan"]
 
 
-def plan(board: SearchState) -> Plan:
+def plan(board: SearchState) -> Proposals:
     """One group after the other. A list is one group: all of it is measured."""
     return exhaustive_plan(board) if board.groups is None else Asking(partial(_search, board.groups, descends=False))
 
 
-def descent_plan(board: SearchState) -> Plan:
+def descent_plan(board: SearchState) -> Proposals:
     """As :func:`plan`, then a descent from what that found over the steps of the space, by the rules of a descent."""
     return exhaustive_plan(board) if board.groups is None else Asking(partial(_search, board.groups, descends=True))
 

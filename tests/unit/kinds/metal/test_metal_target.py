@@ -17,7 +17,7 @@ from silo.core.variant import Variant
 from silo.drivers.metal.target_versions import runs_version
 from silo.errors import ArgumentError, CompileError, DeviceError
 from silo.kinds.metal.metal_loader import ShaderCall, load_msl, torch_call
-from silo.kinds.metal.shader_compiler import ShaderBuffer, ShaderCompiler, ShaderPlan
+from silo.kinds.metal.shader_compiler import ShaderBuffer, ShaderCompiler, ShaderLayout
 
 TEXT = """
 #include <metal_stdlib>
@@ -52,8 +52,8 @@ def test_the_artifact_is_the_text_with_its_constants_and_a_plan_of_launches():
     assert "function_constant" not in text
     assert "[[threadgroup(0)]]" not in text
     assert text.count("\n") == TEXT.count("\n")
-    plan = ShaderPlan.from_text(made.launch.loader)
-    assert plan == ShaderPlan(
+    plan = ShaderLayout.from_text(made.launch.loader)
+    assert plan == ShaderLayout(
         "shift", (64, 1, 1), (ShaderBuffer(0, 0), ShaderBuffer(1, 1), ShaderBuffer(3, 2, dtype("uint32"))), read=(0,)
     )
 
@@ -83,7 +83,7 @@ class Function:
 def test_numbers_have_the_bits_of_their_width():
     names = ("uint32", "int64", "float16", "bool", "uint8", "float32")
     function = Function()
-    plan = ShaderPlan("f", (8, 1, 1), tuple(ShaderBuffer(at, at, dtype(name)) for at, name in enumerate(names)))
+    plan = ShaderLayout("f", (8, 1, 1), tuple(ShaderBuffer(at, at, dtype(name)) for at, name in enumerate(names)))
     torch_call(function, plan, "f")((2**32 - 1, -5, 2, True, 255, 1), (3, 2, 1), None)
     args, options = function.called
     assert args == (-1, -5, 2.0, 1, 255, 1.0)
@@ -92,11 +92,11 @@ def test_numbers_have_the_bits_of_their_width():
 
 
 def test_limits_are_checked_before_anything_is_dispatched():
-    plan = ShaderPlan("f", (1024, 1, 1), ())
+    plan = ShaderLayout("f", (1024, 1, 1), ())
     with pytest.raises(DeviceError, match="this GPU runs at most 512 threads of this kernel"):
         torch_call(Function(), plan, "f")
     with pytest.raises(ArgumentError, match="the library's own stream"):
-        ShaderCall(ShaderPlan("f", (8, 1, 1), ()), "", "f")((), (1, 1, 1), 7)
+        ShaderCall(ShaderLayout("f", (8, 1, 1), ()), "", "f")((), (1, 1, 1), 7)
 
 
 def test_a_text_needs_its_version_or_a_later_one():
@@ -108,9 +108,9 @@ def test_a_text_needs_its_version_or_a_later_one():
 def test_a_damaged_plan_is_refused():
     made = compiled()
     with pytest.raises(ValueError, match="plan of a shader"):
-        ShaderPlan.from_text(made.launch.loader.replace('"version":1', '"version":2'))
+        ShaderLayout.from_text(made.launch.loader.replace('"version":1', '"version":2'))
     with pytest.raises(ValueError, match="effects of a shader"):
-        ShaderPlan.from_text(made.launch.loader.replace('"read":[0]', '"read":[7]'))
+        ShaderLayout.from_text(made.launch.loader.replace('"read":[0]', '"read":[7]'))
 
 
 def test_a_call_on_the_cpu_computes_the_same():

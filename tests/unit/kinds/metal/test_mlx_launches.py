@@ -14,7 +14,7 @@ from silo.core.variant import Variant
 from silo.errors import ArgumentError, DeviceError
 from silo.kinds.metal.metal_loader import load_msl
 from silo.kinds.metal.mlx_call import mlx_body
-from silo.kinds.metal.shader_compiler import ShaderCompiler, ShaderPlan
+from silo.kinds.metal.shader_compiler import ShaderCompiler, ShaderLayout
 
 TEXT = """
 #include <metal_stdlib>
@@ -45,7 +45,7 @@ def compiled(text=TEXT, effects=None, **given):
 
 
 def body_of(made, name="k"):
-    return mlx_body(made.blob.data.decode(), ShaderPlan.from_text(made.launch.loader), name)
+    return mlx_body(made.blob.data.decode(), ShaderLayout.from_text(made.launch.loader), name)
 
 
 def shift():

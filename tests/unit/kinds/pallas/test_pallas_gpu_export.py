@@ -15,7 +15,7 @@ from silo.core.dtypes import dtype  # noqa: E402
 from silo.core.target import Target  # noqa: E402
 from silo.errors import CompileError  # noqa: E402
 from silo.kinds.pallas.bridge import Arrays  # noqa: E402
-from silo.kinds.pallas.call_plan import CallPlan, PlannedArray  # noqa: E402
+from silo.kinds.pallas.call_plan import CallLayout, ArrayPlace  # noqa: E402
 from silo.kinds.pallas.gpu_call import GpuCall  # noqa: E402
 from silo.kinds.pallas.pallas_compiler import PallasCompiler  # noqa: E402
 from silo.kinds.pallas.pallas_job import PallasJob  # noqa: E402
@@ -148,9 +148,9 @@ class FakeGpu:
 
 def test_results_are_paired_with_the_memory_that_is_given_for_them():
     shape, element = (8, 128), dtype("float32")
-    plan = CallPlan(
-        operands=(PlannedArray(0, shape, element), PlannedArray(2, shape, element)),
-        results=(PlannedArray(1, shape, element), PlannedArray(2, shape, element)),
+    plan = CallLayout(
+        operands=(ArrayPlace(0, shape, element), ArrayPlace(2, shape, element)),
+        results=(ArrayPlace(1, shape, element), ArrayPlace(2, shape, element)),
         donated=((1, 1),),
     )
     fake = FakeGpu()

@@ -11,7 +11,7 @@ from silo.checking.machine import CheckedLaunch, Difference, Doubt, Exchange, Ra
 from silo.core.check_limits import CheckLimits
 from silo.core.values import Value
 from silo.kinds.pallas.bridge import Arrays
-from silo.kinds.pallas.call_plan import CallPlan, PlannedArray, PlannedScalar
+from silo.kinds.pallas.call_plan import CallLayout, ArrayPlace, ScalarPlace
 from silo.kinds.pallas.checking.modes import CheckMode, Interpreted, forget, interpreted
 from silo.kinds.pallas.checking.race_reports import Heard, listening, races_in
 from silo.kinds.pallas.checking.waits import endless_waits_raise, stuck_in
@@ -40,7 +40,7 @@ class CheckedProgram:
         source: PallasSource,
         blocked: BlockedLaunch,
         constants: Mapping[str, Value],
-        plan: CallPlan,
+        plan: CallLayout,
         entry: str,
     ) -> None:
         self.source, self.plan = source, plan
@@ -75,7 +75,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         self._program, self._arguments, self._limits, self._notes = program, arguments, limits, notes
         self._source, self._plan, self._arrays = program.source, program.plan, program.arrays
         for one in (*self._plan.operands, *self._plan.results):
-            if isinstance(one, PlannedArray):
+            if isinstance(one, ArrayPlace):
                 self._arrays.check(one, arguments[one.parameter])
         self._results: tuple[Any, ...] = ()
 
@@ -151,7 +151,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
 
         if not self._limits.nan:
             return None
-        given = [one for one in self._plan.operands if isinstance(one, PlannedArray)]
+        given = [one for one in self._plan.operands if isinstance(one, ArrayPlace)]
         if any(
             _nans(library_of(array).read(array)).any() for array in (self._arguments[one.parameter] for one in given)
         ):
@@ -171,12 +171,12 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
     def put_back(self) -> None:
         """Does nothing, because the program has copies of the arguments."""
 
-    def _operand(self, one: PlannedArray | PlannedScalar, value: Any, mode: CheckMode) -> Any:  # noqa: ANN401
+    def _operand(self, one: ArrayPlace | ScalarPlace, value: Any, mode: CheckMode) -> Any:  # noqa: ANN401
         """A copy: what an argument holds that holds nothing yet is what other memory holds."""
         import numpy as np  # noqa: PLC0415  # jax needs it
 
         jnp = jax_module("jax.numpy")
-        if isinstance(one, PlannedScalar):
+        if isinstance(one, ScalarPlace):
             return jnp.asarray(given_scalar(value, jnp.dtype(one.dtype.name)))
         held: NDArray[Any] = np.array(library_of(value).read(value), copy=True)
         if self._arrays.name(one) in self._limits.uninitialized:

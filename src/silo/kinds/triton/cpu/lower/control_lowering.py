@@ -29,7 +29,7 @@ from silo.kinds.triton.cpu.lower.materialized import lower_whole
 from silo.kinds.triton.cpu.lower.messages import flush_statement, message_statements
 from silo.kinds.triton.cpu.lower.transpose import lower_turning
 from silo.kinds.triton.cpu.schedule.block_schedule import (
-    BlockPlan,
+    BlockSchedule,
     Branch,
     Carried,
     DotStep,
@@ -71,7 +71,7 @@ class FunctionLowering:
         self.targets = targets  # where a region that is applied to elements puts its results
         self.labels = {block: f"block{number}" for number, block in enumerate(blocks)}
 
-    def function(self, plans: list[BlockPlan]) -> None:
+    def function(self, plans: list[BlockSchedule]) -> None:
         """All blocks of the function, in order."""
         if len(plans) == 1:
             self.steps(plans[0])
@@ -86,7 +86,7 @@ class FunctionLowering:
             self.scope.emit(Label(label))
             self.steps(plan)
 
-    def steps(self, plan: BlockPlan) -> None:
+    def steps(self, plan: BlockSchedule) -> None:
         """Every step of ``plan``, in order."""
         turning: list[NestGroup] = []
         for step, next_ in zip(plan.steps, [*plan.steps, None][1:], strict=True):
@@ -230,7 +230,7 @@ class FunctionLowering:
             place = scope.name("n")
             scope.emit(Define("int64_t", place, first, mutable=True))
             scope.bind(variable, f"(({ctype}){place})")
-            uniform = BlockPlan([inner for inner in step.body.steps if isinstance(inner, ScalarStep)], [])
+            uniform = BlockSchedule([inner for inner in step.body.steps if isinstance(inner, ScalarStep)], [])
             leading_products(scope, step.dot, (place, last, add), lambda: self.steps(uniform), advance)
             first = place
         scope.bind(variable, f"(({ctype}){counter})")

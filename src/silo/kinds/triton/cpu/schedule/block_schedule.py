@@ -12,7 +12,7 @@ from silo.kinds.triton.front.operations.operation_table import WRITES
 from silo.kinds.triton.front.ssa import Operation, Value
 
 __all__ = [
-    "BlockPlan",
+    "BlockSchedule",
     "Branch",
     "BufferFill",
     "Carried",
@@ -161,7 +161,7 @@ class Carried:
 
 
 @dataclass(slots=True, eq=False)
-class BlockPlan:
+class BlockSchedule:
     """The steps of one block, and the values from outside that they need.
 
     With each value goes whether it must be stored; where not, it may be evaluated in place.
@@ -181,7 +181,7 @@ class Loop:
 
     operation: Operation
     carried: list[Carried]
-    body: BlockPlan
+    body: BlockSchedule
     dot: DotStep | None = None
 
 
@@ -190,8 +190,8 @@ class WhileLoop:
     """An ``scf.while``: ``before`` decides, ``after`` is the body."""
 
     operation: Operation
-    before: BlockPlan
-    after: BlockPlan
+    before: BlockSchedule
+    after: BlockSchedule
 
 
 @dataclass(slots=True, eq=False)
@@ -199,8 +199,8 @@ class Branch:
     """An ``scf.if``."""
 
     operation: Operation
-    then: BlockPlan
-    otherwise: BlockPlan
+    then: BlockSchedule
+    otherwise: BlockSchedule
 
 
 @dataclass(slots=True, eq=False)
@@ -230,7 +230,7 @@ def writes(step: Step) -> bool:
             return False
 
 
-def describe(plan: BlockPlan, depth: int = 0) -> str:
+def describe(plan: BlockSchedule, depth: int = 0) -> str:
     """The plan as indented text, for people."""
     pad = "  " * depth
     lines: list[str] = []

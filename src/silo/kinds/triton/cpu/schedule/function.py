@@ -6,7 +6,7 @@ from silo.kinds.triton.cpu.analysis.value_walks import unchanged
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.schedule import optimized_schedule as optimized
 from silo.kinds.triton.cpu.schedule import reference_schedule as reference
-from silo.kinds.triton.cpu.schedule.block_schedule import BlockPlan
+from silo.kinds.triton.cpu.schedule.block_schedule import BlockSchedule
 from silo.kinds.triton.cpu.schedule.loop_values import declare_results
 from silo.kinds.triton.front.operations.operation_table import BARRIERS
 from silo.kinds.triton.front.ssa import Operation, Region, Value
@@ -14,7 +14,7 @@ from silo.kinds.triton.front.ssa import Operation, Region, Value
 __all__ = ["plan_function", "plan_region"]
 
 
-def plan_function(function: Operation, options: CpuOptions) -> list[BlockPlan]:
+def plan_function(function: Operation, options: CpuOptions) -> list[BlockSchedule]:
     """One plan for each block of ``function``, in order."""
     blocks = function.regions[0].blocks
     declare_results(function)
@@ -22,7 +22,7 @@ def plan_function(function: Operation, options: CpuOptions) -> list[BlockPlan]:
         return [reference.plan_block(block) for block in blocks]
     # A barrier says that what follows reads, or writes, what other indices have read.
     apart = options.elements_apart and not _has_barrier(function)
-    plans: list[BlockPlan] = []
+    plans: list[BlockSchedule] = []
     external: dict[tuple[Value, bool], None] = {}
     with unchanged():
         for block in reversed(blocks):  # blocks are in an order where definitions come first
@@ -32,7 +32,7 @@ def plan_function(function: Operation, options: CpuOptions) -> list[BlockPlan]:
     return plans
 
 
-def plan_region(region: Region, options: CpuOptions) -> list[BlockPlan]:
+def plan_region(region: Region, options: CpuOptions) -> list[BlockSchedule]:
     """The plan of each block of a region that is applied to elements: scalars only."""
     plan_block = reference.plan_block if options.mode == "reference" else optimized.plan_block
     return [plan_block(block) for block in region.blocks]

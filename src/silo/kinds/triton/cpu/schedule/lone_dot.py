@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from silo.kinds.triton.cpu.schedule.block_schedule import BlockPlan, Carried, DotStep, ScalarStep
+from silo.kinds.triton.cpu.schedule.block_schedule import BlockSchedule, Carried, DotStep, ScalarStep
 from silo.kinds.triton.front.operations.cpu.c_types import HALVES
 from silo.kinds.triton.front.operations.operation_table import EFFECTS
 
 __all__ = ["lone_dot"]
 
 
-def lone_dot(plan: BlockPlan, carried: list[Carried]) -> DotStep | None:
+def lone_dot(plan: BlockSchedule, carried: list[Carried]) -> DotStep | None:
     """The dot that is all that the body of a loop does, adding to a carried tensor of the type of its sums."""
     rest = [step for step in plan.steps if not isinstance(step, ScalarStep)]
     step = rest[0] if len(rest) == 1 else None

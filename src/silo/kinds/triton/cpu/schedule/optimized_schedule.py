@@ -30,7 +30,7 @@ from silo.kinds.triton.cpu.analysis.value_properties import (
     stored_operands,
 )
 from silo.kinds.triton.cpu.schedule.block_schedule import (
-    BlockPlan,
+    BlockSchedule,
     Branch,
     BufferFill,
     Carried,
@@ -91,7 +91,7 @@ def plan_block(
     offsets: Offsets = NO_OFFSETS,
     *,
     apart: bool = False,
-) -> BlockPlan:
+) -> BlockSchedule:
     """Plan ``block``.
 
     ``external`` is what other blocks need (their ``free``), ``carried`` what its loop carries, ``offsets`` what the
@@ -137,7 +137,7 @@ class _Planner:
         self.writing: list[Step] = []  # the steps that write memory, in order
         self.loops: dict[Operation, Loop] = {}
 
-    def run(self) -> BlockPlan:
+    def run(self) -> BlockSchedule:
         """Both passes."""
         for operation in self.block.operations:
             self._forward(operation)
@@ -152,7 +152,7 @@ class _Planner:
             self._place(operation)
         self._stage_carried()
         self._leave_in_place()
-        return BlockPlan(self.steps, list(self.free))
+        return BlockSchedule(self.steps, list(self.free))
 
     # ---- forward: anchors into nests
 
@@ -236,7 +236,7 @@ class _Planner:
             self._step(Loop(operation, entries, plan, lone_dot(plan, entries)), operation)
         elif operation.name == flow.IF:
             self._close()
-            empty = BlockPlan([], [])
+            empty = BlockSchedule([], [])
             blocks = (region.blocks for region in operation.regions)
             plans = [self._inside(inner[0]) if inner else empty for inner in blocks]
             self._step(Branch(operation, plans[0], plans[1] if len(plans) > 1 else empty), operation)
@@ -248,7 +248,7 @@ class _Planner:
             self._close()
             self._step(WhileLoop(operation, self._inside(before), self._inside(after)), operation)
 
-    def _inside(self, block: Block) -> BlockPlan:
+    def _inside(self, block: Block) -> BlockSchedule:
         return plan_block(block, offsets=self.offsets, apart=self.apart)
 
     def _yield(self, operation: Operation) -> None:
@@ -379,7 +379,7 @@ class _Planner:
         for value, stored in self.external:
             self._need(value, Demand(None, stored=stored))
 
-    def _need_free(self, step: Step, plan: BlockPlan) -> None:
+    def _need_free(self, step: Step, plan: BlockSchedule) -> None:
         for value, stored in plan.free:
             self._need(value, Demand(step, stored=stored))
 

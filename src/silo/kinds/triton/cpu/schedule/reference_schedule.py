@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from silo.kinds.triton.cpu.analysis.value_properties import first_tensor, is_ordered
 from silo.kinds.triton.cpu.schedule.block_schedule import (
-    BlockPlan,
+    BlockSchedule,
     Branch,
     BufferFill,
     Carried,
@@ -32,12 +32,12 @@ from silo.kinds.triton.front.ssa import Block, Operation, Region, Value
 __all__ = ["plan_block"]
 
 
-def plan_block(block: Block) -> BlockPlan:
+def plan_block(block: Block) -> BlockSchedule:
     """Plan ``block`` operation by operation, in program order."""
     steps: list[Step] = []
     for operation in block.operations:
         steps.extend(_steps(operation, block))
-    return BlockPlan(steps, [])
+    return BlockSchedule(steps, [])
 
 
 def _steps(operation: Operation, block: Block) -> list[Step]:
@@ -61,7 +61,7 @@ def _steps(operation: Operation, block: Block) -> list[Step]:
         return _for(operation)
     if name == flow.IF:
         plans = [_region(region) for region in operation.regions]
-        return [Branch(operation, plans[0], plans[1] if len(plans) > 1 else BlockPlan([], []))]
+        return [Branch(operation, plans[0], plans[1] if len(plans) > 1 else BlockSchedule([], []))]
     if name == flow.WHILE:
         before, after = operation.regions
         inits = zip(operation.operands, before.blocks[0].arguments, strict=True)
@@ -83,8 +83,8 @@ def _fills(pairs: list[tuple[Value, Value]], *, staged: bool = False) -> list[St
     return [_nest(BufferFill(value, target, staged=staged), target) for value, target in pairs if target.type.tensor]
 
 
-def _region(region: Region) -> BlockPlan:
-    return plan_block(region.blocks[0]) if region.blocks else BlockPlan([], [])
+def _region(region: Region) -> BlockSchedule:
+    return plan_block(region.blocks[0]) if region.blocks else BlockSchedule([], [])
 
 
 def _for(operation: Operation) -> list[Step]:
