@@ -30,7 +30,7 @@ from silo.bundle.update import document_blob
 from silo.bundle.writer import write_bundle
 from silo.calls.decision import lock_advice
 from silo.calls.pruning import allowed_configs
-from silo.compile.build_list import Chosen, BuildCase, BuildKernel, BuildVariant, plan_variants
+from silo.compile.build_list import BuildCase, BuildKernel, BuildVariant, Chosen, plan_variants
 from silo.compile.kernel_targets import LeftOut, Pairs, pair_kernels
 from silo.compile.packed_configs import Packing
 from silo.compile.toolchain import select_compiler

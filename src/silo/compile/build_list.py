@@ -15,7 +15,7 @@ from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import SpaceError
 
-__all__ = ["Chosen", "BuildCase", "BuildKernel", "BuildVariant", "plan_variants"]
+__all__ = ["BuildCase", "BuildKernel", "BuildVariant", "Chosen", "plan_variants"]
 
 
 def _itself(target: Target) -> Target:

@@ -128,8 +128,10 @@ def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = Non
 
     More may be among them where samples are noisy (the best median is not sure to 1 %): those whose intervals
     overlap with the best one's, for the search says nothing of which is faster. They are as many again, and three
-    times as many where trials have a reference, whose drift widens the intervals. Where it drifted much, the fastest
-    ``count`` are compared in any case: the best may have been lucky. A config whose comparison showed
+    times as many where trials have a reference, whose drift widens the intervals. If it drifted much, the fastest
+    ``count`` are compared in any case, because the best may have been lucky, and so are the ``count`` with the quickest
+    single samples, because other work on the machine makes samples longer and never shorter. A config whose
+    comparison showed
     that it was lucky in the search sets no limit for others. One that is ``deployed`` is among them
     if it works, however it did.
     Fewer than two need no comparison, so then there are none.
@@ -151,6 +153,10 @@ def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = Non
         most = count * (_MOST_NOISY if scales else 2)
         overlapping = [one for one in ranking if times[one.config.order_key].low_ns <= reach.high_ns]
         near += [one for one in (overlapping if scales else ranking)[:most] if one in overlapping and one not in near]
+    if scales.restless:
+        quickest = sorted(_searched(usable), key=lambda pool: (_quickest(pool), pool[0].config.order_key))[:count]
+        keys = {pool[0].config.order_key for pool in quickest}
+        near += [one for one in ranking if one.config.order_key in keys and one not in near]
     if deployed is not None:
         near += [one for one in ranking if one.config.order_key == deployed.order_key and one not in near]
     return tuple(standing.config for standing in near) if len(near) > 1 else ()
@@ -160,6 +166,11 @@ def _searched(usable: Iterable[list[Trial]]) -> list[list[Trial]]:
     """The trials of the search of each config that has some."""
     alone = [[trial for trial in pool if trial.stage is Stage.SEARCH] for pool in usable]
     return [pool for pool in alone if pool]
+
+
+def _quickest(pool: Iterable[Trial]) -> int:
+    """The shortest sample of one config's trials, nanoseconds."""
+    return min(min(trial.samples_ns) for trial in pool)
 
 
 def _corrected(ranking: Sequence[Standing], compared: Sequence[list[Trial]], scales: Scales) -> dict[bytes, Estimate]:

@@ -1,6 +1,6 @@
 import pytest
 
-from silo.compile.build_list import Chosen, BuildCase, BuildKernel, plan_variants
+from silo.compile.build_list import BuildCase, BuildKernel, Chosen, plan_variants
 from silo.compile.packed_configs import Packing
 from silo.core.config import Config
 from silo.core.decision_source import Origin
@@ -201,7 +201,9 @@ def test_targets_that_are_one_for_the_compiler_are_built_once():
 
 
 def test_the_plan_is_deterministic_and_free_of_repetition():
-    kernels = [kernel(BuildCase("a", signature(), ALIGNED), BuildCase("b", signature(), ONE), name=name) for name in "pq"]
+    kernels = [
+        kernel(BuildCase("a", signature(), ALIGNED), BuildCase("b", signature(), ONE), name=name) for name in "pq"
+    ]
     first, second = plan(*kernels, targets=iter((HERE, AWAY))), plan(*kernels, targets=(HERE, AWAY))
     assert first == second
     assert len({one.variant for one in first}) == len(first)

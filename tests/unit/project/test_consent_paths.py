@@ -87,9 +87,9 @@ CALLS = {
     # Text that is compiled and run although it came from a file.
     "check_text": {"kernels/checking_launchers.py": "with the consent that the bundle's kernel was given"},
     "compile_checked": {
-        "backends/cpu/compiler.py": "check_source, and check_text after it looked at the consent",
+        "kinds/triton/cpu/cpu_compiler.py": "check_source, and check_text after it looked at the consent",
         "kinds/triton/programs/backend/stages.py": "what Triton lowered in this process, or kept in its own cache",
-        "backends/metal/compiler.py": "check_source, and check_text after it looked at the consent",
+        "kinds/metal/metal_compiler.py": "check_source, and check_text after it looked at the consent",
     },
     # Who gives consent.
     "Consent": {"core/consent.py": "issue_consent"},

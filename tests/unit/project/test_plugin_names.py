@@ -34,9 +34,9 @@ TRITON = {
     "launch/native.py": "the native objects that serve such launches",
     "launch/runtime.py": "their launchers",
     "cli/exec.py": "the command for such programs",
-    "shipped.py": "the table of the plug-ins that Silo ships",
+    "builtin_plugins.py": "the table of the plug-ins that Silo ships",
     "cli/cache.py": "the option that names that format",
-    "backends/pallas/compiler.py": "jax lowers Pallas kernels for NVIDIA's GPUs to it",
+    "kinds/pallas/pallas_compiler.py": "jax lowers Pallas kernels for NVIDIA's GPUs to it",
     "kinds/pallas/gpu_program.py": "the name that jax has for that lowering",
     "integrations/torch/aoti.py": "the kernels of torch's packages, which are of that kind",
     "integrations/torch/import_hook.py": "a module of torch whose name has the word in it",
@@ -48,7 +48,7 @@ TRITON = {
     "tuner/formats/triton.py": "that format",
     "variables.py": "the variables SILO_TRITON, SILO_FORCE_TRITON and SILO_TRITON_CACHE",
 }
-BINARY = {"shipped.py": "the table of the plug-ins that Silo ships"}
+BINARY = {"builtin_plugins.py": "the table of the plug-ins that Silo ships"}
 SILO_BINARY = {"__init__.py": "the public name silo.binary"}
 
 TRITON_FOLDERS = ("kinds/triton/front/", "kinds/triton/gpu/", "kinds/triton/cpu/", "kinds/triton/programs/records/")

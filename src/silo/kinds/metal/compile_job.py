@@ -23,7 +23,7 @@ from silo.kinds.metal.clang import (
     precompiled_header,
     stack_flags,
 )
-from silo.kinds.metal.metal_job import BufferRole, MetalArgument, EmulatorJob
+from silo.kinds.metal.metal_job import BufferRole, EmulatorJob, MetalArgument
 
 __all__ = [
     "STACK",

@@ -13,7 +13,7 @@ from silo.errors import CompileError
 from silo.frozen import frozen
 from silo.kinds.metal.metal_declaration import EMULATOR
 
-__all__ = ["BufferRole", "MetalArgument", "EmulatorJob"]
+__all__ = ["BufferRole", "EmulatorJob", "MetalArgument"]
 
 
 class BufferRole(Enum):

@@ -14,7 +14,7 @@ from silo.kinds.metal.front.metal_source import MetalSource
 from silo.kinds.metal.front.parser import MslParameter
 from silo.kinds.metal.front.variant_text import metal_text
 from silo.kinds.metal.metal_declaration import EMULATOR
-from silo.kinds.metal.metal_job import BufferRole, MetalArgument, EmulatorJob
+from silo.kinds.metal.metal_job import BufferRole, EmulatorJob, MetalArgument
 from silo.kinds.metal.metal_to_cpp import may_wait, rewritten
 
 __all__ = ["lowered_job"]

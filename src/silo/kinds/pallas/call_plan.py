@@ -13,7 +13,7 @@ from silo.frozen import frozen, names_of
 from silo.kinds.pallas.front.argument_spec import ArgumentRole
 from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch
 
-__all__ = ["CallLayout", "ArrayPlace", "ScalarPlace", "call_plan"]
+__all__ = ["ArrayPlace", "CallLayout", "ScalarPlace", "call_plan"]
 
 _CONVENTION = 1
 

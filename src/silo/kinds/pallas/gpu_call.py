@@ -9,7 +9,7 @@ from typing import Any
 
 from silo.errors import ArgumentError
 from silo.kinds.pallas.bridge import Arrays, is_torch
-from silo.kinds.pallas.call_plan import CallLayout, ArrayPlace, ScalarPlace
+from silo.kinds.pallas.call_plan import ArrayPlace, CallLayout, ScalarPlace
 from silo.kinds.pallas.front.pallas_installation import jax_module
 from silo.kinds.pallas.host_call import given_scalar, returned
 from silo.launch.array_extents import extent_of

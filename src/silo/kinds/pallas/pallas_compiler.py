@@ -18,7 +18,7 @@ from silo.core.values import JSON
 from silo.core.variant import CompileJob, Variant
 from silo.errors import CompileError, SourceError, ToolchainError, UnsupportedError
 from silo.frozen import replace
-from silo.kinds.pallas.call_plan import CallLayout, ArrayPlace, call_plan
+from silo.kinds.pallas.call_plan import ArrayPlace, CallLayout, call_plan
 from silo.kinds.pallas.chips import CHIPS, blocks_for_tpus, chip_named
 from silo.kinds.pallas.front.argument_spec import ArgumentRole, Scheme
 from silo.kinds.pallas.front.pallas_installation import jax_version, usable, versions

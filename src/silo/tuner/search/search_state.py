@@ -19,8 +19,8 @@ from silo.core.values import JSON, digest, value_to_json
 __all__ = [
     "Asking",
     "Ordered",
-    "Proposals",
     "ProposalSearcher",
+    "Proposals",
     "Questions",
     "SearchState",
     "Seed",

@@ -11,7 +11,7 @@ from silo.checking.machine import CheckedLaunch, Difference, Doubt, Exchange, Ra
 from silo.core.check_limits import CheckLimits
 from silo.core.values import Value
 from silo.kinds.pallas.bridge import Arrays
-from silo.kinds.pallas.call_plan import CallLayout, ArrayPlace, ScalarPlace
+from silo.kinds.pallas.call_plan import ArrayPlace, CallLayout, ScalarPlace
 from silo.kinds.pallas.checking.modes import CheckMode, Interpreted, forget, interpreted
 from silo.kinds.pallas.checking.race_reports import Heard, listening, races_in
 from silo.kinds.pallas.checking.waits import endless_waits_raise, stuck_in

@@ -139,7 +139,7 @@ def _place(error: BaseException) -> str:
     folder = str(Path(str(jax_module().__file__)).parent)
     while True:
         frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]
-        own = [one for one in frames if not one[0].startswith((folder, "<")) and "/silo/backends/" not in one[0]]
+        own = [one for one in frames if not one[0].startswith((folder, "<")) and "/silo/kinds/" not in one[0]]
         if own:
             return f"{Path(own[-1][0]).name}:{own[-1][1]}"
         if error.__cause__ is None:
