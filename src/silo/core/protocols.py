@@ -1,4 +1,4 @@
-"""Protocols: the services that a layer needs from a layer to its right, passed in by ``silo.api``."""
+"""Protocols: the services that a layer needs from a layer to its right, passed in by the composition root."""
 
 from __future__ import annotations
 

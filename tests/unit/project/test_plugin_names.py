@@ -17,17 +17,9 @@ TRITON = {
     "integrations/helion/triton_launcher.py": "a launcher for what Helion generates for Triton",
     "integrations/helion/helion_patching.py": "Helion's names of its backends",
     "commands/cache_actions.py": "what writes the files of Triton's cache, by its place",
-    "kinds/triton/programs/triton_cache.py": "the class that Triton's remote cache is given",
     "tuning/foreign_results.py": "writes the files of Triton's autotuner, a foreign format by that name",
     **dict.fromkeys(
-        (
-            f"kinds/triton/programs/{name}.py"
-            for name in ("__init__", "code", "kernels", "providers", "report", "situation", "switch")
-        ),
-        "Triton programs, launched by Silo",
-    ),
-    **dict.fromkeys(
-        (f"integrations/inductor/{name}.py" for name in ("launchers", "programs", "seams", "switch")),
+        (f"integrations/inductor/{name}.py" for name in ("generated_kernels", "hook_points", "inductor_patching", "launchers")),
         "the kernels that Inductor generates, which are of that kind",
     ),
     "__init__.py": "the module of silo.accelerate",
@@ -51,8 +43,8 @@ TRITON = {
 BINARY = {"builtin_plugins.py": "the table of the plug-ins that Silo ships"}
 SILO_BINARY = {"__init__.py": "the public name silo.binary"}
 
-TRITON_FOLDERS = ("kinds/triton/front/", "kinds/triton/gpu/", "kinds/triton/cpu/", "kinds/triton/programs/records/")
-BINARY_FOLDERS = ("kinds/binary/", "kinds/binary/")
+TRITON_FOLDERS = ("kinds/triton/",)
+BINARY_FOLDERS = ("kinds/binary/",)
 
 
 def outside(folders) -> Iterator[tuple[str, ast.Module]]:
@@ -102,11 +94,15 @@ def test_nothing_else_names_a_binary():
 
 
 @pytest.mark.parametrize(
-    "folder", ["api", "tune", "report", "cli", "bundle", "store", "launch", "compile", "artifacts", "core"]
+    "folder",
+    [
+        *("artifacts", "building", "bundle", "calls", "checking", "cli", "commands", "compile", "core", "export"),
+        *("kernels", "launch", "machine", "measuring", "report", "shipping", "store", "tuner", "tuning"),
+    ],
 )
-def test_nothing_right_or_left_of_the_sources_imports_one(folder):
-    """Least of all what parses TTIR: what was learnt from it are the facts of code."""
-    plugins = ("silo.kinds.triton.front", "silo.kinds.binary")
+def test_no_layer_below_the_kinds_imports_one(folder):
+    """Least of all the parser of TTIR: its results are the facts of code."""
+    plugins = ("silo.kinds", "silo.drivers")
     for place, tree in outside(()):
         if place.startswith(f"{folder}/"):
             assert not [name for name in imports(tree) if name.startswith(plugins)], place

@@ -81,7 +81,7 @@ class ConfigResult:
 def by_config(trials: Iterable[Trial]) -> tuple[ConfigResult, ...]:
     """One result a config, in the order of their first trials; samples of its trials are pooled.
 
-    A config that a trial disqualifies (``tune.winner``) has failed, whatever its other trials say.
+    A config that a trial disqualifies (``tuner.winner``) has failed, whatever its other trials say.
     """
     pools: dict[bytes, list[Trial]] = {}
     for trial in trials:
