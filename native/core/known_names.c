@@ -1,6 +1,7 @@
 #include "known_names.h"
 
-/* Compile options that launch info has, of Silo's own compilers: silo.builtin_plugins.LAUNCH_OPTIONS. */
+/* Compile options that launch info has, of Silo's own compilers:
+ * silo.builtin_plugins.LAUNCH_OPTIONS. */
 static const char *const LAUNCH_OPTIONS[] = {"cpu_chunk", "cpu_threads", "cpu_work", NULL};
 
 /* Every option of Silo's own compilers: silo.builtin_plugins.OPTIONS. */

@@ -6,13 +6,14 @@ The finder stands last in ``sys.meta_path``, so a program pays for it only where
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from types import MappingProxyType, ModuleType
 from typing import Final
 
-__all__ = ["GONE_WITH", "OLD_NAMES", "spec_of"]
+__all__ = ["GONE_WITH", "OLD_MEMBERS", "OLD_NAMES", "spec_of"]
 
 GONE_WITH: Final = "0.2"
 
@@ -30,17 +31,21 @@ OLD_NAMES: Final = MappingProxyType(
         "silo.integrations.triton_records.switch": "silo.kinds.triton.programs.records.capture_activation",
         "silo.sources.triton": "silo.kinds.triton.front",
         "silo.tune": "silo.tuner",
+        "silo.tune.faults": "silo.tuner.failures",
         "silo.tune.heuristics": "silo.heuristics",
         "silo.tune.heuristics.space": "silo.heuristics.heuristic_space",
         "silo.tune.search.registry": "silo.tuner.search.searchers",
     }
 )
 
+# Members of these modules that have another name in the new one.
+OLD_MEMBERS: Final = MappingProxyType({"silo.heuristics": MappingProxyType({"Effort": "TuningEffort"})})
+
 
 def new_name(name: str) -> str | None:
     """The name that a module has now, "" for a package that is only the way to others; None if it was never one.
 
-    >>> new_name("silo.tune.heuristics.space"), new_name("silo.tune.faults"), new_name("silo.api"), new_name("silo.x")
+    >>> new_name("silo.tune.heuristics.space"), new_name("silo.tune.lock"), new_name("silo.api"), new_name("silo.x")
     ('silo.heuristics.heuristic_space', 'silo.tuner.failures', '', None)
     """
     parts = name.split(".")
@@ -51,7 +56,7 @@ def new_name(name: str) -> str | None:
     return "" if any(old.startswith(f"{name}.") for old in OLD_NAMES) else None
 
 
-class _Loader:
+class _Loader(Loader):
     """Makes a module whose attributes are those of the module that ``new`` names."""
 
     def __init__(self, new: str) -> None:
@@ -68,7 +73,12 @@ class _Loader:
         home = import_module(self._new)
         message = f"{module.__name__} is now {self._new}; the old name goes with Silo {GONE_WITH}"
         warnings.warn(message, DeprecationWarning, stacklevel=2)
-        module.__dict__["__getattr__"] = lambda name: getattr(home, name)  # PEP 562
+        renamed: Mapping[str, str] = OLD_MEMBERS.get(self._new, MappingProxyType({}))
+
+        def member(name: str) -> object:
+            return getattr(home, renamed.get(name, name))
+
+        module.__dict__["__getattr__"] = member  # PEP 562
         module.__dict__["__dir__"] = lambda: dir(home)
         module.__dict__["__all__"] = getattr(home, "__all__", [one for one in vars(home) if not one.startswith("_")])
 

@@ -390,8 +390,7 @@ def combo_space(
 
     Args:
         parts: the sub-kernels in order, as :func:`silo.heuristics.heuristic_space` describes a kernel: pointwise
-        kernels,
-            reductions and persistent reductions. ``names`` of a part are the combo's names of its blocks.
+            kernels, reductions and persistent reductions. ``names`` of a part are the combo's names of its blocks.
         grouped: whether equal sub-kernels are tuned as one.
         effort: how many configs are wanted.
         constants: other constexprs and options that every config sets.

@@ -18,8 +18,7 @@ def materialize(recipe: ArrayRecipe, library: str | None = None, place: Place = 
     Args:
         recipe: what to make.
         library: a name of :mod:`silo.launch.array_libraries.library_table`; None: on the CPU numpy where it is
-        installed, on a
-            GPU torch where it is loaded, and Buffers elsewhere.
+            installed, on a GPU torch where it is loaded, and Buffers elsewhere.
         place: the memory that it is in.
 
     Raises:

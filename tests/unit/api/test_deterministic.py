@@ -207,7 +207,7 @@ def test_every_heuristic_of_kernels_that_sum_makes_one_config(kind):
     sizes = {"x": 4096, "y": 4096, "r": 4096} if kind == "native_matmul" else {"x": 4096, "r": 4096}
     facts = heuristics.KernelFacts(rsplit_size=64 if kind == "mix_order" else 0)
     made_space = heuristics.space(kind, sizes, facts=facts)
-    one_order = replace(made_space, effort=heuristics.Effort(deterministic=True))
+    one_order = replace(made_space, effort=heuristics.TuningEffort(deterministic=True))
     assert len(one_order.made(heuristics.TargetFacts.of("cuda:sm_90"), sizes)) == 1
 
 

@@ -1,13 +1,14 @@
 """Modules keep importing by the names that they had, for one release, with a warning that names the new one."""
 
 import importlib
+import importlib.util
 import subprocess
 import sys
 import warnings
 
 import pytest
 
-from silo.old_names import GONE_WITH, OLD_NAMES, new_name
+from silo.old_names import GONE_WITH, OLD_MEMBERS, OLD_NAMES, new_name
 from silo.version import __version__
 
 # All that pages, examples and plug-ins import by name.
@@ -82,6 +83,15 @@ def test_an_old_name_warns_and_has_what_the_new_module_has(old):
     assert alias is not home
     assert all(getattr(alias, name) is getattr(home, name) for name in vars(home) if not name.startswith("__"))
     assert dir(alias) == sorted(dir(home))
+
+
+def test_a_member_that_was_renamed_has_its_old_name_in_the_old_module():
+    for new, members in OLD_MEMBERS.items():
+        home = importlib.import_module(new)
+        (old,) = (old for old, now in OLD_NAMES.items() if now == new)
+        alias = importlib.import_module(old)
+        for name, now in members.items():
+            assert getattr(alias, name) is getattr(home, now)
 
 
 def test_submodules_and_names_import_as_they_did():

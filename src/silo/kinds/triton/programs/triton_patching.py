@@ -152,7 +152,7 @@ class _Switch:
     def passed(self) -> Counter[str]:
         return Counter() if self._situations is None else self._situations.passed
 
-    def _serve(self, found: adapter.Seams) -> tuple[Any, Any]:
+    def _serve(self, found: adapter.LaunchHookPoints) -> tuple[Any, Any]:
         """Our methods, which serve from now on."""
         from silo.kinds.triton.programs.launch_state import Situations  # noqa: PLC0415  # a circle otherwise
 
@@ -181,7 +181,7 @@ class _Switch:
                 raise
         self._put_tuners(adapter.seams())  # in front of what the lock has put there
 
-    def _put_tuners(self, found: adapter.Seams) -> None:
+    def _put_tuners(self, found: adapter.LaunchHookPoints) -> None:
         if found.tuned_run is None or found.heuristic_run is None:
             return
         methods = native.triton_tuners(
@@ -190,7 +190,7 @@ class _Switch:
             found.heuristics,
             found.heuristic_run,
             found.config_members,
-            adapter.Decided,
+            adapter.TunerDecision,
         )
         kinds = (found.autotuners, found.autotuners, found.heuristics, found.heuristics)
         for kind, name, ours in zip(kinds, ("run", "__getitem__") * 2, methods, strict=True):

@@ -1,6 +1,6 @@
 /* What a kernel that is being checked calls. One thread runs it, one program after another; the
- * host (kinds/triton/cpu/checking/cpu_faults.py declares the same structs) sets everything up and reads what
- * was found. After the first fault nothing is accessed any more. */
+ * host (kinds/triton/cpu/checking/cpu_faults.py declares the same structs) sets everything up and
+ * reads what was found. After the first fault nothing is accessed any more. */
 
 enum silo_check_kind {
     SILO_CHECK_NOTHING,
