@@ -128,12 +128,11 @@ def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = Non
 
     More may be among them where samples are noisy (the best median is not sure to 1 %): those whose intervals
     overlap with the best one's, for the search says nothing of which is faster. They are as many again, and three
-    times as many where trials have a reference, whose drift widens the intervals. If it drifted much, the fastest
-    ``count`` are compared in any case, because the best may have been lucky, and so are the ``count`` with the quickest
-    single samples, because other work on the machine makes samples longer and never shorter. A config whose
-    comparison showed
-    that it was lucky in the search sets no limit for others. One that is ``deployed`` is among them
-    if it works, however it did.
+    times as many where trials have a reference, whose drift widens the intervals. Of these trials the ``count``
+    with the quickest single samples are compared too, because other work on the machine makes samples longer and never
+    shorter. If the reference drifted much, the fastest ``count`` are compared in any case, because the best may have
+    been lucky. A config whose comparison showed that it was lucky in the search sets no limit for others. One that is
+    ``deployed`` is among them if it works, however it did.
     Fewer than two need no comparison, so then there are none.
     """
     known = distinct_trials(trials)
@@ -149,11 +148,12 @@ def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = Non
     near = list(ranking[:count])
     if not scales.restless:
         near = [standing for standing in near if times[standing.config.order_key].median_ns * 1000 <= limit]
-    if max(reach.noise_permille, best.time.noise_permille if scales else 0) > NOISE_LIMIT_PERMILLE:
+    noisy = max(reach.noise_permille, best.time.noise_permille if scales else 0) > NOISE_LIMIT_PERMILLE
+    if noisy:
         most = count * (_MOST_NOISY if scales else 2)
         overlapping = [one for one in ranking if times[one.config.order_key].low_ns <= reach.high_ns]
         near += [one for one in (overlapping if scales else ranking)[:most] if one in overlapping and one not in near]
-    if scales.restless:
+    if scales and (noisy or scales.restless):
         quickest = sorted(_searched(usable), key=lambda pool: (_quickest(pool), pool[0].config.order_key))[:count]
         keys = {pool[0].config.order_key for pool in quickest}
         near += [one for one in ranking if one.config.order_key in keys and one not in near]

@@ -298,3 +298,11 @@ def test_what_is_doubtful_is_named():
     noisy = compared({config: [chance.randint(1000, 1600) for _ in range(8)] for config in (A, B)})
     assert "did not settle" in doubt([*steady, *noisy])
     assert all(one.stage is Stage.FINAL for one in noisy)
+
+
+def test_one_quick_sample_is_enough_for_a_comparison_on_a_restless_machine():
+    """Stands for configs whose samples were preempted: other work makes samples longer and never shorter."""
+    slow = [trial(C, *[260] * 9, beside=[200] * 9), trial(D, *[280] * 9, beside=[200] * 9)]
+    preempted = trial(B, 97, *[400] * 8, beside=[100] * 9)
+    found = finalists([trial(A, *[100] * 9, beside=[100] * 9), preempted, *slow], 2)
+    assert {A, B} <= set(found)
