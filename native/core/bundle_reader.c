@@ -318,7 +318,7 @@ static int refuse_blob(const struct silo_reader *reader, const struct silo_blob 
     return silo_fail_at(error, code, field, blob->offset, "%s: %s", reader->name, problem);
 }
 
-/* Whether bytes are those of a blob. */
+/* Whether bytes are a blob's. */
 static int check_bytes(const struct silo_reader *reader, const struct silo_blob *row,
                        const uint8_t *raw, silo_error *error) {
     uint8_t digest[SILO_SHA256_BYTES];

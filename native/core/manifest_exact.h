@@ -12,7 +12,7 @@
  *     target     "cuda:sm_90a"
  *     types      [[name, kind, dtype or null], ...], in the order of the parameters
  *     facts      as a specialization has them
- *     constants  by name: those of the config and those of the specialization
+ *     constants  by name: the config's and the specialization's
  *     options    as a config has them
  *
  * A writer may put a constexpr into the config or into the specialization: here both are one.

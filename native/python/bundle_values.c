@@ -180,7 +180,7 @@ static PyObject *numbers_of(const struct silo_group *group) {
     return numbers;
 }
 
-/* The indices of a group are those of its first variant. */
+/* The indices of a group are its first variant's. */
 static PyObject *group_value(const struct silo_group *group, const struct silo_json *variants) {
     const struct silo_json *first = &variants->items[group->numbers[0]];
     PyObject *kind = silo_py_text(group->blob_kind.data, group->blob_kind.length);

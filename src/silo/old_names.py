@@ -57,7 +57,7 @@ def new_name(name: str) -> str | None:
 
 
 class _Loader(Loader):
-    """Makes a module whose attributes are those of the module that ``new`` names."""
+    """Makes a module with the attributes of the module that ``new`` names."""
 
     def __init__(self, new: str) -> None:
         self._new = new

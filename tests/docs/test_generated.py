@@ -44,7 +44,7 @@ def test_the_page_of_errors_and_the_tree_list_every_class():
 
 def test_the_page_states_errors_that_the_tests_hold():
     pytest.importorskip("numpy")
-    place = ROOT / "tests" / "unit" / "backends" / "cpu" / "test_cpu_math.py"
+    place = ROOT / "tests" / "unit" / "kinds" / "triton" / "cpu" / "test_cpu_math.py"
     spec = importlib.util.spec_from_file_location("bounds_of_functions", place)
     tests = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tests)

@@ -1,6 +1,6 @@
 """The choice among compiled variants for a call: the native module's, asked with values.
 
-The rules are those of ``native/core/choice.h``, which calls from C go by too. Here a call, as the guard read it, and a
+The rules are in ``native/core/choice.h``; calls from C go by them too. Here a call, as the guard read it, and a
 device become the tuples that it is asked with.
 """
 

@@ -1,4 +1,4 @@
-"""Evaluators with real compilers and devices, and the measurements that those of one study share."""
+"""Evaluators with real compilers and devices, and the measurements that evaluators of one study share."""
 
 from __future__ import annotations
 

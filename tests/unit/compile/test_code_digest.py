@@ -28,16 +28,16 @@ def test_modules_may_be_moved_and_renamed(tmp_path):
     moves = {
         "silo.kinds.triton.cpu.emit": "silo.kinds.triton.cpu.text",
         "silo.kinds.triton.cpu.ops": "silo.kinds.triton.cpu.elements",
-        "silo.kinds.triton.cpu": "silo.kinds.triton.cpu",
+        "silo.kinds.triton.cpu": "silo.parts.native",
         "silo.kinds.triton.front.ttir": "silo.kinds.triton.front.parser",
-        "silo.kinds.triton.front": "silo.kinds.triton.front",
+        "silo.kinds.triton.front": "silo.parts.reading.front",
     }
     for old, new in moves.items():
         _move(copy, old, new)
-    (copy / "kinds" / "triton" / "__init__.py").write_text('"""Triton."""\n')
-    (copy / "kinds" / "__init__.py").write_text('"""Kinds of kernels."""\n')
-    assert _digest_of(copy, "silo.kinds.triton.cpu", "silo.kinds.triton.front") == before
-    assert _digest_of(copy, "silo.kinds.triton") == before
+    (copy / "parts" / "__init__.py").write_text('"""Parts of a compiler."""\n')
+    (copy / "parts" / "reading" / "__init__.py").write_text('"""Its front."""\n')
+    assert _digest_of(copy, "silo.parts.native", "silo.parts.reading.front") == before
+    assert _digest_of(copy, "silo.parts") == before
 
 
 def _move(copy, old, new):

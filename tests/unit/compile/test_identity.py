@@ -207,7 +207,7 @@ def test_an_edit_that_changes_no_code_changes_no_identity(copy):
 
 
 def _is_edited(path):
-    parts = {"backends", "sources", "artifacts"} & {*path.parts}
+    parts = {"kinds", "drivers", "sources", "artifacts"} & {*path.parts}
     return bool(parts) and (path.suffix in (".py", ".h") or path.name.startswith("metal_"))
 
 

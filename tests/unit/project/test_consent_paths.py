@@ -24,8 +24,7 @@ CALLS = {
     },
     "CpuModule": {
         "drivers/cpu/cpu_device.py": "CpuDevice.load, which requires consent",
-        "kinds/triton/cpu/checking/code.py": "a function of this process by its address: nothing is mapped",
-        "kinds/metal/checking/code.py": "a function of this process by its address: nothing is mapped",
+        "checking/kernel.py": "a function of this process by its address: nothing is mapped",
         "kinds/triton/programs/backend/launching.py": "Triton's own code or its cache's, by its word; "
         "of a recording what the ledger knows",
     },
@@ -189,17 +188,19 @@ def test_devices_are_given_what_they_load_with_consent(calls):
     asked = [(path, node) for path, _, node in calls if ast.unparse(node.func).endswith("device.load")]
     assert [path for path, _ in asked] == [
         "building/loaded_kernels.py",
-        "measuring/measuring_worker.py",
         "integrations/inductor/launchers.py",
         "kinds/triton/programs/program_kernels.py",
         "kinds/triton/programs/records/served_launches.py",
+        "measuring/measuring_worker.py",
     ]
     assert all(any(word.arg == "consent" for word in node.keywords) for _, node in asked)
 
 
 def test_devices_that_map_native_code_require_consent():
     """A backend that maps host code asks for consent to it."""
-    for path in sorted((SOURCES / "backends").rglob("device.py")):
+    devices = sorted((SOURCES / "drivers").rglob("*_device.py"))
+    assert len(devices) == 5
+    for path in devices:
         text = path.read_text(encoding="utf-8")
         assert ("CpuModule(blob)" in text) == ("require_consent(" in text), path
 

@@ -30,6 +30,7 @@ TRITON = {
     "launch/runtime.py": "their launchers",
     "cli/exec.py": "the command for such programs",
     "builtin_plugins.py": "the table of the plug-ins that Silo ships",
+    "old_names.py": "names that modules had",
     "cli/cache.py": "the option that names that format",
     "kinds/pallas/pallas_compiler.py": "jax lowers Pallas kernels for NVIDIA's GPUs to it",
     "kinds/pallas/gpu_program.py": "the name that jax has for that lowering",

@@ -78,7 +78,7 @@ def _connect(module: ModuleType) -> None:
 def _serve(kernel: Any, arguments: tuple[object, ...], options: dict[str, object], grid: object) -> bool:  # noqa: ANN401
     if "torch" not in sys.modules:
         return False
-    return bool(import_module(f"{_HERE}.traced_calls").serve(kernel, arguments, options, grid))
+    return bool(import_module(f"{_HERE}.torch_traced_calls").serve(kernel, arguments, options, grid))
 
 
 class _Finder(MetaPathFinder):

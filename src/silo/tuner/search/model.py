@@ -1,4 +1,4 @@
-"""A Gaussian process over configs: the times of a few predict those of all others.
+"""A Gaussian process over configs: the times of a few predict the times of all others.
 
 Configs are points of a Euclidean space in which those that should behave alike lie close.
 """
