@@ -46,7 +46,7 @@ def new_name(name: str) -> str | None:
     """The name that a module has now, "" for a package that is only the way to others; None if it was never one.
 
     >>> new_name("silo.tune.heuristics.space"), new_name("silo.tune.lock"), new_name("silo.api"), new_name("silo.x")
-    ('silo.heuristics.heuristic_space', 'silo.tuner.failures', '', None)
+    ('silo.heuristics.heuristic_space', 'silo.tuner.lock', '', None)
     """
     parts = name.split(".")
     for length in range(len(parts), 1, -1):

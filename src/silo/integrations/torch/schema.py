@@ -77,7 +77,7 @@ def argument_of(
     """The argument of an operator for a parameter that a call gives ``example``.
 
     >>> argument_of("add", "n", 16, is_tensor=False, constant=False, writes=False).kind
-    <OpKind.INTEGER: 'SymInt'>
+    <OperatorKind.INTEGER: 'SymInt'>
 
     Raises:
         ArgumentError: operators take no such value.

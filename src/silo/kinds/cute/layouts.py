@@ -56,7 +56,7 @@ def parse_layout(text: str) -> Layout:
 
     >>> layout = parse_layout("(?{i64 div=8},(64,8)):(512,(1@0,1@2))")
     >>> [leaf.value for leaf in flat(layout.shape)], flat(layout.stride)[2]
-    ([None, 64, 8], Leaf(value=1, basis=(2,)))
+    ([None, 64, 8], LayoutLeaf(value=1, basis=(2,)))
 
     Raises:
         CompileError: words that are not known here.

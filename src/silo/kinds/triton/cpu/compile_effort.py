@@ -27,7 +27,7 @@ def effort_of(characters: int) -> CompileEffort:
     """The effort for a kernel whose own C text, without the runtime's, is so long.
 
     >>> effort_of(50_000)
-    Effort(flag='-O2', reason='')
+    CompileEffort(flag='-O2', reason='')
     >>> effort_of(300_000).reason
     'compiled with -O1: its C text of 300 kB, more than 200, would take the C compiler long; loops are still vectorised'
     """
