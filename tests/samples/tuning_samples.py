@@ -11,7 +11,7 @@ HEAD = """
 import silo
 import triton
 import triton.language as tl
-from silo.tuner import heuristics
+from silo import heuristics
 """
 # SPACE stands for the arguments of ``silo.kernel`` that say what is tuned.
 ROW_SUMS = """

@@ -405,7 +405,7 @@ def test_a_bundle_has_each_target_s_own_configs(tmp_path):
     program.write_text(
         "import silo, triton, triton.language as tl\n"
         "from silo.core import grids\n"
-        "from silo.tuner import heuristics\n"
+        "from silo import heuristics\n"
         "@silo.kernel(space=heuristics.space('pointwise', {'x': 'n'}, names={'XBLOCK': 'BLOCK'}),"
         " grid=grids.flat('n', 'BLOCK'))\n"
         "@triton.jit\n"
@@ -522,7 +522,7 @@ def test_the_split_of_another_size_is_right_too(tmp_path):
     program.write_text(
         "import silo, triton, triton.language as tl\n"
         "from silo.core import grids\n"
-        "from silo.tuner import heuristics\n"
+        "from silo import heuristics\n"
         "@silo.kernel(space=heuristics.space('cooperative_reduction', {'x': 'm', 'r': 'n'}),"
         " grid=grids.cooperative('m'))\n"
         f"@triton.jit\n{text}"

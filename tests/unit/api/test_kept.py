@@ -91,7 +91,7 @@ def test_where_a_heuristic_makes_the_space_nobody_says_what_the_default_is(tmp_p
     path = tmp_path / "kernels.py"
     given = re.search(r"space=.*?\}, ", KERNELS, re.DOTALL).group()
     text = KERNELS.replace(given, space).replace("BLOCK", "XBLOCK").replace("n=[5000, 300]", "n=[5000]")
-    path.write_text("from silo.tuner import heuristics\n" + text)
+    path.write_text("from silo import heuristics\n" + text)
     with override(home=tmp_path / "store"):
         tune_path(path, evaluations=1)
         (kept,) = kept_studies(path)

@@ -146,7 +146,7 @@ import json, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from silo.compile.identity import covered_files, digest_of
-files = covered_files(["silo.sources", "silo.backends"])
+files = covered_files(["silo.sources", "silo.kinds", "silo.drivers"])
 print(json.dumps([digest_of(files, lambda name: False).digest, len(files)]))
 """
 
@@ -202,7 +202,7 @@ def test_of_c_text_it_counts(one, other):
 
 def _headers():
     root = Path(module_code.__code__.co_filename).parents[1]
-    files = [path for folder in ("backends", "integrations", "export") for path in (root / folder).rglob("*")]
+    files = [path for folder in ("kinds", "integrations", "export") for path in (root / folder).rglob("*")]
     return [path for path in files if path.is_file() and path.suffix not in (".py", ".pyc", ".so")]
 
 

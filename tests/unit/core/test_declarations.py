@@ -201,10 +201,12 @@ def test_a_bundle_cannot_say_that_host_code_is_none():
         if "is_host_code(" in path.read_text() and path.name != "plugins.py"
     )
     records = [f"kinds/triton/programs/records/{name}.py" for name in ("cache_files", "capture", "replayer")]
-    assert asking == sorted([
-        "kernels/bundle_kernels.py",
-        "artifacts/artifact.py",
-        "core/consent.py",
-        *records,
-        "store/artifacts.py",
-    ])
+    assert asking == sorted(
+        [
+            "kernels/bundle_kernels.py",
+            "artifacts/artifact.py",
+            "core/consent.py",
+            *records,
+            "store/artifacts.py",
+        ]
+    )

@@ -9,7 +9,7 @@ HEAVY = ("torch", "triton", "numpy", "jax", "silo.launch", "silo.kernels", "silo
 
 def test_heuristics_and_grids_import_nothing_heavy():
     code = (
-        "import sys, json; from silo.tuner import heuristics; from silo.core import grids;"
+        "import sys, json; from silo import heuristics; from silo.core import grids;"
         "heuristics.pointwise('cuda:sm_90', {'x': 1024}); print(json.dumps(sorted(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
