@@ -213,9 +213,9 @@ from pathlib import Path
 from silo.kinds.triton.programs.records.journal_folding import fold
 from silo.kinds.triton.programs.records.journal import Journal, journal_of
 from silo.kinds.triton.programs.records.archive_entries import CacheFile, file_ref
-from silo.kinds.triton.programs.records.archive import Recording
+from silo.kinds.triton.programs.records.archive import Archive
 path = Path(sys.argv[1])
-recording = Recording(path)
+recording = Archive(path)
 for number in range(64):
     data = os.urandom(1 << 20)
     ref = file_ref(data)

@@ -35,13 +35,13 @@ from silo._native import __file__ as native
 from silo.core.config import Config
 from silo.core.notices import Notices
 from silo.core.target import Target
-from silo.kinds.triton.programs.records.archive_entries import Winner
-from silo.kinds.triton.programs.records.archive import Recording
+from silo.kinds.triton.programs.records.archive_entries import ForeignWinner
+from silo.kinds.triton.programs.records.archive import Archive
 from silo.store.locks import lock_of_place
 from silo.store.records import DiskRecords
 
 folder = Path(sys.argv[1])
-recording, records, count = Recording(folder / "K.silo"), DiskRecords(folder / "records", Notices()), folder / "count"
+recording, records, count = Archive(folder / "K.silo"), DiskRecords(folder / "records", Notices()), folder / "count"
 count.write_text("0")
 errors = []
 
@@ -50,7 +50,7 @@ def work(start):
     try:
         for number in range(start, start + 20):
             target = Target.parse("cpu:x86-64-v3")
-            made = Winner("k", "0" * 64, target, ("n",), (number % 30,), Config.of({"BLOCK": number}))
+            made = ForeignWinner("k", "0" * 64, target, ("n",), (number % 30,), Config.of({"BLOCK": number}))
             assert recording.decide(made) == recording.winner(made.slot)
             records.append("k", {"number": number})
             with lock_of_place(count):
@@ -67,7 +67,7 @@ for thread in threads:
 assert not errors, errors
 assert count.read_text() == "80"
 assert sorted(record["number"] for record in records.read("k")) == list(range(80))
-print(sum(1 for number in range(30) if recording.is_known(Winner(
+print(sum(1 for number in range(30) if recording.is_known(ForeignWinner(
     "k", "0" * 64, Target.parse("cpu:x86-64-v3"), ("n",), (number,), Config.of({"BLOCK": 0})).identity)))
 """
 

@@ -61,7 +61,7 @@ def run_tests(sanitized, *arguments):
         check=False,
         env=sanitized,
         cwd=ROOT,
-        timeout=280,
+        timeout=800,
     )
     assert done.returncode == 0, (done.stdout[-3000:], done.stderr[-3000:])
     assert "100%" in done.stdout
@@ -74,6 +74,7 @@ THE_REST = ("grid", "xla_call", "cpu_pool", "extents")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("names", [READ_FOREIGN, pytest.param(THE_REST, marks=pytest.mark.all)], ids=["usual", "rest"])
 def test_native_tests_pass_under_the_sanitizers(sanitized, names):
     tests = [str(HERE / f"test_{name}.py") for name in names]

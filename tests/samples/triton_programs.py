@@ -6,7 +6,7 @@ HEAD = """
 from triton_on_stub import *
 import random, sys, torch, triton, triton.language as tl
 import silo
-from silo.kinds.triton.programs import TABLE
+from silo.kinds.triton.programs.program_kernels import TABLE
 install()
 S = stub()
 

@@ -224,7 +224,7 @@ def _cpu_sources(
     bundle: Bundle, contents: BundleContents, cut: BundleContents, targets: Sequence[Target] | None
 ) -> list[CpuSource]:
     """The C text beside each CPU object of the cut."""
-    flags = cast("_ReadsFlags", part_of(COMPILERS, "cpu", "build"))
+    flags = cast("_ReadsFlags", part_of(COMPILERS, "cpu", "object_build"))
     kept = {kernel.name for kernel in cut.kernels}
     found: dict[tuple[str, str], CpuSource] = {}
     for kernel in contents.kernels:

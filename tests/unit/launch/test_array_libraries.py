@@ -193,7 +193,7 @@ def test_torch_makes_arrays_where_the_device_says_what_torch_calls_it():
 
 def test_the_table_imports_no_library():
     code = (
-        "import sys; from silo.launch.array_libraries import table; from silo.core import device;"
+        "import sys; from silo.launch.array_libraries import library_table as table; from silo.core import device;"
         "print(table.default_library(device.HOST), [n for n in ('numpy', 'torch', 'jax', 'cupy') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

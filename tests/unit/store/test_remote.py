@@ -575,8 +575,8 @@ def test_a_program_ends_although_the_server_hangs(tmp_path):
     with silent_server() as port:
         code = (
             "import sys; from pathlib import Path; from silo.store.store import Store\n"
-            "from silo.store.remote.client import Link; from silo.store.remote.address import Place\n"
-            f"link = Link(Place.parse('http://127.0.0.1:{port}'), writes=True)\n"
+            "from silo.store.remote.client import RemoteClient; from silo.store.remote.address import RemoteAddress\n"
+            f"link = RemoteClient(RemoteAddress.parse('http://127.0.0.1:{port}'), writes=True)\n"
             f"store = Store(Path({str(tmp_path / 'one')!r}), link)\n"
             "for n in range(100): store.records.append('k', {'n': n})\n"
         )

@@ -13,7 +13,7 @@ from silo.kinds.triton.front.triton_parameters import module_arguments
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.kinds.triton.front.verifier import verify
 
-DATA = Path(__file__).parents[3] / "data" / "ttir"
+DATA = Path(__file__).parents[4] / "data" / "ttir"
 N, R, W, B = Effect.NONE, Effect.READ, Effect.WRITE, Effect.BOTH
 
 

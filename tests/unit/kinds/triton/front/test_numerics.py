@@ -9,7 +9,7 @@ from silo.kinds.triton.front.numerics import numerics_of
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.tuner.determinism import same_bits
 
-TEXTS = Path(__file__).parents[3] / "data" / "ttir"
+TEXTS = Path(__file__).parents[4] / "data" / "ttir"
 
 
 def text_of(name, version=39):

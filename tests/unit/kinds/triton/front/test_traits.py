@@ -8,7 +8,7 @@ from silo.core.code_facts import BlockTraits
 from silo.kinds.triton.front.traits import traits_of
 from silo.kinds.triton.front.ttir import parse_ttir
 
-TEXTS = Path(__file__).parents[3] / "data" / "ttir"
+TEXTS = Path(__file__).parents[4] / "data" / "ttir"
 
 
 def traits(name, version):

@@ -14,7 +14,7 @@ from silo.kinds.triton.front.ssa import Dense, Type
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.kinds.triton.front.verifier import verify
 
-DATA = Path(__file__).parents[3] / "data" / "ttir"
+DATA = Path(__file__).parents[4] / "data" / "ttir"
 RECORDED = sorted(DATA.glob("*.ttir"))
 
 

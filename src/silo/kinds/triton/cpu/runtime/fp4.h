@@ -13,7 +13,7 @@ SILO_INLINE uint32_t silo_f32_to_e2m1(float x) {
 }
 
 /* From the lower four bits, exactly. */
-SILO_INLINE float silo_e2m1_to_f32(int8_t x) {
+SILO_INLINE float silo_f32_of_e2m1(int8_t x) {
     uint32_t size = (uint32_t)x & 7u, sign = ((uint32_t)x & 8u) << 28;
     uint32_t number = size < 2u ? size * 0x3f000000u : 0x3f000000u + (size << 22);
     return silo_f32_of_bits(number | sign);

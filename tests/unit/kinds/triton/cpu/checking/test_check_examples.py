@@ -17,7 +17,7 @@ from silo.tuning.case_tuning import call_arguments, make_of
 
 pytestmark = [cpu_samples.needs_compiler, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 
-EXAMPLES = Path(__file__).resolve().parents[5] / "examples" / "kernels.py"
+EXAMPLES = Path(__file__).resolve().parents[6] / "examples" / "kernels.py"
 KERNELS = ("add", "softmax", "layer_norm", "matmul", "attention", "dropout")
 
 

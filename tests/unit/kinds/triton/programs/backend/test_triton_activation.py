@@ -250,7 +250,7 @@ def sabotaged(tmp_path, name, text):
         ("kinds/triton/programs/backend/activation.py", "import no_such_module", "No module named 'no_such_module'"),
         ("launch/native.py", "raise ImportError('not built')", "not built"),
         ("drivers/cpu/levels.py", "", "host_target"),
-        ("kinds/triton/front/adapter/triton_toolchain.py", "TESTED_VERSIONS = ()", "adapter.toolchain"),
+        ("kinds/triton/front/adapter/triton_toolchain.py", "TESTED_VERSIONS = ()", "adapter.triton_toolchain"),
     ],
 )
 def test_a_broken_silo_is_inactive_and_says_why_once(tmp_path, name, text, reason):
