@@ -348,7 +348,7 @@ with silo.accelerate():
 def test_torch_is_asked_for_the_current_device_only_where_there_are_several(devices):
     program(
         """
-from silo.kinds.triton.front.adapter import programs
+from silo.kinds.triton.front.adapter import launch_paths as programs
 asked = []
 def current():
     asked.append(1)
