@@ -12,7 +12,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
-FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # such a Python has no stable ABI
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))  # free-threaded Python has no stable ABI
 PARTS = (ROOT / "native" / "core", ROOT / "native" / "python")  # native/frameworks is for exported libraries
 WARNINGS = ["-Wall", "-Wextra", "-Wconversion"]
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]

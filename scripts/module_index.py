@@ -25,7 +25,7 @@ def contract(package: str) -> list[str]:
 
 
 def first_line(path: Path) -> str:
-    """What a module says of itself."""
+    """The first line of a module's docstring, fit for a table."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
     return text.partition("\n")[0].replace("|", "\\|")
 

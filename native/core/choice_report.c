@@ -164,7 +164,7 @@ static void add_verdict(struct verdict *verdict, const struct obstacle *one,
     }
 }
 
-/* Whether the code alone says what is wrong. */
+/* Whether the error code alone is the whole reason. */
 static bool is_plain(const struct verdict *verdict) {
     if (verdict->variant == NULL)
         return false;

@@ -382,7 +382,7 @@ static int read_common(struct silo_manifest *manifest, const struct silo_decodin
         common->rows[i] = right ? (uint32_t)index->integer : 0;
     }
     if (!right) {
-        /* Decoding it says what is wrong. */
+        /* Decoding reports the fault. */
         struct silo_variant unused;
         if (decode(manifest, decoding, field, node, parameters, &unused) == 0)
             silo_refuse(decoding, field, "not a variant");

@@ -49,7 +49,7 @@ static int read_axes(PyObject *axes, struct silo_map_form *form) {
     return 0;
 }
 
-/* Where what items refer to is written. */
+/* Storage for the forms that items point to. */
 struct item_forms {
     struct silo_map_form map;
     struct silo_struct_form members;

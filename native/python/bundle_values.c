@@ -122,7 +122,7 @@ PyObject *silo_py_bundle_count(PyObject *self, PyObject *given) {
     if (kernel < 0)
         return NULL;
     const struct silo_json *variants = variants_of(self, kernel);
-    /* The kernel's check says what is wrong. */
+    /* The kernel's check raises the error. */
     if ((variants->type != SILO_JSON_LIST || variants->count > SILO_MAX_VARIANTS) &&
         ask(self, ask_head, &about) != 0)
         return NULL;

@@ -26,7 +26,7 @@ app = typer.Typer(
 
 @app.callback()
 def show(context: typer.Context, *, json: Json = False) -> None:
-    """Where the store is and what it holds."""
+    """Show the store's path and contents."""
     if context.invoked_subcommand is not None:
         return
     from silo.commands.cache_actions import store_usage  # noqa: PLC0415

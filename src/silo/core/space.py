@@ -245,7 +245,7 @@ class Space:
 
 
 def _names(axes: Sequence[tuple[str, object]], points: Sequence[Config]) -> list[str]:
-    """What its configs set: what constraints may read."""
+    """The names that configs set, which constraints may read."""
     return [name for name, _ in axes] or sorted({name for point in points for name in point.as_dict()})
 
 

@@ -46,7 +46,7 @@ def is_reduction(dimension: str) -> bool:
 
 
 class AutotuneHint(Enum):
-    """What a kernel says of itself."""
+    """Hints that a generated kernel carries."""
 
     ONE_ELEMENT_PER_THREAD = "one element per thread"
 
@@ -61,7 +61,7 @@ class ReductionHint(Enum):
 
 
 class TileHint(Enum):
-    """What a two-dimensional kernel says of its tiles."""
+    """The shape of tiles that suits a two-dimensional kernel."""
 
     SQUARE = "square"
     DEFAULT = "default"

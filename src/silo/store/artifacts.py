@@ -82,7 +82,7 @@ class FromAfar(Protocol):
         ...
 
     def aside(self, step: Callable[[], T]) -> Future[T]:
-        """What a step comes to that asks it, on another thread."""
+        """Run ``step``, which uses the remote store, on another thread; a future of its result."""
         ...
 
     def artifact(self, key: str) -> Artifact | None:

@@ -58,7 +58,7 @@ class Seed:
         return [self.config.to_json(), None if self.relative is None else value_to_json(float(self.relative))]
 
 
-# ---- The board of a search: its configs, those that were suggested, and their times ----
+# ---- The configs of a search, the configs that were suggested, and their times ----
 
 
 class SearchState:
@@ -140,14 +140,14 @@ def draws(count: int, generator: random.Random) -> Iterator[int]:
         moved[chosen] = moved.pop(at, at)
 
 
-# ---- Searchers made of plans, which name one config after another; they can be saved and resumed ----
+# ---- Searchers made of proposals, one config after another; they can be saved and resumed ----
 
 
 class Proposals(Protocol):
-    """What a kind of search is: a choice among the free configs of a board.
+    """A kind of search: a choice among the free configs of a search state.
 
-    The choice must follow from the board alone (or from the board's past in the order it happened), so that replayed
-    observations lead to where the search was.
+    The choice must follow from the state alone (or from its past in the order it happened), so that replayed
+    observations lead to the same state.
     """
 
     def next(self, board: SearchState) -> int | None:
@@ -156,7 +156,7 @@ class Proposals(Protocol):
 
 
 class ProposalSearcher:
-    """Implements :class:`silo.core.protocols.Searcher` with a plan.
+    """Implements :class:`silo.core.protocols.Searcher` with proposals.
 
     A config that was observed without having been suggested is not suggested any more.
     """
@@ -230,7 +230,7 @@ class ProposalSearcher:
         return digest("search/1", [board.seed, board.identity(), seeds])
 
 
-# ---- Plans in an order fixed beforehand (as the space has it, or at random), and plans that ask for times ----
+# ---- Proposals in an order fixed beforehand (as the space has it, or at random), and proposals that ask for times
 
 Questions: TypeAlias = "Generator[Sequence[int], None, None]"
 

@@ -14,7 +14,7 @@ from silo.errors import DeviceError, TrustError
 from silo.frozen import replace
 from silo.kinds.cute import host_loader
 from silo.kinds.cute.cute_declaration import CUTEOBJ
-from silo.kinds.cute.front import cute_installation as libraries
+from silo.kinds.cute.front import cute_installation
 from silo.kinds.cute.host_blob import MAGIC, HostObject, HostValue, Passing
 from silo.launch.binding import load_library_code
 
@@ -95,7 +95,7 @@ def test_each_missing_part_is_named_with_its_cure(monkeypatch, tmp_path):
     monkeypatch.setattr(host_loader, "dsl_version", lambda: "4.9.0")
     refused(r"made by nvidia-cutlass-dsl 4\.8\.1, and 4\.9\.0 is installed: .*or build the kernel again")
     monkeypatch.setattr(host_loader, "dsl_version", lambda: "4.8.1")
-    monkeypatch.setattr(libraries, "folders_of", lambda _: [tmp_path])
+    monkeypatch.setattr(cute_installation, "folders_of", lambda _: [tmp_path])
     refused(r"libcute_dsl_runtime\.so is not installed")
     made = tmp_path / "cu14" / "lib"
     made.mkdir(parents=True)
@@ -112,12 +112,12 @@ def test_the_newest_library_that_the_driver_supports_is_taken(monkeypatch, tmp_p
     for name in ("cu12", "cu13", "cux"):
         (tmp_path / name / "lib").mkdir(parents=True)
         (tmp_path / name / "lib" / "libcute_dsl_runtime.so").write_bytes(b"")
-    monkeypatch.setattr(libraries, "folders_of", lambda _: [tmp_path])
-    assert "cu13" in str(libraries.runtime_library())
-    assert "cu13" in str(libraries.runtime_library(14))
-    assert "cu12" in str(libraries.runtime_library(12))
-    assert isinstance(libraries.runtime_library(11), Rejected)
-    found = libraries.tvm_ffi_library()
+    monkeypatch.setattr(cute_installation, "folders_of", lambda _: [tmp_path])
+    assert "cu13" in str(cute_installation.runtime_library())
+    assert "cu13" in str(cute_installation.runtime_library(14))
+    assert "cu12" in str(cute_installation.runtime_library(12))
+    assert isinstance(cute_installation.runtime_library(11), Rejected)
+    found = cute_installation.tvm_ffi_library()
     assert isinstance(found, Rejected)
     assert "apache-tvm-ffi" in found.reason
 

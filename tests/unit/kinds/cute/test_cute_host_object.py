@@ -27,7 +27,6 @@ from silo.errors import (
     ToolchainError,
 )
 from silo.kinds.cute import host_loader, host_object
-from silo.kinds.cute import host_object as host_link
 from silo.kinds.cute.cute_compiler import CuteCompiler
 from silo.kinds.cute.host_blob import HostObject, Passing
 from silo.launch import native
@@ -186,17 +185,17 @@ def test_the_stream_may_stand_anywhere(loaded):
 
 def test_what_linking_lacks_is_named(monkeypatch):
     job = cute_hosts.job(cute_hosts.with_pointers(), ("a", "value", "count", "flag"), TARGET)
-    monkeypatch.setattr(host_link, "tvm_ffi_library", lambda: Rejected("tvm-ffi is not installed"))
+    monkeypatch.setattr(host_object, "tvm_ffi_library", lambda: Rejected("tvm-ffi is not installed"))
     with pytest.raises(ToolchainError, match=r'host="dsl" cannot be compiled: tvm-ffi is not installed'):
         CuteCompiler().compile(job)
     with pytest.raises(ToolchainError, match="for the linker another one"):
-        host_link.link(b"", "another one")
+        host_object.link(b"", "another one")
     monkeypatch.setenv("PATH", "/nowhere")
     with override(cc=None), pytest.raises(CompilerMissingError, match='host="dsl" needs, for linking, a C compiler'):
-        host_link.linker()
+        host_object.linker()
 
 
 def test_what_the_linker_says_is_kept():
     with pytest.raises(CompileError, match="cannot link the DSL's host code"):
-        host_link.link(b"no object", host_link.linker().version)
+        host_object.link(b"no object", host_object.linker().version)
     assert host_object.host_object

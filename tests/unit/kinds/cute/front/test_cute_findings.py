@@ -8,7 +8,7 @@ import pytest
 
 from silo.commands import examine_machine as doctor
 from silo.compile.toolchain import Toolchain
-from silo.kinds.cute.front import cute_installation as libraries
+from silo.kinds.cute.front import cute_installation
 from silo.kinds.cute.front.cute_installation import RUNTIME, findings
 
 DSL, FFI = "nvidia-cutlass-dsl", "apache-tvm-ffi"
@@ -27,7 +27,7 @@ def installed(monkeypatch, tmp_path):
             (folder / RUNTIME).touch()
         spec = ModuleSpec("nvidia_cutlass_dsl", None)
         spec.submodule_search_locations = [str(tmp_path)]
-        monkeypatch.setattr(libraries, "find_spec", lambda name: spec if DSL in packages else None)
+        monkeypatch.setattr(cute_installation, "find_spec", lambda name: spec if DSL in packages else None)
         return [(one.state, one.detail, one.advice) for one in findings()]
 
     return pretend
