@@ -28,6 +28,7 @@ class Section:
     type: int
     link: int
     info: int
+    offset: int
     size: int
     data: bytes
 
@@ -86,6 +87,7 @@ def read_elf(data: bytes) -> Elf:
             type=header[1],
             link=header[6],
             info=header[7],
+            offset=header[4],
             size=header[5],
             data=_bytes(data, header),
         )

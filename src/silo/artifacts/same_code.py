@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import replace
 
 from silo.artifacts.artifact import Artifact
+from silo.artifacts.elf import read_elf
 from silo.core.decisions import Accepted, Decision, Rejected
+from silo.errors import CompileError
 
 __all__ = ["same_code"]
 
 _GNU_HASH = 0x6FFFFFF6  # a section's type: the table by which a loader finds the names of symbols
-_SECTION = struct.Struct("<IIQQQQIIQQ")  # name, type, flags, address, offset, size, ...
 
 
 def same_code(one: Artifact, other: Artifact, read: Callable[[str], bytes | None]) -> Decision:
@@ -51,22 +51,11 @@ def _without_name(data: bytes, name: bytes) -> bytes:
     Only 64-bit little-endian ELF has its hashes left out; of another format, or of a damaged object, the name alone.
     """
     bare = bytearray(data.replace(name + b"\0", bytes(len(name) + 1)))
-    for start, size in _hash_tables(data):
-        bare[start : start + size] = bytes(size)
+    try:
+        sections = read_elf(data).sections
+    except CompileError:
+        sections = ()
+    for section in sections:
+        if section.type == _GNU_HASH:
+            bare[section.offset : section.offset + section.size] = bytes(section.size)
     return bytes(bare)
-
-
-def _hash_tables(data: bytes) -> list[tuple[int, int]]:
-    """Offset and size of each table of hashes that lies within an ELF object."""
-    if data[:6] != b"\x7fELF\x02\x01" or len(data) < 64:
-        return []
-    (offset,) = struct.unpack_from("<Q", data, 40)
-    size, count = struct.unpack_from("<HH", data, 58)
-    if size != _SECTION.size or offset + size * count > len(data):
-        return []
-    sections = (_SECTION.unpack_from(data, offset + size * number) for number in range(count))
-    return [
-        (start, length)
-        for _, kind, _, _, start, length, *_ in sections
-        if kind == _GNU_HASH and start + length <= len(data)
-    ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from silo._native import RawChoiceCall, RawPlace
     from silo.bundle.checks import Checker
 
-__all__ = ["Bundle", "OpenKernel", "open_bundle"]
+__all__ = ["Bundle", "OpenKernel", "open_bundle", "stored_blobs"]
 
 
 class OpenKernel:
@@ -293,6 +293,24 @@ def open_bundle(path: str | os.PathLike[str]) -> Bundle:
     return Bundle(OpenBundle.map(path, os.fsencode(name), _file_memory(), _words), name)
 
 
+def stored_blobs(bundles: Iterable[Bundle]) -> Callable[[BlobRef], tuple[str, bytes] | None]:
+    """A function for :func:`silo.bundle.writer.write_bundle` that copies blobs as these bundles have them stored.
+
+    It returns the codec and the stored bytes of a blob, which were verified, or None if no bundle has the blob.
+    """
+    places = {(entry.sha256, entry.kind): (bundle, entry) for bundle in bundles for entry in bundle.blobs}
+
+    def read_stored(ref: BlobRef) -> tuple[str, bytes] | None:
+        found = places.get((ref.sha256, ref.kind))
+        if found is None:
+            return None
+        bundle, entry = found
+        bundle.read(entry)
+        return entry.codec, bytes(bundle.stored(entry))
+
+    return read_stored
+
+
 def _file_memory() -> int:
     """Bytes of memory that reading a file may take beyond its own size; 0 would be the native module's default."""
     return max(1, settings().file_bytes)
@@ -306,7 +324,7 @@ def _words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[s
 
 
 def _decompress(frame: bytes, raw_bytes: int) -> bytes:
-    """What a frame of a bundle holds, where there is no libzstd."""
+    """The bytes in a zstd frame of a bundle, for machines without libzstd."""
     from silo.bundle.codec import decompress  # noqa: PLC0415  # mostly there is one
 
     return decompress(frame, raw_bytes)

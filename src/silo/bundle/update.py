@@ -13,7 +13,7 @@ from pathlib import Path
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import BundleKernel, BundleRules, BundleVariant, encode_documents
 from silo.bundle.format import TRIALS_KIND
-from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.reader import Bundle, open_bundle, stored_blobs
 from silo.bundle.signing import Signing
 from silo.bundle.writer import ReadBlob, Written, place_of_bundle, write_bundle
 from silo.core.values import JSON, canonical_json
@@ -89,21 +89,13 @@ def update_bundle(
             _merged(bundle, kernel, updates[kernel.name], documents) if kernel.name in updates else kernel
             for kernel in contents.kernels
         )
-        entries = {(entry.sha256, entry.kind): entry for entry in bundle.blobs}
-
-        def read_stored(ref: BlobRef) -> tuple[str, bytes] | None:
-            entry = entries.get((ref.sha256, ref.kind))
-            if entry is None:
-                return None
-            bundle.read(entry)
-            return entry.codec, bytes(bundle.stored(entry))
 
         def read_new(sha256: str) -> bytes | None:
             if sha256 in documents:
                 return documents[sha256]
             return None if read_blob is None else read_blob(sha256)
 
-        written = write_bundle(target, replace(contents, kernels=kernels), read_new, read_stored=read_stored)
+        written = write_bundle(target, replace(contents, kernels=kernels), read_new, read_stored=stored_blobs([bundle]))
         signing = signing or Signing(bundle.signed_bytes)
         return Updated(written, signing.settle(path, bundle.signed_bytes, written.header))
 
@@ -122,16 +114,11 @@ def _merged(bundle: Bundle, kernel: BundleKernel, update: KernelUpdate, document
         ref = _document_ref(TRIALS_KIND, data)
         documents[ref.sha256] = data
         kernel = replace(kernel, trials=ref)
-    rules = {_rules_key(rules): rules for rules in kernel.rules}
-    rules |= {_rules_key(rules): rules for rules in update.rules}
+    rules = {rules.key: rules for rules in kernel.rules}
+    rules |= {rules.key: rules for rules in update.rules}
     variants = {_artifact_key(variant): variant for variant in kernel.variants}
     variants |= {_artifact_key(variant): variant for variant in update.variants}
     return replace(kernel, rules=tuple(rules.values()), variants=tuple(variants.values()))
-
-
-def _rules_key(rules: BundleRules) -> object:
-    """By canonical text, not by value: defaults 1 and True are equal in Python."""
-    return str(rules.target), canonical_json(rules.signature.to_json()), rules.extents
 
 
 def _artifact_key(variant: BundleVariant) -> str:

@@ -7,9 +7,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from silo.artifacts.artifact import BlobRef
 from silo.bundle.bundle_slices import Slice, cut_slice, join_slices, targets_of
-from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.reader import Bundle, open_bundle, stored_blobs
 from silo.bundle.signing import header_of, settle_signature
 from silo.bundle.writer import Written, write_bundle
 from silo.core.file_names import file_name
@@ -123,17 +122,7 @@ def _cut(bundle: Bundle, targets: Sequence[Target], output: Path, key: SecretKey
 
 def _write(output: Path, made: Slice, bundles: Sequence[Bundle]) -> Written:
     """Write a bundle of blobs that others have, as these have them stored."""
-    places = {(entry.sha256, entry.kind): (bundle, entry) for bundle in bundles for entry in bundle.blobs}
-
-    def read_stored(ref: BlobRef) -> tuple[str, bytes] | None:
-        found = places.get((ref.sha256, ref.kind))
-        if found is None:
-            return None
-        bundle, entry = found
-        bundle.read(entry)
-        return entry.codec, bytes(bundle.stored(entry))
-
-    return write_bundle(output, made.contents, made.documents.get, read_stored=read_stored)
+    return write_bundle(output, made.contents, made.documents.get, read_stored=stored_blobs(bundles))
 
 
 def _require_name(output: Path) -> None:

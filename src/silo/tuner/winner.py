@@ -138,7 +138,8 @@ def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = Non
     known = distinct_trials(trials)
     scales = Scales(known)
     usable = _usable(known)
-    ranking = _rank(_searched(usable), scales)
+    searched = _searched(usable)
+    ranking = _rank(searched, scales)
     if not ranking or count < 2:
         return ()
     times = _corrected(ranking, _compared(usable), scales)
@@ -154,7 +155,7 @@ def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = Non
         overlapping = [one for one in ranking if times[one.config.order_key].low_ns <= reach.high_ns]
         near += [one for one in (overlapping if scales else ranking)[:most] if one in overlapping and one not in near]
     if scales and (noisy or scales.restless):
-        quickest = sorted(_searched(usable), key=lambda pool: (_quickest(pool), pool[0].config.order_key))[:count]
+        quickest = sorted(searched, key=lambda pool: (_quickest(pool), pool[0].config.order_key))[:count]
         keys = {pool[0].config.order_key for pool in quickest}
         near += [one for one in ranking if one.config.order_key in keys and one not in near]
     if deployed is not None:

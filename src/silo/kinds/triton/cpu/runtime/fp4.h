@@ -12,9 +12,9 @@ SILO_INLINE uint32_t silo_f32_to_e2m1(float x) {
     return sign | place;
 }
 
-/* From the lower four bits, exactly. */
-SILO_INLINE float silo_f32_of_e2m1(int8_t x) {
-    uint32_t size = (uint32_t)x & 7u, sign = ((uint32_t)x & 8u) << 28;
-    uint32_t number = size < 2u ? size * 0x3f000000u : 0x3f000000u + (size << 22);
-    return silo_f32_of_bits(number | sign);
+/* From the lower four bits, exactly: sign, two bits of exponent with bias 1, one of mantissa. */
+SILO_INLINE float silo_e2m1_to_f32(uint32_t bits) {
+    const uint32_t magnitude = bits & 7u;
+    const uint32_t number = magnitude < 2u ? magnitude * 0x3f000000u : (magnitude + 252u) << 22;
+    return silo_f32_of_bits(number | (bits & 8u) << 28);
 }

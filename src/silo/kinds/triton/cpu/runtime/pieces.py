@@ -133,7 +133,7 @@ PIECES: dict[str, Piece] = {
     "swap_i64": Piece("swap.h", ("types",), (("f32", "i64"), ("int32_t", "int64_t"), ("float", "int64_t"))),
     "swap_u64": Piece("swap.h", ("types",), (("f32", "u64"), ("int32_t", "int64_t"), ("float", "uint64_t"))),
     "dot_tile": Piece("dot_tile.h", ("types",)),
-    "dot_scale": Piece("dot_scale.h", ("types",)),
+    "dot_scale": Piece("dot_scale.h", ("types", "fp4")),
     "dot_unit": Piece("dot_unit.h", ("types",)),
     "dot_f32": Piece("dot.h", ("dot_tile",), (("KIND", "f32"), ("REAL", "float"), ("TOTAL", "float"))),
     "dot_f64": Piece("dot.h", ("dot_tile",), (("KIND", "f64"), ("REAL", "double"), ("TOTAL", "double"))),

@@ -19,7 +19,7 @@ from silo.bundle.contents import (
     encode_documents,
     rules_key,
 )
-from silo.bundle.reader import Bundle, open_bundle
+from silo.bundle.reader import Bundle, open_bundle, stored_blobs
 from silo.bundle.signing import Signing
 from silo.bundle.update import locked_bundle
 from silo.bundle.writer import Written, place_of_bundle, write_bundle
@@ -139,16 +139,7 @@ def _write(target: Path, bundle: Bundle | None, gathered: _Gathered) -> Written:
     gathered.winners = {**gathered.winners, **winners}
     gathered.names |= {text: TextNames(text, names) for text, names in read_names(bundle).items()}
     contents = merged(bundle.contents(), gathered.variants, gathered.winners.values())
-    entries = {(entry.sha256, entry.kind): entry for entry in bundle.blobs}
-
-    def read_stored(ref: BlobRef) -> tuple[str, bytes] | None:
-        entry = entries.get((ref.sha256, ref.kind))
-        if entry is None:
-            return None
-        bundle.read(entry)
-        return entry.codec, bytes(bundle.stored(entry))
-
-    return write_bundle(target, _complete(contents, gathered), gathered.blob, read_stored=read_stored)
+    return write_bundle(target, _complete(contents, gathered), gathered.blob, read_stored=stored_blobs([bundle]))
 
 
 def _complete(contents: BundleContents, gathered: _Gathered) -> BundleContents:

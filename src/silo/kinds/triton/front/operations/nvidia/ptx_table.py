@@ -215,7 +215,7 @@ def _conversions() -> dict[str, PtxStep]:
 
 def _e2m1(call: ScalarCall) -> str:
     call.use("fp4")
-    return call.float_result(f"silo_f32_of_e2m1({call.operands[0]})")
+    return call.float_result(f"silo_e2m1_to_f32((uint32_t){call.operands[0]})")
 
 
 def _of_floats(stem: str) -> Renderer:
