@@ -90,6 +90,18 @@ def pairs_of_rows(x_ptr, y_ptr, stride_y_batch, stride_y_row, N: tl.constexpr):
 
 
 @triton.jit
+def beyond_integers(x_ptr, out_ptr):
+    i = tl.arange(0, 16)
+    whole = (tl.load(x_ptr + i).to(tl.float32) * 0.0 + 3e9 + i).to(tl.int32)
+    tl.store(out_ptr + i, (whole & 0xFFFF).to(tl.float32) / 64)
+
+
+@triton.jit
+def of_an_address(x_ptr, out_ptr):
+    tl.store(out_ptr + tl.arange(0, 16), (x_ptr.to(tl.int64) % 9973 + tl.arange(0, 16)).to(tl.float32))
+
+
+@triton.jit
 def barrier(x_ptr):
     waited = tl.inline_asm_elementwise("bar.sync 0; mov.u32 $0, 0;", "=r,r", [tl.load(x_ptr)], tl.int32, True, 1)
     tl.store(x_ptr, waited)
@@ -132,6 +144,8 @@ def test_the_driver_runs_kernels_of_a_checkout_and_names_what_it_leaves_out(chec
         "calls_what_is_absent": "unbuilt",
         "never_lowered": "front end",
         "pairs_of_rows": "same",
+        "beyond_integers": "same",
+        "of_an_address": "undefined",
         "barrier": "refused",
     }, (outcomes, done.stderr)
     assert "helper" in outcomes["calls_what_is_absent"]["reason"]
@@ -142,7 +156,7 @@ def test_the_driver_runs_kernels_of_a_checkout_and_names_what_it_leaves_out(chec
     assert found["helpers"] == {"made": 1}
     assert "package/broken.py" in found["unread"]["made"][0]
     assert done.returncode == 1  # a kernel is refused
-    assert "| made | 7 | 5 |" in done.stdout
+    assert "| made | 9 | 7 |" in done.stdout
     assert set(statuses.values()) <= set(STATUSES)
 
 

@@ -21,6 +21,7 @@ STATUSES = {
     "rounding": "they differ, and Silo is as near to the kernel in float64 as the interpreter's rounding allows",
     "order": "they differ where the interpreter differs from its own run backwards, and one program alone is the same;"
     " or one store writes several values to one place, however large the strides",
+    "undefined": "they differ; the kernel makes an integer of an address, or of a float that its type does not hold",
     "uninterpreted": "Silo ran the kernel, the interpreter could not; optimized and reference code agree",
     "arguments": "neither can run the guessed arguments: both crash, raise or do not end",
     "unbuilt": "the kernel cannot stand alone",
@@ -132,6 +133,9 @@ class _Judge:
             self._without_interpreter(narrow, theirs["reason"])
         else:
             self._compare(narrow, overlaps=bool(theirs.get("overlaps")))
+            undefined = theirs.get("undefined")
+            if undefined and self._outcome.status == "differs":
+                self._end("undefined", f"{undefined}; {self._outcome.reason}")
 
     def _end(self, status: str, reason: str) -> None:
         self._outcome.status, self._outcome.reason = status, reason

@@ -213,13 +213,14 @@ def _interpret(function: Any, request: dict[str, Any], note: Any, *, reverse: bo
     arguments |= {name: _constant(value, tl, wide=False) for name, value in guess.constants.items()}
     _in_order(interpreter, (*guess.grid, 1, 1)[:3], reverse=reverse)
     overlaps = _overlapping_stores(interpreter)
+    undefined = _undefined_integers(interpreter)
     try:
         function[tuple(guess.grid)](**arguments)
     except Exception as error:  # noqa: BLE001 - the interpreter runs the kernel as Python: anything may be raised
         note(status="raised", reason=_first_line(_text(error)))
         return
     arena.save(request["block"])
-    note(status="ran", overlaps=bool(overlaps))
+    note(status="ran", overlaps=bool(overlaps), undefined=undefined[0] if undefined else "")
 
 
 def _overlapping_stores(interpreter: Any) -> list[int]:
@@ -239,6 +240,36 @@ def _overlapping_stores(interpreter: Any) -> list[int]:
         return inner(self, ptrs, value, mask, *rest)
 
     builder.create_masked_store = create_masked_store
+    return found
+
+
+def _undefined_integers(interpreter: Any) -> list[str]:
+    """A list that gets a text, as soon as an address, or a float beyond the integer type, becomes an integer."""
+    builder = interpreter.InterpreterBuilder
+    found: list[str] = []
+
+    def watched(inner: Any, text: Any) -> Any:
+        def convert(self: Any, src: Any, dst_type: Any) -> Any:
+            result = inner(self, src, dst_type)
+            if not found:
+                found.extend(text(np.asarray(src.data), np.asarray(result.data).dtype))
+            return result
+
+        return convert
+
+    def unheld(values: np.ndarray, type_: np.dtype[Any]) -> list[str]:
+        if values.dtype.kind != "f" or type_.kind not in "iu":
+            return []
+        least, most = float(np.iinfo(type_).min), float(np.iinfo(type_).max) + 1.0
+        beyond = ~((values > least - 1.0) & (values < most))
+        return [f"{float(one)!r} becomes {type_}" for one in values[beyond].ravel()[:1]]
+
+    def address(values: np.ndarray, type_: np.dtype[Any]) -> list[str]:
+        del values
+        return [f"an address becomes {type_}"]
+
+    for name, text in (("create_fp_to_si", unheld), ("create_fp_to_ui", unheld), ("create_ptr_to_int", address)):
+        setattr(builder, name, watched(getattr(builder, name), text))
     return found
 
 
