@@ -17,7 +17,14 @@ from silo.errors import CompileError, CompilerMissingError
 from silo.settings import child_environment
 from silo.temporary import keep_text, own_folder
 
-__all__ = ["BuiltObject", "build", "build_beside"]
+__all__ = ["BuiltObject", "InternalCompilerError", "build", "build_beside"]
+
+# gcc's word, and clang's for a crash and for a failed assertion.
+_OWN_FAULT = ("internal compiler error", "PLEASE submit a bug report", "fatal error: error in backend")
+
+
+class InternalCompilerError(CompileError):
+    """The compiler met a fault of its own in a text: other flags may compile it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ def build(
 
     Raises:
         CompileError: the compiler refused; its message, and where the C source was kept. Or a signal handler forked
-            meanwhile, and this is its child.
+            meanwhile, and this is its child. :class:`InternalCompilerError` if the compiler reports a fault of its own.
     """
     with own_folder("silo-cc-") as folder:
         objects: list[str] = []
@@ -103,7 +110,8 @@ class _Running:
             raise CompileError("this process was forked while the C compiler of its parent ran; compile it again here")
         asked, log, status = self.asked, said.decode(errors="replace"), self.process.returncode
         if status != 0:
-            raise CompileError(_refusal(asked.source, log, status, self.command, asked.toolchain, asked.language))
+            raises = InternalCompilerError if any(word in log for word in _OWN_FAULT) else CompileError
+            raise raises(_refusal(asked.source, log, status, self.command, asked.toolchain, asked.language))
         try:
             return BuiltObject(self.output.read_bytes(), log)
         except OSError as error:

@@ -2,15 +2,19 @@
 
 Most of gcc's time for long texts goes to passes over whole functions (register allocation, liveness, partial
 redundancies, jump threading), and a kernel is one function. ``-O1`` still vectorises; ``-Og`` does not.
+
+A C compiler with a fault of its own (gcc 13 has one in a pass that joins products and sums of masked vectors) may
+compile the same text with fewer passes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["USUAL", "CompileEffort", "effort_of"]
+__all__ = ["SIMD", "USUAL", "CompileEffort", "effort_of", "efforts_after_a_fault"]
 
 USUAL = "-O2"
+SIMD = "-fopenmp-simd"
 _LESS_FROM = 200_000  # characters of a kernel's own C text: about 3 s of gcc 12 at -O2
 _LEAST_FROM = 600_000
 
@@ -38,3 +42,14 @@ def effort_of(characters: int) -> CompileEffort:
         flag, limit, runs = "-Og", _LEAST_FROM, "it has no vectors and runs slower; use loops (tl.range)"
     text = f"its C text of {characters // 1000} kB, more than {limit // 1000}, would take the C compiler long"
     return CompileEffort(flag, f"compiled with {flag}: {text}; {runs}")
+
+
+def efforts_after_a_fault(flags: tuple[str, ...]) -> tuple[tuple[tuple[str, ...], str], ...]:
+    """Flags to try, in this order, after the C compiler reported a fault of its own; beside each, what it costs.
+
+    >>> [cost for flags, cost in efforts_after_a_fault(("-O2", "-fopenmp-simd"))]
+    ['without vectors', 'with -Og, without vectors']
+    """
+    scalar = tuple("-fno-tree-vectorize" if flag == SIMD else flag for flag in flags)
+    least = tuple("-Og" if flag.startswith("-O") else flag for flag in scalar)
+    return (scalar, "without vectors"), (least, "with -Og, without vectors")

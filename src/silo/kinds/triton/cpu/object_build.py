@@ -7,11 +7,11 @@ from tempfile import TemporaryFile
 
 from silo.compile.c_compiler import CCompiler
 from silo.compile.compiler_process import memory_note, run_compiler
-from silo.compile.native_build import BuiltObject, build, build_beside
+from silo.compile.native_build import BuiltObject, InternalCompilerError, build, build_beside
 from silo.core.target import Target
 from silo.drivers.cpu.levels import CpuLevel, level_of
-from silo.errors import ToolchainError
-from silo.kinds.triton.cpu.compile_effort import USUAL
+from silo.errors import CompileError, ToolchainError
+from silo.kinds.triton.cpu.compile_effort import SIMD, USUAL, efforts_after_a_fault
 from silo.kinds.triton.cpu.emit.shared_text import part
 from silo.settings import child_environment
 
@@ -31,7 +31,7 @@ __all__ = [
 _CODE_FLAGS = (
     "-std=gnu11",
     USUAL,
-    "-fopenmp-simd",
+    SIMD,
     "-fno-math-errno",
     "-fno-trapping-math",
     "-fno-strict-aliasing",
@@ -68,11 +68,29 @@ _LINKED_ONLY = frozenset({*_LINK_FLAGS, "-lm"})
 def build_kernel(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObject:
     """Compile and link the C text of a kernel; what it shares with other kernels is compiled once a process, beside it.
 
-    The bytes do not depend on what was compiled before.
+    The bytes do not depend on what was compiled before. If the C compiler reports a fault of its own, it is tried again
+    with fewer passes, and the log says so.
 
     Raises:
         CompileError: see :func:`build`.
     """
+    try:
+        return _built(text, flags, toolchain)
+    except InternalCompilerError as error:
+        fault = str(error)
+    for fewer, cost in efforts_after_a_fault(flags):
+        try:
+            built = _built(text, fewer, toolchain)
+        except InternalCompilerError:
+            continue
+        note = (
+            f"the C compiler has a fault of its own in this text, which is compiled {cost} and may run slower: {fault}"
+        )
+        return BuiltObject(built.data, "\n".join(filter(None, (note, built.log))))
+    raise CompileError(fault)
+
+
+def _built(text: str, flags: tuple[str, ...], toolchain: CCompiler) -> BuiltObject:
     parts = part(text)
     if not parts.shared:
         return build(text, flags, toolchain)
