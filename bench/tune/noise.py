@@ -1,6 +1,7 @@
 """Winners under load: tunings of 207 CPU configs beside four busy processes on two cores, and their winners compared.
 
-    python -m bench.tune.noise [--runs 20] [--baseline CHECKOUT] [--keep-code] [--seconds 400] [--json FILE]
+    python -m bench.tune.noise [--runs 20] [--baseline CHECKOUT] [--keep-code] [--keep-trials FOLDER] [--seconds 400]
+                               [--json FILE]
 
 Every pair of cores but the last has four busy loops pinned to it and tunes ``noise_space.py`` again and again, each
 time with an empty store. With ``--baseline``, a checkout whose native modules are built, each pair tunes with that
@@ -119,6 +120,7 @@ class Series:
     baseline: Path | None
     folder: Path
     keep_code: bool
+    trials: Path | None
 
     def home(self, cores: Sequence[int], number: int) -> Path:
         """Where a pair's tuning of this number (0 is the baseline's) has its store."""
@@ -135,6 +137,8 @@ def on_pair(cores: Sequence[int], series: Series) -> list[Tuned]:
         shutil.rmtree(home / "silo" / "records", ignore_errors=True)
         done = tuned(checkout, home, cores, baseline=number == 0)
         found.append(done)
+        if series.trials is not None:
+            shutil.copytree(home / "silo" / "records", series.trials / f"{cores[0]}-{number}")
         print(f"{done.seconds:6.1f} s on cores {cores}: {done.winner}", file=sys.stderr)
 
     with Load(cores):
@@ -236,6 +240,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--baseline", type=Path, metavar="CHECKOUT", help="a built checkout to compare the time with")
     parser.add_argument("--keep-code", action="store_true", help="compile once for each pair of cores")
+    parser.add_argument("--keep-trials", type=Path, metavar="FOLDER", help="copy the records of each tuning here")
     parser.add_argument("--seconds", type=float, default=400, help="after so many no tuning begins")
     parser.add_argument("--cores", type=int, help="how many to use; all by default")
     parser.add_argument("--json", type=Path, help="where to keep the results")
@@ -253,7 +258,7 @@ def main() -> int:
     baseline = None if given.baseline is None else given.baseline.resolve()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        series = Series(queue, baseline, folder, given.keep_code)
+        series = Series(queue, baseline, folder, given.keep_code, given.keep_trials)
         with ThreadPoolExecutor(len(loaded)) as threads:
             jobs = [threads.submit(on_pair, pair, series) for pair in loaded]
             runs = [one for job in jobs for one in job.result()]
