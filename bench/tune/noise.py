@@ -161,6 +161,7 @@ def compared(winners: Sequence[str], rounds: int = 9) -> dict[str, Any]:
     import numpy as np
 
     from bench.tune.noise_space import SHAPE, K, conv
+    from silo.core.protocols import WatchfulTimer
     from silo.machine.device_plugins import device_named
     from silo.tuner.measure import Contender, MeasurePolicy, interleave
     from silo.tuner.statistics import median
@@ -170,6 +171,8 @@ def compared(winners: Sequence[str], rounds: int = 9) -> dict[str, Any]:
     f, out = chance.standard_normal((K, K), dtype=np.float32), np.empty(SHAPE, np.float32)
     device = device_named("cpu")
     timer, policy = device.timer(), MeasurePolicy.of(device.timing)
+    if isinstance(timer, WatchfulTimer):
+        timer.settle()
 
     def contender(text: str) -> Contender:
         chosen = members(text)

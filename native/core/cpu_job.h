@@ -21,6 +21,8 @@ struct silo_cpu_part {
     uint64_t end;
 };
 
+#define SILO_CPU_AT_WORK 52 /* 2^52 nanoseconds are 52 days */
+
 struct silo_cpu_job {
     const struct silo_cpu_launch *launch;
     uint64_t chunk; /* the most programs a thread takes at a time, and how many at first */
@@ -42,7 +44,9 @@ struct silo_cpu_job {
     bool pooled;
     struct silo_cpu_job *outer; /* the one that this thread was at when it launched this */
     SILO_CPU_APART _Atomic uint64_t next;
-    SILO_CPU_APART _Atomic uint64_t spent; /* nanoseconds threads were at its programs, summed */
+    /* Nanoseconds threads were at its programs, summed; from bit SILO_CPU_AT_WORK, how many of them
+     * had any. */
+    SILO_CPU_APART _Atomic uint64_t spent;
     /* 1/16 nanosecond a program: of the thread that had the fastest; UINT64_MAX: nobody says. */
     _Atomic uint64_t fastest;
     /* Of launches whose programs may wait (cpu_waiting.c): */

@@ -68,6 +68,7 @@ static struct {
     /* Nanoseconds: the end of the last launch that was large enough for several threads. */
     _Atomic uint64_t ended;
     _Atomic bool ended_on_team; /* the last one of several threads */
+    _Atomic uint64_t short_handed;
 } pool = {
     .asked_spin = 1000 * SILO_CPU_SPIN,
     .launch = PTHREAD_MUTEX_INITIALIZER,
@@ -138,6 +139,19 @@ int silo_cpu_set_threads(int count) {
     pthread_mutex_unlock(&pool.mutex);
     pthread_mutex_unlock(&pool.launch);
     return 0;
+}
+
+bool silo_cpu_pin_threads(void) {
+    if (take_the_pool() != 0)
+        return false;
+    const bool pinned = silo_cpu_threads() > 1 && silo_cpu_threads() == silo_cpu_affinity() &&
+                        silo_cpu_workers_pin();
+    pthread_mutex_unlock(&pool.launch);
+    return pinned;
+}
+
+uint64_t silo_cpu_short_handed(void) {
+    return atomic_load_explicit(&pool.short_handed, memory_order_relaxed);
 }
 
 int silo_cpu_set_spin(int microseconds) {
@@ -326,11 +340,19 @@ static void count_begun(struct silo_cpu_job *job) {
  * threads would be thought to be worth them. For the same reason less what they may have lost by
  * joining, but no less than it took for the fastest of them. */
 static uint64_t each_took(const struct silo_cpu_job *job, int threads) {
-    const uint64_t spent = atomic_load_explicit(&job->spent, memory_order_relaxed);
+    const uint64_t spent = atomic_load_explicit(&job->spent, memory_order_relaxed) &
+                           ((UINT64_C(1) << SILO_CPU_AT_WORK) - 1);
     const uint64_t fastest = atomic_load_explicit(&job->fastest, memory_order_relaxed);
     const uint64_t lost = threads > 1 ? (uint64_t)threads * MOST_JOINING : 0;
     const uint64_t each = spent > lost ? (spent - lost) * 16 / job->launch->total : 0;
     return fastest != UINT64_MAX && fastest > each ? fastest : each;
+}
+
+/* Count a launch in which a thread that was called had no programs: it came late or not at all. */
+static void count_absence(const struct silo_cpu_job *job, int threads) {
+    const uint64_t spent = atomic_load_explicit(&job->spent, memory_order_relaxed);
+    if (spent >> SILO_CPU_AT_WORK < (uint64_t)threads)
+        atomic_fetch_add_explicit(&pool.short_handed, 1, memory_order_relaxed);
 }
 
 /* On the pool where it is free and worth it, else on this thread. */
@@ -349,6 +371,7 @@ static void run_usual(struct silo_cpu_job *job, int threads, uint64_t *cost) {
         if (job->wait == NULL)
             leave_shared(job);
         count_begun(job);
+        count_absence(job, threads);
         pthread_mutex_unlock(&pool.launch);
         job->pooled = false;
     } else {

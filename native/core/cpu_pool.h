@@ -16,6 +16,14 @@ int silo_cpu_threads(void);
  * that up. 0, or an errno. */
 int silo_cpu_set_threads(int count);
 
+/* Pin the calling thread and those of the pool to a processor each, if there are as many threads as
+ * processors that this process may use; whether they are. For processes that measure: on a busy
+ * machine the system may have all of them on one processor for seconds. */
+bool silo_cpu_pin_threads(void);
+
+/* How many launches so far had fewer threads at work than they called. */
+uint64_t silo_cpu_short_handed(void);
+
 /* How long a thread of the pool looks for work, and a launch for its end, before it sleeps; not at
  * all where there are more threads than processors. EINVAL: not 0 to 100000. */
 int silo_cpu_set_spin(int microseconds);

@@ -100,7 +100,8 @@ run_waiting_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *
 
 /* What a thread, perhaps one of several, took for the programs that it was given. */
 static void tell_time(struct silo_cpu_job *job, uint64_t took, uint64_t programs, bool several) {
-    atomic_fetch_add_explicit(&job->spent, took, memory_order_relaxed); /* 2^60 are 36 years */
+    const uint64_t one = programs != 0 ? UINT64_C(1) << SILO_CPU_AT_WORK : 0;
+    atomic_fetch_add_explicit(&job->spent, took + one, memory_order_relaxed);
     if (programs == 0)
         return;
     const uint64_t lost = several ? LEAST_JOINING : 0;

@@ -5,6 +5,7 @@
 #include "cpu_workers.h"
 
 #include "cpu_clock.h"
+#include "cpu_quota.h"
 #include "cpu_pace.h"
 #include "cpu_thread.h"
 #include "cpu_waiting.h"
@@ -45,6 +46,7 @@ static struct {
     int helpers;
     /* Of the thread that has the pool: */
     int running;                 /* workers that exist: the first ones */
+    _Atomic bool pinned;
     _Atomic uint64_t spin, look; /* nanoseconds: see silo_cpu_workers_spin, _look */
     /* The launching thread sleeps, or is about to, until nobody is inside. */
     _Atomic bool awaited;
@@ -129,6 +131,8 @@ static bool enter(uint64_t number) {
 static void *work(void *argument) {
     struct worker *own = argument;
     uint64_t seen = NOTHING;
+    if (atomic_load(&crew.pinned))
+        silo_cpu_pin_this_thread(own->number + 1);
     while ((seen = await_call(own, seen)) != STOP) {
         if (!enter(seen))
             continue;
@@ -162,6 +166,13 @@ static void start(int count) {
         crew.running++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+bool silo_cpu_workers_pin(void) {
+    silo_cpu_workers_keep(0); /* those to come are pinned */
+    const bool pinned = silo_cpu_pin_this_thread(0);
+    atomic_store(&crew.pinned, pinned);
+    return pinned;
 }
 
 void silo_cpu_workers_keep(int count) {

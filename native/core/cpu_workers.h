@@ -13,6 +13,10 @@
  * wanted is no error: the launch goes on with those there are. */
 void silo_cpu_workers_run(struct silo_cpu_job *job, int helpers);
 
+/* Pin the calling thread to the first processor that it may use, and workers to one of the others
+ * each; whether the system lets them. */
+bool silo_cpu_workers_pin(void);
+
 /* End those beyond so many. */
 void silo_cpu_workers_keep(int count);
 

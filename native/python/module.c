@@ -62,6 +62,18 @@ static PyObject *py_cpu_threads(PyObject *module, PyObject *args) {
     return PyLong_FromLong(silo_cpu_threads());
 }
 
+static PyObject *py_cpu_pin_threads(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    bool pinned;
+    Py_BEGIN_ALLOW_THREADS pinned = silo_cpu_pin_threads();
+    Py_END_ALLOW_THREADS return PyBool_FromLong(pinned);
+}
+
+static PyObject *py_cpu_short_handed(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return PyLong_FromUnsignedLongLong(silo_cpu_short_handed());
+}
+
 static PyObject *py_cpu_spin(PyObject *module, PyObject *args) {
     (void)module;
     int microseconds;
@@ -307,6 +319,11 @@ static PyObject *py_stream_handle(PyObject *module, PyObject *args) {
 }
 
 static PyMethodDef methods[] = {
+    {"cpu_pin_threads", py_cpu_pin_threads, METH_NOARGS,
+     "cpu_pin_threads() -> bool\n\nPin this thread and those of the pool to a processor each, if there "
+     "are as many; whether they are."},
+    {"cpu_short_handed", py_cpu_short_handed, METH_NOARGS,
+     "cpu_short_handed() -> int\n\nHow many launches had fewer threads at work than they called."},
     {"cpu_threads", py_cpu_threads, METH_VARARGS,
      "cpu_threads(count=...) -> int\n\nSet and return how many threads a CPU launch may use."},
     {"cpu_spin", py_cpu_spin, METH_VARARGS,

@@ -29,7 +29,7 @@ def run(what, pool, runtime=None):
     assert status == 0, complained[-3000:]
 
 
-@pytest.mark.parametrize("what", ["fork", "crowd", "sizes"])
+@pytest.mark.parametrize("what", ["fork", "crowd", "sizes", "pinned"])
 def test_without_another_runtime(what):
     run(what, "auto")
 

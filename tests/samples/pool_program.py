@@ -172,6 +172,37 @@ def one_core(_library):
             assert time.process_time() - begin < 60
 
 
+def pinned(_library):
+    """Threads of a process that measures have a processor each; a launch whose threads cannot come is counted."""
+    run, all_of_them = heavy(), os.sched_getaffinity(0)
+    wide = len(all_of_them) > 1 and cpu_threads() == len(all_of_them)
+    assert native.cpu_pin_threads() is wide
+    run()
+    if wide:
+        assert cpu_threads() == len(all_of_them)
+        assert native.cpu_state()["affinity"] == len(all_of_them)
+        assert native.cpu_state()["spin"] > 0
+        places = [os.sched_getaffinity(int(one.name)) for one in Path("/proc/self/task").iterdir()]
+        assert sorted(place for place in map(tuple, places) if len(place) == 1) == [
+            (one,) for one in sorted(all_of_them)
+        ]
+    # Two threads on the processor of this one: the other seldom gets there while this one has it.
+    os.sched_setaffinity(0, {min(all_of_them)})
+    for one in Path("/proc/self/task").iterdir():
+        os.sched_setaffinity(int(one.name), {min(all_of_them)})
+    with threads(2):
+        for one in Path("/proc/self/task").iterdir():
+            os.sched_setaffinity(int(one.name), {min(all_of_them)})
+        before = native.cpu_short_handed()
+        for _ in range(200):
+            run()
+        assert native.cpu_short_handed() > before
+    before = native.cpu_short_handed()
+    with threads(1):
+        run()
+    assert native.cpu_short_handed() == before  # it called nobody
+
+
 def sizes(_library):
     """The number of threads changes all the time while three threads launch."""
     run, stop = heavy(), threading.Event()
@@ -254,6 +285,7 @@ WHAT = {
     "one_core": one_core,
     "sizes": sizes,
     "errors": errors,
+    "pinned": pinned,
 }
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ __all__ = [
     "Source",
     "Timer",
     "WarmsUp",
+    "WatchfulTimer",
 ]
 
 
@@ -197,6 +198,19 @@ class Timer(Protocol):
 
     def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
         """Run ``launch`` ``repeats`` times, back to back, and wait for the end; nanoseconds for all of them."""
+        ...
+
+
+@runtime_checkable
+class WatchfulTimer(Timer, Protocol):
+    """A clock that knows of samples which other work on the machine disturbed, so that they are taken again."""
+
+    def disturbed(self) -> bool:
+        """Whether the last :meth:`elapsed_ns` says little of the launches."""
+        ...
+
+    def settle(self) -> None:
+        """Prepare a process that does nothing but measure; once, before its first launch."""
         ...
 
 

@@ -21,7 +21,7 @@ from silo.core.descriptors import TensorDescriptor
 from silo.core.device import place_of
 from silo.core.launch_info import LaunchInfo
 from silo.core.plugins import loader_of
-from silo.core.protocols import Device
+from silo.core.protocols import Device, WatchfulTimer
 from silo.core.signature import ParameterKind
 from silo.core.variant import Variant
 from silo.errors import DeviceError, LaunchError, SiloError
@@ -105,6 +105,8 @@ class _Bench:
         self._place = place_of(device).name
         self._given, self._results = given, results
         self._timer = device.timer()
+        if isinstance(self._timer, WatchfulTimer):
+            self._timer.settle()
         self._arrays: list[_Array] = []
         self._places: Mapping[str, int] = {}
         self._values: Mapping[str, object] = {}

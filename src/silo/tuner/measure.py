@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.protocols import Timer
+from silo.core.protocols import Timer, WatchfulTimer
 from silo.tuner.statistics import FINALIST_PERMILLE, estimate, median
 
 __all__ = [
@@ -42,6 +42,12 @@ _MORE_ROUNDS = 2
 # Warming up takes at most this many times the policy's warm-up time, or this long if that is longer.
 _WARM_UP_WALL = 4
 _WARM_UP_WALL_NS = 10_000_000
+# Samples that other work disturbed are taken again, so often for each contender, and then count as they are. An
+# undisturbed one gives some of it back. After so many attempts the threads sleep, so that the system runs them sooner.
+_PATIENCE = 128
+_REGAINED = 4
+_NAP_AFTER = 8
+_NAP_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +173,12 @@ def measure(
     the core for a while. What it is compared with is as much slower as the reference is at that time.
     """
     repeats, once_ns = _warm_up(contender, timer, policy.warmup_ns, policy.window_ns)
-    turns = None if beside is None else _Turns(beside, timer, policy)
+    patience = _Patience(timer)
+    turns = None if beside is None else _Turns(beside, timer, policy, patience)
     samples: list[int] = []
     spent = 0
     while len(samples) < policy.max_samples:
-        elapsed = _sample(contender, timer, repeats)
+        elapsed = patience.sample(contender, repeats)
         samples.append(elapsed // repeats)
         spent += elapsed
         if turns is not None:
@@ -188,9 +195,9 @@ def measure(
 class _Turns:
     """The reference's samples, taken after every sample of a contender, or after each of so many where it is slow."""
 
-    def __init__(self, beside: Beside, timer: Timer, policy: MeasurePolicy) -> None:
+    def __init__(self, beside: Beside, timer: Timer, policy: MeasurePolicy, patience: _Patience) -> None:
         self._beside = beside
-        self._timer = timer
+        self._patience = patience
         self._policy = policy
         self._repeats, self._once_ns = _warm_up(
             beside.contender, timer, policy.warmup_ns // _WARM_SHARE, policy.window_ns
@@ -203,7 +210,7 @@ class _Turns:
         if not self._stride:
             self._stride = self._planned(sample_ns, self._once_ns * self._repeats)
         if (count - 1) % self._stride == 0:
-            elapsed = _sample(self._beside.contender, self._timer, self._repeats)
+            elapsed = self._patience.sample(self._beside.contender, self._repeats)
             self.samples.append(elapsed // self._repeats)
 
     def _planned(self, sample_ns: int, reference_ns: int) -> int:
@@ -256,11 +263,12 @@ def interleave(
     order = list(contenders)
     repeats = {key: _warm_up(contenders[key], timer, policy.warmup_ns, policy.window_ns)[0] for key in order}
     samples: dict[Key, list[int]] = {key: [] for key in order}
+    patience = _Patience(timer, len(order))
     spent = 0
     for turn in range(_MORE_ROUNDS * policy.max_samples if rounds is None else rounds):
         for place in range(len(order)):
             key = order[(turn + place) % len(order)]
-            elapsed = _sample(contenders[key], timer, repeats[key])
+            elapsed = patience.sample(contenders[key], repeats[key])
             samples[key].append(elapsed // repeats[key])
             spent += elapsed
         share = spent // len(order)
@@ -269,6 +277,32 @@ def interleave(
         ):
             break
     return {key: tuple(taken) for key, taken in samples.items()}
+
+
+class _Patience:
+    """Samples of a timer that may know of disturbed ones, which are taken again for some time."""
+
+    def __init__(self, timer: Timer, contenders: int = 1) -> None:
+        self._timer = timer
+        self._watchful = timer if isinstance(timer, WatchfulTimer) else None
+        self._most = self._left = _PATIENCE * contenders
+
+    def sample(self, contender: Contender, repeats: int) -> int:
+        """Nanoseconds of so many launches: of an undisturbed attempt, or of the shortest."""
+        watchful, shortest, attempts = self._watchful, 0, 0
+        while True:
+            elapsed = _sample(contender, self._timer, repeats)
+            if watchful is None or not watchful.disturbed():
+                self._left = min(self._left + _REGAINED, self._most)
+                return elapsed
+            shortest = min(shortest or elapsed, elapsed)
+            if not self._left:
+                return shortest
+            self._left -= 1
+            attempts += 1
+            if attempts % _NAP_AFTER == 0:
+                time.sleep(_NAP_S)
+                _sample(contender, self._timer, repeats)  # wakes the threads
 
 
 def _sample(contender: Contender, timer: Timer, repeats: int) -> int:

@@ -16,13 +16,13 @@ from silo.core.target import Target
 from silo.drivers.cpu.levels import gather_facts, host_target
 from silo.errors import DeviceError
 from silo.frozen import frozen
-from silo.launch.native import CpuModule, LoadedKernel
+from silo.launch.native import CpuModule, LoadedKernel, cpu_pin_threads, cpu_short_handed
 from silo.launch.resources import cpu_threads, reserved_sms
 from silo.settings import settings
 
 __all__ = ["CPU_TIMING", "CpuDevice", "CpuTimer", "devices", "load_entry"]
 
-# Caches are as warm as the previous launch left them, and no thread is pinned. It is wall time, not the threads' CPU
+# Caches are as warm as the previous launch left them. It is wall time, not the threads' CPU
 # time: a kernel spread over more threads is to win if it is done sooner.
 CPU_TIMING = "cpu-wall-warm/1"
 
@@ -34,14 +34,28 @@ class CpuTimer:
     True
     """
 
+    def __init__(self) -> None:
+        self._disturbed = False
+
     def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
         """Nanoseconds for ``repeats`` launches back to back."""
         clock = time.perf_counter_ns
         turns = range(repeats)
+        before = cpu_short_handed()
         begin = clock()
         for _ in turns:
             launch()
-        return clock() - begin
+        elapsed = clock() - begin
+        self._disturbed = cpu_short_handed() != before
+        return elapsed
+
+    def disturbed(self) -> bool:
+        """Whether a launch ran on fewer threads than it called: other processes had their processors."""
+        return self._disturbed
+
+    def settle(self) -> None:
+        """Pin the threads of launches, which a busy system may keep on one processor for seconds otherwise."""
+        cpu_pin_threads()
 
 
 @frozen

@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from silo.core.protocols import WatchfulTimer
 from silo.drivers.cpu.cpu_device import CPU_TIMING, CpuTimer
 from silo.tuner.measure import Contender, MeasurePolicy, copy_fits, interleave, measure, pin_fits
 from silo.tuner.statistics import median
@@ -36,6 +37,56 @@ class Machine:
         for _ in range(repeats):
             launch()
         return self.now - begin
+
+
+class Watchful(Machine):
+    """A timer that knows of disturbed samples: those which take a time that ends in 7."""
+
+    def __init__(self):
+        super().__init__()
+        self.last = 0
+        self.samples = 0
+
+    def elapsed_ns(self, launch, repeats):
+        self.samples += 1
+        self.last = super().elapsed_ns(launch, repeats)
+        return self.last
+
+    def disturbed(self):
+        return self.last % 10 == 7
+
+    def settle(self):
+        pass
+
+
+def test_disturbed_samples_are_taken_again():
+    machine = Watchful()
+    times = [10_000, *([19_007, 10_000] * 30)]
+    samples = measure(machine.contender("a", *times, reset=True), machine, POLICY).samples
+    assert samples == (10_000,) * 10
+    assert machine.log.count("reset a") == machine.log.count("a")  # each attempt begins with the first state
+
+
+def test_a_machine_that_is_always_disturbed_is_measured_as_it_is():
+    machine = Watchful()
+    samples = measure(machine.contender("a", 19_007, reset=False), machine, POLICY).samples
+    assert samples == (19_007,) * 6
+    assert 128 < machine.samples < 200
+    one, two = machine.contender("a", 19_007), machine.contender("b", 12_007, 11_007, 12_007)
+    taken = interleave({"a": one, "b": two}, machine, POLICY, rounds=5)
+    assert taken == {"a": (19_007,) * 5, "b": (11_007, *(12_007,) * 4)}  # the shortest of many attempts
+
+
+def test_the_timer_of_the_cpu_knows_of_launches_that_lacked_threads(monkeypatch):
+    counts = iter([3, 3, 3, 4])
+    monkeypatch.setattr("silo.drivers.cpu.cpu_device.cpu_short_handed", lambda: next(counts))
+    timer = CpuTimer()
+    assert isinstance(timer, WatchfulTimer)
+    assert not timer.disturbed()
+    assert [(timer.elapsed_ns(lambda: None, 1) >= 0, timer.disturbed()) for _ in range(2)] == [
+        (True, False),
+        (True, True),
+    ]
 
 
 def test_warm_up_is_not_sampled():
