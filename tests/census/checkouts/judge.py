@@ -23,7 +23,7 @@ STATUSES = {
     " or one store writes several values to one place, however large the strides",
     "undefined": "they differ; the kernel makes an integer of an address, or of a float that its type does not hold",
     "uninterpreted": "Silo ran the kernel, the interpreter could not; optimized and reference code agree",
-    "arguments": "neither can run the guessed arguments: both crash, raise or do not end",
+    "arguments": "neither can run the guessed arguments: both crash, raise or do not end; or the kernel asserts otherwise",
     "unbuilt": "the kernel cannot stand alone",
     "unguessed": "a parameter of a kind that is not guessed",
     "front end": "Triton's front end takes none of the guesses",
@@ -35,6 +35,7 @@ STATUSES = {
     "timeout": "Silo's code did not end in time, the interpreter did",
 }
 """The outcomes of one kernel, the best first."""
+_ASSERTED = "device-side assert"
 FAILED = ("slow", "refused", "differs", "crashed", "raised", "timeout")
 _MOST_CRASHES = 5
 _SERVERS = threading.local()
@@ -125,7 +126,7 @@ class _Judge:
             elif both and not self._guess["calm"] and status in {"crashed", "timeout"}:
                 self._guess = asdict(calmer(Guess(**self._guess)))
                 self._answered(narrow, {**found, **self._way("silo", narrow)})
-            elif both:
+            elif both or _ASSERTED in found["reason"]:  # the interpreter passes asserts in silence
                 self._end("arguments", f"Silo: {found['reason']}; the interpreter: {theirs['reason']}")
             else:
                 self._end(status, found["reason"])

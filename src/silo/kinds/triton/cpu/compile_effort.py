@@ -1,7 +1,8 @@
 """How much work the C compiler puts into a kernel: less for a long text, because its time grows faster than that.
 
 Most of gcc's time for long texts goes to passes over whole functions (register allocation, liveness, partial
-redundancies, jump threading), and a kernel is one function. ``-O1`` still vectorises; ``-Og`` does not.
+redundancies, jump threading), and a kernel is one function. ``-O1`` still vectorises; ``-Og`` does not, ``-O0`` does
+nothing at all.
 
 A C compiler with a fault of its own (gcc 13 has one in a pass that joins products and sums of masked vectors) may
 compile the same text with fewer passes.
@@ -16,7 +17,8 @@ __all__ = ["SIMD", "USUAL", "CompileEffort", "effort_of", "efforts_after_a_fault
 USUAL = "-O2"
 SIMD = "-fopenmp-simd"
 _LESS_FROM = 200_000  # characters of a kernel's own C text: about 3 s of gcc 12 at -O2
-_LEAST_FROM = 600_000
+_PLAIN_FROM = 400_000  # 7 s at -O1
+_LEAST_FROM = 1_000_000  # 10 s at -Og
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,10 @@ def effort_of(characters: int) -> CompileEffort:
     if characters <= _LESS_FROM:
         return CompileEffort(USUAL)
     flag, limit, runs = "-O1", _LESS_FROM, "loops are still vectorised"
+    if characters > _PLAIN_FROM:
+        flag, limit, runs = "-Og", _PLAIN_FROM, "it has no vectors and runs slower; use loops (tl.range)"
     if characters > _LEAST_FROM:
-        flag, limit, runs = "-Og", _LEAST_FROM, "it has no vectors and runs slower; use loops (tl.range)"
+        flag, limit, runs = "-O0", _LEAST_FROM, "nothing is optimised and it runs much slower; use loops (tl.range)"
     text = f"its C text of {characters // 1000} kB, more than {limit // 1000}, would take the C compiler long"
     return CompileEffort(flag, f"compiled with {flag}: {text}; {runs}")
 

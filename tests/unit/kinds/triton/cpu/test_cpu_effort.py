@@ -38,7 +38,15 @@ def long(x, n, U: tl.constexpr):
 
 
 @pytest.mark.parametrize(
-    ("characters", "flag"), [(0, "-O2"), (200_000, "-O2"), (200_001, "-O1"), (600_000, "-O1"), (600_001, "-Og")]
+    ("characters", "flag"),
+    [
+        (200_000, "-O2"),
+        (200_001, "-O1"),
+        (400_000, "-O1"),
+        (400_001, "-Og"),
+        (1_000_000, "-Og"),
+        (1_000_001, "-O0"),
+    ],
 )
 def test_the_length_of_the_text_decides(characters, flag):
     effort = effort_of(characters)
