@@ -23,7 +23,7 @@ STATUSES = {
     " or one store writes several values to one place, however large the strides",
     "undefined": "they differ; the kernel makes an integer of an address, or of a float that its type does not hold",
     "uninterpreted": "Silo ran the kernel, the interpreter could not; optimized and reference code agree",
-    "arguments": "neither can run the guessed arguments: both crash, raise or do not end; or the kernel asserts otherwise",
+    "arguments": "neither can run the guessed arguments: both crash, raise or do not end; or an assertion fails",
     "unbuilt": "the kernel cannot stand alone",
     "unguessed": "a parameter of a kind that is not guessed",
     "front end": "Triton's front end takes none of the guesses",

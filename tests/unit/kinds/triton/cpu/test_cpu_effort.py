@@ -127,7 +127,7 @@ def test_a_fault_of_the_c_compiler_is_passed_with_fewer_passes_and_the_log_says_
 ):
     done, x = compiled_long(faulty(tmp_path, monkeypatch, condition))
     np.testing.assert_array_equal(x, np.full(16, 1.75, np.float32))
-    assert f"compiled {cost}, it may run slower" in done.log
+    assert f"which is compiled {cost} and may run slower" in done.log
     assert "convert_mult_to_fma" in done.log
 
 
