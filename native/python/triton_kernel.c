@@ -15,6 +15,8 @@ static PyObject *s_kernel;
 
 static PyTypeObject *kernel_type;
 
+#define ODD_GRID "its grid is no tuple of one to three integers, none below 0, and no function"
+
 /* The kernel of a function, borrowed from its dictionary. NULL with an exception set, or without
  * one: Triton serves it. */
 SILO_INLINE struct silo_triton_kernel *kernel_of(PyObject *function) {
@@ -69,6 +71,33 @@ SILO_INLINE bool has_shrunk(const struct silo_triton_kernel *kernel) {
                                       PyDict_Size(kernel->devices) < kernel->device_count);
 }
 
+/* Whether a call only compiles. */
+static bool is_warmup(const struct silo_triton_call *call) {
+    const Py_ssize_t named = call->names != NULL ? PyTuple_Size(call->names) : 0;
+    for (Py_ssize_t i = 0; i < named; i++)
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GetItem(call->names, i), "warmup") == 0)
+            return call->arguments[call->positional + i] != Py_False;
+    return false;
+}
+
+/* Triton's own way for such a reason. */
+static SILO_NOINLINE PyObject *go(struct silo_triton_call *call, const char *reason) {
+    return is_warmup(call) ? silo_triton_own_way(call, NULL)
+                           : silo_triton_own_way_for(call, reason);
+}
+
+/* The same before the guard is asked. */
+static SILO_NOINLINE PyObject *go_unasked(struct silo_triton_call *call, bool plain) {
+    const struct silo_triton_kernel *kernel = call->kernel;
+    if (kernel != NULL && kernel->refused != NULL)
+        return silo_triton_own_way(call, is_warmup(call) ? NULL : kernel->refused);
+    if (!plain)
+        return go(call, ODD_GRID);
+    const bool hooked = kernel != NULL && kernel->hooks && PyList_Size(kernel->hooks) > 0;
+    return go(call, hooked ? "hooks before its runs (add_pre_run_hook) see each launch"
+                           : "a global that it reads has changed");
+}
+
 /* Arguments in the order of the parameters, and launch. */
 static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *dims) {
     struct silo_launcher *launcher = call->kernel->launcher;
@@ -102,6 +131,7 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
     if (!own && form->warmup >= 0)
         own = call->arguments[form->warmup] != Py_False;
     if (!own && grid != NULL) {
+        call->named = grid;
         if (PyCallable_Check(grid)) {
             source.callable = grid;
         } else {
@@ -113,7 +143,7 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
         given = &source;
     }
     if (own) {
-        result = silo_triton_own_way(call);
+        result = go(call, form->foreign ? "a keyword that Silo's guard does not compare" : ODD_GRID);
     } else {
         for (int32_t i = 0; i < launcher->plan.count; i++) {
             const int16_t place = form->source[i];
@@ -137,15 +167,17 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
 SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, bool plain) {
     struct silo_situation *now = silo_situation_now();
     if (SILO_UNLIKELY(now == NULL))
-        return PyErr_Occurred() ? NULL : silo_triton_own_way(call);
+        return PyErr_Occurred() ? NULL : silo_triton_own_way(call, NULL);
     PyObject *result = NULL;
-    struct silo_triton_kernel *kernel = now->blocked || !plain ? NULL : kernel_of(call->function);
+    struct silo_triton_kernel *kernel = now->blocked ? NULL : kernel_of(call->function);
     if (SILO_UNLIKELY(now->blocked))
         now->passed++;
-    if (SILO_UNLIKELY(kernel == NULL || !is_served(kernel))) {
+    if (SILO_UNLIKELY(kernel == NULL || !plain || !is_served(kernel))) {
         Py_XINCREF((PyObject *)kernel); /* as below */
-        if (!PyErr_Occurred() && (kernel == NULL || may_go(kernel)))
-            result = silo_triton_own_way(call);
+        if (!PyErr_Occurred() && (kernel == NULL || may_go(kernel))) {
+            call->kernel = kernel;
+            result = go_unasked(call, plain);
+        }
         Py_XDECREF((PyObject *)kernel);
     } else {
         Py_INCREF((PyObject *)kernel); /* a program may empty the function's dictionary meanwhile */
@@ -155,6 +187,7 @@ SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, 
             forget(kernel);
         if (SILO_LIKELY(silo_triton_place(call) == 0))
             result = invoke(call, dims);
+        Py_CLEAR(call->dims);
         Py_DECREF((PyObject *)kernel);
     }
     Py_DECREF((PyObject *)now);
@@ -206,9 +239,10 @@ static SILO_HOT PyObject *triton_getitem(PyObject *function, PyObject *grid) {
 /* ---- kernels ---- */
 
 static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"function", "launcher", NULL};
-    PyObject *function, *launcher;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO", names, &function, &launcher))
+    static char *names[] = {"function", "launcher", "told", "refused", NULL};
+    PyObject *function, *launcher, *told, *refused;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOOO", names, &function, &launcher, &told,
+                                     &refused))
         return NULL;
     if (launcher != Py_None && !PyObject_TypeCheck(launcher, silo_launcher_type))
         return PyErr_Format(PyExc_TypeError, "launcher is a Launcher or None");
@@ -216,6 +250,8 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     if (self == NULL)
         return NULL;
     self->function = function;
+    self->told = Py_NewRef(told);
+    self->refused = refused == Py_None ? NULL : Py_NewRef(refused);
     if (launcher != Py_None)
         self->launcher = (struct silo_launcher *)Py_NewRef(launcher);
     return (PyObject *)self;
@@ -264,6 +300,9 @@ static int kernel_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->globals);
     Py_VISIT(self->seen);
     Py_VISIT(self->changed);
+    Py_VISIT(self->reasons);
+    Py_VISIT(self->told);
+    Py_VISIT(self->refused);
     return 0;
 }
 
@@ -276,6 +315,9 @@ static int kernel_clear(PyObject *object) {
     Py_CLEAR(self->globals);
     Py_CLEAR(self->seen);
     Py_CLEAR(self->changed);
+    Py_CLEAR(self->reasons);
+    Py_CLEAR(self->told);
+    Py_CLEAR(self->refused);
     return 0;
 }
 
@@ -317,7 +359,10 @@ int silo_triton_kernel_init(PyObject *module) {
         {"launches", T_ULONGLONG, offsetof(struct silo_triton_kernel, launches), READONLY,
          "Launches that the guard served."},
         {"own_launches", T_ULONGLONG, offsetof(struct silo_triton_kernel, own_launches), READONLY,
-         "Launches that went Triton's own way after the guard was asked."},
+         "Launches that went Triton's own way."},
+        {"reasons", T_OBJECT, offsetof(struct silo_triton_kernel, reasons), READONLY,
+         "Of these launches, how many for each reason; None: no reason, they were the first of "
+         "their kinds."},
         {"launcher", T_OBJECT, offsetof(struct silo_triton_kernel, launcher), READONLY,
          "The Launcher, or None."},
         {NULL, 0, 0, 0, NULL},
@@ -337,7 +382,7 @@ int silo_triton_kernel_init(PyObject *module) {
         {Py_tp_clear, (void *)kernel_clear},
         {Py_tp_members, kernel_members},
         {Py_tp_methods, kernel_methods},
-        {Py_tp_doc, "TritonKernel(function, launcher)\n--\n\nHow launches of one Triton function "
+        {Py_tp_doc, "TritonKernel(function, launcher, told, refused)\n--\n\nHow launches of one Triton function "
                     "are served; its dictionary holds it."},
         {0, NULL},
     };

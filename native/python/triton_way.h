@@ -27,6 +27,9 @@ struct silo_situation {
     struct silo_watched_size *sizes;            /* owned */
     Py_ssize_t watched_count, size_count;
     PyObject *get_device, *get_stream; /* owned; NULL: one device, the null stream */
+    PyObject *enter, *leave;           /* owned: Triton's hooks of launches; NULL: without hooks */
+    PyObject *allocate;                /* owned: allocate(bytes, alignment, kind, index, stream) ->
+                                          (owner, address), by Triton's allocator */
     bool torch_stream;                 /* torch's C function gives what get_stream gives */
     bool torch_device;                 /* get_device is torch's: 0 where there is one device */
     bool blocked;                      /* every launch goes Triton's way */
@@ -49,6 +52,10 @@ struct silo_triton_kernel {
     Py_ssize_t device_count, cached;  /* members of the two when the guard last learned */
     uint64_t launches;                /* that the guard served */
     uint64_t own_launches;            /* that went Triton's own way */
+    PyObject *reasons;                /* owned dict: of these by reason, without the first launch
+                                         of each kind */
+    PyObject *told;                   /* owned: told(reason), the first time of each reason */
+    PyObject *refused;                /* owned: the reason of every launch; NULL: a launcher is there */
 };
 
 /* One call as it was made. */
@@ -59,6 +66,8 @@ struct silo_triton_call {
     Py_ssize_t positional;
     PyObject *names; /* NULL: none */
     PyObject *grid;  /* of k[grid]; NULL: named among the arguments */
+    PyObject *named; /* borrowed: grid= among the arguments; NULL: k[grid] */
+    PyObject *dims;  /* owned: the result of a grid function, for hooks; NULL: none was called */
     const struct silo_situation *situation;
     int32_t device;
     bool went; /* Triton's own way, or to Python, which may have: never a second time */
@@ -71,8 +80,24 @@ extern struct silo_situation *silo_situation; /* owned; NULL: nothing is served 
 /* Triton's run, whatever its arguments; owned. */
 extern PyObject *silo_triton_run;
 
-/* Launch as Triton does; what that gives, a new reference, or NULL with its exception set. */
-PyObject *silo_triton_own_way(struct silo_triton_call *call);
+/* Launch as Triton does; what that gives, a new reference, or NULL with its exception set. Counted
+ * by `reason`, a str; NULL: nothing is launched, or it is the first launch of a kind. */
+PyObject *silo_triton_own_way(struct silo_triton_call *call, PyObject *reason);
+
+/* The same with the reason as text, which is ASCII. */
+PyObject *silo_triton_own_way_for(struct silo_triton_call *call, const char *reason);
+
+/* The reason of a call whose argument is of a kind that the guard does not read: its name and its
+ * class. A new reference, or NULL with an exception set. */
+PyObject *silo_triton_kind_of_argument(PyObject *name, PyObject *argument);
+
+/* Call Triton's enter hook for a launch of `kernel`, Triton's compiled kernel, with the metadata
+ * that Triton makes for it: the metadata, a new reference, or NULL with an exception set. */
+PyObject *silo_triton_enter(struct silo_triton_call *call, PyObject *kernel,
+                            PyObject *const *arguments, int32_t count, const int64_t dims[3]);
+
+/* Call the exit hook with that metadata after a launch that was made. -1 with an exception set. */
+int silo_triton_leave(const struct silo_triton_call *call, PyObject *metadata);
 
 /* The same through another run, which is bound to the function. */
 PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call);

@@ -179,12 +179,13 @@ with silo.accelerate():
         chain.add(enter); launch(); chain.remove(enter)
     else:
         knobs.runtime.launch_enter_hook = enter; launch(); knobs.runtime.launch_enter_hook = chain
-    assert seen == ["k"] and kernel().launches[0] == served, (seen, kernel().launches)
+    assert seen == ["k"] and kernel().launches[0] == served + 1, (seen, kernel().launches)
     launch()
-    assert seen == ["k"] and kernel().launches[0] == served + 1
+    assert seen == ["k"] and kernel().launches[0] == served + 2
     k.add_pre_run_hook(lambda *args, **kwargs: seen.append("pre"))
     launch()
-    assert seen == ["k", "pre"]
+    assert seen == ["k", "pre"] and kernel().launches[0] == served + 2
+    assert kernel().reasons == {"hooks before its runs (add_pre_run_hook) see each launch": 1}
     k.pre_run_hooks.clear()
     DRIVER[0].stream = 4096
     launch()
@@ -298,12 +299,21 @@ def moded(out, mode: tl.constexpr):
 with silo.accelerate():
     for _ in range(4):
         pair[(1,)]((x, y), z, 16)
-    assert S.last("pair").count == 4 and kernel(pair).launches[0] == 0
+    assert S.last("pair").count == 4 and kernel(pair).launches == (0, 4)
+    assert kernel(pair).reasons == {"the argument xs is a tuple": 4}, kernel(pair).reasons
     mode = Mode()
     for _ in range(4):
         moded[(1,)](z, mode)
     assert S.last("moded").count == 4 and kernel(moded).launches[0] == 0
     assert list(kernel(moded).refusals) == ["the constexpr mode is an object whose value may change"]
+    assert kernel(moded).reasons == {"the constexpr mode is an object whose value may change": 3}
+    warm = kernel(moded).launches
+    moded.warmup(z, mode, grid=(1,)), pair.warmup((x, y), z, 16, grid=(1,))
+    assert kernel(moded).launches == warm and kernel(pair).launches == (0, 4)
+    k[(1,)](x, y, z, 1, 1.0, BLOCK=64)
+    k[[5]](x, y, z, 1, 1.0, BLOCK=64), k[[5]](x, y, z, 1, 1.0, BLOCK=64)
+    assert kernel().launches == (0, 3) and list(kernel().reasons.values()) == [2], kernel().reasons
+    k.device_caches.clear()
     for wrong in (lambda: k[(1,)](x, y, z), lambda: k[(1,)](x, y, z, 1, 1.0, BLOCK=64, unknown=3),
                   lambda: k[1](x, y, z, 1, 1.0, BLOCK=64), lambda: k[(1,)](x, y, z, 1, 1.0, BLOCK=64, grid=(1,))):
         try:
@@ -312,8 +322,10 @@ with silo.accelerate():
             pass
         else:
             raise AssertionError("it did not raise")
+    assert kernel().launches == (0, 3) and len(kernel().reasons) == 1, kernel().reasons  # those did not launch
 """)
     assert out.count("launches of moded go Triton's own way") == 1, out
+    assert out.count("launches of pair go Triton's own way") == 1, out
 
 
 def test_devices_peers_and_memory_of_the_host():

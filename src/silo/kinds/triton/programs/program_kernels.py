@@ -112,7 +112,8 @@ class ProgramKernel:
         self._given: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # code of functions among constexprs
         self._function = weakref.ref(function)
         self._lock = Mutex()
-        self.native = TritonKernel(function, self._launcher(function))
+        launcher = self._launcher(function)
+        self.native = TritonKernel(function, launcher, self.left, None if launcher else next(iter(self.refusals)))
         vars(function)[_SLOT] = self.native
         TABLE.add(self)
 
@@ -162,6 +163,15 @@ class ProgramKernel:
             self.refusals[reason] += 1
         TABLE.tell(self.name, reason)
         return Refusal(reason)
+
+    def left(self, reason: str) -> None:
+        """Log why launches go Triton's way; the native object calls it for the first launch of each reason."""
+        TABLE.tell(self.name, reason)
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many launches went Triton's own way for each reason, besides the first launch of each kind."""
+        return dict(self.native.reasons or {})
 
     # ---- the guard's questions ----
 

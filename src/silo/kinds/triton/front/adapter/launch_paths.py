@@ -160,6 +160,7 @@ class LaunchWatch:
 
     ``blocked`` is why every launch goes Triton's own way, "" where none has to; ``key`` is everything of Triton's key
     that is neither an argument nor an option of the call, ``driver`` Triton's active driver, which it is part of.
+    ``hooks`` are Triton's hooks of launches, which are called with each launch's metadata; both None without a hook.
     ``torch_stream`` and ``torch_device``: torch's C functions give what these two functions give.
     """
 
@@ -173,6 +174,7 @@ class LaunchWatch:
     torch_stream: bool
     torch_device: bool
     memory_type: int
+    hooks: tuple[Any, Any]
 
 
 def watch() -> LaunchWatch:
@@ -190,7 +192,8 @@ def watch() -> LaunchWatch:
     active = "_active" if "_active" in holder else "active"
     watched.append((holder, active, holder[active]))
     watched += _variables(knobs)
-    blocked = _watch_hooks(knobs.runtime, watched, sizes)
+    hooked = _watch_hooks(knobs.runtime, watched, sizes)
+    blocked = _inspected(knobs.runtime)
     kind = str(driver.get_current_target().backend)
     if kind not in _MEMORY:
         blocked = blocked or f"Silo launches nothing on Triton's target {kind}"
@@ -207,12 +210,13 @@ def watch() -> LaunchWatch:
         torch_stream,
         torch_device,
         _MEMORY.get(kind, 0),
+        (None, None) if not hooked else tuple(getattr(knobs.runtime, name, None) for name in LAUNCH_HOOKS),  # pyright: ignore[reportArgumentType]  # two names
     )
 
 
 def _watch_hooks(runtime: Any, watched: list[tuple[Any, ...]], sizes: list[Any]) -> str:  # noqa: ANN401
-    """Add the hooks of launches to what is watched; why they block, or ""."""
-    blocked = ""
+    """Add the hooks of launches to the watched members; which of them a program has set, or ""."""
+    hooked = ""
     for name in LAUNCH_HOOKS:
         hook = getattr(runtime, name, None)
         calls = getattr(hook, "calls", None)
@@ -220,15 +224,20 @@ def _watch_hooks(runtime: Any, watched: list[tuple[Any, ...]], sizes: list[Any])
             sizes.append(calls)
             watched.append((vars(hook), "calls", cast("list[object]", calls)))
         if calls or (hook is not None and calls is None):
-            blocked = f"a program's {name} sees every launch"
+            hooked = f"a program's {name} sees every launch"
+    return hooked
+
+
+def _inspected(runtime: Any) -> str:  # noqa: ANN401
     if getattr(runtime, "add_stages_inspection_hook", None) is not None:
-        blocked = "a program's add_stages_inspection_hook decides about code"
-    return blocked
+        return "a program's add_stages_inspection_hook decides about code"
+    return ""
 
 
 def launch_hooks() -> str:
     """Why launches must go through Triton's own launcher: a program's hook sees each of them. "" where none does."""
-    return _watch_hooks(module("triton.knobs").runtime, [], [])
+    runtime = module("triton.knobs").runtime
+    return _inspected(runtime) or _watch_hooks(runtime, [], [])
 
 
 # What Triton asks in its run: a group of knobs, and the knob.
