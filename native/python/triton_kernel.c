@@ -10,6 +10,7 @@
 #include "triton_run.h"
 
 static PyObject *first_use; /* owned: puts a TritonKernel into a function's dictionary */
+static PyObject *first_launch; /* owned: the same for a compiled kernel */
 static struct silo_triton_class functions;
 static PyObject *s_kernel;
 
@@ -17,9 +18,10 @@ static PyTypeObject *kernel_type;
 
 #define ODD_GRID "its grid is no tuple of one to three integers, none below 0, and no function"
 
-/* The kernel of a function, borrowed from its dictionary. NULL with an exception set, or without
- * one: Triton serves it. */
-SILO_INLINE struct silo_triton_kernel *kernel_of(PyObject *function) {
+/* The kernel of a function or of a compiled kernel, borrowed from its dictionary. NULL with an
+ * exception set, or without one: Triton serves it. */
+SILO_INLINE struct silo_triton_kernel *kernel_of(const struct silo_triton_call *call) {
+    PyObject *const function = call->function;
     PyObject *dict = PyObject_GenericGetDict(function, NULL);
     if (SILO_UNLIKELY(dict == NULL))
         return NULL;
@@ -28,9 +30,10 @@ SILO_INLINE struct silo_triton_kernel *kernel_of(PyObject *function) {
     if (SILO_LIKELY(found != NULL && Py_TYPE(found) == kernel_type &&
                     ((struct silo_triton_kernel *)found)->function == function))
         return (struct silo_triton_kernel *)found;
-    if (PyErr_Occurred() || first_use == NULL)
+    PyObject *const first = call->compiled ? first_launch : first_use;
+    if (PyErr_Occurred() || first == NULL)
         return NULL;
-    found = silo_call_one(first_use, function);
+    found = silo_call_one(first, function);
     Py_XDECREF(found); /* as above */
     if (found == NULL || Py_TYPE(found) != kernel_type)
         return NULL;
@@ -87,12 +90,12 @@ static SILO_NOINLINE PyObject *go(struct silo_triton_call *call, const char *rea
 }
 
 /* The same before the guard is asked. */
-static SILO_NOINLINE PyObject *go_unasked(struct silo_triton_call *call, bool plain) {
+static SILO_NOINLINE PyObject *go_unasked(struct silo_triton_call *call, const char *odd) {
     const struct silo_triton_kernel *kernel = call->kernel;
     if (kernel != NULL && kernel->refused != NULL)
         return silo_triton_own_way(call, is_warmup(call) ? NULL : kernel->refused);
-    if (!plain)
-        return go(call, ODD_GRID);
+    if (odd != NULL)
+        return go(call, odd);
     const bool hooked = kernel != NULL && kernel->hooks && PyList_Size(kernel->hooks) > 0;
     return go(call, hooked ? "hooks before its runs (add_pre_run_hook) see each launch"
                            : "a global that it reads has changed");
@@ -119,6 +122,8 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
         inputs.arguments = call->arguments;
         return silo_launch_triton(launcher, &inputs, given);
     }
+    if (SILO_UNLIKELY(call->compiled))
+        return go(call, "the number of its arguments is not that of its parameters");
     bool temporary = false;
     struct silo_form *form =
         silo_launcher_form(launcher, call->positional, call->names, &temporary);
@@ -164,19 +169,20 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
     return result;
 }
 
-SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, bool plain) {
+/* `odd` is why the guard is not asked, NULL: it is. */
+SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, const char *odd) {
     struct silo_situation *now = silo_situation_now();
     if (SILO_UNLIKELY(now == NULL))
         return PyErr_Occurred() ? NULL : silo_triton_own_way(call, NULL);
     PyObject *result = NULL;
-    struct silo_triton_kernel *kernel = now->blocked ? NULL : kernel_of(call->function);
+    struct silo_triton_kernel *kernel = now->blocked ? NULL : kernel_of(call);
     if (SILO_UNLIKELY(now->blocked))
         now->passed++;
-    if (SILO_UNLIKELY(kernel == NULL || !plain || !is_served(kernel))) {
+    if (SILO_UNLIKELY(kernel == NULL || odd != NULL || !is_served(kernel))) {
         Py_XINCREF((PyObject *)kernel); /* as below */
         if (!PyErr_Occurred() && (kernel == NULL || may_go(kernel))) {
             call->kernel = kernel;
-            result = go_unasked(call, plain);
+            result = go_unasked(call, odd);
         }
         Py_XDECREF((PyObject *)kernel);
     } else {
@@ -188,6 +194,10 @@ SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, 
         if (SILO_LIKELY(silo_triton_place(call) == 0))
             result = invoke(call, dims);
         Py_CLEAR(call->dims);
+        if (call->compiled && kernel->of != NULL) {
+            kernel->of->launches += kernel->launches;
+            kernel->launches = 0;
+        }
         Py_DECREF((PyObject *)kernel);
     }
     Py_DECREF((PyObject *)now);
@@ -198,7 +208,7 @@ static SILO_HOT PyObject *triton_run(PyObject *function, PyObject *const *argume
                                      Py_ssize_t positional, PyObject *names) {
     struct silo_triton_call call = {
         .function = function, .arguments = arguments, .positional = positional, .names = names};
-    return serve(&call, NULL, true);
+    return serve(&call, NULL, NULL);
 }
 
 /* ---- function[grid] ---- */
@@ -229,20 +239,58 @@ static SILO_HOT PyObject *bound_call(PyObject *self, PyObject *const *arguments,
         return result;
     }
     return serve(&call, bound->plain ? bound->dims : NULL,
-                 bound->plain || PyCallable_Check(bound->grid));
+                 bound->plain || PyCallable_Check(bound->grid) ? NULL : ODD_GRID);
 }
 
 static SILO_HOT PyObject *triton_getitem(PyObject *function, PyObject *grid) {
     return silo_triton_bind(function, grid, bound_call);
 }
 
+/* ---- compiled[grid] ---- */
+
+static SILO_HOT PyObject *compiled_call(PyObject *self, PyObject *const *arguments, size_t flagged,
+                                        PyObject *names) {
+    struct silo_triton_bound *bound = (struct silo_triton_bound *)self;
+    silo_triton_bound_used(bound);
+    struct silo_triton_call call = {.function = bound->owner,
+                                    .arguments = arguments,
+                                    .positional =
+                                        (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET),
+                                    .names = names,
+                                    .grid = bound->grid,
+                                    .compiled = true};
+    /* Triton takes the three extents, and no fewer. */
+    const bool plain = bound->plain && PyTuple_Size(bound->grid) == 3;
+    return serve(&call, bound->dims,
+                 !plain          ? "its grid is no tuple of three integers, none below 0"
+                 : names != NULL ? "a stream that is given, or arguments by name"
+                                 : NULL);
+}
+
+static PyObject *compiled_getitem(PyObject *compiled, PyObject *grid) {
+    PyObject *dict = PyObject_GenericGetDict(compiled, NULL);
+    if (dict == NULL)
+        return NULL;
+    const int served = PyDict_Contains(dict, s_kernel);
+    Py_DECREF(dict);
+    if (served <= 0) { /* Triton loads it here, which may fail */
+        PyObject *pair = served == 0 ? PyTuple_Pack(2, compiled, grid) : NULL;
+        PyObject *runner = pair != NULL ? PyObject_Call(silo_triton_compiled, pair, NULL) : NULL;
+        Py_XDECREF(pair);
+        if (runner == NULL)
+            return NULL;
+        Py_DECREF(runner);
+    }
+    return silo_triton_bind(compiled, grid, compiled_call);
+}
+
 /* ---- kernels ---- */
 
 static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"function", "launcher", "told", "refused", NULL};
-    PyObject *function, *launcher, *told, *refused;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOOO", names, &function, &launcher, &told,
-                                     &refused))
+    static char *names[] = {"function", "launcher", "told", "refused", "of", NULL};
+    PyObject *function, *launcher, *told, *refused, *of = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOOO|O!", names, &function, &launcher, &told,
+                                     &refused, kernel_type, &of))
         return NULL;
     if (launcher != Py_None && !PyObject_TypeCheck(launcher, silo_launcher_type))
         return PyErr_Format(PyExc_TypeError, "launcher is a Launcher or None");
@@ -251,6 +299,7 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywor
         return NULL;
     self->function = function;
     self->told = Py_NewRef(told);
+    self->of = (struct silo_triton_kernel *)Py_XNewRef(of);
     self->refused = refused == Py_None ? NULL : Py_NewRef(refused);
     if (launcher != Py_None)
         self->launcher = (struct silo_launcher *)Py_NewRef(launcher);
@@ -303,6 +352,7 @@ static int kernel_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->reasons);
     Py_VISIT(self->told);
     Py_VISIT(self->refused);
+    Py_VISIT((PyObject *)self->of);
     return 0;
 }
 
@@ -318,6 +368,7 @@ static int kernel_clear(PyObject *object) {
     Py_CLEAR(self->reasons);
     Py_CLEAR(self->told);
     Py_CLEAR(self->refused);
+    Py_CLEAR(self->of);
     return 0;
 }
 
@@ -353,6 +404,24 @@ PyObject *silo_py_triton_methods(PyObject *module, PyObject *args) {
     return Py_BuildValue("(NN)", run, getitem);
 }
 
+PyObject *silo_py_triton_compiled(PyObject *module, PyObject *args) {
+    (void)module;
+    static PyMethodDef method = {"__getitem__", compiled_getitem, METH_O,
+                                 "What launches over a grid."};
+    PyObject *type, *getitem, *ask;
+    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &getitem, &ask))
+        return NULL;
+    PyObject *made = PyDescr_NewMethod((PyTypeObject *)type, &method);
+    if (made == NULL)
+        return NULL;
+    PyObject *old_getitem = silo_triton_compiled, *old = first_launch;
+    silo_triton_compiled = Py_NewRef(getitem);
+    first_launch = Py_NewRef(ask);
+    Py_XDECREF(old_getitem);
+    Py_XDECREF(old);
+    return made;
+}
+
 int silo_triton_kernel_init(PyObject *module) {
     static const struct silo_name words[] = {{&s_kernel, "_silo_kernel"}};
     static PyMemberDef kernel_members[] = {
@@ -382,7 +451,7 @@ int silo_triton_kernel_init(PyObject *module) {
         {Py_tp_clear, (void *)kernel_clear},
         {Py_tp_members, kernel_members},
         {Py_tp_methods, kernel_methods},
-        {Py_tp_doc, "TritonKernel(function, launcher, told, refused)\n--\n\nHow launches of one Triton function "
+        {Py_tp_doc, "TritonKernel(function, launcher, told, refused, of=...)\n--\n\nHow launches of one Triton function "
                     "are served; its dictionary holds it."},
         {0, NULL},
     };

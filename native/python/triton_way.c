@@ -9,7 +9,7 @@
 
 PyTypeObject *silo_situation_type;
 struct silo_situation *silo_situation;
-PyObject *silo_triton_run;
+PyObject *silo_triton_run, *silo_triton_compiled;
 
 static PyObject *notice;  /* owned: makes the situation anew */
 static PyObject *partial; /* owned: functools.partial */
@@ -194,7 +194,8 @@ static int own_arguments(const struct silo_triton_call *call, PyObject **args,
     PyTuple_SetItem(*args, 0, Py_NewRef(call->function));
     for (Py_ssize_t i = 0; i < call->positional; i++)
         PyTuple_SetItem(*args, i + 1, Py_NewRef(call->arguments[i]));
-    if (call->grid != NULL && (PyDict_SetItem(*keywords, s_grid, call->grid) != 0 ||
+    if (call->grid != NULL && !call->compiled &&
+        (PyDict_SetItem(*keywords, s_grid, call->grid) != 0 ||
                                PyDict_SetItem(*keywords, s_warmup, Py_False) != 0))
         return -1;
     const Py_ssize_t named = call->names != NULL ? PyTuple_Size(call->names) : 0;
@@ -212,7 +213,8 @@ static int own_arguments(const struct silo_triton_call *call, PyObject **args,
 }
 
 /* Add one to a reason's launches; -1 with an exception set. */
-static int count_reason(struct silo_triton_kernel *kernel, PyObject *reason) {
+static int count_reason(struct silo_triton_kernel *launched, PyObject *reason) {
+    struct silo_triton_kernel *kernel = silo_triton_counted(launched);
     if (kernel->reasons == NULL && (kernel->reasons = PyDict_New()) == NULL)
         return -1;
     PyObject *before = PyDict_GetItemWithError(kernel->reasons, reason);
@@ -243,15 +245,35 @@ static int count_reason(struct silo_triton_kernel *kernel, PyObject *reason) {
     return result;
 }
 
+/* Triton's compiled[grid], a new reference. */
+static PyObject *runner_of(const struct silo_triton_call *call) {
+    PyObject *pair = PyTuple_Pack(2, call->function, call->grid);
+    PyObject *runner = pair != NULL ? PyObject_Call(silo_triton_compiled, pair, NULL) : NULL;
+    Py_XDECREF(pair);
+    return runner;
+}
+
+/* compiled[grid](*args[1:], **keywords) */
+static PyObject *call_compiled(const struct silo_triton_call *call, PyObject *args,
+                               PyObject *keywords) {
+    PyObject *runner = runner_of(call);
+    PyObject *rest = runner != NULL ? PyTuple_GetSlice(args, 1, call->positional + 1) : NULL;
+    PyObject *result = rest != NULL ? PyObject_Call(runner, rest, keywords) : NULL;
+    Py_XDECREF(rest);
+    Py_XDECREF(runner);
+    return result;
+}
+
 PyObject *silo_triton_own_way(struct silo_triton_call *call, PyObject *reason) {
     PyObject *args, *keywords, *result = NULL;
     call->went = true;
     if (own_arguments(call, &args, &keywords) == 0)
-        result = PyObject_Call(silo_triton_run, args, keywords);
+        result = call->compiled ? call_compiled(call, args, keywords)
+                                : PyObject_Call(silo_triton_run, args, keywords);
     Py_XDECREF(args);
     Py_XDECREF(keywords);
     if (result != NULL && call->kernel != NULL && reason != NULL) {
-        call->kernel->own_launches++;
+        silo_triton_counted(call->kernel)->own_launches++;
         if (count_reason(call->kernel, reason) != 0)
             PyErr_WriteUnraisable(call->function); /* the launch is made */
     }
@@ -288,11 +310,12 @@ static PyObject *grid_given(const struct silo_triton_call *call, const int64_t d
     return Py_BuildValue("(LLL)", (long long)dims[0], (long long)dims[1], (long long)dims[2]);
 }
 
-PyObject *silo_triton_enter(struct silo_triton_call *call, PyObject *kernel,
+PyObject *silo_triton_enter(struct silo_triton_call *call, PyObject *tag,
                             PyObject *const *arguments, int32_t count, const int64_t dims[3]) {
     PyObject *const enter = call->situation->enter;
     PyObject *grid = grid_given(call, dims), *stream = PyLong_FromVoidPtr(call->stream);
-    PyObject *method = PyObject_GetAttr(kernel, s_launch_metadata);
+    PyObject *method =
+        PyObject_GetAttr(call->compiled ? call->function : tag, s_launch_metadata);
     PyObject *all = PyTuple_New(count + 2), *metadata = NULL, *done = NULL;
     call->went = true; /* hooks are called once */
     if (grid != NULL && stream != NULL && method != NULL && all != NULL) {
@@ -339,14 +362,17 @@ PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call) {
 static PyObject *own_way_later(const struct silo_triton_call *call) {
     PyObject *args, *keywords, *result = NULL;
     if (own_arguments(call, &args, &keywords) == 0) {
-        PyObject *all = PyTuple_New(call->positional + 2);
+        const Py_ssize_t first = call->compiled ? 1 : 0; /* the runner has the kernel */
+        PyObject *run = call->compiled ? runner_of(call) : Py_NewRef(silo_triton_run);
+        PyObject *all = run != NULL ? PyTuple_New(call->positional + 2 - first) : NULL;
         if (all != NULL) {
-            PyTuple_SetItem(all, 0, Py_NewRef(silo_triton_run));
-            for (Py_ssize_t i = 0; i <= call->positional; i++)
-                PyTuple_SetItem(all, i + 1, Py_NewRef(PyTuple_GetItem(args, i)));
+            PyTuple_SetItem(all, 0, Py_NewRef(run));
+            for (Py_ssize_t i = first; i <= call->positional; i++)
+                PyTuple_SetItem(all, i + 1 - first, Py_NewRef(PyTuple_GetItem(args, i)));
             result = PyObject_Call(partial, all, keywords);
             Py_DECREF(all);
         }
+        Py_XDECREF(run);
     }
     Py_XDECREF(args);
     Py_XDECREF(keywords);
@@ -476,7 +502,7 @@ PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs 
     }
     if (given != silo_absent) {
         *result = Py_NewRef(given);
-        inputs->triton->kernel->own_launches++;
+        silo_triton_counted(inputs->triton->kernel)->own_launches++;
     }
     entry = entry != silo_absent ? silo_miss_keep(self, inputs, frame, entry, hash) : NULL;
     if (entry == NULL && PyErr_Occurred())

@@ -56,6 +56,8 @@ struct silo_triton_kernel {
                                          of each kind */
     PyObject *told;                   /* owned: told(reason), the first time of each reason */
     PyObject *refused;                /* owned: the reason of every launch; NULL: a launcher is there */
+    struct silo_triton_kernel *of;    /* owned: where launches are counted, of a compiled kernel the
+                                         function's; NULL: here */
 };
 
 /* One call as it was made. */
@@ -70,7 +72,8 @@ struct silo_triton_call {
     PyObject *dims;  /* owned: the result of a grid function, for hooks; NULL: none was called */
     const struct silo_situation *situation;
     int32_t device;
-    bool went; /* Triton's own way, or to Python, which may have: never a second time */
+    bool compiled; /* `function` is a compiled kernel: compiled[grid](...) */
+    bool went;     /* Triton's own way, or to Python, which may have: never a second time */
     void *stream;
 };
 
@@ -79,6 +82,14 @@ extern struct silo_situation *silo_situation; /* owned; NULL: nothing is served 
 
 /* Triton's run, whatever its arguments; owned. */
 extern PyObject *silo_triton_run;
+
+/* Triton's __getitem__ of compiled kernels; owned. */
+extern PyObject *silo_triton_compiled;
+
+/* Where launches of a kernel are counted. */
+SILO_INLINE struct silo_triton_kernel *silo_triton_counted(struct silo_triton_kernel *kernel) {
+    return kernel->of != NULL ? kernel->of : kernel;
+}
 
 /* Launch as Triton does; what that gives, a new reference, or NULL with its exception set. Counted
  * by `reason`, a str; NULL: nothing is launched, or it is the first launch of a kind. */
@@ -91,9 +102,10 @@ PyObject *silo_triton_own_way_for(struct silo_triton_call *call, const char *rea
  * class. A new reference, or NULL with an exception set. */
 PyObject *silo_triton_kind_of_argument(PyObject *name, PyObject *argument);
 
-/* Call Triton's enter hook for a launch of `kernel`, Triton's compiled kernel, with the metadata
- * that Triton makes for it: the metadata, a new reference, or NULL with an exception set. */
-PyObject *silo_triton_enter(struct silo_triton_call *call, PyObject *kernel,
+/* Call Triton's enter hook for a launch with the metadata that Triton makes for it: the metadata, a
+ * new reference, or NULL with an exception set. `tag` is Triton's compiled kernel, but in a call of
+ * a compiled kernel. */
+PyObject *silo_triton_enter(struct silo_triton_call *call, PyObject *tag,
                             PyObject *const *arguments, int32_t count, const int64_t dims[3]);
 
 /* Call the exit hook with that metadata after a launch that was made. -1 with an exception set. */

@@ -222,7 +222,12 @@ class TritonSituation:
 @final
 class TritonKernel:
     def __new__(
-        cls, function: object, launcher: Launcher | None, told: Callable[[str], object], refused: str | None
+        cls,
+        function: object,
+        launcher: Launcher | None,
+        told: Callable[[str], object],
+        refused: str | None,
+        of: TritonKernel = ...,
     ) -> TritonKernel: ...
     @property
     def launches(self) -> int: ...
@@ -243,6 +248,7 @@ class TritonKernel:
     ) -> None: ...
 
 def triton_methods(kind: type, first_use: Callable[[Any], object], /) -> tuple[Any, Any]: ...
+def triton_compiled(kind: type, getitem: Callable[..., object], first_launch: Callable[[Any], object], /) -> Any: ...
 def triton_tuners(
     autotuner: type,
     autotuner_run: Callable[..., object],

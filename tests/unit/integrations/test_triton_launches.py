@@ -381,3 +381,106 @@ def put_none():
 assert both(put_none, put_chain) == ("launched", 1, [None])
 """
     )
+
+
+WARMED = """
+import gc
+def warmed(*arguments, **options):
+    return k.warmup(*arguments, grid=(1,), **options)
+def raised(call):
+    try:
+        return call()
+    except Exception as error:
+        return type(error).__name__
+"""
+
+
+def test_compiled_kernels_launched_by_hand_are_silos():
+    program(
+        WARMED
+        + """
+kind = triton.compiler.compiler.CompiledKernel
+before = dict(vars(kind))
+one = warmed(x, y, z, 1000, 2.0, BLOCK=256)
+other = warmed(x, y, z, 2**40, 2.0, BLOCK=64)
+flags = set(vars(one))
+def launches():
+    # Triton compares nothing with what the code was made for: neither 256 nor the alignment of x nor 1000.
+    calls = [lambda: one[(4, 1, 1)](x, y, z, 1000, 2.0, 256), lambda: one[(3, 2, 1)](x.at(8), y, z, 17, -0.5, 256),
+             lambda: one[(4, 1, 1)](x, None, z, 1, 3.0, 64), lambda: other[(4, 1, 1)](x, y, z, 5, 2.0, 64),
+             lambda: other[(4, 1, 1)](x, y, z, 2**35, 2.0, 64)]
+    seen = []
+    for call in calls:
+        for _ in range(2):
+            assert call() is None
+            last = S.last("k")
+            seen.append((last.grid, last.block, last.stream, last.parameters))
+    return seen
+def refused():
+    calls = [lambda: one[(4,)](x, y, z, 1000, 2.0, 256), lambda: one[(4, 1, 1)](x, y, z, 1000),
+             lambda: one[(4, 1, 1)](x, y, z, "a", 2.0, 256),
+             lambda: one[lambda meta: (4, 1, 1)](x, y, z, 1000, 2.0, 256)]
+    return [raised(call) for call in calls]
+def wide():
+    # 32 bits of it, or an error, as Triton's version has it.
+    return raised(lambda: one[(4, 1, 1)](x, y, z, 2**40 + 3, 2.0, 256)), S.last("k").parameters
+own, own_errors, own_wide = launches(), refused(), wide()
+assert len(set(own_errors)) > 1 and None not in own_errors, own_errors
+with silo.accelerate():
+    assert launches() == own
+    served, first = kernel().launches
+    assert launches() == own and kernel().launches == (served + 10, first), (served, first, kernel().launches)
+    assert served + first == 10 and first <= 6, (served, first)
+    assert refused() == own_errors and kernel().launches[1] == first, kernel().reasons
+    assert wide() == own_wide and wide() == own_wide
+    first = kernel().launches[1]
+    runner = one[(4, 1, 1)]
+    DRIVER[0].stream = 64
+    runner(x, y, z, 1000, 2.0, 256)
+    assert S.last("k").stream == 64 and kernel().launches[1] == first
+    DRIVER[0].stream = 0
+    one[(4, 1, 1)](x, y, z, 1000, 2.0, 256, stream=128)
+    assert S.last("k").stream == 128 and kernel().launches[1] == first + 1
+    assert kernel().reasons["a stream that is given, or arguments by name"] == 1
+    # Calls of the function itself choose by its arguments.
+    k[(4,)](x.at(8), y, z, 17, 2.0, BLOCK=256), k[(4,)](x.at(8), y, z, 17, 2.0, BLOCK=256)
+    assert S.last("k").parameters[0] == own[2][3][0] and kernel().launches[1] == first + 2
+assert dict(vars(kind)) == before and set(vars(one)) >= flags and "_silo_kernel" not in vars(one)
+count = S.last("k").count
+runner(x, y, z, 1000, 2.0, 256)
+assert S.last("k").count == count + 1
+"""
+    )
+
+
+def test_hooks_see_launches_by_hand_and_a_compiled_kernel_ends_with_its_last_reference():
+    program(
+        HOOKS
+        + """
+import weakref
+one = measured.warmup(x, z, 48, grid=(1,))
+def run_by_hand():
+    del log[:], made[:]
+    start = counted()
+    one[(2, 1, 1)](x, z, 48, 64)
+    return [(of[0], of[1] - start, *of[2:]) for of in log]
+run_by_hand()
+put(); own = run_by_hand(); take()
+assert len(own) == 3, own
+with silo.accelerate():
+    run_by_hand(), run_by_hand()
+    put()
+    before = kernel(measured).launches
+    assert run_by_hand() == own
+    assert kernel(measured).launches == (before[0] + 1, before[1])
+    take()
+    for caches in measured.device_caches.values():
+        caches[0].clear()
+    gone = weakref.ref(one)
+    del one
+    assert gone() is None
+    two = measured.warmup(x, z, 48, grid=(1,))
+    two[(2, 1, 1)](x, z, 48, 64)
+    assert S.last("measured").grid == (2, 1, 1)
+"""
+    )

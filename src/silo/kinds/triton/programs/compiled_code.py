@@ -29,13 +29,13 @@ from silo.launch.native import Binding
 from silo.machine.device_plugins import devices_of_kind
 from silo.store.trust_ledger import consent_to_compiled
 
-__all__ = ["bind_program", "consent_to", "device_at", "read_launch", "target_of"]
+__all__ = ["bind_program", "consent_to", "descriptor_block", "device_at", "read_launch", "target_of"]
 
 _ABI = {kind.value: kind for kind in AbiType} | {"u1": AbiType.I1, "i1": AbiType.I1}
 _PACKED = frozenset(["i1", "u1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64"])
 _FOLDED = "constexpr"
 # Gluon's descriptors have a layout behind the block shape, and im2col ones another name: neither matches.
-_DESCRIPTOR = re.compile(r"tensordesc<\w+\[([0-9, ]+)\]>")
+_DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[([0-9, ]+)\]>")
 
 
 def target_of(program: CompiledProgram) -> Target:
@@ -85,6 +85,16 @@ def read_launch(program: CompiledProgram) -> LaunchInfo:
     return launch
 
 
+def descriptor_block(kind: str) -> tuple[str, tuple[int, ...]] | None:
+    """The dtype and block shape of a descriptor's type in Triton's signature; None: another type.
+
+    >>> descriptor_block("tensordesc<fp16[64, 32]>")
+    ('fp16', (64, 32))
+    """
+    found = _DESCRIPTOR.fullmatch(kind)
+    return None if found is None else (found[1], tuple(int(extent) for extent in found[2].split(",")))
+
+
 def _slots(program: CompiledProgram) -> list[LayoutSlot]:
     found: list[LayoutSlot] = []
     for name, kind in program.signature.items():
@@ -96,8 +106,8 @@ def _slots(program: CompiledProgram) -> list[LayoutSlot]:
             found.append(LayoutSlot(name, AbiType.POINTER))
         elif kind in _PACKED:
             found.append(LayoutSlot(name, _ABI[kind]))
-        elif descriptor := _DESCRIPTOR.fullmatch(kind):
-            found += slots_of_descriptor(name, descriptor[1].count(",") + 1)
+        elif block := descriptor_block(kind):
+            found += slots_of_descriptor(name, len(block[1]))
         else:
             raise UnsupportedError(f"the argument {name} has Triton's type {kind}")
     return found

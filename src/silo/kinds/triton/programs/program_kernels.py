@@ -8,7 +8,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from silo.core.protocols import AdoptsModules
 from silo.core.signature import Signature
@@ -26,7 +26,22 @@ from silo.launch.arguments import SeenCall, ValueKind
 from silo.launch.native import Binding, TritonKernel
 from silo.launch.runtime import make_triton_launcher
 
-__all__ = ["TABLE", "KernelTable", "ProgramKernel", "ProgramVariant", "Provided", "Refusal", "VariantProvider"]
+if TYPE_CHECKING:
+    from silo.core.launch_info import LaunchInfo
+    from silo.core.protocols import Device
+
+__all__ = [
+    "SLOT",
+    "TABLE",
+    "KernelTable",
+    "ProgramKernel",
+    "ProgramVariant",
+    "Provided",
+    "Refusal",
+    "VariantProvider",
+    "guarded",
+    "loaded_code",
+]
 
 _log = logging.getLogger("silo")
 
@@ -45,6 +60,7 @@ class KernelTable:
         self._kernels: weakref.WeakSet[ProgramKernel] = weakref.WeakSet()
         self._kept: list[ProgramKernel] | None = None
         self._refused: dict[str, str] = {}
+        self._others: weakref.WeakSet[Detachable] = weakref.WeakSet()
         self._lock = Mutex()
         self.providers = PROVIDERS
 
@@ -80,10 +96,17 @@ class KernelTable:
             self._refused[kernel] = reason
         _log.warning("launches of %s go Triton's own way, at its cost (some microseconds each): %s", kernel, reason)
 
+    def also(self, other: Detachable) -> None:
+        """Detach this too in :meth:`drop`."""
+        with self._lock:
+            self._others.add(other)
+
     def drop(self) -> None:
         """Take every kernel off its function again."""
-        for kernel in self:
-            kernel.detach()
+        with self._lock:
+            others = list(self._others)
+        for one in (*self, *others):
+            one.detach()
 
 
 TABLE = KernelTable()
@@ -91,10 +114,30 @@ TABLE = KernelTable()
 
 def _slot_of(function: Any) -> object:  # noqa: ANN401
     members: dict[str, object] = function.__dict__
-    return members.get(_SLOT)
+    return members.get(SLOT)
 
 
-_SLOT = "_silo_kernel"  # in a function's dictionary; native/python/triton_kernel.c looks there
+SLOT = "_silo_kernel"
+"""The member that serves launches, in the dictionary of a function or a compiled kernel; native/python/triton_kernel.c
+reads it."""
+
+
+class Detachable(Protocol):
+    """A holder of one object's :data:`SLOT`."""
+
+    def detach(self) -> None:
+        """Leave the object as it was."""
+        ...
+
+
+def guarded(signature: Signature) -> Signature:
+    """The signature whose guard tells apart at least the calls that Triton's key tells apart."""
+    return Signature(
+        tuple(
+            one if one.specialize and one.align else replace(one, specialize=True, align=True)
+            for one in signature.parameters
+        )
+    )
 
 
 class ProgramKernel:
@@ -114,7 +157,7 @@ class ProgramKernel:
         self._lock = Mutex()
         launcher = self._launcher(function)
         self.native = TritonKernel(function, launcher, self.left, None if launcher else next(iter(self.refusals)))
-        vars(function)[_SLOT] = self.native
+        vars(function)[SLOT] = self.native
         TABLE.add(self)
 
     @classmethod
@@ -154,7 +197,7 @@ class ProgramKernel:
         """Leave the function as it was."""
         function = self.function
         if function is not None and _slot_of(function) is self.native:
-            del vars(function)[_SLOT]
+            del vars(function)[SLOT]
             adapter.forget_served(function)
 
     def refuse(self, reason: str) -> Refusal:
@@ -180,16 +223,10 @@ class ProgramKernel:
             if getattr(function, "is_gluon", bool)():
                 self.refuse("it is a Gluon kernel")
                 return None
-            parameters = self.source.signature.parameters
-            guarded = Signature(
-                tuple(
-                    one if one.specialize and one.align else replace(one, specialize=True, align=True)
-                    for one in parameters
-                )
-            )
+            signature = guarded(self.source.signature)
             defaults = {one.name: one.default for one in adapter.parameters_of(function) if one.has_default}
             options = adapter.option_names_of()
-            return make_triton_launcher(self.name, guarded, on_miss=self.on_miss, options=options, defaults=defaults)
+            return make_triton_launcher(self.name, signature, on_miss=self.on_miss, options=options, defaults=defaults)
         except SiloError as error:
             self.refuse(str(error))
             return None
@@ -284,25 +321,30 @@ class ProgramKernel:
 
     def _binding(self, variant: ProgramVariant) -> Binding:
         """Loaded code, joined to the function's parameters."""
-        program = variant.program
-        loaded: Any = self._adopted(variant)
-        if loaded is None:
-            consent = consent_to(program, variant.launch)
-            loaded = variant.device.load(variant.launch, program.blob, program.blob_kind, self.name, consent=consent)
-        return bind_program(loaded, variant.launch, self.source.signature, program.kernel)
+        loaded: Any = loaded_code(self.name, variant.program, variant.launch, variant.device)
+        return bind_program(loaded, variant.launch, self.source.signature, variant.program.kernel)
 
-    def _adopted(self, variant: ProgramVariant) -> object | None:
-        """The code as Triton has loaded it, where launches may use that: one module serves both, and one memory.
 
-        Triton's kernel, which the binding holds as its tag, unloads it in the end.
-        """
-        program = variant.program
-        if not program.module or not isinstance(variant.device, AdoptsModules):
-            return None
-        try:
-            return variant.device.adopt(variant.launch, program.blob, self.name, program.module)
-        except DeviceError:
-            return None  # loaded once more, which says why where that fails too
+def loaded_code(name: str, program: CompiledProgram, launch: LaunchInfo, device: Device) -> object:
+    """A compiled kernel's code on a device, for bindings. Raises SiloError."""
+    loaded = _adopted(name, program, launch, device)
+    if loaded is None:
+        consent = consent_to(program, launch)
+        loaded = device.load(launch, program.blob, program.blob_kind, name, consent=consent)
+    return loaded
+
+
+def _adopted(name: str, program: CompiledProgram, launch: LaunchInfo, device: Device) -> object | None:
+    """The code as Triton has loaded it, where launches may use that: one module serves both, and one memory.
+
+    Triton's kernel, which a binding holds as its tag, or which holds the binding, unloads it in the end.
+    """
+    if not program.module or not isinstance(device, AdoptsModules):
+        return None
+    try:
+        return device.adopt(launch, program.blob, name, program.module)
+    except DeviceError:
+        return None  # loaded once more, which says why where that fails too
 
 
 def _reached(function: Any) -> list[Any]:  # noqa: ANN401

@@ -40,6 +40,7 @@ LAUNCHED_VERSIONS = ("3.4", "3.5", "3.6", "3.7", "3.8", "3.9")
 
 _JIT = "triton.runtime.jit"
 _AUTOTUNER = "triton.runtime.autotuner"
+_COMPILER = "triton.compiler.compiler"
 # DLPack's device type of the memory that kernels of one of Triton's kinds of target use.
 _MEMORY = {"cuda": 2, "hip": 10, "cpu": 1}
 
@@ -85,6 +86,8 @@ class LaunchHookPoints:
     heuristics: Any
     heuristic_run: Any
     getitem: Any
+    compiled: Any
+    compiled_getitem: Any
     config_members: tuple[str, ...]
 
 
@@ -95,7 +98,7 @@ def seams_are_loaded() -> bool:
 
 def seams() -> LaunchHookPoints:
     """What there is to replace. Raises ToolchainError: Triton cannot be imported."""
-    jit, autotuner = module(_JIT), module(_AUTOTUNER)
+    jit, autotuner, compiler = module(_JIT), module(_AUTOTUNER), module(_COMPILER)
     return LaunchHookPoints(
         jit.JITFunction,
         _own(jit.JITFunction, "run", _JIT),
@@ -104,6 +107,8 @@ def seams() -> LaunchHookPoints:
         autotuner.Heuristics,
         _own(autotuner.Heuristics, "run", _AUTOTUNER),
         _own(jit.KernelInterface, "__getitem__", _JIT),
+        compiler.CompiledKernel,
+        _own(compiler.CompiledKernel, "__getitem__", _COMPILER),
         _config_members(autotuner.Config),
     )
 
