@@ -484,3 +484,69 @@ with silo.accelerate():
     assert S.last("measured").grid == (2, 1, 1)
 """
     )
+
+
+GLUON = """
+from triton.experimental import gluon
+import triton.experimental.gluon.language as gl
+
+@gluon.jit
+def scale(a, out, n, factor, BLOCK: gl.constexpr):
+    layout: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0])
+    at = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, layout=layout)
+    gl.store(out + at, gl.load(a + at, mask=at < n) * factor, mask=at < n)
+"""
+
+
+def test_gluon_functions_are_launched_by_silo():
+    program(
+        GLUON
+        + """
+def run():
+    seen = []
+    for n in (64, 1, 65, 64):
+        for a in (x, x.at(4)):
+            scale[(2,)](a, z, n, 1.5, BLOCK=128, num_warps=4)
+            seen.append((S.last("scale").grid, S.last("scale").block, S.last("scale").parameters))
+    return seen
+own = run()
+with silo.accelerate():
+    assert run() == own
+    first = kernel(scale).launches
+    assert run() == own and kernel(scale).launches == (first[0] + 8, first[1]) and sum(first) == 8, first
+    assert not kernel(scale).refusals
+    (variant, *_) = kernel(scale).variants
+    assert variant.signature is None and variant.program.entry == "scale"
+"""
+    )
+
+
+def test_dictionaries_of_options_are_compared_by_value():
+    program("""
+import copy, os
+from pathlib import Path
+libraries = {"libdevice": str(next(Path(triton.__file__).parent.glob("backends/nvidia/lib/libdevice*.bc")))}
+def run(libs, **more):
+    k[(4,)](x, y, z, 1000, 2.0, BLOCK=256, extern_libs=libs, **more)
+    return S.last("k").parameters
+own = run(libraries)
+before = len(k.device_caches[0][0])
+with silo.accelerate():
+    for _ in range(2):
+        assert run(libraries) == own and run(dict(libraries)) == own
+    assert kernel().launches == (3, 1) and not kernel().reasons, (kernel().launches, kernel().reasons)
+    # Changed in place: it is other code to Triton.
+    other = dict(libraries)
+    run(other)
+    other["libdevice2"] = libraries["libdevice"]
+    run(other)
+    assert kernel().launches == (4, 2) and len(k.device_caches[0][0]) == before + 1
+    run(other), run(libraries)
+    assert kernel().launches == (6, 2) and len(k.device_caches[0][0]) == before + 1
+    nested = {"libdevice": libraries["libdevice"], "more": {"a": 1}}
+    try:
+        run(nested)
+    except Exception:
+        pass
+    assert kernel().launches[0] == 6
+""")

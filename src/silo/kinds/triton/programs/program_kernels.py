@@ -18,7 +18,7 @@ from silo.frozen import replace
 from silo.kinds.triton.front import adapter
 from silo.kinds.triton.front.adapter import CompiledProgram
 from silo.kinds.triton.front.triton_fingerprint import functions_reached
-from silo.kinds.triton.front.triton_source import TritonSource
+from silo.kinds.triton.front.triton_source import TritonSource, signature_of
 from silo.kinds.triton.programs.compiled_code import bind_program, consent_to, device_at, read_launch, target_of
 from silo.kinds.triton.programs.variant_providers import PROVIDERS, ProgramVariant, Provided, VariantProvider
 from silo.launch import native
@@ -151,6 +151,7 @@ class ProgramKernel:
         self.refusals: Counter[str] = Counter()
         self._served: list[Provided] = []
         self._source: TritonSource | None = None
+        self._signature: Signature | None = None
         self._read: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # globals of served code
         self._given: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # code of functions among constexprs
         self._function = weakref.ref(function)
@@ -177,6 +178,13 @@ class ProgramKernel:
         if self._source is None:
             self._source = TritonSource.of(self.function)
         return self._source
+
+    @property
+    def signature(self) -> Signature:
+        """The parameters as the function has them, of Gluon functions too. Raises SourceError."""
+        if self._signature is None:
+            self._signature = signature_of(self.function)
+        return self._signature
 
     @property
     def fingerprint(self) -> str:
@@ -220,10 +228,7 @@ class ProgramKernel:
 
     def _launcher(self, function: Any) -> native.Launcher | None:  # noqa: ANN401
         try:
-            if getattr(function, "is_gluon", bool)():
-                self.refuse("it is a Gluon kernel")
-                return None
-            signature = guarded(self.source.signature)
+            signature = guarded(self.signature)
             defaults = {one.name: one.default for one in adapter.parameters_of(function) if one.has_default}
             options = adapter.option_names_of()
             return make_triton_launcher(self.name, signature, on_miss=self.on_miss, options=options, defaults=defaults)
@@ -314,7 +319,7 @@ class ProgramKernel:
         try:
             signature, specialization = self.source.specialize(call.facts(self.source.constant))
         except SiloError:
-            signature = specialization = None  # Triton took it: Silo has no name for some of it
+            signature = specialization = None  # Triton took it: Silo has no name for some of it, or it is Gluon's
         return ProgramVariant(
             self, call, dict(call.options), program, launch, target, device, signature, specialization
         )
@@ -322,7 +327,7 @@ class ProgramKernel:
     def _binding(self, variant: ProgramVariant) -> Binding:
         """Loaded code, joined to the function's parameters."""
         loaded: Any = loaded_code(self.name, variant.program, variant.launch, variant.device)
-        return bind_program(loaded, variant.launch, self.source.signature, variant.program.kernel)
+        return bind_program(loaded, variant.launch, self.signature, variant.program.kernel)
 
 
 def loaded_code(name: str, program: CompiledProgram, launch: LaunchInfo, device: Device) -> object:
@@ -361,11 +366,13 @@ def _constants(call: SeenCall) -> Iterator[tuple[str, object]]:
 
 
 def _is_settled(value: object) -> bool:
-    """Whether the guard may take an object for its value: nothing can change it."""
+    """Whether the guard compares an object by its value, or nothing can change it."""
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return True
     if isinstance(value, tuple):
         return all(map(_is_settled, cast("tuple[object, ...]", value)))
+    if type(value) is dict:  # the guard compares it by its items
+        return all(map(_is_settled, cast("dict[object, object]", value).items()))
     if adapter.is_constexpr(value):
         return _is_settled(getattr(value, "value", None))
     if type(value).__module__ == "torch" and type(value).__name__ == "dtype":

@@ -37,7 +37,7 @@ class WarmedKernel:
         launcher, refused = None, None
         try:
             launcher = make_triton_launcher(
-                kernel.name, guarded(kernel.source.signature), on_miss=self._on_miss, options=(), defaults={}
+                kernel.name, guarded(kernel.signature), on_miss=self._on_miss, options=(), defaults={}
             )
         except SiloError as error:
             refused = kernel.refuse(str(error)).reason
@@ -68,7 +68,7 @@ class WarmedKernel:
                 _check(one, program)
             target, launch = target_of(program), read_launch(program)
             code: Any = loaded_code(self._kernel.name, program, launch, device_at(target.kind, call.device[1]))
-            binding = bind_program(code, launch, self._kernel.source.signature, None)
+            binding = bind_program(code, launch, self._kernel.signature, None)
         except SiloError as error:
             return self._kernel.refuse(str(error)), result
         return binding, result
