@@ -10,6 +10,7 @@ import pytest
 
 import triton_on_stub
 from repetitions import repetitions
+from silo.cli.exec import with_report_place
 from triton_programs import HEAD, TUNED, program
 
 pytest.importorskip("torch", reason="Triton's driver for NVIDIA's GPUs asks torch for dtypes here")
@@ -436,6 +437,45 @@ def test_silo_exec_runs_a_program_as_it_is(tmp_path):
     lines = [json.loads(line) for line in report.read_text().splitlines()]
     assert len(lines) == 2
     assert [line["kernels"][0]["launches"] for line in lines] == [4, 4]
+
+
+def test_a_report_without_a_file_is_a_table(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(CPU_PROGRAM)
+    command = [sys.executable, "-m", "silo", "exec", "--report", str(script), "--report", "x"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (7, "['--report', 'x'] 0\n"), done.stderr
+    assert done.stderr.count("4 of 5 launches by Silo (80.0 %)") == 2, done.stderr
+    assert "left to Triton: 1 launch (20.0 %): the first of each kind" in done.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["program.py"]
+
+
+def test_where_a_report_goes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("train.py", "report.jsonl"):
+        Path(name).touch()
+    Path("package").mkdir()
+    valued = {"--report", "--record", "--lock"}
+
+    def place(words):
+        return with_report_place(words.split(), valued)
+
+    assert place("--report train.py --report x") == ["--report=-", "train.py", "--report", "x"]
+    assert place("--report package a") == ["--report=-", "package", "a"]
+    assert place("--report train.py") == ["--report=-", "train.py"]
+    assert place("--report missing.py") == ["--report=-", "missing.py"]  # the program, which is not there
+    assert place("--report -m module --report x") == ["--report=-", "-m", "module", "--report", "x"]
+    assert place("--report -c code") == ["--report=-", "-c", "code"]
+    assert place("--report --record k.silo train.py") == ["--report=-", "--record", "k.silo", "train.py"]
+    assert place("--report - train.py") == ["--report=-", "train.py"]
+    for file in ("report.jsonl", "new.jsonl", "new.py"):
+        assert place(f"--report {file} train.py") == [f"--report={file}", "train.py"]
+        assert place(f"--report={file} train.py") == [f"--report={file}", "train.py"]
+        assert place(f"-m --report {file} module") == ["-m", f"--report={file}", "module"]
+    assert place("--record --report train.py") == ["--record", "--report", "train.py"]
+    assert place("train.py --report x") == ["train.py", "--report", "x"]
+    assert place("-- --report x") == ["--", "--report", "x"]
+    assert place("") == [] and place("--report") == ["--report=-"]
 
 
 FORKING_PROGRAM = (
