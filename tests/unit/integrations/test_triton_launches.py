@@ -18,7 +18,8 @@ from triton_on_stub import Array
 class Tensor(Array):
     # What Triton's descriptor asks of its base besides an address.
     def __init__(self, shape, dtype=F16):
-        room = array(math.prod(shape) * 4 + 4096, dtype)
+        # Of arrays below 128 KiB later Tritons change one bit of a map, on which earlier ones fail, and Silo does.
+        room = array(max(math.prod(shape), 1 << 19), dtype)
         super().__init__(room.address, dtype, room.device, room.owner)
         self.shape = shape
 
@@ -49,8 +50,8 @@ def test_descriptors_reach_the_driver_as_tritons_own_path_passes_them():
     program(
         DESCRIPTORS
         + """
-d, e = descriptor((64, 64), (16, 32)), descriptor((64, 64), (16, 32))
-out = Tensor((64, 64))
+d, e = descriptor((2048, 64), (16, 32)), descriptor((2048, 64), (16, 32))
+out = Tensor((2048, 64))
 calls = []
 def change(what):
     def call():
@@ -60,13 +61,13 @@ def change(what):
     calls.append(call)
 change(lambda: None)
 change(lambda: None)
-def shape(): d.shape = [60, 40]
+def shape(): d.shape = [2040, 40]
 change(shape)
-def in_place(): d.shape[0] = 32
+def in_place(): d.shape[0] = 2032
 change(in_place)
 def strides(): d.strides = [128, 1]
 change(strides)
-other = Tensor((64, 128))
+other = Tensor((2048, 128))
 def base(): d.base = other
 change(base)
 def padding(): d.padding = "nan"
@@ -126,7 +127,7 @@ def bench(call, quantiles):
     return [1.0 / len(measured)] * 3
 tuned.do_bench = bench
 tuned._do_bench = bench
-d, out = descriptor((64, 32), (16, 32)), Tensor((64, 32))
+d, out = descriptor((4096, 32), (16, 32)), Tensor((4096, 32))
 with silo.accelerate():
     for turn in range(6):
         if turn % 2:
@@ -154,7 +155,7 @@ from dataclasses import dataclass
 class Wide(TensorDescriptor):
     layout: object = None
 
-d, out = descriptor((64, 64), (16, 32)), Tensor((64, 64))
+d, out = descriptor((2048, 64), (16, 32)), Tensor((2048, 64))
 own = bytes_of("copy", lambda: copy[(4,)](d, out, 16, 32))
 wide = Wide(d.base, d.shape, d.strides, d.block_shape)
 with silo.accelerate():
@@ -206,7 +207,6 @@ assert "set_allocator" in none
 triton.set_allocator(allocate)
 launch()
 own, seen = asked.pop(), S.last("scratched")
-buffers.clear()
 with silo.accelerate():
     launch()
     assert asked == [own]
@@ -417,9 +417,10 @@ def launches():
             seen.append((last.grid, last.block, last.stream, last.parameters))
     return seen
 def refused():
-    calls = [lambda: one[(4,)](x, y, z, 1000, 2.0, 256), lambda: one[(4, 1, 1)](x, y, z, 1000),
-             lambda: one[(4, 1, 1)](x, y, z, "a", 2.0, 256),
+    calls = [lambda: one[(4,)](x, y, z, 1000, 2.0, 256), lambda: one[(4, 1, 1)](x, y, z, "a", 2.0, 256),
              lambda: one[lambda meta: (4, 1, 1)](x, y, z, 1000, 2.0, 256)]
+    if triton.__version__ >= "3.9":  # earlier ones end with a fault
+        calls.append(lambda: one[(4, 1, 1)](x, y, z, 1000))
     return [raised(call) for call in calls]
 def wide():
     # 32 bits of it, or an error, as Triton's version has it.
