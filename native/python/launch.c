@@ -138,9 +138,10 @@ SILO_INLINE int read_stream(const struct silo_plan *plan, const struct silo_inpu
                                stream);
 }
 
-/* Whether Triton's hooks see the launch. */
-SILO_INLINE bool has_triton_hooks(const struct silo_inputs *inputs) {
-    return inputs->triton != NULL && inputs->triton->situation->enter != NULL;
+/* Whether Triton's hooks see the launch; `inputs->triton` is set on this route alone. */
+SILO_INLINE bool has_triton_hooks(const struct silo_launcher *self,
+                                  const struct silo_inputs *inputs) {
+    return self->route == SILO_ROUTE_TRITON && inputs->triton->situation->enter != NULL;
 }
 
 static int call_grid(struct silo_launcher *self, const struct silo_inputs *inputs,
@@ -155,7 +156,7 @@ static int call_grid(struct silo_launcher *self, const struct silo_inputs *input
     PyObject *grid = silo_call_one(callable, meta);
     Py_DECREF(meta);
     int result = grid ? silo_grid_parse(self->plan.kernel, grid, dims) : -1;
-    if (result == 0 && has_triton_hooks(inputs))
+    if (result == 0 && has_triton_hooks(self, inputs))
         inputs->triton->dims = Py_NewRef(grid);
     Py_XDECREF(grid);
     return result;
@@ -297,7 +298,7 @@ static SILO_NOINLINE int read_again(const struct silo_launcher *self,
 static SILO_NOINLINE int launch_seen(struct silo_launcher *self, const struct silo_inputs *inputs,
                                      struct silo_binding *binding, struct silo_frame *frame,
                                      const int64_t dims[3], void *stream, bool empty) {
-    struct silo_triton_call *call = has_triton_hooks(inputs) ? inputs->triton : NULL;
+    struct silo_triton_call *call = has_triton_hooks(self, inputs) ? inputs->triton : NULL;
     PyObject *token = NULL, *metadata = NULL;
     if (silo_hooks_on && !empty &&
         (token = silo_hooks_enter(self, inputs, binding, dims, stream)) == NULL)
@@ -339,7 +340,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
     if (SILO_UNLIKELY(state != SILO_GRID_FITS)) {
         if (state != SILO_GRID_EMPTY)
             return silo_grid_raise_limits(self->plan.kernel, function, dims);
-        return triton && has_triton_hooks(inputs)
+        return triton && has_triton_hooks(self, inputs)
                    ? launch_seen(self, inputs, binding, frame, dims, NULL, true)
                    : 0;
     }
@@ -364,7 +365,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
             PyErr_Clear(); /* a library may have streams without handles: it gets the very object */
         }
     }
-    if (SILO_LIKELY(!silo_hooks_on) && SILO_LIKELY(!triton || !has_triton_hooks(inputs)))
+    if (SILO_LIKELY(!silo_hooks_on) && SILO_LIKELY(!triton || !has_triton_hooks(self, inputs)))
         return SILO_UNLIKELY(frame->ran != SILO_RAN_NOTHING) && read_again(self, inputs, frame) != 0
                    ? -1
                    : run(self, inputs, binding, frame, dims, stream);
