@@ -3,6 +3,12 @@
 Triton's own path is the oracle: each call is made without Silo first, and the bytes that the driver got are compared.
 """
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from triton_programs import program
@@ -551,3 +557,24 @@ with silo.accelerate():
         pass
     assert kernel().launches[0] == 6
 """)
+
+
+def test_a_program_as_tritons_tutorials_are_runs_on_the_cpu(tmp_path):
+    report = tmp_path / "report.jsonl"
+    file = Path(__file__).parents[2] / "samples" / "descriptor_program.py"
+    done = subprocess.run(
+        [sys.executable, "-m", "silo", "exec", "--report", str(report), str(file), "20"],
+        env={**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache"), "SILO_HOME": str(tmp_path), "SILO_TRITON": "cpu"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert [name for name, *_ in said["seen"]] == ["by_host 256x128", "by_device", "halve"] * 10
+    assert said["left"] == [name for name, *_ in said["seen"]]
+    (line,) = [json.loads(one) for one in report.read_text().splitlines()]
+    for one in line["kernels"]:
+        assert one["launches"] / (one["launches"] + one["own_launches"]) >= 0.95, line
+        assert not one["refusals"] and not one["reasons"]
