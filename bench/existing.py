@@ -82,7 +82,12 @@ def cases(folder: Path) -> dict[str, Callable[[], object]]:
     plain, guessed, grid = kernels.plain, kernels.guessed, (4,)
     options = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}
     descriptors = [TensorDescriptor.from_tensor(one.view(64, 64), [16, 64]) for one in (a, b)]
-    triton.set_allocator(lambda size, alignment, stream: d)
+
+    def scratch(size: int, alignment: int, stream: int | None) -> Any:
+        del size, alignment, stream
+        return d
+
+    triton.set_allocator(scratch)
     warm = plain.warmup(a, b, c, d, e, 4096, 3, 5, BLOCK=256, grid=(1,))
     described, scratched = kernels.described, kernels.scratched
     return {

@@ -52,8 +52,8 @@ static PyObject *known_constant(PyObject *constants, PyObject *key) {
     return known;
 }
 
-/* The one tuple or integer that stands for all equal ones (new reference), or NULL. A dictionary may
- * change, so its key stands for it. */
+/* The one tuple or integer that stands for all equal ones (new reference), or NULL. A dictionary
+ * may change, so its key stands for it. */
 static PyObject *canonical(PyObject *object, PyObject *constants) {
     if (Py_EnterRecursiveCall(" in a constexpr tuple"))
         return NULL;

@@ -307,10 +307,10 @@ static SILO_NOINLINE int launch_seen(struct silo_launcher *self, const struct si
     int result = -1;
     if (call == NULL || (metadata = silo_triton_enter(call, binding->tag, inputs->arguments,
                                                       self->plan.count, dims)) != NULL)
-        result = empty                                     ? 0
-                 : read_again(self, inputs, frame) != 0 ? -1
-                                                           : run(self, inputs, binding, frame,
-                                                                 dims, stream);
+        result = empty ? 0
+                 : read_again(self, inputs, frame) != 0
+                     ? -1
+                     : run(self, inputs, binding, frame, dims, stream);
     if (metadata != NULL && result == 0 && silo_triton_leave(call, metadata) != 0)
         result = -1;
     Py_XDECREF(metadata);
@@ -404,31 +404,6 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
     return silo_miss(self, inputs, grid, frame, hash);
 }
 
-/* Triton's own way for a kind of call that Silo has refused: `entry` is the text of the reason, or
- * holds it. */
-static SILO_NOINLINE PyObject *left_to_triton(struct silo_triton_call *call, PyObject *entry) {
-    PyObject *reason =
-        PyUnicode_Check(entry) ? Py_NewRef(entry) : PyObject_GetAttrString(entry, "reason");
-    PyObject *result = reason != NULL ? silo_triton_own_way(call, reason) : NULL;
-    Py_XDECREF(reason);
-    return result;
-}
-
-/* The same for a call that raised before anything was launched; parameter `failed` was not read,
- * -1: something else failed. */
-static SILO_NOINLINE PyObject *left_unread(const struct silo_launcher *self,
-                                           const struct silo_inputs *inputs, int32_t failed) {
-    PyObject *error = silo_take_exception(), *reason = NULL;
-    if (failed >= 0 && failed < self->plan.count && inputs->arguments[failed] != NULL)
-        reason = silo_triton_kind_of_argument(self->plan.names[failed], inputs->arguments[failed]);
-    else
-        reason = error != NULL ? PyObject_Str(error) : NULL;
-    Py_XDECREF(error);
-    PyObject *result = reason != NULL ? silo_triton_own_way(inputs->triton, reason) : NULL;
-    Py_XDECREF(reason);
-    return result;
-}
-
 /* A call of a Triton program, of which every argument is read. */
 SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_inputs *inputs,
                                   const struct silo_grid_source *grid, struct silo_frame *frame) {
@@ -449,7 +424,7 @@ SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_
         }
     }
     if (SILO_UNLIKELY(Py_TYPE(found) != silo_binding_type)) {
-        result = left_to_triton(call, found);
+        result = silo_triton_left(call, found);
         Py_DECREF(found);
         return result;
     }
@@ -540,7 +515,7 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
     /* Refused before anything was launched: an argument, a grid. */
     if (triton && SILO_UNLIKELY(result == NULL) && !inputs->triton->went &&
         PyErr_ExceptionMatches(silo_argument_error))
-        return left_unread(self, inputs, read ? -1 : (int32_t)frame.words);
+        return silo_triton_left_unread(&self->plan, inputs, read ? -1 : (int32_t)frame.words);
     return result;
 }
 

@@ -9,7 +9,7 @@
 #include "triton_class.h"
 #include "triton_run.h"
 
-static PyObject *first_use; /* owned: puts a TritonKernel into a function's dictionary */
+static PyObject *first_use;    /* owned: puts a TritonKernel into a function's dictionary */
 static PyObject *first_launch; /* owned: the same for a compiled kernel */
 static struct silo_triton_class functions;
 static PyObject *s_kernel;
@@ -148,7 +148,8 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
         given = &source;
     }
     if (own) {
-        result = go(call, form->foreign ? "a keyword that Silo's guard does not compare" : ODD_GRID);
+        result =
+            go(call, form->foreign ? "a keyword that Silo's guard does not compare" : ODD_GRID);
     } else {
         for (int32_t i = 0; i < launcher->plan.count; i++) {
             const int16_t place = form->source[i];
@@ -451,7 +452,8 @@ int silo_triton_kernel_init(PyObject *module) {
         {Py_tp_clear, (void *)kernel_clear},
         {Py_tp_members, kernel_members},
         {Py_tp_methods, kernel_methods},
-        {Py_tp_doc, "TritonKernel(function, launcher, told, refused, of=...)\n--\n\nHow launches of one Triton function "
+        {Py_tp_doc, "TritonKernel(function, launcher, told, refused, of=...)\n--\n\nHow launches "
+                    "of one Triton function "
                     "are served; its dictionary holds it."},
         {0, NULL},
     };

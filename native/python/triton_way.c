@@ -13,7 +13,7 @@ PyObject *silo_triton_run, *silo_triton_compiled;
 
 static PyObject *notice;  /* owned: makes the situation anew */
 static PyObject *partial; /* owned: functools.partial */
-#define MOST_REASONS 32 /* of one kernel, by which its launches are counted */
+#define MOST_REASONS 32   /* of one kernel, by which its launches are counted */
 
 static PyObject *s_grid, *s_warmup, *s_launch_metadata;
 
@@ -52,9 +52,10 @@ static int read_watched(struct silo_situation *self, PyObject *watched, PyObject
 }
 
 static PyObject *situation_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"watched",      "sizes",        "get_device", "get_stream",
-                            "memory_type",  "epoch",        "blocked",    "torch_stream",
-                            "torch_device", "enter", "leave", "allocate", NULL};
+    static char *names[] = {
+        "watched", "sizes",        "get_device",   "get_stream", "memory_type", "epoch",
+        "blocked", "torch_stream", "torch_device", "enter",      "leave",       "allocate",
+        NULL};
     PyObject *watched, *sizes, *get_device, *get_stream, *enter, *leave, *allocate;
     int memory_type, blocked, torch_stream, torch_device;
     unsigned int epoch;
@@ -196,7 +197,7 @@ static int own_arguments(const struct silo_triton_call *call, PyObject **args,
         PyTuple_SetItem(*args, i + 1, Py_NewRef(call->arguments[i]));
     if (call->grid != NULL && !call->compiled &&
         (PyDict_SetItem(*keywords, s_grid, call->grid) != 0 ||
-                               PyDict_SetItem(*keywords, s_warmup, Py_False) != 0))
+         PyDict_SetItem(*keywords, s_warmup, Py_False) != 0))
         return -1;
     const Py_ssize_t named = call->names != NULL ? PyTuple_Size(call->names) : 0;
     for (Py_ssize_t i = 0; i < named; i++) {
@@ -287,15 +288,38 @@ PyObject *silo_triton_own_way_for(struct silo_triton_call *call, const char *rea
     return result;
 }
 
-PyObject *silo_triton_kind_of_argument(PyObject *name, PyObject *argument) {
+/* The reason of a call whose argument is of a kind that the guard does not read. */
+static PyObject *kind_of_argument(PyObject *name, PyObject *argument) {
     if (PyTuple_Check(argument))
         return PyUnicode_FromFormat("the argument %U is a tuple", name);
     PyObject *kind = PyType_GetQualName(Py_TYPE(argument));
     PyObject *text =
-        kind != NULL ? PyUnicode_FromFormat("the argument %U is a %U that Silo does not pass", name, kind)
-                     : NULL;
+        kind != NULL
+            ? PyUnicode_FromFormat("the argument %U is a %U that Silo does not pass", name, kind)
+            : NULL;
     Py_XDECREF(kind);
     return text;
+}
+
+PyObject *silo_triton_left(struct silo_triton_call *call, PyObject *entry) {
+    PyObject *reason =
+        PyUnicode_Check(entry) ? Py_NewRef(entry) : PyObject_GetAttrString(entry, "reason");
+    PyObject *result = reason != NULL ? silo_triton_own_way(call, reason) : NULL;
+    Py_XDECREF(reason);
+    return result;
+}
+
+PyObject *silo_triton_left_unread(const struct silo_plan *plan, const struct silo_inputs *inputs,
+                                  int32_t failed) {
+    PyObject *error = silo_take_exception(), *reason = NULL;
+    if (failed >= 0 && failed < plan->count && inputs->arguments[failed] != NULL)
+        reason = kind_of_argument(plan->names[failed], inputs->arguments[failed]);
+    else
+        reason = error != NULL ? PyObject_Str(error) : NULL;
+    Py_XDECREF(error);
+    PyObject *result = reason != NULL ? silo_triton_own_way(inputs->triton, reason) : NULL;
+    Py_XDECREF(reason);
+    return result;
 }
 
 /* ---- Triton's hooks of launches ---- */
@@ -314,8 +338,7 @@ PyObject *silo_triton_enter(struct silo_triton_call *call, PyObject *tag,
                             PyObject *const *arguments, int32_t count, const int64_t dims[3]) {
     PyObject *const enter = call->situation->enter;
     PyObject *grid = grid_given(call, dims), *stream = PyLong_FromVoidPtr(call->stream);
-    PyObject *method =
-        PyObject_GetAttr(call->compiled ? call->function : tag, s_launch_metadata);
+    PyObject *method = PyObject_GetAttr(call->compiled ? call->function : tag, s_launch_metadata);
     PyObject *all = PyTuple_New(count + 2), *metadata = NULL, *done = NULL;
     call->went = true; /* hooks are called once */
     if (grid != NULL && stream != NULL && method != NULL && all != NULL) {
@@ -481,7 +504,8 @@ PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs 
     *result = NULL;
     if (is_capturing(frame, inputs->triton)) { /* nothing may be loaded now */
         *result = silo_triton_own_way_for(
-            inputs->triton, "a new kind of call while its stream is captured, when nothing is loaded");
+            inputs->triton,
+            "a new kind of call while its stream is captured, when nothing is loaded");
         return NULL;
     }
     self->misses++;
@@ -525,7 +549,8 @@ int silo_triton_way_init(PyObject *module) {
         {Py_tp_traverse, (void *)situation_traverse},
         {Py_tp_members, situation_members},
         {Py_tp_doc, "TritonSituation(watched, sizes, get_device, get_stream, memory_type, epoch, "
-                    "blocked, torch_stream, torch_device, enter, leave, allocate)\n--\n\nWhat decides launches of Triton "
+                    "blocked, torch_stream, torch_device, enter, leave, allocate)\n--\n\nWhat "
+                    "decides launches of Triton "
                     "programs now."},
         {0, NULL},
     };

@@ -55,9 +55,9 @@ struct silo_triton_kernel {
     PyObject *reasons;                /* owned dict: of these by reason, without the first launch
                                          of each kind */
     PyObject *told;                   /* owned: told(reason), the first time of each reason */
-    PyObject *refused;                /* owned: the reason of every launch; NULL: a launcher is there */
-    struct silo_triton_kernel *of;    /* owned: where launches are counted, of a compiled kernel the
-                                         function's; NULL: here */
+    PyObject *refused; /* owned: the reason of every launch; NULL: a launcher is there */
+    struct silo_triton_kernel *of; /* owned: where launches are counted, of a compiled kernel the
+                                      function's; NULL: here */
 };
 
 /* One call as it was made. */
@@ -98,9 +98,15 @@ PyObject *silo_triton_own_way(struct silo_triton_call *call, PyObject *reason);
 /* The same with the reason as text, which is ASCII. */
 PyObject *silo_triton_own_way_for(struct silo_triton_call *call, const char *reason);
 
-/* The reason of a call whose argument is of a kind that the guard does not read: its name and its
- * class. A new reference, or NULL with an exception set. */
-PyObject *silo_triton_kind_of_argument(PyObject *name, PyObject *argument);
+/* The same for a kind of call that Silo has refused: `entry` is the text of the reason, or holds
+ * it.
+ */
+PyObject *silo_triton_left(struct silo_triton_call *call, PyObject *entry);
+
+/* The same for a call that raised before anything was launched, whose exception is dropped.
+ * Parameter `failed` was not read; -1: something else failed. */
+PyObject *silo_triton_left_unread(const struct silo_plan *plan, const struct silo_inputs *inputs,
+                                  int32_t failed);
 
 /* Call Triton's enter hook for a launch with the metadata that Triton makes for it: the metadata, a
  * new reference, or NULL with an exception set. `tag` is Triton's compiled kernel, but in a call of

@@ -30,10 +30,13 @@ def test_silo_launches_what_tritons_tutorials_do(tmp_path):
     ours = json.loads(
         run(tmp_path, "-m", "silo", "exec", "--report", str(report), str(PROGRAM), "100").stdout.splitlines()[-1]
     )
-    assert ours["seen"] == plain["seen"] and ours["left"] == plain["left"]
+    assert ours["seen"] == plain["seen"]
+    assert ours["left"] == plain["left"]
     assert [name for name, *_ in ours["seen"][:3]] == ["by_host 256x128", "by_device", "halve"]
-    assert len(ours["seen"]) == 30 and ours["seen"][0][1] == 2 * 256 * 128 * 64
-    assert ours["asked"] == plain["asked"] and ours["bad"] == 0
+    assert len(ours["seen"]) == 30
+    assert ours["seen"][0][1] == 2 * 256 * 128 * 64
+    assert ours["asked"] == plain["asked"]
+    assert ours["bad"] == 0
     (line,) = [json.loads(one) for one in report.read_text().splitlines()]
     counts = {one["kernel"]: (one["launches"], one["own_launches"]) for one in line["kernels"]}
     assert set(counts) == {"by_host", "by_device", "halve"}
@@ -45,7 +48,8 @@ def test_silo_launches_what_tritons_tutorials_do(tmp_path):
 
 def test_the_table_is_printed_without_a_file(tmp_path):
     done = run(tmp_path, "-m", "silo", "exec", "--report", str(PROGRAM), "5")
-    assert "by_host" in done.stderr and "launches by Silo (" in done.stderr
+    assert "by_host" in done.stderr
+    assert "launches by Silo (" in done.stderr
 
 
 WITHOUT_ALLOCATOR = """
@@ -81,7 +85,8 @@ def test_without_an_allocator_tritons_error_is_raised(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(WITHOUT_ALLOCATOR)
     plain = run(tmp_path, str(program)).stdout
-    assert plain.startswith("True ") and "set_allocator" in plain
+    assert plain.startswith("True ")
+    assert "set_allocator" in plain
     assert run(tmp_path, "-m", "silo", "exec", str(program)).stdout == plain
 
 

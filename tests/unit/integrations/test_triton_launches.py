@@ -564,7 +564,12 @@ def test_a_program_as_tritons_tutorials_are_runs_on_the_cpu(tmp_path):
     file = Path(__file__).parents[2] / "samples" / "descriptor_program.py"
     done = subprocess.run(
         [sys.executable, "-m", "silo", "exec", "--report", str(report), str(file), "20"],
-        env={**os.environ, "TRITON_CACHE_DIR": str(tmp_path / "cache"), "SILO_HOME": str(tmp_path), "SILO_TRITON": "cpu"},
+        env={
+            **os.environ,
+            "TRITON_CACHE_DIR": str(tmp_path / "cache"),
+            "SILO_HOME": str(tmp_path),
+            "SILO_TRITON": "cpu",
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -577,4 +582,5 @@ def test_a_program_as_tritons_tutorials_are_runs_on_the_cpu(tmp_path):
     (line,) = [json.loads(one) for one in report.read_text().splitlines()]
     for one in line["kernels"]:
         assert one["launches"] / (one["launches"] + one["own_launches"]) >= 0.95, line
-        assert not one["refusals"] and not one["reasons"]
+        assert not one["refusals"]
+        assert not one["reasons"]

@@ -475,7 +475,8 @@ def test_where_a_report_goes(tmp_path, monkeypatch):
     assert place("--record --report train.py") == ["--record", "--report", "train.py"]
     assert place("train.py --report x") == ["train.py", "--report", "x"]
     assert place("-- --report x") == ["--", "--report", "x"]
-    assert place("") == [] and place("--report") == ["--report=-"]
+    assert place("") == []
+    assert place("--report") == ["--report=-"]
 
 
 FORKING_PROGRAM = (

@@ -17,7 +17,7 @@ from silo.kinds.triton.programs.compiled_code import (
     read_launch,
     target_of,
 )
-from silo.kinds.triton.programs.program_kernels import SLOT, TABLE, ProgramKernel, Refusal, guarded, loaded_code
+from silo.kinds.triton.programs.program_kernels import SLOT, TABLE, ProgramKernel, guarded, loaded_code
 from silo.launch.arguments import CallArgument, SeenCall, ValueKind
 from silo.launch.native import TritonKernel
 from silo.launch.runtime import make_triton_launcher
@@ -56,8 +56,9 @@ class WarmedKernel:
     def detach(self) -> None:
         """Leave the compiled kernel as it was."""
         compiled = self._compiled()
-        if compiled is not None and vars(compiled).get(SLOT) is self.native:
-            del vars(compiled)[SLOT]
+        members: dict[str, object] = {} if compiled is None else compiled.__dict__
+        if members.get(SLOT) is self.native:
+            del members[SLOT]
 
     def _on_miss(self, call: SeenCall, own_way: Callable[[], object]) -> tuple[object, object]:
         """Launch as Triton does, and join the code to such calls from then on."""

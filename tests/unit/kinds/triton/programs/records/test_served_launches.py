@@ -487,4 +487,5 @@ print("recorded", *asked[0])
 """,
     )
     served = out.split("served", 1)[1].split()
-    assert int(served[0]) > 0 and int(served[1]) == 128
+    assert int(served[0]) > 0
+    assert int(served[1]) == 128
