@@ -26,7 +26,7 @@ __all__ = ["WarmedKernel"]
 
 
 class WarmedKernel:
-    """One compiled kernel of a Triton program, held by it. Its launches are counted with those of its function.
+    """One compiled kernel of a Triton program, which holds this. Its launches are counted as its function's.
 
     As with Triton, every launch runs this code: neither alignment nor divisibility nor a constexpr is compared.
     """
