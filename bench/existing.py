@@ -34,6 +34,19 @@ def plain(a, b, c, d, e, n, m, p, BLOCK: tl.constexpr):
     tl.store(e + i, tl.load(a + i, mask=i < n) + tl.load(b + i) + tl.load(c + i) + tl.load(d + i) + m * p, mask=i < n)
 
 
+@triton.jit
+def described(a, b, out, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * 16
+    value = a.load([at, 0]) + b.load([at, 0])
+    tl.store(out + (at + tl.arange(0, 16))[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :], value)
+
+
+@triton.jit
+def scratched(a, out, m, BLOCK: tl.constexpr):
+    one = tl.make_tensor_descriptor(a, [m, BLOCK], [BLOCK, 1], [16, BLOCK])
+    tl.store(out + tl.arange(0, 16)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :], one.load([0, 0]))
+
+
 CONFIGS = [triton.Config({"BLOCK": 256}, num_warps=4), triton.Config({"BLOCK": 512}, num_warps=8)]
 tuned = triton.autotune(CONFIGS, key=["n"])(plain)
 guessed = triton.heuristics({"BLOCK": lambda given: 256})(plain)
@@ -43,6 +56,8 @@ guessed = triton.heuristics({"BLOCK": lambda given: 256})(plain)
 def cases(folder: Path) -> dict[str, Callable[[], object]]:
     """What is launched, by name."""
     import torch
+    import triton
+    from triton.tools.tensor_descriptor import TensorDescriptor
 
     import triton_on_stub  # pyright: ignore[reportMissingImports]
     from bench.launch import stub as launch_stub
@@ -66,7 +81,19 @@ def cases(folder: Path) -> dict[str, Callable[[], object]]:
     a, b, c, d, e = tensors
     plain, guessed, grid = kernels.plain, kernels.guessed, (4,)
     options = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}
+    descriptors = [TensorDescriptor.from_tensor(one.view(64, 64), [16, 64]) for one in (a, b)]
+
+    def scratch(size: int, alignment: int, stream: int | None) -> Any:
+        del size, alignment, stream
+        return d
+
+    triton.set_allocator(scratch)
+    warm = plain.warmup(a, b, c, d, e, 4096, 3, 5, BLOCK=256, grid=(1,))
+    described, scratched = kernels.described, kernels.scratched
     return {
+        "kernel[grid](2 descriptors + 1 pointer)": lambda: described[grid](*descriptors, e, BLOCK=64),
+        "kernel[grid](...) with scratch memory": lambda: scratched[grid](a, e, 64, BLOCK=64),
+        "compiled[grid](5 pointers + 3 ints)": lambda: warm[4, 1, 1](a, b, c, d, e, 4096, 3, 5, 256),
         "kernel[grid](5 pointers + 3 ints)": lambda: plain[grid](a, b, c, d, e, 4096, 3, 5, BLOCK=256),
         "run(...) as tuners call it": lambda: plain.run(
             a, b, c, d, e, 4096, 3, 5, grid=grid, warmup=False, BLOCK=256, **options
@@ -123,10 +150,31 @@ def watched_tuners() -> Generator[None]:
         beneath_tuners(undo)
 
 
+@contextlib.contextmanager
+def hooked_launches() -> Generator[None]:
+    """A hook before and after each launch, as profilers have."""
+    from triton import knobs
+
+    runtime: Any = knobs.runtime
+    chains = (runtime.launch_enter_hook, runtime.launch_exit_hook)
+    for chain in chains:
+        chain.add(_seen)
+    try:
+        yield
+    finally:
+        for chain in chains:
+            chain.remove(_seen)
+
+
+def _seen(metadata: object) -> None:
+    del metadata
+
+
 WAYS: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
     "": contextlib.nullcontext,
     ", in a program's wrapper": wrapped_tuners,
     ", recorded or served": watched_tuners,
+    ", seen by hooks": hooked_launches,
 }
 
 
@@ -151,7 +199,8 @@ def measure(rounds: int) -> dict[str, Any]:
         triton_on_stub.stub().record(on=False)
         for _ in range(rounds):
             for way, around in WAYS.items():
-                calls = {one: call for one, call in found.items() if not way or one.startswith(("tuned", "heur"))}
+                of = ("kernel[grid](5",) if around is hooked_launches else ("tuned", "heur")
+                calls = {one: call for one, call in found.items() if not way or one.startswith(of)}
                 with around():
                     for one, call in calls.items():
                         row = best.setdefault(one + way, [1e9, 1e9])

@@ -29,9 +29,10 @@ static int64_t total_bytes(const struct silo_plan *plan, const int64_t dims[3], 
 }
 
 static int take(const struct silo_plan *plan, const struct silo_binding *binding, int64_t bytes,
-                uint32_t align, void *stream, struct silo_frame *frame, uint64_t *address) {
+                uint32_t align, void *stream, PyObject *own, struct silo_frame *frame,
+                uint64_t *address) {
     const struct silo_gpu_device *device = binding->loaded->function.device;
-    PyObject *call = allocator; /* may be replaced while it runs */
+    PyObject *call = own != NULL ? own : allocator; /* may be replaced while it runs */
     if (call == NULL) {
         PyErr_Format(silo_launch_error,
                      "%U needs %lld bytes of scratch memory, and there is no allocator; set one "
@@ -54,7 +55,8 @@ static int take(const struct silo_plan *plan, const struct silo_binding *binding
         return -1;
     }
     frame->holds.object[frame->holds.objects++] = pair; /* holds the owner */
-    if (where == 0 || (align > 1 && where % align != 0)) {
+    /* Of Triton's allocator Triton takes any address. */
+    if (own == NULL && (where == 0 || (align > 1 && where % align != 0))) {
         PyErr_Format(silo_launch_error,
                      "%U needs %lld bytes of scratch memory at a multiple of %u bytes; the "
                      "allocator gave %R at address %llu",
@@ -66,7 +68,8 @@ static int take(const struct silo_plan *plan, const struct silo_binding *binding
 }
 
 int silo_allocator_take(const struct silo_plan *plan, const struct silo_binding *binding,
-                        const int64_t dims[3], void *stream, struct silo_frame *frame) {
+                        const int64_t dims[3], void *stream, PyObject *own,
+                        struct silo_frame *frame) {
     const struct silo_function *function = &binding->loaded->function;
     const uint64_t each[2] = {function->scratch_bytes, function->profile_bytes};
     const uint32_t align[2] = {function->scratch_align, function->profile_align};
@@ -75,7 +78,7 @@ int silo_allocator_take(const struct silo_plan *plan, const struct silo_binding 
             continue;
         const int64_t bytes = total_bytes(plan, dims, each[i]);
         if (bytes < 0 ||
-            take(plan, binding, bytes, align[i], stream, frame, &frame->scratch[i]) != 0)
+            take(plan, binding, bytes, align[i], stream, own, frame, &frame->scratch[i]) != 0)
             return -1;
     }
     return 0;

@@ -24,6 +24,22 @@ static PyObject *frozen(PyObject *object) {
     return PyTuple_Pack(2, (PyObject *)Py_TYPE(object), object);
 }
 
+/* The same for a dictionary of equal items in one order: (dict, (key, value), ...), each frozen. */
+static PyObject *frozen_dict(PyObject *object) {
+    PyObject *items = PyDict_Items(object);
+    const Py_ssize_t size = items != NULL ? PyList_Size(items) : 0;
+    PyObject *copy = items != NULL ? PyTuple_New(1 + size) : NULL;
+    if (copy != NULL)
+        PyTuple_SetItem(copy, 0, Py_NewRef((PyObject *)&PyDict_Type));
+    for (Py_ssize_t i = 0; copy != NULL && i < size; i++) {
+        PyObject *item = frozen(PyList_GetItem(items, i));
+        if (item == NULL || PyTuple_SetItem(copy, i + 1, item) != 0)
+            Py_CLEAR(copy);
+    }
+    Py_XDECREF(items);
+    return copy;
+}
+
 /* What the dictionary has for the key (new reference), or NULL, with or without an exception. */
 static PyObject *known_constant(PyObject *constants, PyObject *key) {
 #ifdef Py_GIL_DISABLED
@@ -36,11 +52,12 @@ static PyObject *known_constant(PyObject *constants, PyObject *key) {
     return known;
 }
 
-/* The one tuple that stands for all equal ones (new reference), or NULL. */
+/* The one tuple or integer that stands for all equal ones (new reference), or NULL. A dictionary
+ * may change, so its key stands for it. */
 static PyObject *canonical(PyObject *object, PyObject *constants) {
     if (Py_EnterRecursiveCall(" in a constexpr tuple"))
         return NULL;
-    PyObject *key = frozen(object);
+    PyObject *key = PyDict_CheckExact(object) ? frozen_dict(object) : frozen(object);
     Py_LeaveRecursiveCall();
     if (key == NULL)
         return NULL;
@@ -50,10 +67,9 @@ static PyObject *canonical(PyObject *object, PyObject *constants) {
          */
         if (PyDict_Size(constants) >= (Py_ssize_t)SILO_GUARD_LIMIT)
             PyDict_Clear(constants);
-        if (PyDict_SetItem(constants, key, object) == 0) {
-            known = object;
-            Py_INCREF(known);
-        }
+        PyObject *const stands = PyDict_CheckExact(object) ? key : object;
+        if (PyDict_SetItem(constants, key, stands) == 0)
+            known = Py_NewRef(stands);
     }
     Py_DECREF(key);
     return known;
@@ -74,7 +90,8 @@ int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *o
         Py_INCREF(one);
         PyUnicode_InternInPlace(&one);
         holds->object[holds->objects++] = one;
-    } else if (PyTuple_CheckExact(object) || PyLong_CheckExact(object)) {
+    } else if (PyTuple_CheckExact(object) || PyLong_CheckExact(object) ||
+               PyDict_CheckExact(object)) {
         one = canonical(object, constants);
         if (one == NULL)
             return silo_bad_argument(plan->kernel, name, "a hashable constexpr value", object);

@@ -80,8 +80,10 @@ SILO_INLINE int read_arguments(struct silo_launcher *self, const struct silo_inp
                 result = silo_read_other(plan, i, object, frame);
             }
         }
-        if (SILO_UNLIKELY(result != 0))
+        if (SILO_UNLIKELY(result != 0)) {
+            frame->words = (uint32_t)i; /* for the text of the reason */
             return -1;
+        }
         if (held && self->extents.parameters != NULL &&
             self->extents.parameters[i] != SILO_EXTENT_FREE &&
             SILO_UNLIKELY(!silo_extents_of_tensor(&self->extents, i, object, frame)) &&
@@ -136,6 +138,12 @@ SILO_INLINE int read_stream(const struct silo_plan *plan, const struct silo_inpu
                                stream);
 }
 
+/* Whether Triton's hooks see the launch; `inputs->triton` is set on this route alone. */
+SILO_INLINE bool has_triton_hooks(const struct silo_launcher *self,
+                                  const struct silo_inputs *inputs) {
+    return self->route == SILO_ROUTE_TRITON && inputs->triton->situation->enter != NULL;
+}
+
 static int call_grid(struct silo_launcher *self, const struct silo_inputs *inputs,
                      struct silo_frame *frame, const struct silo_binding *binding,
                      PyObject *callable, int64_t dims[3]) {
@@ -148,6 +156,8 @@ static int call_grid(struct silo_launcher *self, const struct silo_inputs *input
     PyObject *grid = silo_call_one(callable, meta);
     Py_DECREF(meta);
     int result = grid ? silo_grid_parse(self->plan.kernel, grid, dims) : -1;
+    if (result == 0 && has_triton_hooks(self, inputs))
+        inputs->triton->dims = Py_NewRef(grid);
     Py_XDECREF(grid);
     return result;
 }
@@ -283,6 +293,34 @@ static SILO_NOINLINE int read_again(const struct silo_launcher *self,
                : 0;
 }
 
+/* A launch that hooks see, Silo's round Triton's; `empty` where the grid has no program, which
+ * Triton's hooks see too. */
+static SILO_NOINLINE int launch_seen(struct silo_launcher *self, const struct silo_inputs *inputs,
+                                     struct silo_binding *binding, struct silo_frame *frame,
+                                     const int64_t dims[3], void *stream, bool empty) {
+    struct silo_triton_call *call = has_triton_hooks(self, inputs) ? inputs->triton : NULL;
+    PyObject *token = NULL, *metadata = NULL;
+    if (silo_hooks_on && !empty &&
+        (token = silo_hooks_enter(self, inputs, binding, dims, stream)) == NULL)
+        return -1;
+    frame->ran = SILO_RAN_PROGRAM;
+    int result = -1;
+    if (call == NULL || (metadata = silo_triton_enter(call, binding->tag, inputs->arguments,
+                                                      self->plan.count, dims)) != NULL)
+        result = empty ? 0
+                 : read_again(self, inputs, frame) != 0
+                     ? -1
+                     : run(self, inputs, binding, frame, dims, stream);
+    if (metadata != NULL && result == 0 && silo_triton_leave(call, metadata) != 0)
+        result = -1;
+    Py_XDECREF(metadata);
+    if (token == NULL || silo_hooks_exit(token) == 0)
+        return result;
+    if (result > 0)
+        Py_DECREF(frame->made);
+    return -1;
+}
+
 /* 0; 1 where the launch returns `frame->made`; -1 with an exception set. */
 SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inputs,
                        const struct silo_grid_source *grid, struct silo_frame *frame,
@@ -299,9 +337,13 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         return -1;
     const struct silo_function *function = &binding->loaded->function;
     const enum silo_grid_state state = silo_grid_check(function, dims);
-    if (SILO_UNLIKELY(state != SILO_GRID_FITS))
-        return state == SILO_GRID_EMPTY ? 0
-                                        : silo_grid_raise_limits(self->plan.kernel, function, dims);
+    if (SILO_UNLIKELY(state != SILO_GRID_FITS)) {
+        if (state != SILO_GRID_EMPTY)
+            return silo_grid_raise_limits(self->plan.kernel, function, dims);
+        return triton && has_triton_hooks(self, inputs)
+                   ? launch_seen(self, inputs, binding, frame, dims, NULL, true)
+                   : 0;
+    }
     void *stream = NULL;
     if (function->device != NULL) {
         if (triton)
@@ -312,7 +354,8 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         if (SILO_UNLIKELY(stream != NULL))
             silo_binary_launched_on(binding->loaded->binary, stream);
         if (SILO_UNLIKELY(binding->packing.takes_scratch) &&
-            silo_allocator_take(&self->plan, binding, dims, stream, frame) != 0)
+            silo_allocator_take(&self->plan, binding, dims, stream,
+                                triton ? inputs->triton->situation->allocate : NULL, frame) != 0)
             return -1;
     } else if (SILO_UNLIKELY(inputs->stream != NULL && inputs->stream != Py_None)) {
         silo_ask(frame, inputs->stream);
@@ -322,21 +365,11 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
             PyErr_Clear(); /* a library may have streams without handles: it gets the very object */
         }
     }
-    if (SILO_LIKELY(!silo_hooks_on))
+    if (SILO_LIKELY(!silo_hooks_on) && SILO_LIKELY(!triton || !has_triton_hooks(self, inputs)))
         return SILO_UNLIKELY(frame->ran != SILO_RAN_NOTHING) && read_again(self, inputs, frame) != 0
                    ? -1
                    : run(self, inputs, binding, frame, dims, stream);
-    PyObject *token = silo_hooks_enter(self, inputs, binding, dims, stream);
-    if (token == NULL)
-        return -1;
-    frame->ran = SILO_RAN_PROGRAM;
-    const int result =
-        read_again(self, inputs, frame) != 0 ? -1 : run(self, inputs, binding, frame, dims, stream);
-    if (silo_hooks_exit(token) == 0)
-        return result;
-    if (result > 0)
-        Py_DECREF(frame->made);
-    return -1;
+    return launch_seen(self, inputs, binding, frame, dims, stream, false);
 }
 
 /* The binding for the call (new reference), or NULL. */
@@ -391,8 +424,9 @@ SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_
         }
     }
     if (SILO_UNLIKELY(Py_TYPE(found) != silo_binding_type)) {
+        result = silo_triton_left(call, found);
         Py_DECREF(found);
-        return silo_triton_own_way(call);
+        return result;
     }
     struct silo_binding *binding = (struct silo_binding *)found;
     if (SILO_LIKELY(launch(self, inputs, grid, frame, binding, true) == 0)) {
@@ -450,7 +484,8 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
             silo_extents_read_grid(grid ? grid->dims : NULL, &frame);
     }
     PyObject *result = NULL;
-    if (SILO_LIKELY(read_arguments(self, inputs, grid, &frame, guarded, held) == 0)) {
+    const bool read = read_arguments(self, inputs, grid, &frame, guarded, held) == 0;
+    if (SILO_LIKELY(read)) {
         if (guarded && SILO_UNLIKELY(frame.device_type == SILO_DEVICE_UNKNOWN))
             silo_place_call(&self->plan, &frame);
         if (triton) {
@@ -479,10 +514,8 @@ SILO_INLINE PyObject *core(struct silo_launcher *self, const struct silo_inputs 
         silo_holds_release(&frame.holds);
     /* Refused before anything was launched: an argument, a grid. */
     if (triton && SILO_UNLIKELY(result == NULL) && !inputs->triton->went &&
-        PyErr_ExceptionMatches(silo_argument_error)) {
-        PyErr_Clear();
-        return silo_triton_own_way(inputs->triton);
-    }
+        PyErr_ExceptionMatches(silo_argument_error))
+        return silo_triton_left_unread(&self->plan, inputs, read ? -1 : (int32_t)frame.words);
     return result;
 }
 

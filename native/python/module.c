@@ -372,6 +372,10 @@ static PyMethodDef methods[] = {
     {"triton_methods", silo_py_triton_methods, METH_VARARGS,
      "triton_methods(kind, first_use) -> (run, __getitem__)\n\nWhat launches functions of a class "
      "through Silo; first_use(function) gives its TritonKernel."},
+    {"triton_compiled", silo_py_triton_compiled, METH_VARARGS,
+     "triton_compiled(kind, getitem, first_launch) -> __getitem__\n\nWhat launches compiled "
+     "kernels "
+     "by hand."},
     {"triton_tuners", silo_py_triton_tuners, METH_VARARGS,
      "triton_tuners(autotuner, run, heuristics, run, members, decided) -> (run, __getitem__, run, "
      "__getitem__)\n\nWhat launches through Triton's decorators of these classes."},

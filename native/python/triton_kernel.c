@@ -9,15 +9,19 @@
 #include "triton_class.h"
 #include "triton_run.h"
 
-static PyObject *first_use; /* owned: puts a TritonKernel into a function's dictionary */
+static PyObject *first_use;    /* owned: puts a TritonKernel into a function's dictionary */
+static PyObject *first_launch; /* owned: the same for a compiled kernel */
 static struct silo_triton_class functions;
 static PyObject *s_kernel;
 
 static PyTypeObject *kernel_type;
 
-/* The kernel of a function, borrowed from its dictionary. NULL with an exception set, or without
- * one: Triton serves it. */
-SILO_INLINE struct silo_triton_kernel *kernel_of(PyObject *function) {
+#define ODD_GRID "its grid is no tuple of one to three integers, none below 0, and no function"
+
+/* The kernel of a function or of a compiled kernel, borrowed from its dictionary. NULL with an
+ * exception set, or without one: Triton serves it. */
+SILO_INLINE struct silo_triton_kernel *kernel_of(const struct silo_triton_call *call) {
+    PyObject *const function = call->function;
     PyObject *dict = PyObject_GenericGetDict(function, NULL);
     if (SILO_UNLIKELY(dict == NULL))
         return NULL;
@@ -26,9 +30,10 @@ SILO_INLINE struct silo_triton_kernel *kernel_of(PyObject *function) {
     if (SILO_LIKELY(found != NULL && Py_TYPE(found) == kernel_type &&
                     ((struct silo_triton_kernel *)found)->function == function))
         return (struct silo_triton_kernel *)found;
-    if (PyErr_Occurred() || first_use == NULL)
+    PyObject *const first = call->compiled ? first_launch : first_use;
+    if (PyErr_Occurred() || first == NULL)
         return NULL;
-    found = silo_call_one(first_use, function);
+    found = silo_call_one(first, function);
     Py_XDECREF(found); /* as above */
     if (found == NULL || Py_TYPE(found) != kernel_type)
         return NULL;
@@ -69,6 +74,33 @@ SILO_INLINE bool has_shrunk(const struct silo_triton_kernel *kernel) {
                                       PyDict_Size(kernel->devices) < kernel->device_count);
 }
 
+/* Whether a call only compiles. */
+static bool is_warmup(const struct silo_triton_call *call) {
+    const Py_ssize_t named = call->names != NULL ? PyTuple_Size(call->names) : 0;
+    for (Py_ssize_t i = 0; i < named; i++)
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GetItem(call->names, i), "warmup") == 0)
+            return call->arguments[call->positional + i] != Py_False;
+    return false;
+}
+
+/* Triton's own way for such a reason. */
+static SILO_NOINLINE PyObject *go(struct silo_triton_call *call, const char *reason) {
+    return is_warmup(call) ? silo_triton_own_way(call, NULL)
+                           : silo_triton_own_way_for(call, reason);
+}
+
+/* The same before the guard is asked. */
+static SILO_NOINLINE PyObject *go_unasked(struct silo_triton_call *call, const char *odd) {
+    const struct silo_triton_kernel *kernel = call->kernel;
+    if (kernel != NULL && kernel->refused != NULL)
+        return silo_triton_own_way(call, is_warmup(call) ? NULL : kernel->refused);
+    if (odd != NULL)
+        return go(call, odd);
+    const bool hooked = kernel != NULL && kernel->hooks && PyList_Size(kernel->hooks) > 0;
+    return go(call, hooked ? "hooks before its runs (add_pre_run_hook) see each launch"
+                           : "a global that it reads has changed");
+}
+
 /* Arguments in the order of the parameters, and launch. */
 static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *dims) {
     struct silo_launcher *launcher = call->kernel->launcher;
@@ -90,6 +122,8 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
         inputs.arguments = call->arguments;
         return silo_launch_triton(launcher, &inputs, given);
     }
+    if (SILO_UNLIKELY(call->compiled))
+        return go(call, "the number of its arguments is not that of its parameters");
     bool temporary = false;
     struct silo_form *form =
         silo_launcher_form(launcher, call->positional, call->names, &temporary);
@@ -102,6 +136,7 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
     if (!own && form->warmup >= 0)
         own = call->arguments[form->warmup] != Py_False;
     if (!own && grid != NULL) {
+        call->named = grid;
         if (PyCallable_Check(grid)) {
             source.callable = grid;
         } else {
@@ -113,7 +148,8 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
         given = &source;
     }
     if (own) {
-        result = silo_triton_own_way(call);
+        result =
+            go(call, form->foreign ? "a keyword that Silo's guard does not compare" : ODD_GRID);
     } else {
         for (int32_t i = 0; i < launcher->plan.count; i++) {
             const int16_t place = form->source[i];
@@ -134,18 +170,21 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
     return result;
 }
 
-SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, bool plain) {
+/* `odd` is why the guard is not asked, NULL: it is. */
+SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, const char *odd) {
     struct silo_situation *now = silo_situation_now();
     if (SILO_UNLIKELY(now == NULL))
-        return PyErr_Occurred() ? NULL : silo_triton_own_way(call);
+        return PyErr_Occurred() ? NULL : silo_triton_own_way(call, NULL);
     PyObject *result = NULL;
-    struct silo_triton_kernel *kernel = now->blocked || !plain ? NULL : kernel_of(call->function);
+    struct silo_triton_kernel *kernel = now->blocked ? NULL : kernel_of(call);
     if (SILO_UNLIKELY(now->blocked))
         now->passed++;
-    if (SILO_UNLIKELY(kernel == NULL || !is_served(kernel))) {
+    if (SILO_UNLIKELY(kernel == NULL || odd != NULL || !is_served(kernel))) {
         Py_XINCREF((PyObject *)kernel); /* as below */
-        if (!PyErr_Occurred() && (kernel == NULL || may_go(kernel)))
-            result = silo_triton_own_way(call);
+        if (!PyErr_Occurred() && (kernel == NULL || may_go(kernel))) {
+            call->kernel = kernel;
+            result = go_unasked(call, odd);
+        }
         Py_XDECREF((PyObject *)kernel);
     } else {
         Py_INCREF((PyObject *)kernel); /* a program may empty the function's dictionary meanwhile */
@@ -155,6 +194,11 @@ SILO_INLINE PyObject *serve(struct silo_triton_call *call, const int64_t *dims, 
             forget(kernel);
         if (SILO_LIKELY(silo_triton_place(call) == 0))
             result = invoke(call, dims);
+        Py_CLEAR(call->dims);
+        if (call->compiled && kernel->of != NULL) {
+            kernel->of->launches += kernel->launches;
+            kernel->launches = 0;
+        }
         Py_DECREF((PyObject *)kernel);
     }
     Py_DECREF((PyObject *)now);
@@ -165,7 +209,7 @@ static SILO_HOT PyObject *triton_run(PyObject *function, PyObject *const *argume
                                      Py_ssize_t positional, PyObject *names) {
     struct silo_triton_call call = {
         .function = function, .arguments = arguments, .positional = positional, .names = names};
-    return serve(&call, NULL, true);
+    return serve(&call, NULL, NULL);
 }
 
 /* ---- function[grid] ---- */
@@ -196,19 +240,58 @@ static SILO_HOT PyObject *bound_call(PyObject *self, PyObject *const *arguments,
         return result;
     }
     return serve(&call, bound->plain ? bound->dims : NULL,
-                 bound->plain || PyCallable_Check(bound->grid));
+                 bound->plain || PyCallable_Check(bound->grid) ? NULL : ODD_GRID);
 }
 
 static SILO_HOT PyObject *triton_getitem(PyObject *function, PyObject *grid) {
     return silo_triton_bind(function, grid, bound_call);
 }
 
+/* ---- compiled[grid] ---- */
+
+static SILO_HOT PyObject *compiled_call(PyObject *self, PyObject *const *arguments, size_t flagged,
+                                        PyObject *names) {
+    struct silo_triton_bound *bound = (struct silo_triton_bound *)self;
+    silo_triton_bound_used(bound);
+    struct silo_triton_call call = {.function = bound->owner,
+                                    .arguments = arguments,
+                                    .positional =
+                                        (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET),
+                                    .names = names,
+                                    .grid = bound->grid,
+                                    .compiled = true};
+    /* Triton takes the three extents, and no fewer. */
+    const bool plain = bound->plain && PyTuple_Size(bound->grid) == 3;
+    return serve(&call, bound->dims,
+                 !plain          ? "its grid is no tuple of three integers, none below 0"
+                 : names != NULL ? "a stream that is given, or arguments by name"
+                                 : NULL);
+}
+
+static PyObject *compiled_getitem(PyObject *compiled, PyObject *grid) {
+    PyObject *dict = PyObject_GenericGetDict(compiled, NULL);
+    if (dict == NULL)
+        return NULL;
+    const int served = PyDict_Contains(dict, s_kernel);
+    Py_DECREF(dict);
+    if (served <= 0) { /* Triton loads it here, which may fail */
+        PyObject *pair = served == 0 ? PyTuple_Pack(2, compiled, grid) : NULL;
+        PyObject *runner = pair != NULL ? PyObject_Call(silo_triton_compiled, pair, NULL) : NULL;
+        Py_XDECREF(pair);
+        if (runner == NULL)
+            return NULL;
+        Py_DECREF(runner);
+    }
+    return silo_triton_bind(compiled, grid, compiled_call);
+}
+
 /* ---- kernels ---- */
 
 static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"function", "launcher", NULL};
-    PyObject *function, *launcher;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO", names, &function, &launcher))
+    static char *names[] = {"function", "launcher", "told", "refused", "of", NULL};
+    PyObject *function, *launcher, *told, *refused, *of = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOOO|O!", names, &function, &launcher, &told,
+                                     &refused, kernel_type, &of))
         return NULL;
     if (launcher != Py_None && !PyObject_TypeCheck(launcher, silo_launcher_type))
         return PyErr_Format(PyExc_TypeError, "launcher is a Launcher or None");
@@ -216,6 +299,9 @@ static PyObject *kernel_new(PyTypeObject *type, PyObject *args, PyObject *keywor
     if (self == NULL)
         return NULL;
     self->function = function;
+    self->told = Py_NewRef(told);
+    self->of = (struct silo_triton_kernel *)Py_XNewRef(of);
+    self->refused = refused == Py_None ? NULL : Py_NewRef(refused);
     if (launcher != Py_None)
         self->launcher = (struct silo_launcher *)Py_NewRef(launcher);
     return (PyObject *)self;
@@ -264,6 +350,10 @@ static int kernel_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT(self->globals);
     Py_VISIT(self->seen);
     Py_VISIT(self->changed);
+    Py_VISIT(self->reasons);
+    Py_VISIT(self->told);
+    Py_VISIT(self->refused);
+    Py_VISIT((PyObject *)self->of);
     return 0;
 }
 
@@ -276,6 +366,10 @@ static int kernel_clear(PyObject *object) {
     Py_CLEAR(self->globals);
     Py_CLEAR(self->seen);
     Py_CLEAR(self->changed);
+    Py_CLEAR(self->reasons);
+    Py_CLEAR(self->told);
+    Py_CLEAR(self->refused);
+    Py_CLEAR(self->of);
     return 0;
 }
 
@@ -311,13 +405,34 @@ PyObject *silo_py_triton_methods(PyObject *module, PyObject *args) {
     return Py_BuildValue("(NN)", run, getitem);
 }
 
+PyObject *silo_py_triton_compiled(PyObject *module, PyObject *args) {
+    (void)module;
+    static PyMethodDef method = {"__getitem__", compiled_getitem, METH_O,
+                                 "What launches over a grid."};
+    PyObject *type, *getitem, *ask;
+    if (!PyArg_ParseTuple(args, "O!OO", &PyType_Type, &type, &getitem, &ask))
+        return NULL;
+    PyObject *made = PyDescr_NewMethod((PyTypeObject *)type, &method);
+    if (made == NULL)
+        return NULL;
+    PyObject *old_getitem = silo_triton_compiled, *old = first_launch;
+    silo_triton_compiled = Py_NewRef(getitem);
+    first_launch = Py_NewRef(ask);
+    Py_XDECREF(old_getitem);
+    Py_XDECREF(old);
+    return made;
+}
+
 int silo_triton_kernel_init(PyObject *module) {
     static const struct silo_name words[] = {{&s_kernel, "_silo_kernel"}};
     static PyMemberDef kernel_members[] = {
         {"launches", T_ULONGLONG, offsetof(struct silo_triton_kernel, launches), READONLY,
          "Launches that the guard served."},
         {"own_launches", T_ULONGLONG, offsetof(struct silo_triton_kernel, own_launches), READONLY,
-         "Launches that went Triton's own way after the guard was asked."},
+         "Launches that went Triton's own way."},
+        {"reasons", T_OBJECT, offsetof(struct silo_triton_kernel, reasons), READONLY,
+         "Of these launches, how many for each reason; None: no reason, they were the first of "
+         "their kinds."},
         {"launcher", T_OBJECT, offsetof(struct silo_triton_kernel, launcher), READONLY,
          "The Launcher, or None."},
         {NULL, 0, 0, 0, NULL},
@@ -337,7 +452,8 @@ int silo_triton_kernel_init(PyObject *module) {
         {Py_tp_clear, (void *)kernel_clear},
         {Py_tp_members, kernel_members},
         {Py_tp_methods, kernel_methods},
-        {Py_tp_doc, "TritonKernel(function, launcher)\n--\n\nHow launches of one Triton function "
+        {Py_tp_doc, "TritonKernel(function, launcher, told, refused, of=...)\n--\n\nHow launches "
+                    "of one Triton function "
                     "are served; its dictionary holds it."},
         {0, NULL},
     };

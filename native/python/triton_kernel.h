@@ -10,6 +10,10 @@
  */
 PyObject *silo_py_triton_methods(PyObject *module, PyObject *args);
 
+/* triton_compiled(kind, getitem, first_launch): __getitem__ to be put on Triton's class of compiled
+ * kernels, `getitem` Triton's own. */
+PyObject *silo_py_triton_compiled(PyObject *module, PyObject *args);
+
 /* Whether launches of a function come here. */
 bool silo_triton_is_served(PyObject *function);
 

@@ -9,11 +9,13 @@
 
 PyTypeObject *silo_situation_type;
 struct silo_situation *silo_situation;
-PyObject *silo_triton_run;
+PyObject *silo_triton_run, *silo_triton_compiled;
 
 static PyObject *notice;  /* owned: makes the situation anew */
 static PyObject *partial; /* owned: functools.partial */
-static PyObject *s_grid, *s_warmup;
+#define MOST_REASONS 32   /* of one kernel, by which its launches are counted */
+
+static PyObject *s_grid, *s_warmup, *s_launch_metadata;
 
 /* ---- situations ---- */
 
@@ -50,14 +52,17 @@ static int read_watched(struct silo_situation *self, PyObject *watched, PyObject
 }
 
 static PyObject *situation_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
-    static char *names[] = {"watched", "sizes",   "get_device",   "get_stream",   "memory_type",
-                            "epoch",   "blocked", "torch_stream", "torch_device", NULL};
-    PyObject *watched, *sizes, *get_device, *get_stream;
+    static char *names[] = {
+        "watched", "sizes",        "get_device",   "get_stream", "memory_type", "epoch",
+        "blocked", "torch_stream", "torch_device", "enter",      "leave",       "allocate",
+        NULL};
+    PyObject *watched, *sizes, *get_device, *get_stream, *enter, *leave, *allocate;
     int memory_type, blocked, torch_stream, torch_device;
     unsigned int epoch;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!OOiIppp", names, &PyTuple_Type, &watched,
-                                     &PyTuple_Type, &sizes, &get_device, &get_stream, &memory_type,
-                                     &epoch, &blocked, &torch_stream, &torch_device))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O!OOiIpppOOO", names, &PyTuple_Type,
+                                     &watched, &PyTuple_Type, &sizes, &get_device, &get_stream,
+                                     &memory_type, &epoch, &blocked, &torch_stream, &torch_device,
+                                     &enter, &leave, &allocate))
         return NULL;
     struct silo_situation *self = (struct silo_situation *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
@@ -69,6 +74,11 @@ static PyObject *situation_new(PyTypeObject *type, PyObject *args, PyObject *key
     self->torch_device = torch_device != 0;
     self->get_device = get_device == Py_None ? NULL : Py_NewRef(get_device);
     self->get_stream = get_stream == Py_None ? NULL : Py_NewRef(get_stream);
+    if (enter != Py_None || leave != Py_None) {
+        self->enter = Py_NewRef(enter);
+        self->leave = Py_NewRef(leave);
+    }
+    self->allocate = allocate == Py_None ? NULL : Py_NewRef(allocate);
     if (read_watched(self, watched, sizes) != 0) {
         Py_DECREF((PyObject *)self);
         return NULL;
@@ -87,6 +97,9 @@ static int situation_traverse(PyObject *object, visitproc visit, void *arg) {
         Py_VISIT(self->sizes[i].container);
     Py_VISIT(self->get_device);
     Py_VISIT(self->get_stream);
+    Py_VISIT(self->enter);
+    Py_VISIT(self->leave);
+    Py_VISIT(self->allocate);
     return 0;
 }
 
@@ -105,6 +118,9 @@ static void situation_dealloc(PyObject *object) {
     PyMem_Free(self->sizes);
     Py_XDECREF(self->get_device);
     Py_XDECREF(self->get_stream);
+    Py_XDECREF(self->enter);
+    Py_XDECREF(self->leave);
+    Py_XDECREF(self->allocate);
     freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
     release(object);
     Py_DECREF((PyObject *)type);
@@ -179,8 +195,9 @@ static int own_arguments(const struct silo_triton_call *call, PyObject **args,
     PyTuple_SetItem(*args, 0, Py_NewRef(call->function));
     for (Py_ssize_t i = 0; i < call->positional; i++)
         PyTuple_SetItem(*args, i + 1, Py_NewRef(call->arguments[i]));
-    if (call->grid != NULL && (PyDict_SetItem(*keywords, s_grid, call->grid) != 0 ||
-                               PyDict_SetItem(*keywords, s_warmup, Py_False) != 0))
+    if (call->grid != NULL && !call->compiled &&
+        (PyDict_SetItem(*keywords, s_grid, call->grid) != 0 ||
+         PyDict_SetItem(*keywords, s_warmup, Py_False) != 0))
         return -1;
     const Py_ssize_t named = call->names != NULL ? PyTuple_Size(call->names) : 0;
     for (Py_ssize_t i = 0; i < named; i++) {
@@ -196,16 +213,160 @@ static int own_arguments(const struct silo_triton_call *call, PyObject **args,
     return 0;
 }
 
-PyObject *silo_triton_own_way(struct silo_triton_call *call) {
+/* Add one to a reason's launches; -1 with an exception set. */
+static int count_reason(struct silo_triton_kernel *launched, PyObject *reason) {
+    struct silo_triton_kernel *kernel = silo_triton_counted(launched);
+    if (kernel->reasons == NULL && (kernel->reasons = PyDict_New()) == NULL)
+        return -1;
+    PyObject *before = PyDict_GetItemWithError(kernel->reasons, reason);
+    if (before == NULL && PyErr_Occurred())
+        return -1;
+    const bool first = before == NULL;
+    if (first && PyDict_Size(kernel->reasons) >= MOST_REASONS) {
+        PyObject *other = PyUnicode_FromString("other reasons, too many to count");
+        before = other != NULL ? PyDict_GetItemWithError(kernel->reasons, other) : NULL;
+        const uint64_t count = before != NULL ? PyLong_AsUnsignedLongLong(before) : 0;
+        PyObject *now = PyLong_FromUnsignedLongLong(count + 1);
+        const int result = now != NULL ? PyDict_SetItem(kernel->reasons, other, now) : -1;
+        Py_XDECREF(now);
+        Py_XDECREF(other);
+        return result;
+    }
+    PyObject *now =
+        PyLong_FromUnsignedLongLong((first ? 0 : PyLong_AsUnsignedLongLong(before)) + 1);
+    int result = now != NULL ? PyDict_SetItem(kernel->reasons, reason, now) : -1;
+    Py_XDECREF(now);
+    if (result == 0 && first && kernel->told != NULL) {
+        PyObject *told = Py_NewRef(kernel->told);
+        PyObject *done = silo_call_one(told, reason);
+        Py_DECREF(told);
+        Py_XDECREF(done);
+        result = done != NULL ? 0 : -1;
+    }
+    return result;
+}
+
+/* Triton's compiled[grid], a new reference. */
+static PyObject *runner_of(const struct silo_triton_call *call) {
+    PyObject *pair = PyTuple_Pack(2, call->function, call->grid);
+    PyObject *runner = pair != NULL ? PyObject_Call(silo_triton_compiled, pair, NULL) : NULL;
+    Py_XDECREF(pair);
+    return runner;
+}
+
+/* compiled[grid](*args[1:], **keywords) */
+static PyObject *call_compiled(const struct silo_triton_call *call, PyObject *args,
+                               PyObject *keywords) {
+    PyObject *runner = runner_of(call);
+    PyObject *rest = runner != NULL ? PyTuple_GetSlice(args, 1, call->positional + 1) : NULL;
+    PyObject *result = rest != NULL ? PyObject_Call(runner, rest, keywords) : NULL;
+    Py_XDECREF(rest);
+    Py_XDECREF(runner);
+    return result;
+}
+
+PyObject *silo_triton_own_way(struct silo_triton_call *call, PyObject *reason) {
     PyObject *args, *keywords, *result = NULL;
     call->went = true;
-    if (call->kernel != NULL)
-        call->kernel->own_launches++;
     if (own_arguments(call, &args, &keywords) == 0)
-        result = PyObject_Call(silo_triton_run, args, keywords);
+        result = call->compiled ? call_compiled(call, args, keywords)
+                                : PyObject_Call(silo_triton_run, args, keywords);
     Py_XDECREF(args);
     Py_XDECREF(keywords);
+    if (result != NULL && call->kernel != NULL && reason != NULL) {
+        silo_triton_counted(call->kernel)->own_launches++;
+        if (count_reason(call->kernel, reason) != 0)
+            PyErr_WriteUnraisable(call->function); /* the launch is made */
+    }
     return result;
+}
+
+PyObject *silo_triton_own_way_for(struct silo_triton_call *call, const char *reason) {
+    PyObject *text = PyUnicode_FromString(reason);
+    PyObject *result = text != NULL ? silo_triton_own_way(call, text) : NULL;
+    Py_XDECREF(text);
+    return result;
+}
+
+/* The reason of a call whose argument is of a kind that the guard does not read. */
+static PyObject *kind_of_argument(PyObject *name, PyObject *argument) {
+    if (PyTuple_Check(argument))
+        return PyUnicode_FromFormat("the argument %U is a tuple", name);
+    PyObject *kind = PyType_GetQualName(Py_TYPE(argument));
+    PyObject *text =
+        kind != NULL
+            ? PyUnicode_FromFormat("the argument %U is a %U that Silo does not pass", name, kind)
+            : NULL;
+    Py_XDECREF(kind);
+    return text;
+}
+
+PyObject *silo_triton_left(struct silo_triton_call *call, PyObject *entry) {
+    PyObject *reason =
+        PyUnicode_Check(entry) ? Py_NewRef(entry) : PyObject_GetAttrString(entry, "reason");
+    PyObject *result = reason != NULL ? silo_triton_own_way(call, reason) : NULL;
+    Py_XDECREF(reason);
+    return result;
+}
+
+PyObject *silo_triton_left_unread(const struct silo_plan *plan, const struct silo_inputs *inputs,
+                                  int32_t failed) {
+    PyObject *error = silo_take_exception(), *reason = NULL;
+    if (failed >= 0 && failed < plan->count && inputs->arguments[failed] != NULL)
+        reason = kind_of_argument(plan->names[failed], inputs->arguments[failed]);
+    else
+        reason = error != NULL ? PyObject_Str(error) : NULL;
+    Py_XDECREF(error);
+    PyObject *result = reason != NULL ? silo_triton_own_way(inputs->triton, reason) : NULL;
+    Py_XDECREF(reason);
+    return result;
+}
+
+/* ---- Triton's hooks of launches ---- */
+
+/* The grid as the program gave it. */
+static PyObject *grid_given(const struct silo_triton_call *call, const int64_t dims[3]) {
+    if (call->dims != NULL)
+        return Py_NewRef(call->dims);
+    PyObject *given = call->grid != NULL ? call->grid : call->named;
+    if (given != NULL)
+        return Py_NewRef(given);
+    return Py_BuildValue("(LLL)", (long long)dims[0], (long long)dims[1], (long long)dims[2]);
+}
+
+PyObject *silo_triton_enter(struct silo_triton_call *call, PyObject *tag,
+                            PyObject *const *arguments, int32_t count, const int64_t dims[3]) {
+    PyObject *const enter = call->situation->enter;
+    PyObject *grid = grid_given(call, dims), *stream = PyLong_FromVoidPtr(call->stream);
+    PyObject *method = PyObject_GetAttr(call->compiled ? call->function : tag, s_launch_metadata);
+    PyObject *all = PyTuple_New(count + 2), *metadata = NULL, *done = NULL;
+    call->went = true; /* hooks are called once */
+    if (grid != NULL && stream != NULL && method != NULL && all != NULL) {
+        PyTuple_SetItem(all, 0, Py_NewRef(grid));
+        PyTuple_SetItem(all, 1, Py_NewRef(stream));
+        for (int32_t i = 0; i < count; i++)
+            PyTuple_SetItem(all, i + 2, Py_NewRef(arguments[i] ? arguments[i] : Py_None));
+        metadata = PyObject_Call(method, all, NULL);
+    }
+    Py_XDECREF(grid);
+    Py_XDECREF(stream);
+    Py_XDECREF(method);
+    Py_XDECREF(all);
+    if (metadata == NULL || enter == Py_None)
+        return metadata;
+    done = silo_call_one(enter, metadata);
+    if (done == NULL)
+        Py_CLEAR(metadata);
+    Py_XDECREF(done);
+    return metadata;
+}
+
+int silo_triton_leave(const struct silo_triton_call *call, PyObject *metadata) {
+    if (call->situation->leave == Py_None)
+        return 0;
+    PyObject *done = silo_call_one(call->situation->leave, metadata);
+    Py_XDECREF(done);
+    return done != NULL ? 0 : -1;
 }
 
 PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call) {
@@ -224,14 +385,17 @@ PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call) {
 static PyObject *own_way_later(const struct silo_triton_call *call) {
     PyObject *args, *keywords, *result = NULL;
     if (own_arguments(call, &args, &keywords) == 0) {
-        PyObject *all = PyTuple_New(call->positional + 2);
+        const Py_ssize_t first = call->compiled ? 1 : 0; /* the runner has the kernel */
+        PyObject *run = call->compiled ? runner_of(call) : Py_NewRef(silo_triton_run);
+        PyObject *all = run != NULL ? PyTuple_New(call->positional + 2 - first) : NULL;
         if (all != NULL) {
-            PyTuple_SetItem(all, 0, Py_NewRef(silo_triton_run));
-            for (Py_ssize_t i = 0; i <= call->positional; i++)
-                PyTuple_SetItem(all, i + 1, Py_NewRef(PyTuple_GetItem(args, i)));
+            PyTuple_SetItem(all, 0, Py_NewRef(run));
+            for (Py_ssize_t i = first; i <= call->positional; i++)
+                PyTuple_SetItem(all, i + 1 - first, Py_NewRef(PyTuple_GetItem(args, i)));
             result = PyObject_Call(partial, all, keywords);
             Py_DECREF(all);
         }
+        Py_XDECREF(run);
     }
     Py_XDECREF(args);
     Py_XDECREF(keywords);
@@ -339,7 +503,9 @@ PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs 
                            uint64_t hash, PyObject **result) {
     *result = NULL;
     if (is_capturing(frame, inputs->triton)) { /* nothing may be loaded now */
-        *result = silo_triton_own_way(inputs->triton);
+        *result = silo_triton_own_way_for(
+            inputs->triton,
+            "a new kind of call while its stream is captured, when nothing is loaded");
         return NULL;
     }
     self->misses++;
@@ -360,7 +526,7 @@ PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs 
     }
     if (given != silo_absent) {
         *result = Py_NewRef(given);
-        inputs->triton->kernel->own_launches++;
+        silo_triton_counted(inputs->triton->kernel)->own_launches++;
     }
     entry = entry != silo_absent ? silo_miss_keep(self, inputs, frame, entry, hash) : NULL;
     if (entry == NULL && PyErr_Occurred())
@@ -370,7 +536,8 @@ PyObject *silo_triton_miss(struct silo_launcher *self, const struct silo_inputs 
 }
 
 int silo_triton_way_init(PyObject *module) {
-    static const struct silo_name words[] = {{&s_grid, "grid"}, {&s_warmup, "warmup"}};
+    static const struct silo_name words[] = {
+        {&s_grid, "grid"}, {&s_warmup, "warmup"}, {&s_launch_metadata, "launch_metadata"}};
     static PyMemberDef situation_members[] = {
         {"passed", T_ULONGLONG, offsetof(struct silo_situation, passed), READONLY,
          "Launches that went Triton's way because it is blocked."},
@@ -382,7 +549,8 @@ int silo_triton_way_init(PyObject *module) {
         {Py_tp_traverse, (void *)situation_traverse},
         {Py_tp_members, situation_members},
         {Py_tp_doc, "TritonSituation(watched, sizes, get_device, get_stream, memory_type, epoch, "
-                    "blocked, torch_stream, torch_device)\n--\n\nWhat decides launches of Triton "
+                    "blocked, torch_stream, torch_device, enter, leave, allocate)\n--\n\nWhat "
+                    "decides launches of Triton "
                     "programs now."},
         {0, NULL},
     };

@@ -27,6 +27,9 @@ struct silo_situation {
     struct silo_watched_size *sizes;            /* owned */
     Py_ssize_t watched_count, size_count;
     PyObject *get_device, *get_stream; /* owned; NULL: one device, the null stream */
+    PyObject *enter, *leave;           /* owned: Triton's hooks of launches; NULL: without hooks */
+    PyObject *allocate;                /* owned: allocate(bytes, alignment, kind, index, stream) ->
+                                          (owner, address), by Triton's allocator */
     bool torch_stream;                 /* torch's C function gives what get_stream gives */
     bool torch_device;                 /* get_device is torch's: 0 where there is one device */
     bool blocked;                      /* every launch goes Triton's way */
@@ -49,6 +52,12 @@ struct silo_triton_kernel {
     Py_ssize_t device_count, cached;  /* members of the two when the guard last learned */
     uint64_t launches;                /* that the guard served */
     uint64_t own_launches;            /* that went Triton's own way */
+    PyObject *reasons;                /* owned dict: of these by reason, without the first launch
+                                         of each kind */
+    PyObject *told;                   /* owned: told(reason), the first time of each reason */
+    PyObject *refused; /* owned: the reason of every launch; NULL: a launcher is there */
+    struct silo_triton_kernel *of; /* owned: where launches are counted, of a compiled kernel the
+                                      function's; NULL: here */
 };
 
 /* One call as it was made. */
@@ -59,9 +68,12 @@ struct silo_triton_call {
     Py_ssize_t positional;
     PyObject *names; /* NULL: none */
     PyObject *grid;  /* of k[grid]; NULL: named among the arguments */
+    PyObject *named; /* borrowed: grid= among the arguments; NULL: k[grid] */
+    PyObject *dims;  /* owned: the result of a grid function, for hooks; NULL: none was called */
     const struct silo_situation *situation;
     int32_t device;
-    bool went; /* Triton's own way, or to Python, which may have: never a second time */
+    bool compiled; /* `function` is a compiled kernel: compiled[grid](...) */
+    bool went;     /* Triton's own way, or to Python, which may have: never a second time */
     void *stream;
 };
 
@@ -71,8 +83,39 @@ extern struct silo_situation *silo_situation; /* owned; NULL: nothing is served 
 /* Triton's run, whatever its arguments; owned. */
 extern PyObject *silo_triton_run;
 
-/* Launch as Triton does; what that gives, a new reference, or NULL with its exception set. */
-PyObject *silo_triton_own_way(struct silo_triton_call *call);
+/* Triton's __getitem__ of compiled kernels; owned. */
+extern PyObject *silo_triton_compiled;
+
+/* Where launches of a kernel are counted. */
+SILO_INLINE struct silo_triton_kernel *silo_triton_counted(struct silo_triton_kernel *kernel) {
+    return kernel->of != NULL ? kernel->of : kernel;
+}
+
+/* Launch as Triton does; what that gives, a new reference, or NULL with its exception set. Counted
+ * by `reason`, a str; NULL: nothing is launched, or it is the first launch of a kind. */
+PyObject *silo_triton_own_way(struct silo_triton_call *call, PyObject *reason);
+
+/* The same with the reason as text, which is ASCII. */
+PyObject *silo_triton_own_way_for(struct silo_triton_call *call, const char *reason);
+
+/* The same for a kind of call that Silo has refused: `entry` is the text of the reason, or holds
+ * it.
+ */
+PyObject *silo_triton_left(struct silo_triton_call *call, PyObject *entry);
+
+/* The same for a call that raised before anything was launched, whose exception is dropped.
+ * Parameter `failed` was not read; -1: something else failed. */
+PyObject *silo_triton_left_unread(const struct silo_plan *plan, const struct silo_inputs *inputs,
+                                  int32_t failed);
+
+/* Call Triton's enter hook for a launch with the metadata that Triton makes for it: the metadata, a
+ * new reference, or NULL with an exception set. `tag` is Triton's compiled kernel, but in a call of
+ * a compiled kernel. */
+PyObject *silo_triton_enter(struct silo_triton_call *call, PyObject *tag,
+                            PyObject *const *arguments, int32_t count, const int64_t dims[3]);
+
+/* Call the exit hook with that metadata after a launch that was made. -1 with an exception set. */
+int silo_triton_leave(const struct silo_triton_call *call, PyObject *metadata);
 
 /* The same through another run, which is bound to the function. */
 PyObject *silo_triton_by(PyObject *run, const struct silo_triton_call *call);

@@ -212,17 +212,29 @@ class TritonSituation:
         blocked: bool,
         torch_stream: bool,
         torch_device: bool,
+        enter: object,  # Triton's hooks of launches, which may be None alone; both None: no hook
+        leave: object,
+        allocate: Callable[[int, int, str, int, int], tuple[object, int]] | None,
     ) -> TritonSituation: ...
     @property
     def passed(self) -> int: ...
 
 @final
 class TritonKernel:
-    def __new__(cls, function: object, launcher: Launcher | None) -> TritonKernel: ...
+    def __new__(
+        cls,
+        function: object,
+        launcher: Launcher | None,
+        told: Callable[[str], object],
+        refused: str | None,
+        of: TritonKernel = ...,
+    ) -> TritonKernel: ...
     @property
     def launches(self) -> int: ...
     @property
     def own_launches(self) -> int: ...
+    @property
+    def reasons(self) -> dict[str, int] | None: ...
     @property
     def launcher(self) -> Launcher | None: ...
     def learned(
@@ -236,6 +248,7 @@ class TritonKernel:
     ) -> None: ...
 
 def triton_methods(kind: type, first_use: Callable[[Any], object], /) -> tuple[Any, Any]: ...
+def triton_compiled(kind: type, getitem: Callable[..., object], first_launch: Callable[[Any], object], /) -> object: ...
 def triton_tuners(
     autotuner: type,
     autotuner_run: Callable[..., object],

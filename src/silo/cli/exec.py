@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 
 from silo.cli.console import say
+from silo.cli.shapes import Command
 
-__all__ = ["CONTEXT", "command", "interpreter_options"]
+__all__ = ["CONTEXT", "ExecCommand", "command", "interpreter_options", "with_report_place"]
 
 CONTEXT = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False}
 
@@ -33,6 +34,50 @@ def interpreter_options(words: Sequence[str], given: Sequence[str]) -> list[str]
     return own[:-2] if own[-2:-1] == ["-m"] else own[:-1]
 
 
+def with_report_place(words: Sequence[str], valued: Container[str]) -> list[str]:
+    """The words of ``silo exec``, a ``--report`` without a file as ``--report=-``: the table on standard error.
+
+    The word after ``--report`` is the file, unless it is an option, the last word, or a Python script that exists.
+
+    >>> with_report_place(["--report", "-m", "package", "--report", "x"], {"--report"})
+    ['--report=-', '-m', 'package', '--report', 'x']
+    >>> with_report_place(["--report", "r.jsonl", "train.py"], {"--report"})
+    ['--report=r.jsonl', 'train.py']
+
+    Args:
+        words: what follows ``silo exec``.
+        valued: the options that take a value, which is not the program.
+    """
+    made: list[str] = []
+    rest = list(words)
+    while rest and rest[0].startswith("-") and rest[0] not in ("-", "-c", "--"):
+        word = rest.pop(0)
+        if word == "--report":
+            named = len(rest) > 1 and _is_report_file(rest[0])
+            made.append(f"--report={rest.pop(0) if named else '-'}")
+        else:
+            made.append(word)
+            made += [rest.pop(0)] if word in valued and rest else []
+    return made + rest
+
+
+def _is_report_file(word: str) -> bool:
+    if word == "-":
+        return True
+    is_script = word.endswith((".py", ".pyw", ".pyc", ".pyz")) or Path(word).is_dir()
+    return not word.startswith("-") and not (is_script and Path(word).exists())
+
+
+class ExecCommand(Command):
+    """``silo exec``, whose ``--report`` may stand without a file."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  # click's context
+        """Parse the command line."""
+        options: Any = self.params
+        valued = {name for one in options if not getattr(one, "is_flag", True) for name in one.opts}
+        return super().parse_args(ctx, with_report_place(args, valued))
+
+
 def command(
     program: Annotated[
         list[str], typer.Argument(metavar="SCRIPT|MODULE [ARGUMENTS]...", help="What Python runs, and its arguments.")
@@ -43,8 +88,9 @@ def command(
         str | None,
         typer.Option(
             "--report",
-            metavar="FILE|-",
-            help="Say at exit what was launched, and what was left to Triton, with the reasons; - is standard error.",
+            metavar="[FILE]",
+            help="Report at exit what was launched, and what was left to Triton, with reasons and shares: a table on "
+            "standard error, or lines of JSON in FILE.",
         ),
     ] = None,
     record: Annotated[

@@ -49,7 +49,7 @@ for _name, _command in {
     "pull": registry.pull_command,
 }.items():
     app.command(_name, cls=Command)(_command)
-app.command("exec", cls=Command, context_settings=exec_.CONTEXT)(exec_.command)
+app.command("exec", cls=exec_.ExecCommand, context_settings=exec_.CONTEXT)(exec_.command)
 app.add_typer(cache.app, name="cache")
 
 

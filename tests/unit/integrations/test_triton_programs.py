@@ -10,6 +10,7 @@ import pytest
 
 import triton_on_stub
 from repetitions import repetitions
+from silo.cli.exec import with_report_place
 from triton_programs import HEAD, TUNED, program
 
 pytest.importorskip("torch", reason="Triton's driver for NVIDIA's GPUs asks torch for dtypes here")
@@ -179,12 +180,13 @@ with silo.accelerate():
         chain.add(enter); launch(); chain.remove(enter)
     else:
         knobs.runtime.launch_enter_hook = enter; launch(); knobs.runtime.launch_enter_hook = chain
-    assert seen == ["k"] and kernel().launches[0] == served, (seen, kernel().launches)
+    assert seen == ["k"] and kernel().launches[0] == served + 1, (seen, kernel().launches)
     launch()
-    assert seen == ["k"] and kernel().launches[0] == served + 1
+    assert seen == ["k"] and kernel().launches[0] == served + 2
     k.add_pre_run_hook(lambda *args, **kwargs: seen.append("pre"))
     launch()
-    assert seen == ["k", "pre"]
+    assert seen == ["k", "pre"] and kernel().launches[0] == served + 2
+    assert kernel().reasons == {"hooks before its runs (add_pre_run_hook) see each launch": 1}
     k.pre_run_hooks.clear()
     DRIVER[0].stream = 4096
     launch()
@@ -298,12 +300,21 @@ def moded(out, mode: tl.constexpr):
 with silo.accelerate():
     for _ in range(4):
         pair[(1,)]((x, y), z, 16)
-    assert S.last("pair").count == 4 and kernel(pair).launches[0] == 0
+    assert S.last("pair").count == 4 and kernel(pair).launches == (0, 4)
+    assert kernel(pair).reasons == {"the argument xs is a tuple": 4}, kernel(pair).reasons
     mode = Mode()
     for _ in range(4):
         moded[(1,)](z, mode)
     assert S.last("moded").count == 4 and kernel(moded).launches[0] == 0
     assert list(kernel(moded).refusals) == ["the constexpr mode is an object whose value may change"]
+    assert kernel(moded).reasons == {"the constexpr mode is an object whose value may change": 3}
+    warm = kernel(moded).launches
+    moded.warmup(z, mode, grid=(1,)), pair.warmup((x, y), z, 16, grid=(1,))
+    assert kernel(moded).launches == warm and kernel(pair).launches == (0, 4)
+    k[(1,)](x, y, z, 1, 1.0, BLOCK=64)
+    k[[5]](x, y, z, 1, 1.0, BLOCK=64), k[[5]](x, y, z, 1, 1.0, BLOCK=64)
+    assert kernel().launches == (0, 3) and list(kernel().reasons.values()) == [2], kernel().reasons
+    k.device_caches.clear()
     for wrong in (lambda: k[(1,)](x, y, z), lambda: k[(1,)](x, y, z, 1, 1.0, BLOCK=64, unknown=3),
                   lambda: k[1](x, y, z, 1, 1.0, BLOCK=64), lambda: k[(1,)](x, y, z, 1, 1.0, BLOCK=64, grid=(1,))):
         try:
@@ -312,8 +323,10 @@ with silo.accelerate():
             pass
         else:
             raise AssertionError("it did not raise")
+    assert kernel().launches == (0, 3) and len(kernel().reasons) == 1, kernel().reasons  # those did not launch
 """)
     assert out.count("launches of moded go Triton's own way") == 1, out
+    assert out.count("launches of pair go Triton's own way") == 1, out
 
 
 def test_devices_peers_and_memory_of_the_host():
@@ -424,6 +437,46 @@ def test_silo_exec_runs_a_program_as_it_is(tmp_path):
     lines = [json.loads(line) for line in report.read_text().splitlines()]
     assert len(lines) == 2
     assert [line["kernels"][0]["launches"] for line in lines] == [4, 4]
+
+
+def test_a_report_without_a_file_is_a_table(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(CPU_PROGRAM)
+    command = [sys.executable, "-m", "silo", "exec", "--report", str(script), "--report", "x"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (7, "['--report', 'x'] 0\n"), done.stderr
+    assert done.stderr.count("4 of 5 launches by Silo (80.0 %)") == 2, done.stderr
+    assert "left to Triton: 1 launch (20.0 %): the first of each kind" in done.stderr
+    assert [path.name for path in tmp_path.iterdir() if path.name != "__pycache__"] == ["program.py"]
+
+
+def test_where_a_report_goes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("train.py", "report.jsonl"):
+        Path(name).touch()
+    Path("package").mkdir()
+    valued = {"--report", "--record", "--lock"}
+
+    def place(words):
+        return with_report_place(words.split(), valued)
+
+    assert place("--report train.py --report x") == ["--report=-", "train.py", "--report", "x"]
+    assert place("--report package a") == ["--report=-", "package", "a"]
+    assert place("--report train.py") == ["--report=-", "train.py"]
+    assert place("--report missing.py") == ["--report=-", "missing.py"]  # the program, which is not there
+    assert place("--report -m module --report x") == ["--report=-", "-m", "module", "--report", "x"]
+    assert place("--report -c code") == ["--report=-", "-c", "code"]
+    assert place("--report --record k.silo train.py") == ["--report=-", "--record", "k.silo", "train.py"]
+    assert place("--report - train.py") == ["--report=-", "train.py"]
+    for file in ("report.jsonl", "new.jsonl", "new.py"):
+        assert place(f"--report {file} train.py") == [f"--report={file}", "train.py"]
+        assert place(f"--report={file} train.py") == [f"--report={file}", "train.py"]
+        assert place(f"-m --report {file} module") == ["-m", f"--report={file}", "module"]
+    assert place("--record --report train.py") == ["--record", "--report", "train.py"]
+    assert place("train.py --report x") == ["train.py", "--report", "x"]
+    assert place("-- --report x") == ["--", "--report", "x"]
+    assert place("") == []
+    assert place("--report") == ["--report=-"]
 
 
 FORKING_PROGRAM = (

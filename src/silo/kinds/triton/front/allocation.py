@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["given_allocator"]
+__all__ = ["allocate_scratch", "given_allocator"]
 
 
 def given_allocator() -> Any:  # noqa: ANN401  # a callable of Triton's protocol, or None
@@ -16,3 +16,20 @@ def given_allocator() -> Any:  # noqa: ANN401  # a callable of Triton's protocol
         return None
     allocator = held.get() if hasattr(held, "get") else held  # a ContextVar from Triton 3.5 on
     return None if type(allocator).__name__ == "NullAllocator" else allocator
+
+
+def allocate_scratch(size: int, alignment: int, kind: str, index: int, stream: int) -> tuple[object, int]:
+    """Scratch memory for a launch of an unchanged program, as Triton's launcher takes it: the buffer and its address.
+
+    Triton's allocator of this context is called at each launch. The buffer is held until the launch has been made.
+
+    Raises:
+        RuntimeError: ``triton.set_allocator`` was not called in this context: Triton's own error.
+    """
+    del kind, index
+    held: Any = sys.modules["triton.runtime._allocation"]._allocator  # noqa: SLF001
+    allocator = held.get() if hasattr(held, "get") else held  # as above
+    buffer = allocator(size, alignment, stream)
+    if buffer is None or isinstance(buffer, int):
+        return buffer, buffer or 0
+    return buffer, int(buffer.data_ptr())

@@ -14,7 +14,7 @@ from silo.core.target import Target
 from silo.core.values import Value
 from silo.errors import CompileError, UnsupportedError
 
-__all__ = ["argument_slots", "complete_layout", "launch_info", "tensor_maps"]
+__all__ = ["argument_slots", "complete_layout", "launch_info", "slots_of_descriptor", "taken_apart", "tensor_maps"]
 
 _BY_TRITON_NAME = {
     "i1": AbiType.I1,
@@ -61,7 +61,7 @@ def argument_slots(
         if parameter.kind is ParameterKind.CONSTEXPR or facts & {Fact.EQUAL_1, Fact.NONE}:
             continue
         if parameter.kind is ParameterKind.DESCRIPTOR:
-            slots += _descriptor_slots(parameter.name, _rank(parameter, given))
+            slots += slots_of_descriptor(parameter.name, _rank(parameter, given))
         else:
             slots.append(LayoutSlot(parameter.name, _abi_type(parameter)))
     return tuple(slots)
@@ -74,7 +74,8 @@ def _rank(parameter: Parameter, given: Mapping[str, Value]) -> int:
     return len(block)
 
 
-def _descriptor_slots(name: str, rank: int) -> list[LayoutSlot]:
+def slots_of_descriptor(name: str, rank: int) -> list[LayoutSlot]:
+    """The slots of one tensor descriptor: its map, its shape, its strides in elements."""
     return [
         LayoutSlot(name, AbiType.TENSORMAP),
         *(LayoutSlot(name, AbiType.I32, f"shape.{axis}") for axis in range(rank)),
@@ -139,7 +140,7 @@ def complete_layout(
     """
     found: list[LayoutSlot] = list(arguments)
     problems: list[str] = []
-    for form in [found] if maps else _without_maps(found):
+    for form in [found] if maps else taken_apart(found):
         extra = len(kernel.parameters) - len(form)
         layout = (*form, *_TRAILING[: max(extra, 0)])
         problem = _mismatch(layout, kernel)
@@ -149,8 +150,11 @@ def complete_layout(
     raise CompileError(problems[0])
 
 
-def _without_maps(arguments: Sequence[LayoutSlot]) -> Iterator[list[LayoutSlot]]:
-    """The layout with descriptors taken apart, with one flag each and with both."""
+def taken_apart(arguments: Sequence[LayoutSlot]) -> Iterator[list[LayoutSlot]]:
+    """The layouts of code without tensor maps: each descriptor as base, shape, strides and flags, two flags or one.
+
+    Arguments without descriptors are yielded once, as they are.
+    """
     if all(slot.type is not AbiType.TENSORMAP for slot in arguments):
         yield list(arguments)
         return

@@ -26,7 +26,7 @@ from silo.kinds.triton.front.triton_specialize import specialize
 from silo.sources.places import places_hold
 from silo.sources.reached_code import Names
 
-__all__ = ["Hooks", "TritonSource"]
+__all__ = ["Hooks", "TritonSource", "signature_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class TritonSource:
         return cls(
             # Of a kernel in a class, the class too; what function made it is not part of its name.
             name=kernel.function.fn.__qualname__.rpartition("<locals>.")[2],
-            signature=Signature(tuple(_parameter(parameter) for parameter in kernel.parameters)),
+            signature=_signature(kernel.parameters),
             function=kernel.function,
             location=kernel.location,
             space=Space.of(configs) if configs else None,
@@ -294,6 +294,15 @@ def _config(function: Any, names: tuple[str, ...], members: Mapping[str, object]
         return Config.of({name: to_value(value, function_value) for name, value in members.items()})
     except TypeError as error:
         raise SourceError(f"a config of {function.fn.__name__}: {error}") from None
+
+
+def signature_of(function: object) -> Signature:
+    """The parameters of one of Triton's functions, Gluon's too. Raises SourceError."""
+    return _signature(adapter.parameters_of(function))
+
+
+def _signature(parameters: Sequence[adapter.JitParameter]) -> Signature:
+    return Signature(tuple(_parameter(parameter) for parameter in parameters))
 
 
 def _parameter(read: adapter.JitParameter) -> Parameter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any, cast
 
 from silo.artifacts.binary_inspection import BinaryKernel, inspect_binary
@@ -16,17 +17,25 @@ from silo.core.values import JSON
 from silo.errors import CompileError, DeviceError, UnsupportedError
 from silo.frozen import replace
 from silo.kinds.triton.front.adapter import CompiledProgram
-from silo.kinds.triton.front.gpu_layout import complete_layout, launch_info
+from silo.kinds.triton.front.gpu_layout import (
+    complete_layout,
+    launch_info,
+    slots_of_descriptor,
+    taken_apart,
+    tensor_maps,
+)
 from silo.launch.binding import bind
 from silo.launch.native import Binding
 from silo.machine.device_plugins import devices_of_kind
 from silo.store.trust_ledger import consent_to_compiled
 
-__all__ = ["bind_program", "consent_to", "device_at", "read_launch", "target_of"]
+__all__ = ["bind_program", "consent_to", "descriptor_block", "device_at", "read_launch", "target_of"]
 
 _ABI = {kind.value: kind for kind in AbiType} | {"u1": AbiType.I1, "i1": AbiType.I1}
 _PACKED = frozenset(["i1", "u1", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "fp16", "bf16", "fp32", "fp64"])
 _FOLDED = "constexpr"
+# Gluon's descriptors have a layout behind the block shape, and im2col ones another name: neither matches.
+_DESCRIPTOR = re.compile(r"tensordesc<(\w+)\[([0-9, ]+)\]>")
 
 
 def target_of(program: CompiledProgram) -> Target:
@@ -69,10 +78,21 @@ def read_launch(program: CompiledProgram) -> LaunchInfo:
     if program.blob_kind == "so":
         return _of_cpu(program, slots)
     kernel = _called(program.entry, inspect_binary(program.blob, program.blob_kind))
-    launch = launch_info(target_of(program), program.metadata, complete_layout(slots, kernel), kernel)
-    if launch.scratch_bytes or launch.profile_bytes:
-        raise UnsupportedError("it takes scratch memory, which Triton's allocator gives")
+    maps = tensor_maps(slots, program.metadata)
+    launch = launch_info(target_of(program), program.metadata, complete_layout(slots, kernel, maps), kernel, maps)
+    if launch.profile_bytes:
+        raise UnsupportedError("it takes memory for Triton's profiler, which instruments its code")
     return launch
+
+
+def descriptor_block(kind: str) -> tuple[str, tuple[int, ...]] | None:
+    """The dtype and block shape of a descriptor's type in Triton's signature; None: another type.
+
+    >>> descriptor_block("tensordesc<fp16[64, 32]>")
+    ('fp16', (64, 32))
+    """
+    found = _DESCRIPTOR.fullmatch(kind)
+    return None if found is None else (found[1], tuple(int(extent) for extent in found[2].split(",")))
 
 
 def _slots(program: CompiledProgram) -> list[LayoutSlot]:
@@ -86,6 +106,8 @@ def _slots(program: CompiledProgram) -> list[LayoutSlot]:
             found.append(LayoutSlot(name, AbiType.POINTER))
         elif kind in _PACKED:
             found.append(LayoutSlot(name, _ABI[kind]))
+        elif block := descriptor_block(kind):
+            found += slots_of_descriptor(name, len(block[1]))
         else:
             raise UnsupportedError(f"the argument {name} has Triton's type {kind}")
     return found
@@ -110,9 +132,10 @@ def _of_cpu(program: CompiledProgram, slots: tuple[LayoutSlot, ...]) -> LaunchIn
     except ValueError as error:
         raise CompileError(f"the cached kernel is not one of Silo's CPU backend: {error}") from error
     stated_kinds = [_signless(slot.type) for slot in launch.layout]
-    if stated_kinds != [_signless(slot.type) for slot in slots]:
-        raise CompileError(f"it takes {', '.join(stated_kinds)}, and its signature says otherwise")
-    return replace(launch, layout=slots)
+    for form in taken_apart(slots):
+        if stated_kinds == [_signless(slot.type) for slot in form]:
+            return replace(launch, layout=tuple(form))
+    raise CompileError(f"it takes {', '.join(stated_kinds)}, and its signature says otherwise")
 
 
 def _signless(kind: AbiType) -> str:

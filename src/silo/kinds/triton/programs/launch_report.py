@@ -20,13 +20,17 @@ __all__ = ["KernelLine", "Report", "gather", "report_at_exit", "text_of", "write
 
 _asked: list[str] = []
 _written: set[int] = set()  # processes: one report each, whichever way it ends
-_inherited: dict[int, tuple[int, int, int]] = {}  # by a kernel's id, what this process's parent did before the fork
+# By a kernel's id, what this process's parent did before the fork: launches, variants, launches by reason.
+_inherited: dict[int, tuple[tuple[int, int, int], Mapping[str, int]]] = {}
 _passed_before: dict[str, int] = {}
 
 
 @frozen
 class KernelLine:
-    """One kernel: launches by Silo and by Triton, variants, and how many kinds of calls Silo refused, by reason."""
+    """One kernel: launches by Silo and by Triton, variants, and how many kinds of calls Silo refused, by reason.
+
+    ``reasons`` are launches by Triton by reason. The first launch of each kind is Triton's without a reason.
+    """
 
     kernel: str
     place: str
@@ -34,6 +38,7 @@ class KernelLine:
     own_launches: int
     variants: int
     refusals: Mapping[str, int]
+    reasons: Mapping[str, int]
 
 
 @frozen
@@ -51,25 +56,37 @@ def gather(passed: Mapping[str, int]) -> Report:
     """What there is to say of this process now, and of no parent of it. ``passed`` is the report's."""
     lines: list[KernelLine] = []
     for one in TABLE:
-        seen = (*one.launches, one.variant_count)
+        before, reasons_before = _inherited.get(id(one), ((0, 0, 0), {}))
         launches, own, variants = (
-            now - before for now, before in zip(seen, _inherited.get(id(one), (0, 0, 0)), strict=True)
+            now - then for now, then in zip((*one.launches, one.variant_count), before, strict=True)
         )
         if id(one) not in _inherited or launches or own or variants:
-            lines.append(KernelLine(one.name, one.location, launches, own, variants, dict(one.refusals)))
-    left = {reason: count - _passed_before.get(reason, 0) for reason, count in passed.items()}
+            reasons = _since(one.reasons, reasons_before)
+            lines.append(KernelLine(one.name, one.location, launches, own, variants, dict(one.refusals), reasons))
     return Report(
         os.getpid(),
         " ".join(sys.argv),
         adapter.triton_version(),
         tuple(lines),
-        {reason: count for reason, count in left.items() if count},
+        _since(passed, _passed_before),
     )
 
 
+def _since(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, int]:
+    left = {reason: count - before.get(reason, 0) for reason, count in now.items()}
+    return {reason: count for reason, count in left.items() if count}
+
+
 def text_of(report: Report) -> str:
-    """For people: a line a kernel, the busiest first. Pure."""
-    kernels = sorted(report.kernels, key=lambda one: -one.launches)
+    """For people: a line a kernel, the busiest first, then what was left to Triton with its share of all launches.
+
+    Pure.
+    """
+    kernels = sorted(report.kernels, key=lambda one: (-one.launches, -one.own_launches))
+    left = [(one.kernel, reason, count) for one in kernels for reason, count in one.reasons.items()]
+    first = sum(one.own_launches for one in kernels) - sum(count for *_, count in left)
+    served = sum(one.launches for one in kernels)
+    total = served + sum(one.own_launches for one in kernels) + sum(report.passed.values())
     width = max([len("kernel"), *(len(one.kernel) for one in kernels)])
     lines = [
         f"silo: Triton kernels of process {report.process} (Triton {report.triton})",
@@ -78,13 +95,28 @@ def text_of(report: Report) -> str:
     lines += [
         f"  {one.kernel:{width}}  {one.launches:>10}  {one.own_launches:>10}  {one.variants:>8}" for one in kernels
     ]
+    lines.append(f"  {served} of {total} launches by Silo ({_share(served, total)})")
+    if first:
+        lines.append(f"  left to Triton: {_launches(first, total)}: the first of each kind, which Triton compiles")
     lines += [
-        f"  left to Triton: {one.kernel}: {reason} ({count} kinds of calls)"
-        for one in kernels
-        for reason, count in one.refusals.items()
+        f"  left to Triton: {_launches(count, total)} of {kernel}: {reason}"
+        for kernel, reason, count in sorted(left, key=lambda one: -one[2])
     ]
-    lines += [f"  left to Triton: {count} launches: {reason}" for reason, count in report.passed.items()]
+    lines += [f"  left to Triton: {_launches(count, total)}: {reason}" for reason, count in report.passed.items()]
     return printable("\n".join(lines))
+
+
+def _share(count: int, total: int) -> str:
+    """Of all launches, in percent.
+
+    >>> _share(4, 4), _share(1, 8), _share(0, 0)
+    ('100.0 %', '12.5 %', '0.0 %')
+    """
+    return f"{100 * count / total if total else 0:.1f} %"
+
+
+def _launches(count: int, total: int) -> str:
+    return f"{count} {'launch' if count == 1 else 'launches'} ({_share(count, total)})"
 
 
 def write(where: str, passed: Callable[[], Mapping[str, int]]) -> None:
@@ -132,6 +164,6 @@ def report_at_exit(passed: Callable[[], Mapping[str, int]]) -> None:
 def _inherit(passed: Callable[[], Mapping[str, int]]) -> None:
     """This process is a child: what was counted up to now is its parent's."""
     _inherited.clear()
-    _inherited.update({id(one): (*one.launches, one.variant_count) for one in TABLE})
+    _inherited.update({id(one): ((*one.launches, one.variant_count), one.reasons) for one in TABLE})
     _passed_before.clear()
     _passed_before.update(passed())

@@ -6,6 +6,7 @@ from collections import Counter
 
 from silo.forks import Mutex
 from silo.kinds.triton.front import adapter
+from silo.kinds.triton.front.allocation import allocate_scratch
 from silo.launch import native
 from silo.launch.framework_connection import connect_loaded
 
@@ -13,7 +14,7 @@ __all__ = ["Situations"]
 
 _MOST_EPOCHS = 1 << 16  # the guard's word for it has 16 bits
 # Blocked, and watches nothing.
-_NOWHERE = native.TritonSituation((), (), None, None, 0, 0, True, False, False)  # noqa: FBT003
+_NOWHERE = native.TritonSituation((), (), None, None, 0, 0, True, False, False, None, None, None)  # noqa: FBT003
 
 
 class Situations:
@@ -49,6 +50,8 @@ class Situations:
                 bool(self.blocked),
                 seen.torch_stream,
                 seen.torch_device,
+                *seen.hooks,
+                allocate_scratch,
             )
             native.triton_situation(made)
             self._current = made

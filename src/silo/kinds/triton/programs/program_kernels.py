@@ -8,7 +8,7 @@ import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from silo.core.protocols import AdoptsModules
 from silo.core.signature import Signature
@@ -18,7 +18,7 @@ from silo.frozen import replace
 from silo.kinds.triton.front import adapter
 from silo.kinds.triton.front.adapter import CompiledProgram
 from silo.kinds.triton.front.triton_fingerprint import functions_reached
-from silo.kinds.triton.front.triton_source import TritonSource
+from silo.kinds.triton.front.triton_source import TritonSource, signature_of
 from silo.kinds.triton.programs.compiled_code import bind_program, consent_to, device_at, read_launch, target_of
 from silo.kinds.triton.programs.variant_providers import PROVIDERS, ProgramVariant, Provided, VariantProvider
 from silo.launch import native
@@ -26,7 +26,22 @@ from silo.launch.arguments import SeenCall, ValueKind
 from silo.launch.native import Binding, TritonKernel
 from silo.launch.runtime import make_triton_launcher
 
-__all__ = ["TABLE", "KernelTable", "ProgramKernel", "ProgramVariant", "Provided", "Refusal", "VariantProvider"]
+if TYPE_CHECKING:
+    from silo.core.launch_info import LaunchInfo
+    from silo.core.protocols import Device
+
+__all__ = [
+    "SLOT",
+    "TABLE",
+    "KernelTable",
+    "ProgramKernel",
+    "ProgramVariant",
+    "Provided",
+    "Refusal",
+    "VariantProvider",
+    "guarded",
+    "loaded_code",
+]
 
 _log = logging.getLogger("silo")
 
@@ -45,6 +60,7 @@ class KernelTable:
         self._kernels: weakref.WeakSet[ProgramKernel] = weakref.WeakSet()
         self._kept: list[ProgramKernel] | None = None
         self._refused: dict[str, str] = {}
+        self._others: weakref.WeakSet[Detachable] = weakref.WeakSet()
         self._lock = Mutex()
         self.providers = PROVIDERS
 
@@ -80,10 +96,17 @@ class KernelTable:
             self._refused[kernel] = reason
         _log.warning("launches of %s go Triton's own way, at its cost (some microseconds each): %s", kernel, reason)
 
+    def also(self, other: Detachable) -> None:
+        """Detach this too in :meth:`drop`."""
+        with self._lock:
+            self._others.add(other)
+
     def drop(self) -> None:
         """Take every kernel off its function again."""
-        for kernel in self:
-            kernel.detach()
+        with self._lock:
+            others = list(self._others)
+        for one in (*self, *others):
+            one.detach()
 
 
 TABLE = KernelTable()
@@ -91,10 +114,30 @@ TABLE = KernelTable()
 
 def _slot_of(function: Any) -> object:  # noqa: ANN401
     members: dict[str, object] = function.__dict__
-    return members.get(_SLOT)
+    return members.get(SLOT)
 
 
-_SLOT = "_silo_kernel"  # in a function's dictionary; native/python/triton_kernel.c looks there
+SLOT = "_silo_kernel"
+"""The member that serves launches, in the dictionary of a function or a compiled kernel; native/python/triton_kernel.c
+reads it."""
+
+
+class Detachable(Protocol):
+    """A holder of one object's :data:`SLOT`."""
+
+    def detach(self) -> None:
+        """Leave the object as it was."""
+        ...
+
+
+def guarded(signature: Signature) -> Signature:
+    """The signature whose guard tells apart at least the calls that Triton's key tells apart."""
+    return Signature(
+        tuple(
+            one if one.specialize and one.align else replace(one, specialize=True, align=True)
+            for one in signature.parameters
+        )
+    )
 
 
 class ProgramKernel:
@@ -108,12 +151,14 @@ class ProgramKernel:
         self.refusals: Counter[str] = Counter()
         self._served: list[Provided] = []
         self._source: TritonSource | None = None
+        self._signature: Signature | None = None
         self._read: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # globals of served code
         self._given: dict[tuple[str, int], tuple[object, dict[str, Any]]] = {}  # code of functions among constexprs
         self._function = weakref.ref(function)
         self._lock = Mutex()
-        self.native = TritonKernel(function, self._launcher(function))
-        vars(function)[_SLOT] = self.native
+        launcher = self._launcher(function)
+        self.native = TritonKernel(function, launcher, self.left, None if launcher else next(iter(self.refusals)))
+        vars(function)[SLOT] = self.native
         TABLE.add(self)
 
     @classmethod
@@ -135,6 +180,13 @@ class ProgramKernel:
         return self._source
 
     @property
+    def signature(self) -> Signature:
+        """The parameters as the function has them, of Gluon functions too. Raises SourceError."""
+        if self._signature is None:
+            self._signature = signature_of(self.function)
+        return self._signature
+
+    @property
     def fingerprint(self) -> str:
         """That of the source."""
         return self.source.fingerprint
@@ -153,7 +205,7 @@ class ProgramKernel:
         """Leave the function as it was."""
         function = self.function
         if function is not None and _slot_of(function) is self.native:
-            del vars(function)[_SLOT]
+            del vars(function)[SLOT]
             adapter.forget_served(function)
 
     def refuse(self, reason: str) -> Refusal:
@@ -163,23 +215,23 @@ class ProgramKernel:
         TABLE.tell(self.name, reason)
         return Refusal(reason)
 
+    def left(self, reason: str) -> None:
+        """Log why launches go Triton's way; the native object calls it for the first launch of each reason."""
+        TABLE.tell(self.name, reason)
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many launches went Triton's own way for each reason, besides the first launch of each kind."""
+        return dict(self.native.reasons or {})
+
     # ---- the guard's questions ----
 
     def _launcher(self, function: Any) -> native.Launcher | None:  # noqa: ANN401
         try:
-            if getattr(function, "is_gluon", bool)():
-                self.refuse("it is a Gluon kernel")
-                return None
-            parameters = self.source.signature.parameters
-            guarded = Signature(
-                tuple(
-                    one if one.specialize and one.align else replace(one, specialize=True, align=True)
-                    for one in parameters
-                )
-            )
+            signature = guarded(self.signature)
             defaults = {one.name: one.default for one in adapter.parameters_of(function) if one.has_default}
             options = adapter.option_names_of()
-            return make_triton_launcher(self.name, guarded, on_miss=self.on_miss, options=options, defaults=defaults)
+            return make_triton_launcher(self.name, signature, on_miss=self.on_miss, options=options, defaults=defaults)
         except SiloError as error:
             self.refuse(str(error))
             return None
@@ -267,32 +319,37 @@ class ProgramKernel:
         try:
             signature, specialization = self.source.specialize(call.facts(self.source.constant))
         except SiloError:
-            signature = specialization = None  # Triton took it: Silo has no name for some of it
+            signature = specialization = None  # Triton took it: Silo has no name for some of it, or it is Gluon's
         return ProgramVariant(
             self, call, dict(call.options), program, launch, target, device, signature, specialization
         )
 
     def _binding(self, variant: ProgramVariant) -> Binding:
         """Loaded code, joined to the function's parameters."""
-        program = variant.program
-        loaded: Any = self._adopted(variant)
-        if loaded is None:
-            consent = consent_to(program, variant.launch)
-            loaded = variant.device.load(variant.launch, program.blob, program.blob_kind, self.name, consent=consent)
-        return bind_program(loaded, variant.launch, self.source.signature, program.kernel)
+        loaded: Any = loaded_code(self.name, variant.program, variant.launch, variant.device)
+        return bind_program(loaded, variant.launch, self.signature, variant.program.kernel)
 
-    def _adopted(self, variant: ProgramVariant) -> object | None:
-        """The code as Triton has loaded it, where launches may use that: one module serves both, and one memory.
 
-        Triton's kernel, which the binding holds as its tag, unloads it in the end.
-        """
-        program = variant.program
-        if not program.module or not isinstance(variant.device, AdoptsModules):
-            return None
-        try:
-            return variant.device.adopt(variant.launch, program.blob, self.name, program.module)
-        except DeviceError:
-            return None  # loaded once more, which says why where that fails too
+def loaded_code(name: str, program: CompiledProgram, launch: LaunchInfo, device: Device) -> object:
+    """A compiled kernel's code on a device, for bindings. Raises SiloError."""
+    loaded = _adopted(name, program, launch, device)
+    if loaded is None:
+        consent = consent_to(program, launch)
+        loaded = device.load(launch, program.blob, program.blob_kind, name, consent=consent)
+    return loaded
+
+
+def _adopted(name: str, program: CompiledProgram, launch: LaunchInfo, device: Device) -> object | None:
+    """The code as Triton has loaded it, where launches may use that: one module serves both, and one memory.
+
+    Triton's kernel, which a binding holds as its tag, or which holds the binding, unloads it in the end.
+    """
+    if not program.module or not isinstance(device, AdoptsModules):
+        return None
+    try:
+        return device.adopt(launch, program.blob, name, program.module)
+    except DeviceError:
+        return None  # loaded once more, which says why where that fails too
 
 
 def _reached(function: Any) -> list[Any]:  # noqa: ANN401
@@ -309,11 +366,13 @@ def _constants(call: SeenCall) -> Iterator[tuple[str, object]]:
 
 
 def _is_settled(value: object) -> bool:
-    """Whether the guard may take an object for its value: nothing can change it."""
+    """Whether the guard compares an object by its value, or nothing can change it."""
     if value is None or isinstance(value, bool | int | float | str | bytes):
         return True
     if isinstance(value, tuple):
         return all(map(_is_settled, cast("tuple[object, ...]", value)))
+    if type(value) is dict:  # the guard compares it by its items
+        return all(map(_is_settled, cast("dict[object, object]", value).items()))
     if adapter.is_constexpr(value):
         return _is_settled(getattr(value, "value", None))
     if type(value).__module__ == "torch" and type(value).__name__ == "dtype":

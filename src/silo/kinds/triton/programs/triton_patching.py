@@ -180,6 +180,9 @@ class _Switch:
                 self._take()
                 raise
         self._put_tuners(adapter.seams())  # in front of what the lock has put there
+        if found.compiled_getitem is not None:
+            ours = native.triton_compiled(found.compiled, found.compiled_getitem, _first_launch)
+            self._replace(found.compiled, "__getitem__", ours)
 
     def _put_tuners(self, found: adapter.LaunchHookPoints) -> None:
         if found.tuned_run is None or found.heuristic_run is None:
@@ -257,6 +260,16 @@ def _first_use(function: Any) -> TritonKernel:  # noqa: ANN401
     with _first:
         report_at_exit(_SWITCH.passed)
         return ProgramKernel.of(function).native
+
+
+def _first_launch(compiled: Any) -> TritonKernel | None:  # noqa: ANN401
+    """What serves launches of a compiled kernel by hand; None: it has no function, so Triton serves them."""
+    from silo.kinds.triton.programs.launch_report import report_at_exit  # noqa: PLC0415  # as above
+    from silo.kinds.triton.programs.warmed_kernels import WarmedKernel  # noqa: PLC0415
+
+    with _first:
+        report_at_exit(_SWITCH.passed)
+        return WarmedKernel.native_of(compiled)
 
 
 _first = Mutex()

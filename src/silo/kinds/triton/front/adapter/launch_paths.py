@@ -40,6 +40,7 @@ LAUNCHED_VERSIONS = ("3.4", "3.5", "3.6", "3.7", "3.8", "3.9")
 
 _JIT = "triton.runtime.jit"
 _AUTOTUNER = "triton.runtime.autotuner"
+_COMPILER = "triton.compiler.compiler"
 # DLPack's device type of the memory that kernels of one of Triton's kinds of target use.
 _MEMORY = {"cuda": 2, "hip": 10, "cpu": 1}
 
@@ -85,6 +86,8 @@ class LaunchHookPoints:
     heuristics: Any
     heuristic_run: Any
     getitem: Any
+    compiled: Any
+    compiled_getitem: Any
     config_members: tuple[str, ...]
 
 
@@ -95,7 +98,7 @@ def seams_are_loaded() -> bool:
 
 def seams() -> LaunchHookPoints:
     """What there is to replace. Raises ToolchainError: Triton cannot be imported."""
-    jit, autotuner = module(_JIT), module(_AUTOTUNER)
+    jit, autotuner, compiler = module(_JIT), module(_AUTOTUNER), module(_COMPILER)
     return LaunchHookPoints(
         jit.JITFunction,
         _own(jit.JITFunction, "run", _JIT),
@@ -104,6 +107,8 @@ def seams() -> LaunchHookPoints:
         autotuner.Heuristics,
         _own(autotuner.Heuristics, "run", _AUTOTUNER),
         _own(jit.KernelInterface, "__getitem__", _JIT),
+        compiler.CompiledKernel,
+        _own(compiler.CompiledKernel, "__getitem__", _COMPILER),
         _config_members(autotuner.Config),
     )
 
@@ -160,6 +165,7 @@ class LaunchWatch:
 
     ``blocked`` is why every launch goes Triton's own way, "" where none has to; ``key`` is everything of Triton's key
     that is neither an argument nor an option of the call, ``driver`` Triton's active driver, which it is part of.
+    ``hooks`` are Triton's hooks of launches, which are called with each launch's metadata; both None without a hook.
     ``torch_stream`` and ``torch_device``: torch's C functions give what these two functions give.
     """
 
@@ -173,6 +179,7 @@ class LaunchWatch:
     torch_stream: bool
     torch_device: bool
     memory_type: int
+    hooks: tuple[Any, Any]
 
 
 def watch() -> LaunchWatch:
@@ -190,7 +197,8 @@ def watch() -> LaunchWatch:
     active = "_active" if "_active" in holder else "active"
     watched.append((holder, active, holder[active]))
     watched += _variables(knobs)
-    blocked = _watch_hooks(knobs.runtime, watched, sizes)
+    hooked = _watch_hooks(knobs.runtime, watched, sizes)
+    blocked = _inspected(knobs.runtime)
     kind = str(driver.get_current_target().backend)
     if kind not in _MEMORY:
         blocked = blocked or f"Silo launches nothing on Triton's target {kind}"
@@ -207,12 +215,13 @@ def watch() -> LaunchWatch:
         torch_stream,
         torch_device,
         _MEMORY.get(kind, 0),
+        (None, None) if not hooked else tuple(getattr(knobs.runtime, name, None) for name in LAUNCH_HOOKS),  # pyright: ignore[reportArgumentType]  # two names
     )
 
 
 def _watch_hooks(runtime: Any, watched: list[tuple[Any, ...]], sizes: list[Any]) -> str:  # noqa: ANN401
-    """Add the hooks of launches to what is watched; why they block, or ""."""
-    blocked = ""
+    """Add the hooks of launches to the watched members; which of them a program has set, or ""."""
+    hooked = ""
     for name in LAUNCH_HOOKS:
         hook = getattr(runtime, name, None)
         calls = getattr(hook, "calls", None)
@@ -220,15 +229,20 @@ def _watch_hooks(runtime: Any, watched: list[tuple[Any, ...]], sizes: list[Any])
             sizes.append(calls)
             watched.append((vars(hook), "calls", cast("list[object]", calls)))
         if calls or (hook is not None and calls is None):
-            blocked = f"a program's {name} sees every launch"
+            hooked = f"a program's {name} sees every launch"
+    return hooked
+
+
+def _inspected(runtime: Any) -> str:  # noqa: ANN401
     if getattr(runtime, "add_stages_inspection_hook", None) is not None:
-        blocked = "a program's add_stages_inspection_hook decides about code"
-    return blocked
+        return "a program's add_stages_inspection_hook decides about code"
+    return ""
 
 
 def launch_hooks() -> str:
     """Why launches must go through Triton's own launcher: a program's hook sees each of them. "" where none does."""
-    return _watch_hooks(module("triton.knobs").runtime, [], [])
+    runtime = module("triton.knobs").runtime
+    return _inspected(runtime) or _watch_hooks(runtime, [], [])
 
 
 # What Triton asks in its run: a group of knobs, and the knob.

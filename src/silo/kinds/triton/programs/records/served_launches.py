@@ -80,8 +80,8 @@ class Serving:
         """The code, loaded where the program launches."""
         artifact = one.artifact
         launch, target = artifact.launch, artifact.variant.target
-        if (launch.scratch_bytes or launch.profile_bytes) and not artifact.runs_on_host:
-            raise BundleError("it takes scratch memory, which Triton's allocator gives")
+        if launch.profile_bytes and not artifact.runs_on_host:
+            raise BundleError("it takes memory for Triton's profiler, which instruments its code")
         device = device_at(target.kind, index)
         blob = self._code.bundle.blob(artifact.blob.sha256)
         consent = self._code.consent(one)

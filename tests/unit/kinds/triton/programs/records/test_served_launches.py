@@ -439,3 +439,53 @@ print("done", list(double.device_caches.values())[0][0] and "kept")
     (kernel,) = json.loads(report.read_text())["kernels"]
     assert (kernel["launches"], kernel["own_launches"], kernel["variants"]) == (1, 0, 1)
     assert "silo trust" in run("--bundle", bundle, "--frozen", home="another", code=1)
+
+
+SCRATCHED = """
+@triton.jit
+def scratched(x, out, M, N: tl.constexpr, B: tl.constexpr):
+    d = tl.make_tensor_descriptor(x, [M, N], [N, 1], [B, N])
+    o = tl.make_tensor_descriptor(out, [M, N], [N, 1], [B, N])
+    o.store([tl.program_id(0) * B, 0], d.load([tl.program_id(0) * B, 0]) * 2)
+
+asked, buffers = [], []
+def allocate(size, alignment, stream):
+    asked.append((size, alignment, stream))
+    buffers.append(array(size))
+    return buffers[-1]
+def run(grid=(4, 2)):
+    return scratched[grid](x, y, 64, 32, 16)
+"""
+
+
+def test_scratch_memory_of_served_code_comes_from_tritons_allocator(tmp_path):
+    out = serve(
+        tmp_path,
+        SCRATCHED
+        + """
+with replaying(PATH, frozen=True), silo.accelerate():
+    try:
+        run()
+    except RuntimeError as error:
+        assert "set_allocator" in str(error), error
+    else:
+        raise AssertionError("there was no allocator")
+    triton.set_allocator(allocate)
+    run(), run()
+    assert kernel(scratched).launches == (2, 0), kernel(scratched).launches
+    assert len(set(asked)) == 1 and len(asked) == 2
+    assert buffers[-1].address in [int.from_bytes(one, "little") for one in S.last("scratched").parameters]
+    print("served", *asked[0])
+""",
+        record=HEAD
+        + SCRATCHED
+        + """
+triton.set_allocator(allocate)
+with recording(PATH):
+    run()
+print("recorded", *asked[0])
+""",
+    )
+    served = out.split("served", 1)[1].split()
+    assert int(served[0]) > 0
+    assert int(served[1]) == 128
