@@ -204,6 +204,12 @@ VARIABLES: Final = (
         " reasons; `silo exec --report` sets it. Every process appends its own.",
     ),
     Variable(
+        "SILO_COMPILE_AHEAD",
+        "0 or 1",
+        "1",
+        "In an accelerated program: compile the configs of Triton's tuners in worker processes while the tuner measures.",
+    ),
+    Variable(
         "SILO_RECORD",
         "path",
         "none",

@@ -109,6 +109,8 @@ class _Switch:
         self._methods: tuple[Any, Any] | None = None  # in the place of run and __getitem__
         self._held = False  # a launcher calls them itself, so they serve to the end
         self._unlock: Any = None  # ends that a lock decides for tuners
+        self._searches: Any = None  # watches tuners that measure
+        self._unwatch: Any = None  # ends that compiles are waited for
 
     def hold(self) -> Any:  # noqa: ANN401
         with self._lock:
@@ -179,9 +181,31 @@ class _Switch:
             except SiloError:
                 self._take()
                 raise
+        self._watch_searches()
         self._put_tuners(adapter.seams())  # in front of what the lock has put there
 
+    def _watch_searches(self) -> None:
+        """Compile configs of tuners ahead, unless that is off."""
+        from silo.kinds.triton.programs.searches.ahead_compiles import AheadCompiles  # noqa: PLC0415  # as above
+        from silo.kinds.triton.programs.searches.tuner_search import TunerSearches  # noqa: PLC0415
+
+        ahead = AheadCompiles() if settings().compile_ahead else None
+        self._searches = TunerSearches(ahead, self._launches)
+        if ahead is not None:
+            self._unwatch = adapter.watch_requests(ahead.await_compile)
+
+    def _launches(self, layer: Any) -> bool:  # noqa: ANN401
+        """Whether an object's ``run`` is Triton's, or ours before it."""
+        if "run" in vars(layer):
+            return False
+        run = getattr(type(layer), "run", None)
+        return any(run is ours for _, name, _, ours in self._before if name == "run")
+
     def _put_tuners(self, found: adapter.LaunchHookPoints) -> None:
+        if found.tuned_bench is not None and found.tuned_prune is not None:
+            bench, prune = adapter.search_methods(found.tuned_bench, found.tuned_prune, self._searches)
+            self._replace(found.autotuners, "_bench", bench)
+            self._replace(found.autotuners, "prune_configs", prune)
         if found.tuned_run is None or found.heuristic_run is None:
             return
         methods = native.triton_tuners(
@@ -222,9 +246,10 @@ class _Switch:
             self._methods = None
         self._restore(self._before)
         self._before.clear()
-        if self._unlock is not None:
-            self._unlock()
-            self._unlock = None
+        for undo in (self._unlock, self._unwatch):
+            if undo is not None:
+                undo()
+        self._unlock = self._unwatch = self._searches = None
         if not self._held:
             TABLE.drop()
 

@@ -17,9 +17,11 @@ __all__ = [
     "TunerDecision",
     "TunerDecisions",
     "TunerKey",
+    "TunerWatch",
     "config_members",
     "is_trying",
     "kernel_of_tuner",
+    "search_methods",
     "watch_autotuners",
 ]
 
@@ -75,7 +77,7 @@ def watch_autotuners(decisions: TunerDecisions) -> Callable[[], None]:
         finally:
             _trying.depth -= 1
 
-    cast("Any", watched_run).silo_watches = True
+    cast("Any", watched_run).silo_watches = cast("Any", watched_bench).silo_watches = True
     kind.run, kind._bench = watched_run, watched_bench  # noqa: SLF001
 
     def undo() -> None:
@@ -84,6 +86,40 @@ def watch_autotuners(decisions: TunerDecisions) -> Callable[[], None]:
             tuner.cache = dict(tuner.cache)
 
     return undo
+
+
+class TunerWatch(Protocol):
+    """Called while a tuner works out a decision; what its functions return or raise, the tuner gets."""
+
+    def prune(self, tuner: Any, own: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
+        """The configs that the author's pruning leaves. ``own()`` is Triton's method."""
+        ...
+
+    def measure(
+        self,
+        tuner: Any,  # noqa: ANN401
+        config: Any,  # noqa: ANN401
+        launch: Callable[[Any], object],
+        own: Callable[[], Any],
+    ) -> Any:  # noqa: ANN401
+        """Measure a config, by ``own()``; ``launch(config)`` would launch the kernel so, but it only compiles."""
+        ...
+
+
+def search_methods(bench: Any, prune: Any, watch: TunerWatch) -> tuple[Any, Any]:  # noqa: ANN401
+    """Methods in the place of ``Autotuner._bench`` and ``prune_configs``, which ``watch`` answers."""
+
+    def watched_bench(self: Any, *args: Any, config: Any, **meta: Any) -> Any:  # noqa: ANN401
+        def launch(one: Any) -> object:  # noqa: ANN401
+            return self.fn.run(*args, **{**meta, **one.all_kwargs(), "warmup": True})
+
+        return watch.measure(self, config, launch, lambda: bench(self, *args, config=config, **meta))
+
+    def watched_prune(self: Any, kwargs: Any) -> Any:  # noqa: ANN401
+        return watch.prune(self, lambda: prune(self, kwargs))
+
+    cast("Any", watched_bench).silo_watches = cast("Any", watched_prune).silo_watches = True
+    return watched_bench, watched_prune
 
 
 class TunerDecision(dict[TunerKey, Any]):
