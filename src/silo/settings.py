@@ -134,6 +134,7 @@ class Settings:
     accelerate: bool = False
     accelerate_report: str | os.PathLike[str] | None = None
     compile_ahead: bool = True
+    keep_decisions: bool = True
     log: str | None = None
     quiet: bool = False
     check: bool = False
@@ -207,6 +208,7 @@ class Settings:
             if given.get("SILO_ACCELERATE_REPORT") == "-"
             else _path(given, "SILO_ACCELERATE_REPORT"),
             compile_ahead=_flag(given, "SILO_COMPILE_AHEAD", default=True),
+            keep_decisions=_flag(given, "SILO_KEEP_DECISIONS", default=True),
             log=_choice(given, "SILO_LOG", LOG_LEVELS, "info") if "SILO_LOG" in given else None,
             quiet=_flag(given, "SILO_QUIET", default=False),
             check=_flag(given, "SILO_CHECK", default=False),

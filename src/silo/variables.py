@@ -210,6 +210,13 @@ VARIABLES: Final = (
         "In an accelerated program: compile the configs of Triton's tuners in worker processes while the tuner measures.",
     ),
     Variable(
+        "SILO_KEEP_DECISIONS",
+        "0 or 1",
+        "1",
+        "In an accelerated program: keep what Triton's tuners decide in the store, so that later processes measure"
+        " nothing.",
+    ),
+    Variable(
         "SILO_RECORD",
         "path",
         "none",

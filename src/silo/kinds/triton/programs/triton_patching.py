@@ -108,7 +108,7 @@ class _Switch:
         self._situations: Any = None
         self._methods: tuple[Any, Any] | None = None  # in the place of run and __getitem__
         self._held = False  # a launcher calls them itself, so they serve to the end
-        self._unlock: Any = None  # ends that a lock decides for tuners
+        self._unlock: Any = None  # ends that a lock, or the store, decides for tuners
         self._searches: Any = None  # watches tuners that measure
         self._unwatch: Any = None  # ends that compiles are waited for
 
@@ -174,13 +174,12 @@ class _Switch:
         self._replace(found.functions, "__getitem__", getitem)
         self._replace(found.functions, "debug", adapter.watched_debug(_forget))
         self._situations.forget()
-        if settings().lock is not None:  # few name one, and it needs what records and bundles do
-            lock: Any = load_place("silo.kinds.triton.programs.records.capture_activation:lock_while_accelerated")
-            try:
-                self._unlock = lock()
-            except SiloError:
-                self._take()
-                raise
+        decide: Any = load_place("silo.kinds.triton.programs.records.decision_sources:decide_while_accelerated")
+        try:
+            self._unlock = decide()
+        except SiloError:
+            self._take()
+            raise
         self._watch_searches()
         self._put_tuners(adapter.seams())  # in front of what the lock has put there
 

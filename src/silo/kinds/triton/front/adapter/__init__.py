@@ -12,6 +12,7 @@ from silo.kinds.triton.front.adapter.autotuners import (
     is_trying,
     kernel_of_tuner,
     search_methods,
+    tuning_is_heard,
     watch_autotuners,
 )
 from silo.kinds.triton.front.adapter.cache_compiles import (
@@ -30,6 +31,7 @@ from silo.kinds.triton.front.adapter.cache_compiles import (
 from silo.kinds.triton.front.adapter.compile_calls import (
     CompileCall,
     KeptCode,
+    active_device,
     active_target,
     adapter_is_ready,
     cache_key_text,
@@ -120,6 +122,7 @@ __all__ = [
     "TunerDecisions",
     "TunerKey",
     "TunerWatch",
+    "active_device",
     "active_target",
     "adapter_is_ready",
     "cache_key_text",
@@ -185,6 +188,7 @@ __all__ = [
     "triton_identity",
     "triton_version",
     "ttir_of",
+    "tuning_is_heard",
     "usable_for_programs",
     "watch",
     "watch_autotuners",

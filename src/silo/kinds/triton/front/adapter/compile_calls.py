@@ -24,6 +24,7 @@ from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, module
 __all__ = [
     "CompileCall",
     "KeptCode",
+    "active_device",
     "active_target",
     "adapter_is_ready",
     "cache_key_text",
@@ -263,6 +264,11 @@ def ttir_of(compiled: Any) -> str | None:  # noqa: ANN401  # Triton's CompiledKe
 def active_target() -> Any:  # noqa: ANN401  # Triton's GPUTarget
     """What Triton compiles for now."""
     return module("triton.runtime.driver").driver.active.get_current_target()
+
+
+def active_device() -> int:
+    """The number of the device that Triton launches on now."""
+    return int(module("triton.runtime.driver").driver.active.get_current_device())
 
 
 def adapter_is_ready() -> bool:

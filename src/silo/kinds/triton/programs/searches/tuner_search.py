@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -14,9 +15,19 @@ from silo.kinds.triton.front.adapter import kernel_of_tuner, reason_to_compile_i
 from silo.kinds.triton.programs.searches.ahead_compiles import AheadCompiles
 from silo.status_line import Task, report_progress, working
 
-__all__ = ["Search", "TunerSearches"]
+__all__ = ["Search", "TunerSearches", "finished_search"]
 
 _log = logging.getLogger("silo")
+
+
+_local = threading.local()  # ``next``: a tuner and its configs; ``search``, ``finished``: searches of this thread
+
+
+def finished_search(tuner: Any) -> Search | None:  # noqa: ANN401
+    """The search that this thread has just ended for a tuner, once: what a program stores later is its own affair."""
+    found: Search | None = getattr(_local, "finished", None)
+    _local.finished = None
+    return found if found is not None and found.tuner is tuner else None
 
 
 @dataclass(slots=True, eq=False)
@@ -42,16 +53,16 @@ class TunerSearches:
     def __init__(self, ahead: AheadCompiles | None, runs: Callable[[Any], bool]) -> None:
         self._ahead = ahead
         self._runs = runs
-        self._local = threading.local()
         self._lock = Mutex()
         self._kernels: set[str] = set()
         self._seconds = 0.0
+        self._logged = -math.inf  # when a record last said how far a search is
 
     def prune(self, tuner: Any, own: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
         """Triton asks the author's pruning: a search may follow, of what this leaves."""
         found = own()
         self._end()
-        self._local.next = (tuner, list(found))
+        _local.next, _local.finished = (tuner, list(found)), None
         return found
 
     def measure(
@@ -79,21 +90,22 @@ class TunerSearches:
         return found
 
     def _search_of(self, tuner: Any, config: Any, launch: Callable[[Any], object]) -> Search | None:  # noqa: ANN401
-        current: Search | None = getattr(self._local, "search", None)
+        current: Search | None = getattr(_local, "search", None)
         if current is not None and current.tuner is tuner:
             return current
-        following, self._local.next = getattr(self._local, "next", None), None
+        following, _local.next = getattr(_local, "next", None), None
         if following is None or following[0] is not tuner or len(following[1]) < 2:  # noqa: PLR2004
             return None
         search = Search(tuner, following[1])
         if search.place_of(config) is None:
             return None
-        self._local.search = search
+        _local.search = search
         name = str(kernel_of_tuner(tuner).__name__)
         search.task = search.open.enter_context(working(f"tuning {name}"))
         with self._lock:
             self._kernels.add(name)
             search.task.start -= self._seconds
+            search.task.logged = self._logged
         self._progress(search)
         try:
             self._begin_ahead(search, launch)
@@ -117,12 +129,13 @@ class TunerSearches:
             so_far = f"{kernels} kernel{'s' if kernels != 1 else ''} so far"
             search.task.note = f"{len(search.times)} of {len(search.configs)} configs, {so_far}"
             report_progress(search.task)
+            self._logged = search.task.logged
 
     def _end(self) -> None:
-        search: Search | None = getattr(self._local, "search", None)
+        search: Search | None = getattr(_local, "search", None)
         if search is None:
             return
-        self._local.search = None
+        _local.search, _local.finished = None, search
         search.open.close()
         if search.task is not None:
             with self._lock:
