@@ -4,6 +4,7 @@ Nothing here is imported before a function needs it, so ``import silo`` loads no
 """
 
 from silo.kinds.triton.front.adapter.autotuners import (
+    TunedLaunch,
     TunerDecision,
     TunerDecisions,
     TunerKey,
@@ -118,6 +119,7 @@ __all__ = [
     "LaunchHookPoints",
     "LaunchWatch",
     "Ttir",
+    "TunedLaunch",
     "TunerDecision",
     "TunerDecisions",
     "TunerKey",

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
 from silo.kinds.triton.front.adapter.triton_toolchain import module
 
 __all__ = [
+    "TunedLaunch",
     "TunerDecision",
     "TunerDecisions",
     "TunerKey",
@@ -106,20 +108,38 @@ class TunerWatch(Protocol):
         self,
         tuner: Any,  # noqa: ANN401
         config: Any,  # noqa: ANN401
-        launch: Callable[[Any], object],
+        launch: TunedLaunch,
         own: Callable[[], Any],
     ) -> Any:  # noqa: ANN401
-        """Measure a config, by ``own()``; ``launch(config)`` would launch the kernel so, but it only compiles."""
+        """Measure a config, by ``own()``; ``launch`` compiles for it without measuring."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class TunedLaunch:
+    """The launch that a tuner measures, with any of its configs: called with one, Triton compiles and does not launch.
+
+    ``described``: an argument is a tensor descriptor, whose block shape a config's ``pre_hook`` may set.
+    """
+
+    tuner: Any
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+
+    @property
+    def described(self) -> bool:
+        """Whether the signature of the launch may depend on what a config's ``pre_hook`` does."""
+        return any(hasattr(one, "block_shape") for one in (*self.arguments, *self.keywords.values()))
+
+    def __call__(self, config: Any) -> object:  # noqa: ANN401
+        return self.tuner.fn.run(*self.arguments, **{**self.keywords, **config.all_kwargs(), "warmup": True})
 
 
 def search_methods(bench: Any, prune: Any, watch: TunerWatch) -> tuple[Any, Any]:  # noqa: ANN401
     """Methods in the place of ``Autotuner._bench`` and ``prune_configs``, which ``watch`` answers."""
 
     def watched_bench(self: Any, *args: Any, config: Any, **meta: Any) -> Any:  # noqa: ANN401
-        def launch(one: Any) -> object:  # noqa: ANN401
-            return self.fn.run(*args, **{**meta, **one.all_kwargs(), "warmup": True})
-
+        launch = TunedLaunch(self, args, meta)
         return watch.measure(self, config, launch, lambda: bench(self, *args, config=config, **meta))
 
     def watched_prune(self: Any, kwargs: Any) -> Any:  # noqa: ANN401

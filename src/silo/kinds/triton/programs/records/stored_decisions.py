@@ -40,6 +40,8 @@ __all__ = ["KeptDecision", "StoredDecisions"]
 
 _log = logging.getLogger("silo")
 
+# Decided by this process, whose other tuners measure by themselves, as in Triton: by place in the store and slot.
+_own: set[tuple[str, tuple[str, str, str]]] = set()
 _MEMBERS = ("winner", "times", "milliseconds")
 
 
@@ -111,7 +113,6 @@ class StoredDecisions:
     def __init__(self, *, refuses: bool = True) -> None:
         self._refuses = refuses
         self._tuners: weakref.WeakKeyDictionary[Any, _Tuner] = weakref.WeakKeyDictionary()
-        self._own: set[tuple[str, tuple[str, str, str]]] = set()  # decided by this process
         self._lock = Mutex()
         self._notices = Notices()
         self._announced = False
@@ -185,7 +186,7 @@ class StoredDecisions:
             winner = winner_of(known.source, tuner, key, config)
             kept = KeptDecision(winner, _times(search), round(search.seconds * 1000))
             with self._lock:
-                self._own.add((question.place, winner.slot))
+                _own.add((question.place, winner.slot))
             session().store.records.append(question.place, kept.to_json())
         except (SiloError, OSError) as error:
             self._notices.once(f"tuner {name}", f"a decision of {name} is not kept: {error}")
@@ -211,7 +212,7 @@ class StoredDecisions:
         if settings().tune not in ("cached", "frozen"):
             if again or tuning_is_heard():
                 return None  # the cache was emptied, or a listener of the program's waits for the measurement
-            if (question.place, wanted.slot) in self._own:
+            if (question.place, wanted.slot) in _own:
                 return None  # another tuner of this process, which measures by itself in Triton
         return question
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from silo.kinds.triton.front.adapter import (
     CacheEntry,
     CompileRequest,
     FrontEnds,
+    TunedLaunch,
     is_cached,
     job_parameters,
     keep_files,
@@ -107,11 +108,8 @@ class AheadCompiles:
 
     # -- a search ------------------------------------------------------------------------------------------------------
 
-    def begin(self, configs: Sequence[Any], launch: Callable[[Any], object]) -> list[str]:
-        """Send the compiles of a tuner's configs to workers; the keys for :meth:`end`.
-
-        ``launch(config)`` launches the kernel with a config as the tuner would, but compiles only.
-        """
+    def begin(self, configs: Sequence[Any], launch: TunedLaunch) -> list[str]:
+        """Send the compiles of a tuner's configs to workers; the keys for :meth:`end`."""
         rank, ranks = local_ranks()
         workers = worker_count(settings().jobs, available_cpus(), ranks)
         sent: list[str] = []
@@ -120,7 +118,8 @@ class AheadCompiles:
         fronts = FrontEnds()
         try:
             for config in turned(configs, rank, ranks):
-                if config.pre_hook is None and not getattr(config, "ir_override", None):
+                hooked = config.pre_hook is not None and launch.described
+                if not hooked and not getattr(config, "ir_override", None):
                     request = requested_compile(functools.partial(launch, config))
                     key = None if request is None else self._send(request, fronts, workers, len(configs))
                     sent += [] if key is None else [key]

@@ -10,14 +10,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from silo.errors import SiloError
 from silo.forks import Mutex
-from silo.kinds.triton.front.adapter import kernel_of_tuner, reason_to_compile_in_turn
+from silo.kinds.triton.front.adapter import TunedLaunch, kernel_of_tuner, reason_to_compile_in_turn
+from silo.kinds.triton.front.triton_fingerprint import functions_reached
 from silo.kinds.triton.programs.searches.ahead_compiles import AheadCompiles
 from silo.status_line import Task, report_progress, working
 
 __all__ = ["Search", "TunerSearches", "finished_search"]
 
 _log = logging.getLogger("silo")
+
+_STATIC_PRINT = "static_print"
 
 
 _local = threading.local()  # ``next``: a tuner and its configs; ``search``, ``finished``: searches of this thread
@@ -69,7 +73,7 @@ class TunerSearches:
         self,
         tuner: Any,  # noqa: ANN401
         config: Any,  # noqa: ANN401
-        launch: Callable[[Any], object],
+        launch: TunedLaunch,
         own: Callable[[], Any],
     ) -> Any:  # noqa: ANN401
         """One measurement. The first one of a key begins the search: a hit of Triton's own cache of decisions has none."""
@@ -89,7 +93,7 @@ class TunerSearches:
             self._end()
         return found
 
-    def _search_of(self, tuner: Any, config: Any, launch: Callable[[Any], object]) -> Search | None:  # noqa: ANN401
+    def _search_of(self, tuner: Any, config: Any, launch: TunedLaunch) -> Search | None:  # noqa: ANN401
         current: Search | None = getattr(_local, "search", None)
         if current is not None and current.tuner is tuner:
             return current
@@ -114,10 +118,12 @@ class TunerSearches:
             raise
         return search
 
-    def _begin_ahead(self, search: Search, launch: Callable[[Any], object]) -> None:
+    def _begin_ahead(self, search: Search, launch: TunedLaunch) -> None:
         if self._ahead is None:
             return
         reason = reason_to_compile_in_turn(search.tuner, self._runs)
+        if not reason and _prints(kernel_of_tuner(search.tuner)):
+            reason = "it prints while it is compiled (tl.static_print)"
         if reason:
             _log.info("configs of %s are compiled in turn: %s", kernel_of_tuner(search.tuner).__name__, reason)
             return
@@ -143,3 +149,12 @@ class TunerSearches:
                 self._seconds += search.seconds
         if self._ahead is not None:
             self._ahead.end(search.ahead)
+
+
+def _prints(function: Any) -> bool:  # noqa: ANN401
+    """Whether Triton's front end prints for a kernel: once for each of its configs, and not for what is in the cache."""
+    try:
+        found = functions_reached(function)
+    except SiloError:
+        found = [function]
+    return any(_STATIC_PRINT in str(getattr(one, "src", "")) for one in found)
