@@ -207,7 +207,8 @@ VARIABLES: Final = (
         "SILO_COMPILE_AHEAD",
         "0 or 1",
         "1",
-        "In an accelerated program: compile the configs of Triton's tuners in worker processes while the tuner measures.",
+        "In an accelerated program: compile the configs of Triton's tuners in worker processes while the tuner"
+        " measures.",
     ),
     Variable(
         "SILO_KEEP_DECISIONS",

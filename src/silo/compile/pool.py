@@ -120,13 +120,13 @@ class WorkerPool:
         Raises:
             CompileError: the pool was closed. Everything else comes through the future.
         """
-        return self._queued(job, timeout_s, trial, "code")
+        return self._queued(job, timeout_s, trial=trial, makes="code")
 
     def make_cache_files(self, job: CompileJob, *, timeout_s: float | None = None) -> Future[CacheFiles]:
         """Queue a compile of a framework's own, one of many configs of a kernel; otherwise as :meth:`submit`."""
-        return self._queued(job, timeout_s, True, "files")
+        return self._queued(job, timeout_s, trial=True, makes="files")
 
-    def _queued(self, job: CompileJob, timeout_s: float | None, trial: bool, makes: str) -> Future[Any]:  # noqa: FBT001
+    def _queued(self, job: CompileJob, timeout_s: float | None, *, trial: bool, makes: str) -> Future[Any]:
         future: Future[Any] = Future()
         limit_s = self._limit_s if timeout_s is None else timeout_s
         asked = _Entry(job, limit_s, trial, makes)

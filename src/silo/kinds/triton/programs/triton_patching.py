@@ -197,7 +197,7 @@ class _Switch:
         """Whether an object's ``run`` is Triton's, or ours before it."""
         if "run" in vars(layer):
             return False
-        run = getattr(type(layer), "run", None)
+        run = getattr(layer.__class__, "run", None)
         return any(run is ours for _, name, _, ours in self._before if name == "run")
 
     def _put_tuners(self, found: adapter.LaunchHookPoints) -> None:

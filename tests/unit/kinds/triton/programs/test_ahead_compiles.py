@@ -1,4 +1,4 @@
-"""Configs of tuners compiled ahead in worker processes, in programs on the stub driver: Triton compiles for an sm_90."""
+"""Configs of tuners compiled ahead in worker processes, in programs on the stub driver, whose code is for an sm_90."""
 
 import pytest
 

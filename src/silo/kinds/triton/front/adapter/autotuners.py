@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
+from silo.forks import Mutex
 from silo.kinds.triton.front.adapter.triton_toolchain import module
 
 __all__ = [
@@ -48,6 +49,8 @@ _trying = threading.local()
 _decisions: list[TunerDecisions] = []
 _changed: weakref.WeakSet[Any] = weakref.WeakSet()
 _calls = threading.local()
+_replaced: list[tuple[Any, str, Any, Any]] = []  # what is on Triton's class while there are watches
+_watching = Mutex()
 
 
 def is_trying() -> bool:
@@ -58,13 +61,37 @@ def is_trying() -> bool:
 def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callable[[], None]:
     """Let ``decisions`` answer for every tuner of the process; what undoes it exactly.
 
-    Of several watches the newest answers; one that is ``last`` answers where there is no other. Methods of Silo's that launch what is decided belong in front of this one: then a decided launch does not come here.
+    Of several watches the newest answers; one that is ``last`` answers where there is no other. Methods of Silo's that
+    launch what is decided belong in front of this one: then a decided launch does not come here.
     """
+    with _watching:
+        _decisions.insert(0 if last else len(_decisions), decisions)
+        if not _replaced:
+            _replaced.extend(_replace())
+
+    def undo() -> None:
+        with _watching:
+            _decisions.remove(decisions)
+            if _decisions:
+                return  # the others' methods are these
+            for kind, name, own, ours in _replaced:
+                if getattr(kind, name) is ours:  # else a program has put its own there, which calls ours
+                    setattr(kind, name, own)
+            _replaced.clear()
+        for tuner in list(_changed):
+            tuner.cache = dict(tuner.cache)
+        _changed.clear()
+
+    return undo
+
+
+def _replace() -> list[tuple[Any, str, Any, Any]]:
+    """Put our methods on Triton's class: class, name, the method before and ours."""
     kind: Any = module("triton.runtime.autotuner").Autotuner
     run, bench = kind.run, kind._bench  # noqa: SLF001
 
     def watched_run(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        if type(self.cache) is dict:
+        if type(self.cache) is dict and _decisions:
             tuner: Any = self
             tuner.cache = TunerDecision(tuner.cache, self)
             _changed.add(self)
@@ -84,17 +111,7 @@ def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callab
 
     cast("Any", watched_run).silo_watches = cast("Any", watched_bench).silo_watches = True
     kind.run, kind._bench = watched_run, watched_bench  # noqa: SLF001
-    _decisions.insert(0 if last else len(_decisions), decisions)
-
-    def undo() -> None:
-        kind.run, kind._bench = run, bench  # noqa: SLF001
-        _decisions.remove(decisions)
-        if not _decisions:
-            for tuner in list(_changed):
-                tuner.cache = dict(tuner.cache)
-            _changed.clear()
-
-    return undo
+    return [(kind, "run", run, watched_run), (kind, "_bench", bench, watched_bench)]
 
 
 class TunerWatch(Protocol):
@@ -117,10 +134,7 @@ class TunerWatch(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TunedLaunch:
-    """The launch that a tuner measures, with any of its configs: called with one, Triton compiles and does not launch.
-
-    ``described``: an argument is a tensor descriptor, whose block shape a config's ``pre_hook`` may set.
-    """
+    """The launch that a tuner measures, with its arguments."""
 
     tuner: Any
     arguments: tuple[Any, ...]
@@ -129,9 +143,11 @@ class TunedLaunch:
     @property
     def described(self) -> bool:
         """Whether the signature of the launch may depend on what a config's ``pre_hook`` does."""
+        # A descriptor's block shape is part of its type, and hooks set it.
         return any(hasattr(one, "block_shape") for one in (*self.arguments, *self.keywords.values()))
 
     def __call__(self, config: Any) -> object:  # noqa: ANN401
+        """Compile for one of the tuner's configs, by the path that the tuner's own launch takes; launch nothing."""
         return self.tuner.fn.run(*self.arguments, **{**self.keywords, **config.all_kwargs(), "warmup": True})
 
 

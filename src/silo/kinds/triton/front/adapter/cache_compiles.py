@@ -26,6 +26,7 @@ from silo.errors import CompileError
 from silo.kinds.triton.front.adapter.autotuners import kernel_of_tuner
 from silo.kinds.triton.front.adapter.compile_calls import watch_compiles
 from silo.kinds.triton.front.adapter.lazy_kernels import notices_compiles
+from silo.kinds.triton.front.adapter.triton_installation import TESTED_VERSIONS, triton_version
 from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, module, running_front_end
 from silo.settings import child_environment, take_environment
 
@@ -136,6 +137,9 @@ def reason_to_compile_in_turn(tuner: Any, runs: Callable[[Any], bool]) -> str:  
 
     ``runs`` is true of a ``run`` method that launches as Triton does.
     """
+    version = triton_version() or ""
+    if version.rpartition(".")[0] not in TESTED_VERSIONS:
+        return f"this is Triton {version}, whose compiles Silo does not know"
     knobs = module("triton.knobs")
     if child_environment().get(_OWN_WORKERS) or getattr(knobs.autotuning, "compile_workers", None):
         return f"{_OWN_WORKERS} is set, so Triton compiles configs in parallel itself"
@@ -283,7 +287,7 @@ def keep_files(entry: CacheEntry, text: str, files: Mapping[str, bytes]) -> None
 
 def job_parameters(request: CompileRequest, entry: CacheEntry) -> JSON:
     """What a worker needs beside the text. Raises TypeError: an option has a value that cannot be sent."""
-    given: dict[str, Any] = vars(entry.options)
+    given = cast("dict[str, Any]", vars(entry.options))
     return {
         "key": entry.key,
         "name": entry.name,
@@ -292,7 +296,8 @@ def job_parameters(request: CompileRequest, entry: CacheEntry) -> JSON:
         "hash": entry.options.hash(),
         "keyed": dict(entry.keyed),
         "triton": _place(),
-        "look": keeps_in_files(),
+        # A worker may be in another folder than the program by now.
+        "look": keeps_in_files() and Path(module("triton.knobs").cache.dir).is_absolute(),
         "variables": child_environment(),
     }
 

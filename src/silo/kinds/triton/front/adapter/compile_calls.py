@@ -146,7 +146,7 @@ def _replace() -> Any:  # noqa: ANN401
             target = rest.get("target")
 
             def proceed(source: Any, given: dict[str, Any]) -> Any:  # noqa: ANN401
-                for before in list(_watchers):
+                for before in _watchers:
                     before(source, target, given)
                 return own(source, **{**rest, "options": given})
 

@@ -47,9 +47,10 @@ _MEMBERS = ("winner", "times", "milliseconds")
 
 @dataclass(frozen=True, slots=True)
 class KeptDecision:
-    """A decision with its search: the times by config in Triton's unit, () if they have no plain form; how long it took.
+    """A decision with the search that led to it.
 
-    A time is a number, or a tuple of quantiles, as the tuner's benchmark returned it.
+    ``times`` are in Triton's unit, by config: a number, or a tuple of quantiles, as the tuner's benchmark returned it;
+    () if they have no plain form. ``milliseconds`` is how long the search took, with the compiles.
     """
 
     winner: ForeignWinner
@@ -127,7 +128,7 @@ class StoredDecisions:
         """
         mode = settings().tune
         allowed = configs()
-        if len(allowed) < 2:  # noqa: PLR2004  # nothing to decide
+        if len(allowed) < 2:  # nothing to decide
             return None
         name = str(kernel_of_tuner(tuner).__name__)
         if mode == "off":
@@ -136,7 +137,7 @@ class StoredDecisions:
         try:
             question = self._question(tuner, key, allowed)
         except (SiloError, OSError) as error:
-            self._notices.once(f"tuner {name}", f"decisions of {name} are not kept: {error}")
+            _log.info("decisions of %s are not kept: %s", name, error)
             return allowed[0] if mode == "cached" else None
         if question is None:
             return None
@@ -157,8 +158,10 @@ class StoredDecisions:
             self._notices.once(f"{name} uses", f"{name} uses {words_of_nearest(found.near, wanted)}")
             return found.config
         if mode == "cached":
-            self._notices.once(f"{name} first", f"{name} uses its first config: nothing was decided for it, and "
-                               "SILO_TUNE=cached measures nothing")
+            self._notices.once(
+                f"{name} first",
+                f"{name} uses its first config: nothing was decided for it, and SILO_TUNE=cached measures nothing",
+            )
             return allowed[0]
         if not self._refuses:
             return None
@@ -273,5 +276,5 @@ def _is_usable(search: Search, config: Any) -> bool:  # noqa: ANN401
     if len(search.times) != len(search.configs):
         return False
     time = search.times.get(search.place_of(config) or 0)
-    first = cast("Any", time)[0] if isinstance(time, list | tuple) and time else time
+    first = cast("Sequence[object]", time)[0] if isinstance(time, list | tuple) else time
     return isinstance(first, int | float) and math.isfinite(first)

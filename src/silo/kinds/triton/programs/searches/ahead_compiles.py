@@ -227,8 +227,11 @@ class AheadCompiles:
         self.counts.failed += 1
         self._faults += 1
         ends = "; from now on Triton compiles all of them" if self._faults == _MOST_FAULTS else ""
-        self._note(f"fault{bool(ends)}", f"a config of {job.kernel} was not compiled ahead of its tuner, so Triton "
-                   f"compiles it in its turn: {error}{ends}")
+        self._note(
+            f"fault{bool(ends)}",
+            f"a config of {job.kernel} was not compiled ahead of its tuner, so Triton "
+            f"compiles it in its turn: {error}{ends}",
+        )
 
     def _note(self, subject: str, message: str) -> None:
         self._notices.once(subject, message)

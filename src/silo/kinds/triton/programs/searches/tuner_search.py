@@ -76,7 +76,7 @@ class TunerSearches:
         launch: TunedLaunch,
         own: Callable[[], Any],
     ) -> Any:  # noqa: ANN401
-        """One measurement. The first one of a key begins the search: a hit of Triton's own cache of decisions has none."""
+        """Measure a config. The first of a key begins the search; a hit of Triton's own cache has no measurement."""
         search = self._search_of(tuner, config, launch)
         if search is None:
             return own()
@@ -98,7 +98,7 @@ class TunerSearches:
         if current is not None and current.tuner is tuner:
             return current
         following, _local.next = getattr(_local, "next", None), None
-        if following is None or following[0] is not tuner or len(following[1]) < 2:  # noqa: PLR2004
+        if following is None or following[0] is not tuner or len(following[1]) < 2:
             return None
         search = Search(tuner, following[1])
         if search.place_of(config) is None:
@@ -152,7 +152,7 @@ class TunerSearches:
 
 
 def _prints(function: Any) -> bool:  # noqa: ANN401
-    """Whether Triton's front end prints for a kernel: once for each of its configs, and not for what is in the cache."""
+    """Whether Triton's front end prints for a kernel: once for each config, and nothing for those in the cache."""
     try:
         found = functions_reached(function)
     except SiloError:

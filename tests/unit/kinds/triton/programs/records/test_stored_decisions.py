@@ -27,8 +27,8 @@ def test_a_kept_decision_round_trips_and_refuses_what_is_none():
     kept = KeptDecision(winner, (1.5, (float("inf"), 2.0)), 1200)
     assert KeptDecision.from_json(kept.to_json()) == kept
     for change in ({"times": [3]}, {"times": ["a"]}, {"milliseconds": -1}, {"more": 1}, {"winner": {}}):
-        with pytest.raises(ValueError, match="."):
-            KeptDecision.from_json({**kept.to_json(), **change})
+        with pytest.raises(ValueError, match=r"kept decision|winner"):
+            KeptDecision.from_json(dict(kept.to_json(), **change))
 
 
 def test_the_next_process_measures_nothing_and_says_so_once(tmp_path):
