@@ -35,7 +35,8 @@ def retention() -> Callable[[], Any]:
     from fla.ops.retention import chunk_retention
 
     q, k, v = (_array(2, 2048, 8, 64, seed=seed) for seed in range(3))
-    return lambda: chunk_retention(q, k, v)[0]
+    operator: Any = chunk_retention
+    return lambda: operator(q, k, v)[0]
 
 
 def gla() -> Callable[[], Any]:
@@ -45,7 +46,8 @@ def gla() -> Callable[[], Any]:
 
     q, k, v = (_array(2, 2048, 8, 64, seed=seed) for seed in range(3))
     gate = torch.nn.functional.logsigmoid(_array(2, 2048, 8, 64, seed=3).detach()).requires_grad_()
-    return lambda: chunk_gla(q, k, v, gate)[0]
+    operator: Any = chunk_gla
+    return lambda: operator(q, k, v, gate)[0]
 
 
 def gated_delta() -> Callable[[], Any]:
@@ -56,7 +58,8 @@ def gated_delta() -> Callable[[], Any]:
     q, k, v = (_array(2, 2048, 8, 64, seed=seed) for seed in range(3))
     beta = torch.sigmoid(_array(2, 2048, 8, seed=3).detach()).requires_grad_()
     gate = torch.nn.functional.logsigmoid(_array(2, 2048, 8, seed=4).detach()).requires_grad_()
-    return lambda: chunk_gated_delta_rule(q, k, v, gate, beta, use_qk_l2norm_in_kernel=True)[0]
+    operator: Any = chunk_gated_delta_rule
+    return lambda: operator(q, k, v, gate, beta, use_qk_l2norm_in_kernel=True)[0]
 
 
 def mamba() -> Callable[[], Any]:

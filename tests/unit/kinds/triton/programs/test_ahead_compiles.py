@@ -472,7 +472,7 @@ with silo.accelerate():
         SILO_COMPILE_TIMEOUT="2",
     )
     assert "took more than 2 s and was stopped" in said
-    assert said.count("so Triton compiles it in its turn") == 1
+    assert said.count("so Triton compiles it in its turn") in (1, 2)  # the first fault; the third, after which it ends
 
 
 def test_a_program_that_replaces_methods_of_the_tuner_or_of_launches():

@@ -276,5 +276,5 @@ def _is_usable(search: Search, config: Any) -> bool:  # noqa: ANN401
     if len(search.times) != len(search.configs):
         return False
     time = search.times.get(search.place_of(config) or 0)
-    first = cast("Sequence[object]", time)[0] if isinstance(time, list | tuple) else time
-    return isinstance(first, int | float) and math.isfinite(first)
+    values = cast("Sequence[object]", time) if isinstance(time, list | tuple) else (time,)
+    return bool(values) and isinstance(values[0], int | float) and math.isfinite(values[0])

@@ -1,5 +1,7 @@
 """Decisions of tuners in the store, in programs on the stub driver: a later process measures nothing."""
 
+from typing import Any
+
 import pytest
 
 from silo.core.config import Config
@@ -25,10 +27,11 @@ def measured(said):
 def test_a_kept_decision_round_trips_and_refuses_what_is_none():
     winner = ForeignWinner("k", "f", Target.parse("cuda:sm_90a"), ("n",), (3,), Config.of({"BLOCK": 128}))
     kept = KeptDecision(winner, (1.5, (float("inf"), 2.0)), 1200)
-    assert KeptDecision.from_json(kept.to_json()) == kept
+    document: Any = kept.to_json()
+    assert KeptDecision.from_json(document) == kept
     for change in ({"times": [3]}, {"times": ["a"]}, {"milliseconds": -1}, {"more": 1}, {"winner": {}}):
         with pytest.raises(ValueError, match=r"kept decision|winner"):
-            KeptDecision.from_json(dict(kept.to_json(), **change))
+            KeptDecision.from_json({**document, **change})
 
 
 def test_the_next_process_measures_nothing_and_says_so_once(tmp_path):
