@@ -4,10 +4,10 @@
 
 Needs a GPU, torch and Triton; fla-core for the first three programs, mamba-ssm for the fourth. A program that is not
 installed, or does not run plainly, is a line with its reason. Each process gets a fresh cache of Triton's and, but for
-the second one, a fresh store; the ways take turns. A program calls one operator forward and backward for the first
+the second one, a fresh store. A program calls one operator forward and backward for the first
 time, and once more. Rows: seconds of the first call, and as a part of plain Triton's; and for a second process with an
-empty cache of Triton's and the first one's store, its first call and how many configs it measured. What the operator
-returns is compared between the ways.
+empty cache of Triton's and the first one's store, its first call and how many configs it measured. The norms of the
+results are compared.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Compiles of Triton's own launch path, done elsewhere: what a launch would compile, and files in Triton's cache.
+"""Compiles of Triton's own launch path, done in other processes, with their results in Triton's cache.
 
-A compile is known by Triton's key before its front end runs, and its result is a group of files under that key. Where
-they are there, Triton's ``compile`` reads them, so whoever puts them there compiles for Triton. The text that leaves
+A compile has a key before its front end runs, and its result is a group of files under that key. If these are there,
+Triton's ``compile`` reads them, so a process that puts them there compiles for Triton. The text that leaves
 this process is the module as the front end made it, with its locations; the stages of Triton's backend then run on it
 as ``triton.compile`` would run them, and leave the same bytes.
 """
@@ -116,7 +116,7 @@ def watch_requests(before: Callable[[CompileRequest], None]) -> Callable[[], Non
 
 
 def requested_compile(launch: Callable[[], object]) -> CompileRequest | None:
-    """What ``launch`` would compile, which ends there; None: nothing, or an error came first.
+    """The compile that ``launch`` comes to, and ends at; None: it compiles nothing, or an error came first.
 
     An error is forgotten: the launch itself meets it again.
     """
@@ -286,7 +286,7 @@ def keep_files(entry: CacheEntry, text: str, files: Mapping[str, bytes]) -> None
 
 
 def job_parameters(request: CompileRequest, entry: CacheEntry) -> JSON:
-    """What a worker needs beside the text. Raises TypeError: an option has a value that cannot be sent."""
+    """The parameters of a worker's job, beside the text. Raises TypeError: an option's value cannot be sent."""
     given = cast("dict[str, Any]", vars(entry.options))
     return {
         "key": entry.key,

@@ -1,4 +1,4 @@
-"""Who decides for the tuners of a program: a lock file, then a recording or a bundle, then the store."""
+"""The order of decisions for the tuners of a program: a lock file, then a recording or a bundle, then the store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _log = logging.getLogger("silo")
 
 
 def stored_decisions() -> TunerDecisions | None:
-    """The store as the last that decides, for a program that is accelerated; None where the settings leave it out."""
+    """The store's decisions, for an accelerated program; None if the settings leave them out."""
     current = settings()
     if current.frozen or not (current.keep_decisions or current.tune not in ("auto", "leader")):
         return None
@@ -50,13 +50,13 @@ class _LaterStored:
 
 
 def decide_while_accelerated() -> Callable[[], None] | None:
-    """Let the lock of ``SILO_LOCK`` and the store decide for tuners, for a program that is accelerated; what undoes it.
+    """Let the lock of ``SILO_LOCK`` and the store decide for the tuners of an accelerated program; returns the undo.
 
     None: the settings leave both out, or they decide together with a recording or a bundle, which begin by themselves.
     A ``run`` of tuners that the program has put there itself is left alone, unless there is a lock.
 
     Raises:
-        LockError: ``SILO_TUNE=frozen``, and it is none.
+        LockError: ``SILO_TUNE=frozen``, and the lock file cannot be read.
     """
     current = settings()
     if records_wanted():

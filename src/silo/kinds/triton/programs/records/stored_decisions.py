@@ -1,7 +1,7 @@
 """Decisions of a program's tuners in the store: an earlier process measured, so this one does not.
 
 A decision is kept under the kernel's fingerprint, the configs that the author's pruning left, Triton's version, the
-target, the device's model and its driver's version: where one of these differs, the tuner measures anew.
+target, the device's model and its driver's version: if one of these differs, the tuner measures anew.
 """
 
 from __future__ import annotations
@@ -97,18 +97,18 @@ class _Question:
 
 @dataclass(slots=True, eq=False)
 class _Tuner:
-    """What was worked out of a tuner, once."""
+    """A tuner's source and its questions by key."""
 
     source: TritonSource
     asked: dict[TunerKey, _Question] = field(default_factory=dict[TunerKey, "_Question"])
 
 
 class StoredDecisions:
-    """Answers tuners from the store, and keeps there what they decide.
+    """Answers tuners from the store, and keeps their decisions there.
 
     ``SILO_TUNE`` says what a tuner does that nobody has decided for: measure (``auto``, ``leader``), take the decision
     for the nearest key and else its first config (``cached``), or fail (``frozen``); with ``off`` it takes its first
-    config whatever is kept. ``refuses``: this object raises in frozen mode; another one does where there is a lock.
+    config whatever is kept. ``refuses``: raise in frozen mode; with a lock, :class:`LockedDecisions` raises.
     """
 
     def __init__(self, *, refuses: bool = True) -> None:
@@ -171,7 +171,7 @@ class StoredDecisions:
         )
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """Keep what a tuner measured. Where another process has decided meanwhile, its decision holds: ranks agree."""
+        """Keep a measured decision. If another process has decided meanwhile, its decision holds: ranks agree."""
         search = finished_search(tuner)
         with self._lock:
             known = self._tuners.get(tuner)
@@ -201,7 +201,7 @@ class StoredDecisions:
         return config
 
     def _question(self, tuner: Any, key: TunerKey, allowed: Sequence[Any]) -> _Question | None:  # noqa: ANN401
-        """What is asked, with what is kept; None: the program measures itself. Raises SiloError, OSError."""
+        """The question with the kept decisions; None: the program measures itself. Raises SiloError, OSError."""
         with self._lock:
             known = self._tuners.get(tuner)
         if known is None:
@@ -263,7 +263,7 @@ def _read(place: str) -> Mapping[tuple[str, str, str], KeptDecision]:
 
 
 def _times(search: Search) -> tuple[float | tuple[float, ...], ...]:
-    """What the benchmark returned for each config; () where something of it has no plain form."""
+    """The benchmark's result for each config; () if one of them has no plain form."""
     found = [search.times.get(place) for place in range(len(search.configs))]
     plain = [tuple(cast("list[Any]", one)) if isinstance(one, list) else one for one in found]
     if not all(_is_time(one) for one in plain):

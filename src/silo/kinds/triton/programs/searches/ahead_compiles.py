@@ -65,7 +65,7 @@ def turned(configs: Sequence[Any], rank: int, ranks: int) -> list[Any]:
 
 @dataclass(slots=True)
 class AheadCounts:
-    """What happened to the configs of all tuners: ``asked`` for, ``front_ends`` run, ``sent`` to workers, ...
+    """Counts over the configs of all tuners: ``asked`` for, ``front_ends`` run, ``sent`` to workers, ...
 
     ``kept`` were compiled by workers, ``stolen`` by Triton before a worker began, ``failed`` in a worker.
     """
@@ -167,7 +167,7 @@ class AheadCompiles:
             return self._pool
 
     def end(self, keys: Iterable[str]) -> None:
-        """The search is over, or its tuner failed: what has not begun is not done."""
+        """The search is over, or its tuner failed: compiles that no worker has begun are cancelled."""
         with self._lock:
             jobs = [job for key in keys if (job := self._jobs.pop(key, None)) is not None]
         for job in jobs:
@@ -176,9 +176,9 @@ class AheadCompiles:
     # -- a compile -----------------------------------------------------------------------------------------------------
 
     def await_compile(self, request: CompileRequest) -> None:
-        """Triton is about to compile: wait for the worker that is at it. A compile that nobody has begun is Triton's.
+        """Triton is about to compile: wait for the worker that compiles the same, or cancel what none has begun.
 
-        Then Triton's cache has the result, or Triton compiles.
+        On return Triton's cache has the result, or Triton compiles.
         """
         if not self._jobs:
             return
@@ -219,7 +219,7 @@ class AheadCompiles:
         try:
             keep_files(job.entry, job.text, dict(made.files))
             self.counts.kept += 1
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001  # a full disk; or whatever a cache of the program's own raises
             self._fault(job, error)
 
     def _fault(self, job: _Job, error: Exception) -> None:
