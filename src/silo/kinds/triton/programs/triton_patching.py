@@ -180,18 +180,22 @@ class _Switch:
         except SiloError:
             self._take()
             raise
-        self._watch_searches()
         self._put_tuners(adapter.seams())  # in front of what the lock has put there
 
-    def _watch_searches(self) -> None:
-        """Compile configs of tuners ahead, unless that is off."""
-        from silo.kinds.triton.programs.searches.ahead_compiles import AheadCompiles  # noqa: PLC0415  # as above
-        from silo.kinds.triton.programs.searches.tuner_search import TunerSearches  # noqa: PLC0415
+    def _watch(self) -> Any:  # noqa: ANN401
+        """The object that watches searches of tuners, made with the first one: few programs tune."""
+        with self._lock:
+            if self._searches is None:
+                from silo.kinds.triton.programs.searches.ahead_compiles import AheadCompiles  # noqa: PLC0415  # as above
+                from silo.kinds.triton.programs.searches.tuner_search import TunerSearches  # noqa: PLC0415
 
-        ahead = AheadCompiles() if settings().compile_ahead else None
-        self._searches = TunerSearches(ahead, self._launches)
-        if ahead is not None:
-            self._unwatch = adapter.watch_requests(ahead.await_compile)
+                if not self._before:  # it was taken off while a tuner was at work
+                    return TunerSearches(None, self._launches)
+                ahead = AheadCompiles() if settings().compile_ahead else None
+                self._searches = TunerSearches(ahead, self._launches)
+                if ahead is not None:
+                    self._unwatch = adapter.watch_requests(ahead.await_compile)
+            return self._searches
 
     def _launches(self, layer: Any) -> bool:  # noqa: ANN401
         """Whether an object's ``run`` is Triton's, or ours before it."""
@@ -202,7 +206,7 @@ class _Switch:
 
     def _put_tuners(self, found: adapter.LaunchHookPoints) -> None:
         if found.tuned_bench is not None and found.tuned_prune is not None:
-            bench, prune = adapter.search_methods(found.tuned_bench, found.tuned_prune, self._searches)
+            bench, prune = adapter.search_methods(found.tuned_bench, found.tuned_prune, self._watch)
             self._replace(found.autotuners, "_bench", bench)
             self._replace(found.autotuners, "prune_configs", prune)
         if found.tuned_run is None or found.heuristic_run is None:

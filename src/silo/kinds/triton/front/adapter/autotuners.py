@@ -151,19 +151,19 @@ class TunedLaunch:
         return self.tuner.fn.run(*self.arguments, **{**self.keywords, **config.all_kwargs(), "warmup": True})
 
 
-def search_methods(bench: Any, prune: Any, watch: TunerWatch) -> tuple[Any, Any]:  # noqa: ANN401
-    """Methods in the place of ``Autotuner._bench`` and ``prune_configs``, which ``watch`` answers."""
+def search_methods(bench: Any, prune: Any, watch: Callable[[], TunerWatch]) -> tuple[Any, Any]:  # noqa: ANN401
+    """Methods in the place of ``Autotuner._bench`` and ``prune_configs``, which ``watch()`` answers."""
 
     def watched_bench(self: Any, *args: Any, config: Any, **meta: Any) -> Any:  # noqa: ANN401
         launch = TunedLaunch(self, args, meta)
-        return watch.measure(self, config, launch, lambda: bench(self, *args, config=config, **meta))
+        return watch().measure(self, config, launch, lambda: bench(self, *args, config=config, **meta))
 
     def watched_prune(self: Any, kwargs: Any) -> Any:  # noqa: ANN401
         # What was asked for a decision in this call is not asked again: it is the author's code.
         pruned, _calls.pruned = getattr(_calls, "pruned", None), None
         if pruned is not None and pruned[0] is self:
             return pruned[1]
-        return watch.prune(self, lambda: prune(self, kwargs))
+        return watch().prune(self, lambda: prune(self, kwargs))
 
     cast("Any", watched_bench).silo_watches = cast("Any", watched_prune).silo_watches = True
     return watched_bench, watched_prune
