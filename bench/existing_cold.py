@@ -202,6 +202,8 @@ def main() -> None:
 
         document = {"bars": {"ratio": MOST_OF_PLAIN, "second_s": MOST_SECOND_S}, "rows": rows, "machine": describe()}
         options.json.write_text(json.dumps(document, indent=1) + "\n")
+    if all("failed" in row for row in rows):
+        sys.exit(2)  # nothing was measured
     if any("failed" not in row and not all(row["bars"].values()) for row in rows):
         sys.exit(1)
 
