@@ -44,11 +44,13 @@ __all__ = [
     "encoded_name",
     "environment_memory",
     "how_to_raise",
+    "local_ranks",
     "override",
     "program_environment",
     "records_wanted",
     "settings",
     "settings_page",
+    "take_environment",
     "triton_default",
     "triton_mode",
     "unknown_in_environment",
@@ -56,6 +58,7 @@ __all__ = [
 ]
 
 _OWN_BACKENDS = ("silo", "cpu")  # Silo's names among Triton's backends
+_WORKERS_OWN = ("SILO_", "PYTHON", "LD_", "OPENBLAS_")
 _UNITS = {"K": 10, "M": 20, "G": 30}
 
 
@@ -130,6 +133,8 @@ class Settings:
     triton_cache: str | os.PathLike[str] | None = None
     accelerate: bool = False
     accelerate_report: str | os.PathLike[str] | None = None
+    compile_ahead: bool = True
+    keep_decisions: bool = True
     log: str | None = None
     quiet: bool = False
     check: bool = False
@@ -202,6 +207,8 @@ class Settings:
             accelerate_report="-"
             if given.get("SILO_ACCELERATE_REPORT") == "-"
             else _path(given, "SILO_ACCELERATE_REPORT"),
+            compile_ahead=_flag(given, "SILO_COMPILE_AHEAD", default=True),
+            keep_decisions=_flag(given, "SILO_KEEP_DECISIONS", default=True),
             log=_choice(given, "SILO_LOG", LOG_LEVELS, "info") if "SILO_LOG" in given else None,
             quiet=_flag(given, "SILO_QUIET", default=False),
             check=_flag(given, "SILO_CHECK", default=False),
@@ -445,6 +452,17 @@ def override(**changes: object) -> Generator[Settings]:
             _tell(before)
 
 
+def local_ranks() -> tuple[int, int]:
+    """This process's number among the processes that one launcher (torchrun) started on this machine, and how many.
+
+    Without such a launcher, or with variables that make no sense, 0 of 1.
+    """
+    rank, size = (os.environ.get(name, "") for name in ("LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+    if not (rank.isdecimal() and size.isdecimal()) or int(rank) >= int(size):
+        return 0, max(1, int(size)) if size.isdecimal() else 1
+    return int(rank), int(size)
+
+
 def child_environment(**changes: str) -> dict[str, str]:
     """A copy of the environment for a process that Silo starts, with changes.
 
@@ -463,6 +481,19 @@ def program_environment(**changes: str) -> dict[str, str]:
 def hold_in_environment(variables: Mapping[str, str]) -> None:
     """Set variables of this process that a library reads when it is loaded; for workers, which are Silo's own."""
     os.environ.update(variables)
+
+
+def take_environment(variables: Mapping[str, str]) -> None:
+    """Give this process, a worker of Silo's, the environment that its program has now.
+
+    What decides how Python starts and what Silo is told stay as they were when the worker was started.
+    """
+    for name in os.environ.keys() - variables.keys():
+        if not name.startswith(_WORKERS_OWN):
+            del os.environ[name]
+    for name, value in variables.items():
+        if not name.startswith(_WORKERS_OWN) and os.environ.get(name) != value:
+            os.environ[name] = value
 
 
 def allowance(file_bytes: int) -> int:

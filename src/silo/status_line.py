@@ -7,6 +7,7 @@ Nothing is printed by importing Silo, and ``logging`` is imported only where the
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -20,11 +21,12 @@ from silo.sanitized_text import one_line, printable
 if TYPE_CHECKING:
     from logging import Handler
 
-__all__ = ["SLOW_S", "Task", "announce", "configure", "working"]
+__all__ = ["SLOW_S", "Task", "announce", "configure", "report_progress", "working"]
 
 # What takes longer shows its progress, rewritten so often.
 SLOW_S = 1.0
 _PERIOD_S = 0.2
+_LOGGED_S = 10.0  # between records about one task
 
 # What the settings say: the least severe log message that is shown, None where nobody said; whether all is hidden.
 _level: str | None = None
@@ -34,12 +36,13 @@ _quiet = False
 class Task:
     """Something that takes time: what it is, and how far it got."""
 
-    __slots__ = ("note", "start", "text")
+    __slots__ = ("logged", "note", "start", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.note = ""
         self.start = time.monotonic()
+        self.logged = -math.inf  # when a record last said how far it is
 
     @property
     def seconds(self) -> float:
@@ -73,6 +76,22 @@ def working(text: str) -> Generator[Task]:
         yield task
     finally:
         _line.remove(task)
+
+
+def report_progress(task: Task) -> None:
+    """Log how far a task is, where its line is not shown: from :data:`SLOW_S` on, every ten seconds at most.
+
+    For tasks that are long in programs without a terminal, whose log takes records of level info.
+    """
+    now = time.monotonic()
+    if task.seconds < SLOW_S or now - task.logged < _LOGGED_S or _is_wanted():
+        return
+    import logging  # noqa: PLC0415  # see the module's docstring
+
+    log = logging.getLogger("silo")
+    if log.isEnabledFor(logging.INFO):
+        task.logged = now
+        log.info("%s", task.line().removeprefix("silo: "))
 
 
 def configure(level: str | None, *, quiet: bool) -> None:

@@ -204,6 +204,20 @@ VARIABLES: Final = (
         " reasons; `silo exec --report` sets it. Every process appends its own.",
     ),
     Variable(
+        "SILO_COMPILE_AHEAD",
+        "0 or 1",
+        "1",
+        "In an accelerated program: compile the configs of Triton's tuners in worker processes while the tuner"
+        " measures.",
+    ),
+    Variable(
+        "SILO_KEEP_DECISIONS",
+        "0 or 1",
+        "1",
+        "In an accelerated program: keep what Triton's tuners decide in the store, so that later processes measure"
+        " nothing.",
+    ),
+    Variable(
         "SILO_RECORD",
         "path",
         "none",

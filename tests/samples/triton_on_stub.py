@@ -40,10 +40,14 @@ def environment(*, devices: int = 2, **more: str) -> dict[str, str]:
 
 
 def run(code: str, *arguments: str, devices: int = 2, timeout: float = 240, **more: str) -> str:
-    """Run a program in a process with the stub; its output. Fails the test where the program fails."""
+    """Run a program in a process with the stub; its output. Fails the test where the program fails.
+
+    It has a store of its own, so that no other program has decided for its tuners.
+    """
     with tempfile.TemporaryDirectory(prefix="silo-program-") as folder:
         file = Path(folder, "program.py")  # Triton reads kernels from files
         file.write_text(textwrap.dedent(code))
+        more.setdefault("SILO_HOME", str(Path(folder, "home")))
         done = warm_python.run(
             [sys.executable, str(file), *arguments],
             capture_output=True,

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from silo.compile.wire import decode_outcome, encode
 from silo.compile.worker_process import WorkerDiedError, WorkerHungError, WorkerProcess
-from silo.core.compiled import Compiled
+from silo.core.compiled import CacheFiles, Compiled
 from silo.core.variant import CompileJob
 from silo.errors import CompileCrashError, CompileError, CompileTimeoutError, SiloError
 from silo.forks import Condition, in_child
@@ -30,7 +30,15 @@ _ENOUGH = 8  # jobs, before anything is concluded from them
 
 # numpy, which some compilers import, starts a thread for every core but one, and each waits busily for a tenth of a
 # second for linear algebra that no compiler asks for.
-_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
+# A worker launches nothing and is no part of a recording, whatever the program that started it does.
+_ENVIRONMENT = {
+    "OPENBLAS_NUM_THREADS": "1",
+    "SILO_ACCELERATE": "0",
+    "SILO_RECORD": "",
+    "SILO_BUNDLE": "",
+    "SILO_FROZEN": "",
+    "SILO_LOCK": "",
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -40,9 +48,15 @@ class _Entry:
     job: CompileJob
     limit_s: float
     trial: bool
+    makes: str  # "code" or "files": which method of the compiler runs
     retries: int = 1  # more attempts after the worker died, which may have been the machine's fault
-    waiters: list[Future[Compiled]] = field(default_factory=list[Future[Compiled]])
+    waiters: list[Future[Any]] = field(default_factory=list[Future[Any]])
     running: bool = False
+
+    @property
+    def key(self) -> str:
+        # One pool, one set of compilers: their identity adds nothing here.
+        return f"{self.makes} {self.job.key('')}"
 
 
 class WorkerPool:
@@ -58,14 +72,20 @@ class WorkerPool:
         workers: the most workers; ``SILO_JOBS`` or the CPUs this process may use by default.
         timeout_s: seconds one job may take; ``SILO_COMPILE_TIMEOUT`` by default.
         plugins: compilers (name to ``module:Class``) besides the installed ones.
+        idle_s: seconds without a job after which a worker ends; None: it stays.
     """
 
     def __init__(
-        self, workers: int | None = None, timeout_s: float | None = None, plugins: Mapping[str, str] | None = None
+        self,
+        workers: int | None = None,
+        timeout_s: float | None = None,
+        plugins: Mapping[str, str] | None = None,
+        idle_s: float | None = None,
     ) -> None:
         self._most = max(1, settings().jobs if workers is None else workers)
         self._limit_s = settings().compile_timeout_s if timeout_s is None else timeout_s
         self._plugins = dict(plugins or {})
+        self._idle_s = idle_s
         self._changed = Condition()
         self._queue: deque[_Entry] = deque()
         self._entries: dict[str, _Entry] = {}  # by job key, until finished
@@ -100,14 +120,21 @@ class WorkerPool:
         Raises:
             CompileError: the pool was closed. Everything else comes through the future.
         """
-        future: Future[Compiled] = Future()
-        key = job.key("")  # one pool, one set of compilers: their identity adds nothing here
+        return self._queued(job, timeout_s, trial=trial, makes="code")
+
+    def make_cache_files(self, job: CompileJob, *, timeout_s: float | None = None) -> Future[CacheFiles]:
+        """Queue a compile of a framework's own, one of many configs of a kernel; otherwise as :meth:`submit`."""
+        return self._queued(job, timeout_s, trial=True, makes="files")
+
+    def _queued(self, job: CompileJob, timeout_s: float | None, *, trial: bool, makes: str) -> Future[Any]:
+        future: Future[Any] = Future()
+        limit_s = self._limit_s if timeout_s is None else timeout_s
+        asked = _Entry(job, limit_s, trial, makes)
         with self._changed:
             if self._closed:
                 raise CompileError("the compile pool was closed")
-            entry = self._entries.get(key)
-            if entry is None:
-                entry = self._entries[key] = _Entry(job, self._limit_s if timeout_s is None else timeout_s, trial)
+            entry = self._entries.setdefault(asked.key, asked)
+            if entry is asked:
                 self._queue.append(entry)
                 if self._idle < len(self._queue) and len(self._threads) < self._most:
                     self._start_thread()
@@ -158,12 +185,15 @@ class WorkerPool:
                     if entry.waiters:
                         entry.running = True
                         return entry
-                    self._entries.pop(entry.job.key(""), None)
+                    self._entries.pop(entry.key, None)
                 if self._closed:
                     return None
                 self._idle += 1
-                self._changed.wait()
+                asked = self._changed.wait(self._idle_s)
                 self._idle -= 1
+                if not asked and not self._queue:
+                    self._threads.remove(threading.current_thread())
+                    return None
 
     def _compile(self, entry: _Entry, process: WorkerProcess | None) -> WorkerProcess | None:
         """Compile one job; the worker that can go on, if any."""
@@ -177,7 +207,7 @@ class WorkerPool:
         limit_s = self._limit_of(entry)
         begin = time.monotonic()
         try:
-            message = process.exchange(encode({"job": entry.job.to_json()}), limit_s)
+            message = process.exchange(encode({"job": entry.job.to_json(), "makes": entry.makes}), limit_s)
         except WorkerHungError:
             self._discard(process)
             self._finish(
@@ -227,9 +257,9 @@ class WorkerPool:
             self._processes.discard(process)
         return process.close(died=died)
 
-    def _finish(self, entry: _Entry, outcome: Compiled | SiloError) -> None:
+    def _finish(self, entry: _Entry, outcome: Compiled | CacheFiles | SiloError) -> None:
         with self._changed:
-            self._entries.pop(entry.job.key(""), None)
+            self._entries.pop(entry.key, None)
             waiters, entry.waiters = entry.waiters, []
             if self._closed and isinstance(outcome, SiloError):
                 outcome = CompileError(f"the compile pool was closed while it compiled {entry.job.kernel}")
@@ -246,7 +276,7 @@ class WorkerPool:
             queued, self._queue = list(self._queue), deque()
             waiters = [waiter for entry in queued for waiter in entry.waiters]
             for entry in queued:
-                self._entries.pop(entry.job.key(""), None)
+                self._entries.pop(entry.key, None)
             for process in self._processes:
                 process.kill()
             self._changed.notify_all()

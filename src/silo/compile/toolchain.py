@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import cast
 
-from silo.core.compiled import Compiled
+from silo.core.compiled import CacheFiles, Compiled
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.declaration import CompilerDeclaration
 from silo.core.plugins import COMPILERS, installed_places, load_declaration, load_place, shipped_places
-from silo.core.protocols import Compiler
+from silo.core.protocols import Compiler, MakesCacheFiles
 from silo.core.target import Target
 from silo.core.variant import CompileJob
 from silo.errors import CompileError, TargetError
@@ -85,6 +85,17 @@ class Toolchain:
         if isinstance(made, Rejected):
             raise CompileError(f"{job.kernel} for {job.target}: {made.reason}")
         return compiled
+
+    def cache_files(self, job: CompileJob) -> CacheFiles:
+        """Do a compile of a framework's by the compiler that the job names.
+
+        Raises:
+            CompileError: it is not installed, fails, or has no framework with a cache.
+        """
+        compiler = self.compiler(job.compiler)
+        if not isinstance(compiler, MakesCacheFiles):
+            raise CompileError(f"the compiler plug-in {job.compiler} makes no files of a framework's cache")
+        return compiler.cache_files(job)
 
     def decisions(self, source_kind: str, target: Target) -> dict[str, Decision]:
         """What every plug-in says of such a source for such a target."""

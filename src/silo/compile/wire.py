@@ -11,11 +11,19 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.compiled import CacheFiles, Compiled, CompiledBlob
 from silo.core.launch_info import LaunchInfo
 from silo.errors import CompileError, SiloError, error_named
 
-__all__ = ["Message", "decode_outcome", "encode", "encode_compiled", "encode_error", "read_message"]
+__all__ = [
+    "Message",
+    "decode_outcome",
+    "encode",
+    "encode_cache_files",
+    "encode_compiled",
+    "encode_error",
+    "read_message",
+]
 
 Message = tuple[dict[str, Any], tuple[bytes, ...]]
 
@@ -61,17 +69,26 @@ def encode_compiled(compiled: Compiled) -> bytes:
     return encode(header, [blob.data for blob in blobs])
 
 
+def encode_cache_files(made: CacheFiles) -> bytes:
+    """The outcome of a job whose compile the framework would do itself."""
+    header = {"outcome": "files", "names": [name for name, _ in made.files], "reason": made.reason}
+    return encode(header, [data for _, data in made.files])
+
+
 def encode_error(error: SiloError) -> bytes:
     """The outcome of a job that failed: class name and message."""
     return encode({"outcome": "error", "class": type(error).__name__, "message": str(error)})
 
 
-def decode_outcome(message: Message) -> Compiled | SiloError:
-    """The inverse of :func:`encode_compiled` and :func:`encode_error`; the error is of the same class."""
+def decode_outcome(message: Message) -> Compiled | CacheFiles | SiloError:
+    """The inverse of the functions that encode an outcome; an error is of the same class."""
     header, blobs = message
     try:
         if header["outcome"] == "error":
             return _rebuild(str(header["class"]), str(header["message"]))
+        if header["outcome"] == "files":
+            names: list[str] = header["names"]
+            return CacheFiles(tuple(zip(names, blobs, strict=True)), str(header["reason"]))
         kinds: list[str] = header["kinds"]
         first, *rest = (CompiledBlob(kind, data) for kind, data in zip(kinds, blobs, strict=True))
         return Compiled(LaunchInfo.from_json(header["launch"]), first, tuple(rest), str(header["log"]))

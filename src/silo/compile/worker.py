@@ -16,7 +16,7 @@ from pathlib import Path
 
 from silo.compile.executor import failure_of
 from silo.compile.toolchain import Toolchain
-from silo.compile.wire import Message, encode, encode_compiled, encode_error
+from silo.compile.wire import Message, encode, encode_cache_files, encode_compiled, encode_error
 from silo.compile.worker_serving import serve
 from silo.core.plugins import COMPILERS, installed_places
 from silo.core.protocols import WarmsUp
@@ -37,6 +37,8 @@ def _run(header: dict[str, object], toolchain: Toolchain) -> bytes:
     except (KeyError, ValueError, SiloError) as error:
         return encode({"outcome": "error", "class": "CompileError", "message": f"not a compile job: {error}"})
     try:
+        if header.get("makes") == "files":
+            return encode_cache_files(toolchain.cache_files(job))
         return encode_compiled(toolchain.compile(job))
     except SiloError as error:
         return encode_error(error)

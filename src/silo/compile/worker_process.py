@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from silo.compile.wire import Message, read_message
-from silo.errors import CompileError
+from silo.errors import CompileCrashError, CompileError
 from silo.settings import child_environment, settings
 
 __all__ = ["WorkerDiedError", "WorkerHungError", "WorkerProcess", "with_own_package"]
@@ -70,7 +70,7 @@ class WorkerProcess:
             )
         except OSError as error:
             self._stderr.close()
-            raise CompileError(f"a worker process cannot be started ({sys.executable}): {error}") from error
+            raise CompileCrashError(f"a worker process cannot be started ({sys.executable}): {error}") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._stdin, self._stdout = self._process.stdin, self._process.stdout

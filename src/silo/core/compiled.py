@@ -1,11 +1,11 @@
-"""The result of a compile job: blobs and launch info."""
+"""The results of compile jobs: blobs and launch info, or the files of a framework's own cache."""
 
 from __future__ import annotations
 
 from silo.core.launch_info import LaunchInfo
 from silo.frozen import frozen
 
-__all__ = ["Compiled", "CompiledBlob"]
+__all__ = ["CacheFiles", "Compiled", "CompiledBlob"]
 
 
 @frozen
@@ -24,3 +24,15 @@ class Compiled:
     blob: CompiledBlob
     sidecars: tuple[CompiledBlob, ...] = ()
     log: str = ""
+
+
+@frozen
+class CacheFiles:
+    """The files that a framework's own compile would leave in its cache, in the order it writes them.
+
+    ``files`` holds the ending of each file's name, and its content. Empty: ``reason`` says why the framework has to
+    compile this itself.
+    """
+
+    files: tuple[tuple[str, bytes], ...]
+    reason: str = ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from silo.core.compiled import Compiled
+from silo.core.compiled import CacheFiles, Compiled
 from silo.core.config import Config
 from silo.core.consent import Consent
 from silo.core.decisions import Decision, Rejected
@@ -32,6 +32,7 @@ __all__ = [
     "LibraryCall",
     "LoadedKernel",
     "Loader",
+    "MakesCacheFiles",
     "ReadsBinaries",
     "RecordStore",
     "Searcher",
@@ -109,6 +110,18 @@ class ReadsBinaries(Protocol):
 
     def read_binary(self, variant: Variant, binary: bytes, kind: str, metadata: Mapping[str, object]) -> LaunchInfo:
         """Launch info from the binary and the framework's metadata. Raises CompileError, SourceError."""
+        ...
+
+
+@runtime_checkable
+class MakesCacheFiles(Protocol):
+    """A compiler that does a compile of its framework's, for a program that finds the result in the framework's cache.
+
+    The job's text and parameters are the framework's own, so that the files are the same bytes.
+    """
+
+    def cache_files(self, job: CompileJob) -> CacheFiles:
+        """Compile, in a worker process. Raises CompileError: the framework's compiler refused the text."""
         ...
 
 

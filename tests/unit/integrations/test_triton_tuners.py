@@ -153,3 +153,28 @@ with silo.accelerate():
         assert t.best_config is configs[1] and len(measured) == tried + 4
 """
     )
+
+
+def test_watches_of_tuners_end_in_any_order():
+    program(
+        TUNED
+        + """
+from silo.kinds.triton.programs.records.capture_activation import record
+from silo.kinds.triton.programs.records.archive import read_winners
+from silo.kinds.triton.programs.records.journal_folding import open_folded
+from pathlib import Path
+from triton.runtime.autotuner import Autotuner, Heuristics
+before = dict(vars(Autotuner)), dict(vars(Heuristics))
+path = Path(sys.argv[0] + ".silo")
+on = silo.accelerate()
+t[(1,)](x, z, 100)
+end = record(path)
+t[(1,)](x, z, 101)      # of a tuner that the store answered first
+on.stop()
+t[(1,)](x, z, 102)      # the recording goes on
+end()
+assert (dict(vars(Autotuner)), dict(vars(Heuristics))) == before and type(t.cache) is dict
+with open_folded(path) as bundle:
+    assert sorted(one.key[0] for one in read_winners(bundle)) == [101, 102]
+"""
+    )

@@ -12,7 +12,7 @@ from silo.artifacts.runs_on import FIRST_SPECIFIC, capability, specific_form
 from silo.artifacts.strip import free_of_folders
 from silo.compile.identity import code_digest
 from silo.core.code_facts import Lowered
-from silo.core.compiled import Compiled, CompiledBlob
+from silo.core.compiled import CacheFiles, Compiled, CompiledBlob
 from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.launch_info import LaunchInfo, LayoutSlot
@@ -26,6 +26,7 @@ from silo.kinds.triton.front.adapter import (
     compile_gpu,
     load_gpu_backends,
     lower_for_gpu,
+    make_cache_files,
     require_triton,
     triton_identity,
 )
@@ -154,6 +155,16 @@ class TritonCompiler:
         if not clean:
             log += f"not reproducible from another folder: {clean.reason}\n"
         return Compiled(launch, CompiledBlob(kind, stages.binary), log=log)
+
+    def cache_files(self, job: CompileJob) -> CacheFiles:
+        """The files that a compile of Triton's own launch path leaves; the text and parameters are Triton's own.
+
+        Raises:
+            CompileError: the text cannot be read.
+            Exception: whatever Triton's stages raise.
+        """
+        files, reason = make_cache_files(job.text, cast("Mapping[str, Any]", job.parameters))
+        return CacheFiles(tuple(files.items()), reason)
 
     def code_forms(self, target: Target) -> tuple[str, ...]:
         """Triton's names for what its stages leave."""

@@ -108,7 +108,9 @@ class _Switch:
         self._situations: Any = None
         self._methods: tuple[Any, Any] | None = None  # in the place of run and __getitem__
         self._held = False  # a launcher calls them itself, so they serve to the end
-        self._unlock: Any = None  # ends that a lock decides for tuners
+        self._unlock: Any = None  # ends that a lock, or the store, decides for tuners
+        self._searches: Any = None  # watches tuners that measure
+        self._unwatch: Any = None  # ends that compiles are waited for
 
     def hold(self) -> Any:  # noqa: ANN401
         with self._lock:
@@ -172,19 +174,44 @@ class _Switch:
         self._replace(found.functions, "__getitem__", getitem)
         self._replace(found.functions, "debug", adapter.watched_debug(_forget))
         self._situations.forget()
-        if settings().lock is not None:  # few name one, and it needs what records and bundles do
-            lock: Any = load_place("silo.kinds.triton.programs.records.capture_activation:lock_while_accelerated")
-            try:
-                self._unlock = lock()
-            except SiloError:
-                self._take()
-                raise
+        decide: Any = load_place("silo.kinds.triton.programs.records.decision_sources:decide_while_accelerated")
+        try:
+            self._unlock = decide()
+        except SiloError:
+            self._take()
+            raise
         self._put_tuners(adapter.seams())  # in front of what the lock has put there
         if found.compiled_getitem is not None:
             ours = native.triton_compiled(found.compiled, found.compiled_getitem, _first_launch)
             self._replace(found.compiled, "__getitem__", ours)
 
+    def _watch(self) -> Any:  # noqa: ANN401
+        """The object that watches searches of tuners, made with the first one: few programs tune."""
+        with self._lock:
+            if self._searches is None:
+                from silo.kinds.triton.programs.searches.ahead_compiles import AheadCompiles  # noqa: PLC0415  # as above
+                from silo.kinds.triton.programs.searches.tuner_search import TunerSearches  # noqa: PLC0415
+
+                if not self._before:  # it was taken off while a tuner was at work
+                    return TunerSearches(None, self._launches)
+                ahead = AheadCompiles() if settings().compile_ahead else None
+                self._searches = TunerSearches(ahead, self._launches)
+                if ahead is not None:
+                    self._unwatch = adapter.watch_requests(ahead.await_compile)
+            return self._searches
+
+    def _launches(self, layer: Any) -> bool:  # noqa: ANN401
+        """Whether an object's ``run`` is Triton's, or ours before it."""
+        if "run" in vars(layer):
+            return False
+        run = getattr(layer.__class__, "run", None)
+        return any(run is ours for _, name, _, ours in self._before if name == "run")
+
     def _put_tuners(self, found: adapter.LaunchHookPoints) -> None:
+        if found.tuned_bench is not None and found.tuned_prune is not None:
+            bench, prune = adapter.search_methods(found.tuned_bench, found.tuned_prune, self._watch)
+            self._replace(found.autotuners, "_bench", bench)
+            self._replace(found.autotuners, "prune_configs", prune)
         if found.tuned_run is None or found.heuristic_run is None:
             return
         methods = native.triton_tuners(
@@ -225,9 +252,10 @@ class _Switch:
             self._methods = None
         self._restore(self._before)
         self._before.clear()
-        if self._unlock is not None:
-            self._unlock()
-            self._unlock = None
+        for undo in (self._unlock, self._unwatch):
+            if undo is not None:
+                undo()
+        self._unlock = self._unwatch = self._searches = None
         if not self._held:
             TABLE.drop()
 

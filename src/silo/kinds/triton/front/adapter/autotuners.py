@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
+from silo.forks import Mutex
 from silo.kinds.triton.front.adapter.triton_toolchain import module
 
 __all__ = [
+    "TunedLaunch",
     "TunerDecision",
     "TunerDecisions",
     "TunerKey",
+    "TunerWatch",
     "config_members",
     "is_trying",
     "kernel_of_tuner",
+    "search_methods",
+    "tuning_is_heard",
     "watch_autotuners",
 ]
 
@@ -39,6 +45,12 @@ class TunerDecisions(Protocol):
 
 
 _trying = threading.local()
+# What every watch shares: the newest decides, and the calls of tuners by thread.
+_decisions: list[TunerDecisions] = []
+_changed: weakref.WeakSet[Any] = weakref.WeakSet()
+_calls = threading.local()
+_replaced: list[tuple[Any, str, Any, Any]] = []  # what is on Triton's class while there are watches
+_watching = Mutex()
 
 
 def is_trying() -> bool:
@@ -46,27 +58,49 @@ def is_trying() -> bool:
     return getattr(_trying, "depth", 0) > 0
 
 
-def watch_autotuners(decisions: TunerDecisions) -> Callable[[], None]:
+def watch_autotuners(decisions: TunerDecisions, *, last: bool = False) -> Callable[[], None]:
     """Let ``decisions`` answer for every tuner of the process; what undoes it exactly.
 
-    Methods of Silo's that launch what is decided belong in front of this one: then a decided launch does not come here.
+    Of several watches the newest answers; one that is ``last`` answers where there is no other. Methods of Silo's that
+    launch what is decided belong in front of this one: then a decided launch does not come here.
     """
+    with _watching:
+        _decisions.insert(0 if last else len(_decisions), decisions)
+        if not _replaced:
+            _replaced.extend(_replace())
+
+    def undo() -> None:
+        with _watching:
+            _decisions.remove(decisions)
+            if _decisions:
+                return  # the others' methods are these
+            for kind, name, own, ours in _replaced:
+                if getattr(kind, name) is ours:  # else a program has put its own there, which calls ours
+                    setattr(kind, name, own)
+            _replaced.clear()
+        for tuner in list(_changed):
+            tuner.cache = dict(tuner.cache)
+        _changed.clear()
+
+    return undo
+
+
+def _replace() -> list[tuple[Any, str, Any, Any]]:
+    """Put our methods on Triton's class: class, name, the method before and ours."""
     kind: Any = module("triton.runtime.autotuner").Autotuner
     run, bench = kind.run, kind._bench  # noqa: SLF001
-    changed: weakref.WeakSet[Any] = weakref.WeakSet()
-    calls = threading.local()
 
     def watched_run(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        if type(self.cache) is dict:
+        if type(self.cache) is dict and _decisions:
             tuner: Any = self
-            tuner.cache = TunerDecision(tuner.cache, self, decisions, calls)
-            changed.add(self)
-        before = getattr(calls, "keywords", None)
-        calls.keywords = kwargs
+            tuner.cache = TunerDecision(tuner.cache, self)
+            _changed.add(self)
+        before = getattr(_calls, "keywords", None)
+        _calls.keywords = kwargs
         try:
             return run(self, *args, **kwargs)
         finally:
-            calls.keywords = before
+            _calls.keywords, _calls.pruned = before, None
 
     def watched_bench(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         _trying.depth = getattr(_trying, "depth", 0) + 1
@@ -75,33 +109,80 @@ def watch_autotuners(decisions: TunerDecisions) -> Callable[[], None]:
         finally:
             _trying.depth -= 1
 
-    cast("Any", watched_run).silo_watches = True
+    cast("Any", watched_run).silo_watches = cast("Any", watched_bench).silo_watches = True
     kind.run, kind._bench = watched_run, watched_bench  # noqa: SLF001
+    return [(kind, "run", run, watched_run), (kind, "_bench", bench, watched_bench)]
 
-    def undo() -> None:
-        kind.run, kind._bench = run, bench  # noqa: SLF001
-        for tuner in list(changed):
-            tuner.cache = dict(tuner.cache)
 
-    return undo
+class TunerWatch(Protocol):
+    """Called while a tuner works out a decision; what its functions return or raise, the tuner gets."""
+
+    def prune(self, tuner: Any, own: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
+        """The configs that the author's pruning leaves. ``own()`` is Triton's method."""
+        ...
+
+    def measure(
+        self,
+        tuner: Any,  # noqa: ANN401
+        config: Any,  # noqa: ANN401
+        launch: TunedLaunch,
+        own: Callable[[], Any],
+    ) -> Any:  # noqa: ANN401
+        """Measure a config, by ``own()``; ``launch`` compiles for it without measuring."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class TunedLaunch:
+    """The launch that a tuner measures, with its arguments."""
+
+    tuner: Any
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any]
+
+    @property
+    def described(self) -> bool:
+        """Whether the signature of the launch may depend on what a config's ``pre_hook`` does."""
+        # A descriptor's block shape is part of its type, and hooks set it.
+        return any(hasattr(one, "block_shape") for one in (*self.arguments, *self.keywords.values()))
+
+    def __call__(self, config: Any) -> object:  # noqa: ANN401
+        """Compile for one of the tuner's configs, by the path that the tuner's own launch takes; launch nothing."""
+        return self.tuner.fn.run(*self.arguments, **{**self.keywords, **config.all_kwargs(), "warmup": True})
+
+
+def search_methods(bench: Any, prune: Any, watch: Callable[[], TunerWatch]) -> tuple[Any, Any]:  # noqa: ANN401
+    """Methods in the place of ``Autotuner._bench`` and ``prune_configs``, which ``watch()`` answers."""
+
+    def watched_bench(self: Any, *args: Any, config: Any, **meta: Any) -> Any:  # noqa: ANN401
+        launch = TunedLaunch(self, args, meta)
+        return watch().measure(self, config, launch, lambda: bench(self, *args, config=config, **meta))
+
+    def watched_prune(self: Any, kwargs: Any) -> Any:  # noqa: ANN401
+        # What was asked for a decision in this call is not asked again: it is the author's code.
+        pruned, _calls.pruned = getattr(_calls, "pruned", None), None
+        if pruned is not None and pruned[0] is self:
+            return pruned[1]
+        return watch().prune(self, lambda: prune(self, kwargs))
+
+    cast("Any", watched_bench).silo_watches = cast("Any", watched_prune).silo_watches = True
+    return watched_bench, watched_prune
 
 
 class TunerDecision(dict[TunerKey, Any]):
-    """The decisions of one tuner. What it holds counts; for what it lacks, ``decisions`` are asked."""
+    """The decisions of one tuner. What it holds counts; for what it lacks, the newest watch is asked."""
 
-    def __init__(self, known: dict[TunerKey, Any], tuner: Any, decisions: TunerDecisions, calls: Any) -> None:  # noqa: ANN401
+    def __init__(self, known: dict[TunerKey, Any], tuner: Any) -> None:  # noqa: ANN401
         super().__init__(known)
         self._tuner = weakref.ref(tuner)
-        self._decisions = decisions
-        self._calls = calls
 
     def __contains__(self, key: Any) -> bool:  # noqa: ANN401
         if super().__contains__(key):
             return True
         tuner: Any = self._tuner()
-        if tuner is None or tuner.nargs is None:
+        if tuner is None or tuner.nargs is None or not _decisions:
             return False
-        config = self._decisions.known(tuner, key, self._allowed)
+        config = _decisions[-1].known(tuner, key, self._allowed)
         if config is None:
             return False
         super().__setitem__(key, config)
@@ -110,12 +191,16 @@ class TunerDecision(dict[TunerKey, Any]):
     def _allowed(self) -> Sequence[Any]:
         """What the author's pruning leaves in the call that this thread makes."""
         tuner: Any = self._tuner()
-        keywords: dict[str, Any] = getattr(self._calls, "keywords", None) or {}
-        return list(tuner.prune_configs(keywords))
+        keywords: dict[str, Any] = getattr(_calls, "keywords", None) or {}
+        found = tuner.prune_configs(keywords)
+        _calls.pruned = (tuner, found)
+        return list(found)
 
     def __setitem__(self, key: TunerKey, config: Any) -> None:  # noqa: ANN401
         tuner = self._tuner()
-        super().__setitem__(key, config if tuner is None else self._decisions.decided(tuner, key, config))
+        if tuner is not None and _decisions:
+            config = _decisions[-1].decided(tuner, key, config)
+        super().__setitem__(key, config)
 
 
 def kernel_of_tuner(tuner: Any) -> Any:  # noqa: ANN401
@@ -125,6 +210,11 @@ def kernel_of_tuner(tuner: Any) -> Any:  # noqa: ANN401
     while not isinstance(found, jit) and hasattr(found, "fn"):
         found = found.fn
     return found
+
+
+def tuning_is_heard() -> bool:
+    """Whether a listener of the program's is called with what tuners measure."""
+    return getattr(module("triton.knobs").autotuning, "listener", None) is not None
 
 
 def config_members(config: Any) -> dict[str, object]:  # noqa: ANN401

@@ -15,14 +15,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
+from silo.forks import Mutex
 from silo.kinds.triton.front.adapter.lowering import read_off
 from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, module
 
 __all__ = [
     "CompileCall",
     "KeptCode",
+    "active_device",
     "active_target",
     "adapter_is_ready",
     "cache_key_text",
@@ -33,7 +35,11 @@ __all__ = [
     "launcher_kind",
     "revived",
     "ttir_of",
+    "watch_compiles",
 ]
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -87,8 +93,48 @@ Handler = Callable[[CompileCall, Callable[[CompileCall], Any]], Any]
 def intercept_compiles(handler: Handler) -> Callable[[], None]:
     """Ask ``handler`` in the place of Triton's compiler, for every kernel of the process; what undoes it exactly.
 
-    Sources other than plain functions (Gluon, files of IR) and arguments that are tuples go Triton's way.
+    Sources other than plain functions (Gluon, files of IR) and arguments that are tuples go Triton's way. Of several
+    handlers the newest is asked.
     """
+    return _begin(_handlers, handler)
+
+
+def watch_compiles(before: Callable[[Any, Any, Mapping[str, Any]], None]) -> Callable[[], None]:
+    """Call ``before`` with source, target and options each time Triton's compiler is called; what undoes it exactly.
+
+    A compile that a handler of :func:`intercept_compiles` answers itself is none.
+    """
+    return _begin(_watchers, before)
+
+
+_handlers: list[Handler] = []
+_watchers: list[Callable[[Any, Any, Mapping[str, Any]], None]] = []
+_own: list[Any] = []  # the member of Triton's class that is replaced, while there are handlers or watchers
+_changing = Mutex()
+
+
+def _begin(members: list[T], member: T) -> Callable[[], None]:
+    with _changing:
+        members.append(member)
+        if not _own:
+            _own.append(_replace())
+
+    def undo() -> None:
+        with _changing:
+            members.remove(member)
+            if not _handlers and not _watchers and _own:
+                jit: Any = module("triton.runtime.jit").JITFunction
+                before = _own.pop()
+                if before is None:
+                    del jit.compile
+                else:
+                    jit.compile = before
+
+    return undo
+
+
+def _replace() -> Any:  # noqa: ANN401
+    """Put our property on Triton's class; the member that was there, or None."""
     jit: Any = module("triton.runtime.jit").JITFunction
     before: Any = jit.__dict__.get("compile")
 
@@ -98,11 +144,18 @@ def intercept_compiles(handler: Handler) -> Callable[[], None]:
         def compile_kernel(src: Any, **rest: Any) -> Any:  # noqa: ANN401
             options: dict[str, Any] = rest.get("options") or {}
             target = rest.get("target")
-            call = _read(src, options, target)
-            if call is None:
-                return own(src, **rest)
+
+            def proceed(source: Any, given: dict[str, Any]) -> Any:  # noqa: ANN401
+                for before in _watchers:
+                    before(source, target, given)
+                return own(source, **{**rest, "options": given})
+
+            handler = _handlers[-1] if _handlers else None
+            call = None if handler is None else _read(src, options, target)
+            if handler is None or call is None:
+                return proceed(src, options)
             # Triton's key of the environment stays right whatever the source is.
-            return handler(call, lambda asked: own(asked.source, **{**rest, "options": dict(asked.options)}))
+            return handler(call, lambda asked: proceed(asked.source, dict(asked.options)))
 
         return compile_kernel
 
@@ -111,14 +164,7 @@ def intercept_compiles(handler: Handler) -> Callable[[], None]:
 
     # A property comes before what lies in the object, so kernels that were used before are served too.
     jit.compile = property(get, put)
-
-    def undo() -> None:
-        if before is None:
-            del jit.compile
-        else:
-            jit.compile = before
-
-    return undo
+    return before
 
 
 def _read(source: Any, options: Mapping[str, Any], target: Any) -> CompileCall | None:  # noqa: ANN401
@@ -218,6 +264,11 @@ def ttir_of(compiled: Any) -> str | None:  # noqa: ANN401  # Triton's CompiledKe
 def active_target() -> Any:  # noqa: ANN401  # Triton's GPUTarget
     """What Triton compiles for now."""
     return module("triton.runtime.driver").driver.active.get_current_target()
+
+
+def active_device() -> int:
+    """The number of the device that Triton launches on now."""
+    return int(module("triton.runtime.driver").driver.active.get_current_device())
 
 
 def adapter_is_ready() -> bool:

@@ -83,6 +83,8 @@ class LaunchHookPoints:
     run: Any
     autotuners: Any
     tuned_run: Any
+    tuned_bench: Any
+    tuned_prune: Any
     heuristics: Any
     heuristic_run: Any
     getitem: Any
@@ -104,6 +106,8 @@ def seams() -> LaunchHookPoints:
         _own(jit.JITFunction, "run", _JIT),
         autotuner.Autotuner,
         _own(autotuner.Autotuner, "run", _AUTOTUNER),
+        _own(autotuner.Autotuner, "_bench", _AUTOTUNER),
+        _own(autotuner.Autotuner, "prune_configs", _AUTOTUNER),
         autotuner.Heuristics,
         _own(autotuner.Heuristics, "run", _AUTOTUNER),
         _own(jit.KernelInterface, "__getitem__", _JIT),

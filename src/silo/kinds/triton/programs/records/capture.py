@@ -25,6 +25,7 @@ from silo.kinds.triton.front.adapter import (
     TESTED_VERSIONS,
     CompileCall,
     KeptCode,
+    TunerDecisions,
     TunerKey,
     config_members,
     is_trying,
@@ -66,10 +67,14 @@ class Sources:
 
 
 class Capture:
-    """Records into one bundle. Its methods are asked by Triton's launch path, in any thread."""
+    """Records into one bundle. Its methods are asked by Triton's launch path, in any thread.
 
-    def __init__(self, recording: Archive) -> None:
+    What ``others`` decided is recorded as if it had been decided here.
+    """
+
+    def __init__(self, recording: Archive, others: TunerDecisions | None = None) -> None:
         self.recording = recording
+        self._others = others
         self._sources = Sources()
         self._lock = Mutex()
         self._tried: weakref.WeakKeyDictionary[Any, list[tuple[CompileCall, Any, _Compile]]] = (
@@ -169,17 +174,22 @@ class Capture:
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
         """What this or another process decided before, so that all of a recording agree."""
-        del configs
         try:
             wanted = winner_of(self._sources.of(kernel_of_tuner(tuner)), tuner, key, None)
             found = self.recording.winner(wanted.slot)
         except SiloError as error:
             self._tell_tuner(tuner, error)
             return None
-        return None if found is None else config_for(tuner.configs, found.config)
+        if found is not None or self._others is None:
+            return None if found is None else config_for(tuner.configs, found.config)
+        config = self._others.known(tuner, key, configs)
+        return None if config is None else self._decided(tuner, key, config)
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
         """Keep the decision and the code that it is about; where another process was first, its decision holds."""
+        return self._decided(tuner, key, config if self._others is None else self._others.decided(tuner, key, config))
+
+    def _decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
         function = kernel_of_tuner(tuner)
         try:
             winner = self.recording.decide(winner_of(self._sources.of(function), tuner, key, config))

@@ -16,31 +16,37 @@ from silo.errors import BundleError, LockError, SiloError
 from silo.kinds.triton.front.adapter import TunerDecisions, adapter_is_ready, intercept_compiles, watch_autotuners
 from silo.kinds.triton.programs.records.archive import Archive
 from silo.kinds.triton.programs.records.capture import Capture
+from silo.kinds.triton.programs.records.decision_sources import stored_decisions
 from silo.kinds.triton.programs.records.journal_folding import fold, open_folded
 from silo.kinds.triton.programs.records.lock_decisions import LockedDecisions
 from silo.kinds.triton.programs.records.replayer import Replayer
 from silo.kinds.triton.programs.records.served_launches import Serving
 from silo.kinds.triton.programs.triton_patching import beneath_tuners
 from silo.kinds.triton.programs.variant_providers import PROVIDERS
-from silo.settings import records_wanted, settings
+from silo.settings import settings
 
-__all__ = ["begin_by_settings", "lock_while_accelerated", "record", "recording", "replay", "replaying"]
+__all__ = ["begin_by_settings", "record", "recording", "replay", "replaying"]
 
 _log = logging.getLogger("silo")
 
 
-def record(path: str | os.PathLike[str], *, lock: str | os.PathLike[str] | None = None) -> Callable[[], None]:
+def record(
+    path: str | os.PathLike[str],
+    *,
+    lock: str | os.PathLike[str] | None = None,
+    others: TunerDecisions | None = None,
+) -> Callable[[], None]:
     """Record what Triton compiles for this process from now on, and what its tuners decide; what ends it.
 
     At the end of the process everything is folded into the bundle at ``path``, which is made or added to. What
-    the lock file decides is not measured.
+    the lock file decides is not measured, nor what ``others`` know.
 
     Raises:
         LockError: the lock is none.
         BundleError: it cannot be written there, or what is there is no bundle.
     """
     kept = Archive(path)
-    recorder = Capture(kept)
+    recorder = Capture(kept, others)
     undo = _both(recorder, lock)
     done = False
 
@@ -63,14 +69,17 @@ def replay(
     frozen: bool = False,
     trust: bool = False,
     lock: str | os.PathLike[str] | None = None,
+    others: TunerDecisions | None = None,
 ) -> Callable[[], None]:
     """Serve what Triton would compile or measure from the bundle at ``path``, from now on; what ends it.
+
+    Decisions that the bundle lacks are asked of ``others``.
 
     Raises:
         BundleError: it cannot be read.
         LockError: the lock is none.
     """
-    replayer = Replayer(open_folded(Path(path)), frozen=frozen, trust=trust)
+    replayer = Replayer(open_folded(Path(path)), frozen=frozen, trust=trust, others=others)
     undo, serving = _both(replayer, lock), Serving(replayer.code)
     PROVIDERS.append(serving)
 
@@ -89,26 +98,6 @@ def begin_by_settings() -> None:
         sys.meta_path.insert(0, _Finder())  # pyright: ignore[reportArgumentType]
 
 
-def lock_while_accelerated() -> Callable[[], None] | None:
-    """Let the lock of ``SILO_LOCK`` decide for tuners, for a program that accelerates itself; what undoes it.
-
-    None: there is no lock, or it decides already, as :func:`begin_by_settings` says.
-
-    Raises:
-        LockError: ``SILO_TUNE=frozen``, and it is none.
-    """
-    current = settings()
-    if current.lock is None or records_wanted():
-        return None
-    try:
-        return watch_autotuners(LockedDecisions(Path(current.lock), None))  # the switch, which asks, knows its order
-    except LockError as error:
-        if current.tune == "frozen":
-            raise
-        _log.warning("tuners decide themselves: %s", error)
-        return None
-
-
 def _begin() -> None:
     """Begin once. What cannot begin is a line of the log, and an error where nothing may be compiled."""
     global _begun  # noqa: PLW0603  # Triton's plug-in may be imported anew
@@ -116,13 +105,14 @@ def _begin() -> None:
         return
     _begun = True
     current = settings()
+    others = stored_decisions() if current.accelerate else None
     try:
         if current.bundle is not None:
-            replay(current.bundle, frozen=current.frozen, lock=current.lock)
+            replay(current.bundle, frozen=current.frozen, lock=current.lock, others=others)
         elif current.record is not None:
-            record(current.record, lock=current.lock)
+            record(current.record, lock=current.lock, others=others)
         elif current.lock is not None:
-            _watch(LockedDecisions(Path(current.lock), None))
+            _watch(LockedDecisions(Path(current.lock), others))
     except SiloError as error:
         if current.frozen or current.tune == "frozen":
             raise

@@ -16,6 +16,7 @@ from silo.errors import FrozenError, NoVariantError, SiloError
 from silo.forks import Mutex
 from silo.kinds.triton.front.adapter import (
     CompileCall,
+    TunerDecisions,
     TunerKey,
     kernel_of_tuner,
     launcher_kind,
@@ -36,11 +37,15 @@ __all__ = ["Replayer"]
 class Replayer:
     """Serves from one bundle. ``frozen``: what it does not hold is an error, never compiled, never measured.
 
-    ``trust``: native code of the bundle is loaded although nobody vouched for it.
+    ``trust``: native code of the bundle is loaded although nobody vouched for it. ``others`` are asked for decisions
+    that the bundle lacks, and are given those that a tuner makes.
     """
 
-    def __init__(self, bundle: Bundle, *, frozen: bool = False, trust: bool = False) -> None:
+    def __init__(
+        self, bundle: Bundle, *, frozen: bool = False, trust: bool = False, others: TunerDecisions | None = None
+    ) -> None:
         self.bundle = bundle
+        self._others = others
         self.code = ArchiveLookup(bundle, trust=trust)
         self.frozen = frozen
         self._sources = Sources()
@@ -159,6 +164,9 @@ class Replayer:
             return found.config
         if len(found.allowed) == 1:
             return found.allowed[0]
+        other = None if self._others is None else self._others.known(tuner, key, configs)
+        if other is not None:
+            return other
         if not self.frozen:
             self._tell(f"{name} is tuned by Triton", f"{self.bundle.name} says nothing of {described_key(wanted)}")
             return None
@@ -177,9 +185,8 @@ class Replayer:
         return found
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
-        """Whatever the tuner came to."""
-        del tuner, key
-        return config
+        """Whatever the tuner came to, or the others make of it."""
+        return config if self._others is None else self._others.decided(tuner, key, config)
 
 
 def _short(variant: Variant) -> str:

@@ -1,0 +1,212 @@
+"""Cold starts of unchanged programs that tune: plain Triton, and the same program under ``silo exec``, on a GPU.
+
+    python -m bench.existing_cold [--only retention gla gated-delta mamba] [--runs 1] [--json FILE] [--seconds 460]
+
+Needs a GPU, torch and Triton; fla-core for the first three programs, mamba-ssm for the fourth. A program that is not
+installed, or does not run plainly, is a line with its reason. Each process gets a fresh cache of Triton's and, but for
+the second one, a fresh store. A program calls one operator forward and backward for the first
+time, and once more. Rows: seconds of the first call, and as a part of plain Triton's; and for a second process with an
+empty cache of Triton's and the first one's store, its first call and how many configs it measured. The norms of the
+results are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+MOST_OF_PLAIN = 0.30  # of plain Triton's first call
+MOST_SECOND_S = 1.0  # the first call of a second process
+
+
+def retention() -> Callable[[], Any]:
+    """flash-linear-attention's retention, heads of 64."""
+    from fla.ops.retention import chunk_retention
+
+    q, k, v = (_array(2, 2048, 8, 64, seed=seed) for seed in range(3))
+    operator: Any = chunk_retention
+    return lambda: operator(q, k, v)[0]
+
+
+def gla() -> Callable[[], Any]:
+    """Gated linear attention."""
+    import torch
+    from fla.ops.gla import chunk_gla
+
+    q, k, v = (_array(2, 2048, 8, 64, seed=seed) for seed in range(3))
+    gate = torch.nn.functional.logsigmoid(_array(2, 2048, 8, 64, seed=3).detach()).requires_grad_()
+    operator: Any = chunk_gla
+    return lambda: operator(q, k, v, gate)[0]
+
+
+def gated_delta() -> Callable[[], Any]:
+    """The gated delta rule."""
+    import torch
+    from fla.ops.gated_delta_rule import chunk_gated_delta_rule
+
+    q, k, v = (_array(2, 2048, 8, 64, seed=seed) for seed in range(3))
+    beta = torch.sigmoid(_array(2, 2048, 8, seed=3).detach()).requires_grad_()
+    gate = torch.nn.functional.logsigmoid(_array(2, 2048, 8, seed=4).detach()).requires_grad_()
+    operator: Any = chunk_gated_delta_rule
+    return lambda: operator(q, k, v, gate, beta, use_qk_l2norm_in_kernel=True)[0]
+
+
+def mamba() -> Callable[[], Any]:
+    """Mamba 2's chunked scan."""
+    import torch
+    from mamba_ssm.ops.triton.ssd_combined import mamba_chunk_scan_combined  # pyright: ignore[reportMissingImports]
+
+    x = _array(2, 2048, 8, 64, seed=0)
+    dt = torch.nn.functional.softplus(_array(2, 2048, 8, seed=1).detach()).requires_grad_()
+    decay = -torch.exp(_array(8, seed=2).detach().float())
+    b, c = (_array(2, 2048, 1, 64, seed=seed) for seed in (3, 4))
+    return lambda: mamba_chunk_scan_combined(x, dt, decay, b, c, chunk_size=256)
+
+
+PROGRAMS: dict[str, Callable[[], Callable[[], Any]]] = {
+    "retention": retention,
+    "gla": gla,
+    "gated-delta": gated_delta,
+    "mamba": mamba,
+}
+
+
+def _array(*shape: int, seed: int) -> Any:
+    import torch
+
+    made = torch.Generator(device="cuda").manual_seed(seed)
+    return torch.randn(*shape, generator=made, device="cuda", dtype=torch.bfloat16).requires_grad_()
+
+
+def _watched() -> list[int]:
+    """One item for each measurement that a tuner makes from now on."""
+    from triton.testing import do_bench
+
+    seen: list[int] = []
+    import triton.testing
+
+    def counted(*words: Any, **named: Any) -> Any:
+        seen.append(1)
+        return do_bench(*words, **named)
+
+    triton.testing.do_bench = counted
+    return seen
+
+
+def child(name: str) -> None:
+    import torch
+
+    measured = _watched()  # before a tuner asks the driver for its benchmark
+    call = PROGRAMS[name]()
+    torch.empty(8, device="cuda").add_(1).sum().item()
+    torch.cuda.synchronize()
+    taken: list[float] = []
+    for _ in range(2):
+        begin = time.perf_counter()
+        out = call()
+        out.float().square().mean().backward()
+        torch.cuda.synchronize()
+        taken.append(time.perf_counter() - begin)
+    result = {"first_s": taken[0], "again_s": taken[1], "measured": len(measured), "norm": out.float().norm().item()}
+    print(json.dumps(result))
+
+
+def run(name: str, folder: Path, way: str, home: Path, limit_s: float) -> dict[str, Any]:
+    """One process with an empty cache of Triton's; ``{"failed": reason}`` where it fails."""
+    cache = tempfile.mkdtemp(dir=folder)
+    exec_words = ["-m", "silo", "exec"] if way == "silo exec" else []
+    own = {"TRITON_CACHE_DIR": cache, "SILO_HOME": str(home), "FLA_CACHE_MODE": "disabled"}
+    own["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    words = [sys.executable, *exec_words, "-m", "bench.existing_cold", "--child", name]
+    try:
+        done = subprocess.run(
+            words, env={**os.environ, **own}, check=False, capture_output=True, text=True, timeout=limit_s, cwd=ROOT
+        )
+    except subprocess.TimeoutExpired:
+        return {"failed": f"it took more than {limit_s:.0f} s"}
+    if done.returncode:
+        return {"failed": (done.stderr.strip().splitlines() or ["?"])[-1][:300]}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(name: str, runs: int, end: float) -> dict[str, Any]:
+    """The row of one program."""
+    found: dict[str, list[dict[str, Any]]] = {"plain": [], "silo exec": [], "second process": []}
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        for number in range(runs):
+            home = folder / f"home-{number}"
+            for way in ("silo exec", "second process", "plain"):
+                left = end - time.monotonic()
+                if left < 1:
+                    return {"program": name, "failed": "no time is left (--seconds)"}
+                made = run(name, folder, "plain" if way == "plain" else "silo exec", home, left)
+                if "failed" in made:
+                    return {"program": name, "failed": f"{way}: {made['failed']}"}
+                found[way].append(made)
+    first = {way: statistics.median(one["first_s"] for one in made) for way, made in found.items()}
+    measured = {way: made[-1]["measured"] for way, made in found.items()}
+    norms = [one["norm"] for made in found.values() for one in made]
+    ratio = first["silo exec"] / first["plain"]
+    same = max(norms) - min(norms) <= 0.01 * max(norms)
+    bars = {
+        "ratio": ratio <= MOST_OF_PLAIN,
+        "second process": first["second process"] < MOST_SECOND_S and measured["second process"] == 0,
+        "results": same,
+    }
+    return {"program": name, "first_s": first, "ratio": ratio, "measured": measured, "norms": norms, "bars": bars}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS))
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=460.0, help="the longest that all may take")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--child", choices=list(PROGRAMS), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(options.child)
+        return
+    end = time.monotonic() + options.seconds
+    rows: list[dict[str, Any]] = []
+    print("| program | plain, s | silo exec, s | ratio | second process, s | measured: plain, silo, second | bars |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    for name in options.only:
+        row = measure(name, options.runs, end)
+        rows.append(row)
+        if "failed" in row:
+            print(f"| {name} | {row['failed']} | | | | | |", flush=True)
+            continue
+        first, counted = row["first_s"], row["measured"]
+        missed = [bar for bar, kept in row["bars"].items() if not kept]
+        print(
+            f"| {name} | {first['plain']:.1f} | {first['silo exec']:.1f} | {row['ratio']:.2f} | "
+            f"{first['second process']:.2f} | {counted['plain']}, {counted['silo exec']}, {counted['second process']} "
+            f"| {'missed: ' + ', '.join(missed) if missed else 'kept'} |",
+            flush=True,
+        )
+    if options.json is not None:
+        from bench.machine import describe
+
+        document = {"bars": {"ratio": MOST_OF_PLAIN, "second_s": MOST_SECOND_S}, "rows": rows, "machine": describe()}
+        options.json.write_text(json.dumps(document, indent=1) + "\n")
+    if all("failed" in row for row in rows):
+        sys.exit(2)  # nothing was measured
+    if any("failed" not in row and not all(row["bars"].values()) for row in rows):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

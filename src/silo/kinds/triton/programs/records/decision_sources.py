@@ -1,0 +1,77 @@
+"""The order of decisions for the tuners of a program: a lock file, then a recording or a bundle, then the store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from silo.errors import LockError
+from silo.kinds.triton.front.adapter import TunerDecisions, TunerKey, seams, watch_autotuners
+from silo.settings import records_wanted, settings
+
+__all__ = ["decide_while_accelerated", "stored_decisions"]
+
+_log = logging.getLogger("silo")
+
+
+def stored_decisions() -> TunerDecisions | None:
+    """The store's decisions, for an accelerated program; None if the settings leave them out."""
+    current = settings()
+    if current.frozen or not (current.keep_decisions or current.tune not in ("auto", "leader")):
+        return None
+    return _LaterStored(refuses=current.lock is None)
+
+
+class _LaterStored:
+    """The decisions of the store, which are loaded with the first question: few programs tune."""
+
+    def __init__(self, *, refuses: bool) -> None:
+        self._refuses = refuses
+        self._made: TunerDecisions | None = None
+
+    @property
+    def _stored(self) -> TunerDecisions:
+        from silo.kinds.triton.programs.records.stored_decisions import StoredDecisions  # noqa: PLC0415  # see above
+
+        made = self._made
+        if made is None:
+            made = self._made = StoredDecisions(refuses=self._refuses)
+        return made
+
+    def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
+        """As the decisions of the store."""
+        return self._stored.known(tuner, key, configs)
+
+    def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
+        """As the decisions of the store."""
+        return self._stored.decided(tuner, key, config)
+
+
+def decide_while_accelerated() -> Callable[[], None] | None:
+    """Let the lock of ``SILO_LOCK`` and the store decide for the tuners of an accelerated program; returns the undo.
+
+    None: the settings leave both out, or they decide together with a recording or a bundle, which begin by themselves.
+    A ``run`` of tuners that the program has put there itself is left alone, unless there is a lock.
+
+    Raises:
+        LockError: ``SILO_TUNE=frozen``, and the lock file cannot be read.
+    """
+    current = settings()
+    if records_wanted():
+        return None
+    decisions = stored_decisions()
+    if current.lock is not None:
+        from silo.kinds.triton.programs.records.lock_decisions import LockedDecisions  # noqa: PLC0415  # few name one
+
+        try:
+            decisions = LockedDecisions(Path(current.lock), decisions)
+        except LockError as error:
+            if current.tune == "frozen":
+                raise
+            _log.warning("tuners decide themselves: %s", error)
+    if decisions is None or (current.lock is None and seams().tuned_run is None):
+        return None
+    # The switch, which asks, knows the order of methods. A recording that the program begins comes before the store.
+    return watch_autotuners(decisions, last=current.lock is None)

@@ -1,0 +1,241 @@
+"""Configs of a program's tuner, compiled in worker processes while the tuner measures those before them.
+
+A compile that is asked for gets to Triton through Triton's own cache, under Triton's own key. So a compile that a
+worker failed, refused or did not begin is no error: Triton finds nothing there and compiles the config itself.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from silo.core.compiled import CacheFiles
+from silo.core.notices import Notices
+from silo.core.target import Target
+from silo.core.variant import CompileJob
+from silo.errors import CompileCrashError, CompileError, CompileTimeoutError
+from silo.forks import Mutex, in_child
+from silo.kinds.triton.front.adapter import (
+    CacheEntry,
+    CompileRequest,
+    FrontEnds,
+    TunedLaunch,
+    is_cached,
+    job_parameters,
+    keep_files,
+    keeps_in_files,
+    requested_compile,
+)
+from silo.settings import available_cpus, local_ranks, settings
+
+if TYPE_CHECKING:
+    from silo.compile.pool import WorkerPool
+
+__all__ = ["AheadCompiles", "AheadCounts", "turned", "worker_count"]
+
+_log = logging.getLogger("silo")
+
+_COMPILER = "triton"
+_IDLE_S = 30.0  # after which a worker without a job ends: it holds 80 to 100 MB
+_MOST_FAULTS = 3  # of the machine or of workers, in one process; then Triton compiles everything itself
+
+
+def worker_count(jobs: int, cpus: int, ranks: int) -> int:
+    """How many workers one process of ``ranks`` may start: a CPU stays free for the programs themselves. Pure.
+
+    >>> worker_count(16, 16, 1), worker_count(16, 16, 8), worker_count(4, 16, 1), worker_count(1, 1, 1)
+    (15, 1, 4, 0)
+    """
+    return min(jobs, (cpus - 1) // ranks)
+
+
+def turned(configs: Sequence[Any], rank: int, ranks: int) -> list[Any]:
+    """The configs in the order in which a rank sends them: each begins elsewhere, so that ranks do not all do the same.
+
+    >>> turned([0, 1, 2, 3], 1, 2)
+    [2, 3, 0, 1]
+    """
+    first = rank * len(configs) // ranks
+    return [*configs[first:], *configs[:first]]
+
+
+@dataclass(slots=True)
+class AheadCounts:
+    """Counts over the configs of all tuners: ``asked`` for, ``front_ends`` run, ``sent`` to workers, ...
+
+    ``kept`` were compiled by workers, ``stolen`` by Triton before a worker began, ``failed`` in a worker.
+    """
+
+    asked: int = 0
+    front_ends: int = 0
+    sent: int = 0
+    kept: int = 0
+    stolen: int = 0
+    failed: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A compile in a worker. ``kept`` ends when the files are in Triton's cache, or it is known that none will be."""
+
+    entry: CacheEntry
+    kernel: str
+    text: str
+    future: Future[CacheFiles]
+    here: bool  # whether the thread of the pool may put the files into the cache
+    kept: Future[CacheFiles | None] = field(default_factory=Future["CacheFiles | None"])
+
+
+class AheadCompiles:
+    """The compiles of all searches of a process. Its methods may be called by any thread."""
+
+    def __init__(self) -> None:
+        self.counts = AheadCounts()
+        self._jobs: dict[str, _Job] = {}  # by Triton's key, until the search is over
+        self._lock = Mutex()
+        self._notices = Notices()
+        self._pool: WorkerPool | None = None
+        self._faults = 0
+        in_child(self._forget)
+
+    def _forget(self) -> None:
+        # The workers and the futures are the parent's; its pool begins anew by itself.
+        self._jobs = {}
+
+    # -- a search ------------------------------------------------------------------------------------------------------
+
+    def begin(self, configs: Sequence[Any], launch: TunedLaunch) -> list[str]:
+        """Send the compiles of a tuner's configs to workers; the keys for :meth:`end`."""
+        rank, ranks = local_ranks()
+        workers = worker_count(settings().jobs, available_cpus(), ranks)
+        sent: list[str] = []
+        if workers < 1 or self._faults >= _MOST_FAULTS:
+            return sent
+        fronts = FrontEnds()
+        try:
+            for config in turned(configs, rank, ranks):
+                hooked = config.pre_hook is not None and launch.described
+                if not hooked and not getattr(config, "ir_override", None):
+                    request = requested_compile(functools.partial(launch, config))
+                    key = None if request is None else self._send(request, fronts, workers, len(configs))
+                    sent += [] if key is None else [key]
+        except BaseException:  # Ctrl-C: nobody waits for these
+            self.end(sent)
+            raise
+        self.counts.front_ends += fronts.runs
+        return sent
+
+    def _send(self, request: CompileRequest, fronts: FrontEnds, workers: int, configs: int) -> str | None:
+        self.counts.asked += 1
+        if request.target.backend not in ("cuda", "hip"):
+            return None  # the CPU's code is compiled by Silo's own workers
+        try:
+            entry = request.entry
+            with self._lock:
+                if entry.key in self._jobs:
+                    return None
+            if is_cached(entry):
+                return None
+            pool = self._started(workers)
+            pool.warm(min(workers, configs), _COMPILER)
+            text = fronts.text_of(request, entry)
+            job = CompileJob(_COMPILER, entry.name, _named(request.target), text, job_parameters(request, entry))
+            future = pool.make_cache_files(job)
+        except Exception as error:  # noqa: BLE001  # Triton's own errors have no common base; it meets them in its turn
+            _log.debug("a config of %s is not compiled ahead: %s", request.source.name, error)
+            return None
+        made = _Job(entry, entry.name, text, future, keeps_in_files())
+        with self._lock:
+            self._jobs[entry.key] = made
+        self.counts.sent += 1
+        future.add_done_callback(functools.partial(self._finished, made))
+        return entry.key
+
+    def _started(self, workers: int) -> WorkerPool:
+        with self._lock:
+            if self._pool is None:
+                import atexit  # noqa: PLC0415  # with the first tuner
+
+                from silo.compile.pool import WorkerPool  # noqa: PLC0415
+
+                self._pool = WorkerPool(workers, idle_s=_IDLE_S)
+                atexit.register(self._pool.close)
+            return self._pool
+
+    def end(self, keys: Iterable[str]) -> None:
+        """The search is over, or its tuner failed: compiles that no worker has begun are cancelled."""
+        with self._lock:
+            jobs = [job for key in keys if (job := self._jobs.pop(key, None)) is not None]
+        for job in jobs:
+            job.future.cancel()
+
+    # -- a compile -----------------------------------------------------------------------------------------------------
+
+    def await_compile(self, request: CompileRequest) -> None:
+        """Triton is about to compile: wait for the worker that compiles the same, or cancel what none has begun.
+
+        On return Triton's cache has the result, or Triton compiles.
+        """
+        if not self._jobs:
+            return
+        with self._lock:
+            job = self._jobs.get(request.entry.key)
+        if job is None:
+            return
+        if job.future.cancel():
+            self.counts.stolen += 1
+            return
+        files = job.kept.result()
+        if files is not None and not job.here:
+            self._keep(job, files)
+
+    def _finished(self, job: _Job, future: Future[CacheFiles]) -> None:
+        """In a thread of the pool: put the files into the cache."""
+        files: CacheFiles | None = None
+        try:
+            if future.cancelled():
+                return
+            made = future.result()
+            if made.files:
+                files = made
+                if job.here:
+                    self._keep(job, made)
+            elif made.reason:
+                self._note("left", f"a worker left configs of {job.kernel} to Triton: {made.reason}")
+        except (CompileCrashError, CompileTimeoutError) as error:
+            self._fault(job, error)
+        except CompileError as error:
+            # The tuner may tolerate it: Triton compiles this config in its turn, and meets the error itself.
+            self.counts.failed += 1
+            _log.debug("a config of %s failed in a worker: %s", job.kernel, error)
+        finally:
+            job.kept.set_result(files)
+
+    def _keep(self, job: _Job, made: CacheFiles) -> None:
+        try:
+            keep_files(job.entry, job.text, dict(made.files))
+            self.counts.kept += 1
+        except Exception as error:  # noqa: BLE001  # a full disk; or whatever a cache of the program's own raises
+            self._fault(job, error)
+
+    def _fault(self, job: _Job, error: Exception) -> None:
+        """Something that is no fault of the kernel's."""
+        self.counts.failed += 1
+        self._faults += 1
+        ends = "; from now on Triton compiles all of them" if self._faults == _MOST_FAULTS else ""
+        self._note(
+            f"fault{bool(ends)}",
+            f"a config of {job.kernel} was not compiled ahead of its tuner, so Triton "
+            f"compiles it in its turn: {error}{ends}",
+        )
+
+    def _note(self, subject: str, message: str) -> None:
+        self._notices.once(subject, message)
+
+
+def _named(target: Any) -> Target:  # noqa: ANN401  # Triton's GPUTarget
+    return Target("cuda", f"sm_{target.arch}") if target.backend == "cuda" else Target("hip", str(target.arch))

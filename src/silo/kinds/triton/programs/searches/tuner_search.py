@@ -1,0 +1,160 @@
+"""Searches of Triton's tuners: a tuner that has no decision for a key measures each of its configs."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from silo.errors import SiloError
+from silo.forks import Mutex
+from silo.kinds.triton.front.adapter import TunedLaunch, kernel_of_tuner, reason_to_compile_in_turn
+from silo.kinds.triton.front.triton_fingerprint import functions_reached
+from silo.kinds.triton.programs.searches.ahead_compiles import AheadCompiles
+from silo.status_line import Task, report_progress, working
+
+__all__ = ["Search", "TunerSearches", "finished_search"]
+
+_log = logging.getLogger("silo")
+
+_STATIC_PRINT = "static_print"
+
+
+_local = threading.local()  # ``next``: a tuner and its configs; ``search``, ``finished``: searches of this thread
+
+
+def finished_search(tuner: Any) -> Search | None:  # noqa: ANN401
+    """The search that this thread has just ended for a tuner, once: what a program stores later is its own affair."""
+    found: Search | None = getattr(_local, "finished", None)
+    _local.finished = None
+    return found if found is not None and found.tuner is tuner else None
+
+
+@dataclass(slots=True, eq=False)
+class Search:
+    """One tuner that measures ``configs`` for one key: times by config's place, seconds from the first to the last."""
+
+    tuner: Any
+    configs: Sequence[Any]
+    times: dict[int, Any] = field(default_factory=dict[int, Any])
+    ahead: list[str] = field(default_factory=list[str])
+    task: Task | None = None
+    open: ExitStack = field(default_factory=ExitStack)
+    seconds: float = 0.0
+
+    def place_of(self, config: Any) -> int | None:  # noqa: ANN401
+        """The place of a config among those that are measured."""
+        return next((place for place, one in enumerate(self.configs) if one is config), None)
+
+
+class TunerSearches:
+    """Watches the tuners of a process. ``ahead``: compiles of their configs in workers, None where these are off."""
+
+    def __init__(self, ahead: AheadCompiles | None, runs: Callable[[Any], bool]) -> None:
+        self._ahead = ahead
+        self._runs = runs
+        self._lock = Mutex()
+        self._kernels: set[str] = set()
+        self._seconds = 0.0
+        self._logged = -math.inf  # when a record last said how far a search is
+
+    def prune(self, tuner: Any, own: Callable[[], Sequence[Any]]) -> Sequence[Any]:  # noqa: ANN401
+        """Triton asks the author's pruning: a search may follow, of what this leaves."""
+        found = own()
+        self._end()
+        _local.next, _local.finished = (tuner, list(found)), None
+        return found
+
+    def measure(
+        self,
+        tuner: Any,  # noqa: ANN401
+        config: Any,  # noqa: ANN401
+        launch: TunedLaunch,
+        own: Callable[[], Any],
+    ) -> Any:  # noqa: ANN401
+        """Measure a config. The first of a key begins the search; a hit of Triton's own cache has no measurement."""
+        search = self._search_of(tuner, config, launch)
+        if search is None:
+            return own()
+        try:
+            found = own()
+        except BaseException:  # the tuner's errors, and Ctrl-C
+            self._end()
+            raise
+        place = search.place_of(config)
+        if place is not None:
+            search.times[place] = found
+        self._progress(search)
+        if place == len(search.configs) - 1:
+            self._end()
+        return found
+
+    def _search_of(self, tuner: Any, config: Any, launch: TunedLaunch) -> Search | None:  # noqa: ANN401
+        current: Search | None = getattr(_local, "search", None)
+        if current is not None and current.tuner is tuner:
+            return current
+        following, _local.next = getattr(_local, "next", None), None
+        if following is None or following[0] is not tuner or len(following[1]) < 2:
+            return None
+        search = Search(tuner, following[1])
+        if search.place_of(config) is None:
+            return None
+        _local.search = search
+        name = str(kernel_of_tuner(tuner).__name__)
+        search.task = search.open.enter_context(working(f"tuning {name}"))
+        with self._lock:
+            self._kernels.add(name)
+            search.task.start -= self._seconds
+            search.task.logged = self._logged
+        self._progress(search)
+        try:
+            self._begin_ahead(search, launch)
+        except BaseException:
+            self._end()
+            raise
+        return search
+
+    def _begin_ahead(self, search: Search, launch: TunedLaunch) -> None:
+        if self._ahead is None:
+            return
+        reason = reason_to_compile_in_turn(search.tuner, self._runs)
+        if not reason and _prints(kernel_of_tuner(search.tuner)):
+            reason = "it prints while it is compiled (tl.static_print)"
+        if reason:
+            _log.info("configs of %s are compiled in turn: %s", kernel_of_tuner(search.tuner).__name__, reason)
+            return
+        search.ahead = self._ahead.begin(search.configs, launch)
+
+    def _progress(self, search: Search) -> None:
+        if search.task is not None:
+            kernels = len(self._kernels)
+            so_far = f"{kernels} kernel{'s' if kernels != 1 else ''} so far"
+            search.task.note = f"{len(search.times)} of {len(search.configs)} configs, {so_far}"
+            report_progress(search.task)
+            self._logged = search.task.logged
+
+    def _end(self) -> None:
+        search: Search | None = getattr(_local, "search", None)
+        if search is None:
+            return
+        _local.search, _local.finished = None, search
+        search.open.close()
+        if search.task is not None:
+            with self._lock:
+                search.seconds = search.task.seconds - self._seconds
+                self._seconds += search.seconds
+        if self._ahead is not None:
+            self._ahead.end(search.ahead)
+
+
+def _prints(function: Any) -> bool:  # noqa: ANN401
+    """Whether Triton's front end prints for a kernel: once for each config, and nothing for those in the cache."""
+    try:
+        found = functions_reached(function)
+    except SiloError:
+        found = [function]
+    return any(_STATIC_PRINT in str(getattr(one, "src", "")) for one in found)
