@@ -10,7 +10,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final, Generic, Self, TypeVar, cast, dataclass_transform, overload
 
-__all__ = ["field", "frozen", "names_of", "remembered", "replace"]
+__all__ = ["declared_members", "field", "frozen", "names_of", "remembered", "replace"]
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -23,7 +23,7 @@ _REMEMBERED = ("__hash_once__", "__facts__")
 class _Field:
     """What :func:`field` was told."""
 
-    __slots__ = ("compare", "default", "factory", "identity", "init", "repr")
+    __slots__ = ("compare", "default", "factory", "form", "identity", "init", "left_out", "repr", "since")
 
     default: Any
     factory: Callable[[], Any] | None
@@ -31,6 +31,9 @@ class _Field:
     repr: bool
     compare: bool
     identity: Callable[[Any], object] | None
+    form: Any
+    left_out: bool
+    since: int
 
 
 def field(
@@ -41,12 +44,17 @@ def field(
     repr: bool = True,  # noqa: A002  # the name that type checkers know
     compare: bool = True,
     identity: Callable[[Any], object] | None = None,
+    form: object = None,
+    left_out: bool = False,
+    since: int = 0,
 ) -> Any:  # noqa: ANN401  # stands where a value of the field's type is expected
     """A field with more to say than a default; the parameters mean what they mean to ``dataclasses.field``.
 
-    ``identity`` maps the field's value to the object that is compared and hashed in its place.
+    ``identity`` maps the field's value to the object that is compared and hashed in its place. ``form``, ``left_out``
+    and ``since`` declare the field's JSON: :class:`silo.core.json_reader.Persisted`.
     """
     made = _Field()
+    made.form, made.left_out, made.since = form, left_out or since > 0, since
     made.default, made.factory = default, default_factory
     made.init, made.repr, made.compare, made.identity = init, repr, compare, identity
     return made
@@ -141,6 +149,24 @@ class remembered(Generic[V]):  # noqa: N801  # a decorator, as property is
         if self._name not in facts:
             facts[self._name] = self.func(instance)
         return facts[self._name]
+
+
+def declared_members(cls: type) -> tuple[tuple[str, Any, bool, Any, int], ...]:
+    """The JSON of each field as :func:`field` declares it: name, form, whether its default is left out, default, since.
+
+    ``TypeError`` for a class with a field without a form.
+    """
+    fields: dict[str, _Field] = cast("Any", cls).__frozen_fields__
+    found: list[tuple[str, Any, bool, Any, int]] = []
+    for name in names_of(cls):
+        one = fields[name]
+        if one.form is None:
+            raise TypeError(f"{cls.__qualname__}.{name} declares no form")
+        default = one.default if one.factory is None else one.factory()
+        if one.left_out and default is _MISSING:
+            raise TypeError(f"{cls.__qualname__}.{name} is left out and has no default")
+        found.append((name, one.form, one.left_out, default, one.since))
+    return tuple(found)
 
 
 def names_of(cls: type) -> tuple[str, ...]:
