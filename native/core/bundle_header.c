@@ -1,6 +1,7 @@
 #include "bundle_header.h"
 
-enum { MAJOR = 1, MINOR = 6 }; /* the newest that is read */
+#include "manifest_members.h"
+
 enum { FLAG_ZSTD_MANIFEST = 1 };
 
 static const char MAGIC[8] = "SILOBNDL";
@@ -39,12 +40,12 @@ int silo_header_read(const uint8_t *data, size_t file_bytes, const char *name,
     const uint64_t offset = stored.manifest_offset, length = stored.manifest_bytes;
     if (stored.major == 0)
         return REFUSE(major, "%s: there is no format 0", name);
-    if (stored.major > MAJOR || (stored.major == MAJOR && stored.minor > MINOR))
+    if (stored.major > SILO_MAJOR || (stored.major == SILO_MAJOR && stored.minor > SILO_MINOR))
         return silo_fail(
             error, SILO_ERROR_NEWER,
             "%s has bundle format %u.%u, written by a newer Silo; this one reads up "
             "to %d.%d: update kernel-silo, or build the bundle again with this version",
-            name, stored.major, stored.minor, MAJOR, MINOR);
+            name, stored.major, stored.minor, SILO_MAJOR, SILO_MINOR);
     if ((stored.flags & ~(uint32_t)FLAG_ZSTD_MANIFEST) != 0)
         return REFUSE(flags, "%s: unknown flags %#x", name, stored.flags);
     if (offset < SILO_HEADER_BYTES || offset % SILO_ALIGNMENT != 0)

@@ -8,9 +8,10 @@ from silo.core.json_reader import read_list, read_natural, read_object
 from silo.core.values import JSON, malformed
 from silo.frozen import frozen
 
-__all__ = ["MAX_DYNAMIC_AXES", "DynamicAxis", "DynamicLayout"]
+__all__ = ["LAYOUT_MEMBERS", "MAX_DYNAMIC_AXES", "DynamicAxis", "DynamicLayout"]
 
 MAX_DYNAMIC_AXES = 5
+LAYOUT_MEMBERS = ("axes", "bits")  # of its JSON
 _MOST_DIVISOR = 128
 _WIDE = 1 << 31
 _VECTOR_BITS = 128  # what a load or a tensor map moves at most, and what it wants strides to be multiples of
@@ -152,7 +153,7 @@ class DynamicLayout:
     @classmethod
     def from_json(cls, data: JSON) -> DynamicLayout:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        members = read_object(data, ("axes", "bits"), "a dynamic layout")
+        members = read_object(data, LAYOUT_MEMBERS, "a dynamic layout")
         bits = [read_natural(item, "the bits of a dynamic layout") for item in read_list(members["bits"], "bits", 2)]
         if len(bits) != 2:
             raise malformed("a dynamic layout", data)

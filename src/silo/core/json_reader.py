@@ -49,7 +49,6 @@ __all__ = [
     "read_pairs",
     "read_target",
     "read_text",
-    "read_values",
     "value_of",
     "write_members",
 ]
@@ -126,14 +125,6 @@ def read_natural(data: JSON, what: str) -> int:
 def read_integers(data: JSON, what: str) -> tuple[int, ...]:
     """A list of at most ``MAX_AXES`` integers: of shapes and their like, whose product somebody takes."""
     return tuple(read_integer(item, what) for item in read_list(data, what, MAX_AXES))
-
-
-def read_values(data: JSON, what: str) -> tuple[tuple[str, Value], ...]:
-    """An object of at most ``MAX_NAMES`` members, which are values."""
-    members = read_mapping(data, what)
-    if len(members) > MAX_NAMES:
-        raise ValueError(f"{what}: {len(members)} members; at most {MAX_NAMES}")
-    return tuple((name, value_from_json(item)) for name, item in members.items())
 
 
 def read_dtype(data: JSON, what: str) -> DType:
@@ -305,7 +296,16 @@ class Member:
 
     __slots__ = ("default", "form", "left_out", "name", "since", "what")
 
-    def __init__(self, name: str, form: Form[Any], default: object, since: int, what: str, *, left_out: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        form: Any,  # noqa: ANN401  # a Form; of a manifest's objects also Row and the like (silo.bundle.contents)
+        default: object,
+        since: int,
+        what: str,
+        *,
+        left_out: bool,
+    ) -> None:
         self.name = name
         self.form = form
         self.default = default
