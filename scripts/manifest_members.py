@@ -26,7 +26,7 @@ HEADER = Path(__file__).resolve().parent.parent / "native" / "core" / "manifest_
 
 def plain_members(*names: str) -> list[Member]:
     """Members that are always there."""
-    return [Member(name, ANYTHING, None, 0, name, left_out=False) for name in names]
+    return [Member(name, name, ANYTHING, None, 0, name, left_out=False) for name in names]
 
 
 ADDED = plain_members("blobs", "format", "tables")  # to the contents of a bundle, by the writer

@@ -23,7 +23,7 @@ _REMEMBERED = ("__hash_once__", "__facts__")
 class _Field:
     """What :func:`field` was told."""
 
-    __slots__ = ("compare", "default", "factory", "form", "identity", "init", "left_out", "repr", "since")
+    __slots__ = ("compare", "default", "factory", "form", "identity", "init", "left_out", "member", "repr", "since")
 
     default: Any
     factory: Callable[[], Any] | None
@@ -34,6 +34,7 @@ class _Field:
     form: Any
     left_out: bool
     since: int
+    member: str
 
 
 def field(
@@ -47,14 +48,15 @@ def field(
     form: object = None,
     left_out: bool = False,
     since: int = 0,
+    member: str = "",
 ) -> Any:  # noqa: ANN401  # stands where a value of the field's type is expected
     """A field with more to say than a default; the parameters mean what they mean to ``dataclasses.field``.
 
-    ``identity`` maps the field's value to the object that is compared and hashed in its place. ``form``, ``left_out``
-    and ``since`` declare the field's JSON: :class:`silo.core.json_reader.Persisted`.
+    ``identity`` maps the field's value to the object that is compared and hashed in its place. ``form``, ``left_out``,
+    ``since`` and ``member`` declare the field's JSON: :class:`silo.core.json_reader.Persisted`.
     """
     made = _Field()
-    made.form, made.left_out, made.since = form, left_out or since > 0, since
+    made.form, made.left_out, made.since, made.member = form, left_out or since > 0, since, member
     made.default, made.factory = default, default_factory
     made.init, made.repr, made.compare, made.identity = init, repr, compare, identity
     return made
@@ -151,13 +153,16 @@ class remembered(Generic[V]):  # noqa: N801  # a decorator, as property is
         return facts[self._name]
 
 
-def declared_members(cls: type) -> tuple[tuple[str, Any, bool, Any, int], ...]:
-    """The JSON of each field as :func:`field` declares it: name, form, whether its default is left out, default, since.
+def declared_members(cls: type) -> tuple[tuple[str, str, Any, bool, Any, int], ...]:
+    """The JSON of each field as :func:`field` declares it.
 
-    ``TypeError`` for a class with a field without a form.
+    Of each the field's name, the member's name, the form, whether the default is left out, the default, ``since``.
+
+    Raises:
+        TypeError: a field has no form, or is left out without a default.
     """
     fields: dict[str, _Field] = cast("Any", cls).__frozen_fields__
-    found: list[tuple[str, Any, bool, Any, int]] = []
+    found: list[tuple[str, str, Any, bool, Any, int]] = []
     for name in names_of(cls):
         one = fields[name]
         if one.form is None:
@@ -165,7 +170,7 @@ def declared_members(cls: type) -> tuple[tuple[str, Any, bool, Any, int], ...]:
         default = one.default if one.factory is None else one.factory()
         if one.left_out and default is _MISSING:
             raise TypeError(f"{cls.__qualname__}.{name} is left out and has no default")
-        found.append((name, one.form, one.left_out, default, one.since))
+        found.append((name, one.member or name, one.form, one.left_out, default, one.since))
     return tuple(found)
 
 

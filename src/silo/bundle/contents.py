@@ -306,15 +306,15 @@ def entry_members(cls: type) -> tuple[EntryMember, ...]:
 
 
 def _entry_members(cls: type, path: str) -> Iterator[EntryMember]:
-    for name, form, left_out, default, since in declared_members(cls):
+    for name, _, form, left_out, default, since in declared_members(cls):
         if name in INLINED:
             yield from _entry_members(INLINED[name], f"{path}{name}.")
         elif cls is Variant and name == "source":  # one row has both
             pair = attrgetter(f"{path}kernel", f"{path}source")
-            yield Member(name, Row("sources"), None, 0, name, left_out=False), pair
+            yield Member(name, name, Row("sources"), None, 0, name, left_out=False), pair
         elif cls is not Variant or name != "kernel":
             here: Any = _ROWS.get(name, form) if path else form
-            yield Member(name, here, default, since, name, left_out=left_out), attrgetter(path + name)
+            yield Member(name, name, here, default, since, name, left_out=left_out), attrgetter(path + name)
 
 
 def calls_of(kernel: BundleKernel) -> str:

@@ -15,7 +15,7 @@ A bucket stands for itself: ``bucket(bucket(v)) == bucket(v)``, and what people 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from silo.core.config import Config
 from silo.core.json_reader import TEXT, Form, Persisted, listed, read_list, value_of
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from silo.core.decision_list import DecisionList
 
 __all__ = [
+    "BUCKET",
     "EXACT_LIMIT",
     "Bucket",
     "DispatchRules",
@@ -106,6 +107,9 @@ def bucket_to_json(bucket: Bucket) -> JSON:
 def bucket_from_json(data: JSON) -> Bucket:
     """The inverse of :func:`bucket_to_json`; ``ValueError`` on anything else."""
     return ExactTuple(value_from_json(item) for item in read_list(data, "a bucket", MAX_NAMES))
+
+
+BUCKET: Final[Form[Bucket]] = Form(lambda data, what: bucket_from_json(data), bucket_to_json)  # noqa: ARG005  # see Form
 
 
 @frozen

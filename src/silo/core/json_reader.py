@@ -9,27 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, cast
 
 from silo.core.dtypes import DType, dtype
 from silo.core.target import Target
 from silo.core.values import JSON, MAX_AXES, MAX_NAMES, Value, beginning, malformed, value_from_json, value_to_json
-from silo.errors import TargetError
+from silo.errors import SiloError, TargetError
 from silo.frozen import declared_members
 
 __all__ = [
     "ANYTHING",
     "BOOL",
     "DTYPE",
+    "FLOAT",
     "INTEGER",
     "NAME",
     "NATURAL",
+    "NATURALS",
     "TARGET",
     "TEXT",
     "VALUE",
     "Form",
     "Member",
     "Persisted",
+    "PersistedRow",
+    "built",
     "enumerated",
     "integer",
     "listed",
@@ -187,10 +192,30 @@ def _value(data: JSON, what: str) -> Value:
         raise ValueError(f"{what}: {error}") from None
 
 
+def _float(data: JSON, what: str) -> float:
+    value = _value(data, what)
+    if not isinstance(value, float):
+        raise malformed(what, data)
+    return value
+
+
+def _naturals(data: JSON, what: str) -> tuple[int, ...]:
+    items = read_list(data, what)
+    if not {int}.issuperset(map(type, items)):  # and not bool
+        raise malformed(what, data)
+    numbers = tuple(cast("Sequence[int]", items))
+    if min(numbers, default=0) < 0:
+        raise malformed(what, data)
+    return numbers
+
+
 ANYTHING: Final[Form[JSON]] = Form(_anything, _itself)
 """JSON of any form; the class checks it itself."""
 BOOL: Final[Form[bool]] = Form(read_bool, _itself, check="FLAG")
 DTYPE: Final[Form[DType]] = Form(read_dtype, lambda value: value.name)
+FLOAT: Final[Form[float]] = Form(_float, value_to_json)
+NATURALS: Final[Form[tuple[int, ...]]] = Form(_naturals, list)
+"""Natural numbers, of which there may be very many."""
 TARGET: Final[Form[Target]] = Form(read_target, str)
 TEXT: Final[Form[str]] = Form(read_text, _itself, check="TEXT")
 NAME: Final[Form[str]] = Form(read_text, _itself, check="NAME")
@@ -258,13 +283,14 @@ def paired(form: Form[T]) -> Form[tuple[tuple[str, T], ...]]:
 
 
 def named(form: Form[T]) -> Form[tuple[tuple[str, T], ...]]:
-    """Pairs of a name and a value, as an object of at most ``MAX_NAMES`` members."""
+    """Pairs of a name and a value, sorted by name, as an object of at most ``MAX_NAMES`` members."""
 
     def read(data: JSON, what: str) -> tuple[tuple[str, T], ...]:
         members = read_mapping(data, what)
         if len(members) > MAX_NAMES:
             raise ValueError(f"{what}: {len(members)} members; at most {MAX_NAMES}")
-        return tuple([(name, form.read(item, f"{name[:_SHOWN]} of {what}")) for name, item in members.items()])
+        pairs = [(name, form.read(item, f"{name[:_SHOWN]} of {what}")) for name, item in members.items()]
+        return tuple(sorted(pairs, key=lambda pair: pair[0]))
 
     return Form(read, lambda pairs: {name: form.write(value) for name, value in pairs})
 
@@ -288,16 +314,17 @@ def value_of(cls: type[C]) -> Form[C]:
 
 
 class Member:
-    """One member of the JSON of a :class:`Persisted` class, as its field declares it.
+    """One member of the JSON of a :class:`Persisted` class, as ``field``, the name of its field, declares it.
 
     ``what`` is the member in messages ("the box of a tensor map"). A member that is ``left_out`` is absent if the field
     has its ``default``. ``since`` is the minor version of bundles that added it.
     """
 
-    __slots__ = ("default", "form", "left_out", "name", "since", "what")
+    __slots__ = ("default", "field", "form", "left_out", "name", "since", "what")
 
     def __init__(
         self,
+        field: str,
         name: str,
         form: Any,  # noqa: ANN401  # a Form; of a manifest's objects also Row and the like (silo.bundle.contents)
         default: object,
@@ -306,6 +333,7 @@ class Member:
         *,
         left_out: bool,
     ) -> None:
+        self.field = field
         self.name = name
         self.form = form
         self.default = default
@@ -322,8 +350,9 @@ class Persisted:
     """A value whose JSON is an object with a member for each field. Derived classes are made with ``@frozen``.
 
     Each field declares its form: ``field(form=TEXT)``. A field with ``left_out=True`` has a default, and its member is
-    absent if the field has the default. ``since=3`` says besides which minor version of bundles added the member. The
-    class's ``title`` stands for the value in messages.
+    absent if the field has the default. ``since=3`` says besides which minor version of bundles added the member;
+    ``member="tf32"`` names the member if the field has another name. The class's ``title`` stands for the value in
+    messages, ``tags`` are further members that are always the same.
 
     >>> from silo.frozen import field, frozen
     >>> @frozen
@@ -341,6 +370,7 @@ class Persisted:
     __slots__ = ()
 
     title: ClassVar[str]
+    tags: ClassVar[Mapping[str, JSON]] = MappingProxyType({})
 
     def to_json(self) -> JSON:
         """The canonical form."""
@@ -349,7 +379,46 @@ class Persisted:
     @classmethod
     def from_json(cls, data: JSON) -> Self:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        return cls(*read_members(cls, data))
+        return built(cls, read_members(cls, data))
+
+
+class PersistedRow(Persisted):
+    """A value whose JSON is the list of its fields, in order. Derived classes are made with ``@frozen``.
+
+    >>> from silo.frozen import field, frozen
+    >>> @frozen
+    ... class Pair(PersistedRow):
+    ...     title = "a pair"
+    ...     name: str = field(form=TEXT)
+    ...     count: int = field(form=NATURAL)
+    >>> Pair("x", 3).to_json(), Pair.from_json(["y", 4])
+    (['x', 3], Pair(name='y', count=4))
+    """
+
+    __slots__ = ()
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return [member.form.write(getattr(self, member.field)) for member in members_of(type(self))]
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Self:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        members = members_of(cls)
+        if not isinstance(data, list) or len(data) != len(members):
+            raise malformed(cls.title, data)
+        return built(cls, [one.form.read(item, one.what) for one, item in zip(members, data, strict=True)])
+
+
+P = TypeVar("P", bound=Persisted)
+
+
+def built(cls: type[P], values: Sequence[Any]) -> P:
+    """A value of these fields; ``ValueError`` if the class refuses them, with its own error's text."""
+    try:
+        return cls(*values)
+    except (SiloError, ArithmeticError) as error:
+        raise ValueError(str(error)) from None
 
 
 _MEMBERS: dict[type, tuple[Member, ...]] = {}
@@ -361,8 +430,8 @@ def members_of(cls: type[Persisted]) -> tuple[Member, ...]:
     found = _MEMBERS.get(cls)
     if found is None:
         found = _MEMBERS[cls] = tuple(
-            Member(name, form, default, since, f"the {name} of {cls.title}", left_out=left_out)
-            for name, form, left_out, default, since in declared_members(cls)
+            Member(name, member, form, default, since, f"the {member} of {cls.title}", left_out=left_out)
+            for name, member, form, left_out, default, since in declared_members(cls)
         )
     return found
 
@@ -375,20 +444,22 @@ def write_members(value: Persisted) -> dict[str, JSON]:
         members = _WRITTEN[cls] = tuple(sorted(members_of(cls), key=lambda member: member.name))
     data: dict[str, JSON] = {}
     for member in members:
-        one = getattr(value, member.name)
+        one = getattr(value, member.field)
         if member.is_written(one):
             data[member.name] = member.form.write(one)
-    return data
+    return dict(sorted({**data, **cls.tags}.items())) if cls.tags else data
 
 
 def read_members(cls: type[Persisted], data: JSON) -> list[Any]:
     """The values of the fields of a class, in order, from its JSON; ``ValueError`` on anything else."""
     if not isinstance(data, dict):
         raise malformed(cls.title, data)
-    members = members_of(cls)
+    for name, tag in cls.tags.items():
+        if name in data and data[name] != tag:
+            raise ValueError(f"not {cls.title}: its {name} is {beginning(data[name])}, not {tag!r}")
     values: list[Any] = []
-    found = 0
-    for member in members:
+    found = sum(name in data for name in cls.tags)
+    for member in members_of(cls):
         if member.name in data:
             found += 1
             value = member.form.read(data[member.name], member.what)
@@ -399,15 +470,15 @@ def read_members(cls: type[Persisted], data: JSON) -> list[Any]:
             values.append(member.default)
         else:
             raise _wrong_members(cls, data)
-    if found != len(data):
+    if found != len(data) or not data.keys() >= cls.tags.keys():
         raise _wrong_members(cls, data)
     return values
 
 
 def _wrong_members(cls: type[Persisted], data: Mapping[str, JSON]) -> ValueError:
-    members = members_of(cls)
-    unknown = sorted(set(data) - {member.name for member in members})
-    missing = [member.name for member in members if member.name not in data and not member.left_out]
+    required = [*cls.tags, *(member.name for member in members_of(cls) if not member.left_out)]
+    unknown = sorted(set(data) - {*required, *(member.name for member in members_of(cls))})
+    missing = [name for name in required if name not in data]
     parts = [f"unknown members {unknown[:16]}"] if unknown else []
     parts += [f"members {missing} are missing"] if missing else []
     return ValueError(f"not {cls.title}: {', '.join(parts)}"[:500])

@@ -12,6 +12,9 @@ from silo.core.json_reader import (
     TEXT,
     Form,
     Persisted,
+    PersistedRow,
+    built,
+    enumerated,
     integer,
     listed,
     members_of,
@@ -94,32 +97,22 @@ ABI_BYTES = {
 
 
 @frozen
-class StructLeaf:
+class StructLeaf(PersistedRow):
     """One member of a struct: the address (type ``ptr``, part ``""``), or an extent or a stride (``i32`` or ``i64``).
 
     ``part`` is ``shape.0``, ``stride.0``, ...; strides count elements.
     """
 
-    type: AbiType
-    part: str = ""
+    title = "a member of a struct"
+
+    type: AbiType = field(form=enumerated(AbiType))
+    part: str = field(default="", form=TEXT)
 
     def __post_init__(self) -> None:
         integers = (AbiType.I32, AbiType.I64)
         right = self.type in integers and re.fullmatch(_LEAF_PART, self.part) if self.part else self.type.value == "ptr"
         if not right:
             raise ValueError(f"a struct has no member {self.part or 'address'!r} of type {self.type.value}")
-
-    def to_json(self) -> JSON:
-        """The canonical form: ``[type, part]``."""
-        return [self.type.value, self.part]
-
-    @classmethod
-    def from_json(cls, data: JSON) -> StructLeaf:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        items = [read_text(item, "a member of a struct") for item in read_list(data, "a member of a struct")]
-        if len(items) != 2:
-            raise malformed("a member of a struct", data)
-        return cls(AbiType(items[0]), items[1])
 
 
 @frozen
@@ -242,7 +235,7 @@ class TensorMap(Persisted):
     @classmethod
     def from_json(cls, data: JSON) -> TensorMap:
         """The inverse of :meth:`to_json`; ``ValueError`` on what no driver could be given."""
-        made = cls(*read_members(cls, data))
+        made = built(cls, read_members(cls, data))
         if made.axes and len(made.axes) != len(made.box):
             raise malformed(_AXES, data)
         return made
@@ -345,9 +338,9 @@ class LaunchInfo(Persisted):
         members: dict[str, JSON] = {name: value for name, value in given.items() if name in own}
         if options:
             members["options"] = options
-        made = cls(*read_members(cls, members))
+        made = built(cls, read_members(cls, members))
         idle = "counts_blocks" in members and not made.counts_blocks
-        if idle or ("block" in members and made.block == made._line):  # which is never written
+        if idle or ("block" in members and made.block == (made.threads, 1, 1)):  # which is never written
             raise malformed(cls.title, data)
         return made
 
