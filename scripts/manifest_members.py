@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from silo.bundle.contents import TABLES, BundleContents, BundleKernel, BundleRules, BundleVariant, entry_members
 from silo.bundle.format import LAYOUTS_MINOR, MAJOR
@@ -16,17 +17,36 @@ from silo.core.config import Config
 from silo.core.dispatch import DispatchRules
 from silo.core.dynamic_layout import LAYOUT_MEMBERS
 from silo.core.extents import Extents
-from silo.core.json_reader import ANYTHING, Form, Member, members_of
+from silo.core.json_reader import Form, members_of
 from silo.core.launch_info import LaunchInfo, TensorMap
 from silo.core.signature import Parameter
 from silo.core.specialization import Specialization
+from silo.frozen import Field
+
+
+class Member(NamedTuple):
+    """One member of a list; ``check`` is the check of the native reader that its form declares, "" without."""
+
+    name: str
+    since: int = 0
+    left_out: bool = False
+    check: str = ""
+
+    @classmethod
+    def of(cls, form: object, field: Field) -> Member:
+        """The member that a field declares."""
+        check = form.check if isinstance(form, Form) else ""
+        if check == "FLAG" and field.default is not False:
+            raise SystemExit(f"{field.member}: a flag of the manifest is False by default, and left out then")
+        return cls(field.member, field.since, field.left_out, check)
+
 
 HEADER = Path(__file__).resolve().parent.parent / "native" / "core" / "manifest_members.h"
 
 
 def plain_members(*names: str) -> list[Member]:
     """Members that are always there."""
-    return [Member(name, name, ANYTHING, None, 0, name, left_out=False) for name in names]
+    return [Member(name) for name in names]
 
 
 ADDED = plain_members("blobs", "format", "tables")  # to the contents of a bundle, by the writer
@@ -67,12 +87,12 @@ END = "/* clang-format on */\n\n#endif\n"
 
 def own_members(cls: type, *without: str) -> list[Member]:
     """The members of a value's JSON in the order of its fields, which is the order of messages about missing ones."""
-    return [member for member in members_of(cls) if member.name not in without]
+    return [Member(one.member, one.since, one.left_out) for one in members_of(cls) if one.member not in without]
 
 
 def object_members(cls: type) -> list[Member]:
     """The members of an object of the manifest, sorted by name as they lie in a file."""
-    members = [member for member, _ in entry_members(cls)]
+    members = [Member.of(one.form, one.field) for one in entry_members(cls)]
     return sorted(members + (ADDED if cls is BundleContents else []), key=lambda member: member.name)
 
 
@@ -87,10 +107,7 @@ def printed_list(name: str, about: str, members: Iterable[Member], *, strict: bo
     ordered = required + optional
     numbers = "".join(f"    SILO_{name}_{member.name.upper()},\n" for member in ordered)
     rows = "".join(
-        f'    {{"{one.name}", {one.since}, SILO_CHECK_{check_of(one)}}},\n'
-        if strict
-        else f'    {{"{one.name}", 0, SILO_CHECK_NONE}},\n'
-        for one in ordered
+        f'    {{"{one.name}", {one.since if strict else 0}, SILO_CHECK_{one.check or "NONE"}}},\n' for one in ordered
     )
     since = "".join(
         f"    SILO_{name}_{member.name.upper()}_SINCE = {member.since},\n" for member in optional if member.since
@@ -102,14 +119,6 @@ def printed_list(name: str, about: str, members: Iterable[Member], *, strict: bo
         + f"static const struct silo_member_list SILO_{name}_LIST = "
         + f"{{{len(required)}, SILO_{name}_MEMBERS, SILO_{name}_NAMES}};\n"
     )
-
-
-def check_of(member: Member) -> str:
-    """The check of the native reader that the member's form declares: NONE, TEXT, NAME or FLAG."""
-    check = member.form.check if isinstance(member.form, Form) else ""
-    if check == "FLAG" and (member.default is not False or not member.left_out):
-        raise SystemExit(f"{member.name}: a flag of the manifest is False by default, and left out then")
-    return check or "NONE"
 
 
 def header() -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final, Generic, Self, TypeVar, cast, dataclass_transform, overload
 
-__all__ = ["declared_members", "field", "frozen", "names_of", "remembered", "replace"]
+__all__ = ["Field", "field", "fields_of", "frozen", "names_of", "remembered", "replace"]
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -20,11 +20,24 @@ _MISSING: Final[Any] = object()
 _REMEMBERED = ("__hash_once__", "__facts__")
 
 
-class _Field:
-    """What :func:`field` was told."""
+class Field:
+    """A field of a frozen class, as :func:`field` describes it."""
 
-    __slots__ = ("compare", "default", "factory", "form", "identity", "init", "left_out", "member", "repr", "since")
+    __slots__ = (
+        "compare",
+        "default",
+        "factory",
+        "form",
+        "identity",
+        "init",
+        "left_out",
+        "member",
+        "name",
+        "repr",
+        "since",
+    )
 
+    name: str
     default: Any
     factory: Callable[[], Any] | None
     init: bool
@@ -35,6 +48,11 @@ class _Field:
     left_out: bool
     since: int
     member: str
+
+    @property
+    def has_default(self) -> bool:
+        """Whether it has a default that is made once."""
+        return self.default is not _MISSING
 
 
 def field(
@@ -55,7 +73,7 @@ def field(
     ``identity`` maps the field's value to the object that is compared and hashed in its place. ``form``, ``left_out``,
     ``since`` and ``member`` declare the field's JSON: :class:`silo.core.json_reader.Persisted`.
     """
-    made = _Field()
+    made = Field()
     made.form, made.left_out, made.since, made.member = form, left_out or since > 0, since, member
     made.default, made.factory = default, default_factory
     made.init, made.repr, made.compare, made.identity = init, repr, compare, identity
@@ -75,11 +93,12 @@ def frozen(cls: type[T]) -> type[T]:
     >>> Point(1), Point(1) == Point(1, 0), replace(Point(1), y=2)
     (Point(x=1, y=0), True, Point(x=1, y=2))
     """
-    fields: dict[str, _Field] = {}
+    fields: dict[str, Field] = {}
     for name, annotation in cls.__annotations__.items():
         if not str(annotation).removeprefix("typing.").startswith("ClassVar"):
             given: object = cls.__dict__.get(name, _MISSING)
-            fields[name] = given if isinstance(given, _Field) else field(default=given)
+            one = fields[name] = given if isinstance(given, Field) else field(default=given)
+            one.name, one.member = name, one.member or name
     members = {name: value for name, value in cls.__dict__.items() if name not in fields}
     for name in ("__dict__", "__weakref__"):
         members.pop(name, None)  # the new class gets its own, or none
@@ -153,25 +172,11 @@ class remembered(Generic[V]):  # noqa: N801  # a decorator, as property is
         return facts[self._name]
 
 
-def declared_members(cls: type) -> tuple[tuple[str, str, Any, bool, Any, int], ...]:
-    """The JSON of each field as :func:`field` declares it.
-
-    Of each the field's name, the member's name, the form, whether the default is left out, the default, ``since``.
-
-    Raises:
-        TypeError: a field has no form, or is left out without a default.
-    """
-    fields: dict[str, _Field] = cast("Any", cls).__frozen_fields__
-    found: list[tuple[str, str, Any, bool, Any, int]] = []
-    for name in names_of(cls):
-        one = fields[name]
-        if one.form is None:
-            raise TypeError(f"{cls.__qualname__}.{name} declares no form")
-        default = one.default if one.factory is None else one.factory()
-        if one.left_out and default is _MISSING:
-            raise TypeError(f"{cls.__qualname__}.{name} is left out and has no default")
-        found.append((name, one.member or name, one.form, one.left_out, default, one.since))
-    return tuple(found)
+def fields_of(cls: type) -> tuple[Field, ...]:
+    """The fields a class is made from, in order."""
+    made: Any = cls
+    fields: dict[str, Field] = made.__frozen_fields__
+    return tuple([one for one in fields.values() if one.init])
 
 
 def names_of(cls: type) -> tuple[str, ...]:
@@ -188,7 +193,7 @@ def replace(value: T, **changes: object) -> T:
 
 def _init_of(
     name: str,
-    parameters: dict[str, _Field],
+    parameters: dict[str, Field],
     setters: list[Callable[[object, object], None]],
     post_init: Callable[[object], None] | None,
 ) -> Callable[..., None]:
@@ -210,7 +215,7 @@ def _init_of(
 
 
 def _complete(
-    name: str, parameters: dict[str, _Field], args: tuple[object, ...], kwargs: dict[str, object]
+    name: str, parameters: dict[str, Field], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[object, ...]:
     """The values of all parameters, with defaults."""
     if len(args) > len(parameters):

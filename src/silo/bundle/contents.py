@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core import nodes
@@ -23,10 +23,10 @@ from silo.core.json_reader import (
     TARGET,
     TEXT,
     Form,
-    Member,
     enumerated,
     integer,
     listed,
+    members_of,
     optional,
     paired,
     read_mapping,
@@ -39,7 +39,7 @@ from silo.core.specialization import EXTENTS, Specialization
 from silo.core.target import Target
 from silo.core.values import JSON, PARSE_BUDGET, canonical_json, digest, parse_json
 from silo.core.variant import Variant
-from silo.frozen import declared_members, field, frozen
+from silo.frozen import Field, field, frozen
 
 if TYPE_CHECKING:
     from silo.core.consent import HostCases, HostCode, HostText
@@ -287,8 +287,14 @@ _ROWS: Final[Mapping[str, Row | Blob | Blobs]] = {
 }
 
 
-EntryMember: TypeAlias = "tuple[Member, Callable[[Any], Any]]"
-"""A member of an object of the manifest, and a function that reads its value from the value that the object is."""
+class EntryMember(NamedTuple):
+    """A member of an object of the manifest: its form there, its field, and a function that reads its value."""
+
+    name: str
+    form: Any
+    field: Field
+    get: Callable[[Any], Any]
+
 
 _ENTRIES: dict[type, tuple[EntryMember, ...]] = {}
 
@@ -296,7 +302,7 @@ _ENTRIES: dict[type, tuple[EntryMember, ...]] = {}
 def entry_members(cls: type) -> tuple[EntryMember, ...]:
     """The members of a manifest's object that stands for a value of this class, in the order of its fields.
 
-    >>> [member.name for member, _ in entry_members(BundleRules) if member.since]
+    >>> [one.name for one in entry_members(BundleRules) if one.field.since]
     ['space', 'extents']
     """
     found = _ENTRIES.get(cls)
@@ -305,16 +311,21 @@ def entry_members(cls: type) -> tuple[EntryMember, ...]:
     return found
 
 
-def _entry_members(cls: type, path: str) -> Iterator[EntryMember]:
-    for name, _, form, left_out, default, since in declared_members(cls):
+def _entry_members(cls: type, path: str) -> list[EntryMember]:
+    found: list[EntryMember] = []
+    for one in members_of(cls):
+        name, form, get = one.name, one.form, attrgetter(path + one.name)
         if name in INLINED:
-            yield from _entry_members(INLINED[name], f"{path}{name}.")
-        elif cls is Variant and name == "source":  # one row has both
-            pair = attrgetter(f"{path}kernel", f"{path}source")
-            yield Member(name, name, Row("sources"), None, 0, name, left_out=False), pair
-        elif cls is not Variant or name != "kernel":
-            here: Any = _ROWS.get(name, form) if path else form
-            yield Member(name, name, here, default, since, name, left_out=left_out), attrgetter(path + name)
+            found += _entry_members(INLINED[name], f"{path}{name}.")
+            continue
+        if cls is Variant and name == "kernel":  # the row of its source has it
+            continue
+        if cls is Variant and name == "source":
+            form, get = Row("sources"), attrgetter(f"{path}kernel", path + name)
+        elif path:
+            form = _ROWS.get(name, form)
+        found.append(EntryMember(name, form, one, get))
+    return found
 
 
 def calls_of(kernel: BundleKernel) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import Any, cast
 
 from silo.artifacts.artifact import BlobRef
@@ -21,12 +22,15 @@ from silo.bundle.contents import (
 )
 from silo.bundle.format import LAYOUTS_MINOR, MAJOR
 from silo.bundle.manifest import BlobEntry
+from silo.core.config import Config
+from silo.core.dtypes import DType
 from silo.core.dynamic_layout import DynamicLayout
-from silo.core.json_reader import Member, Persisted, members_of
+from silo.core.json_reader import Persisted, members_of
 from silo.core.launch_info import AbiType, LayoutSlot
+from silo.core.target import Target
 from silo.core.values import JSON, canonical_json
 from silo.errors import BundleError
-from silo.frozen import replace
+from silo.frozen import Field, replace
 
 __all__ = ["encode_manifest", "minor_version"]
 
@@ -60,10 +64,10 @@ class _Encoder:
         if isinstance(value, BundleKernel):
             _refuse_repeats(value)
         data: dict[str, JSON] = {}
-        for member, get in entry_members(type(value)):  # in order: the rows of a table are in order of their first use
+        for name, form, field, get in entry_members(type(value)):  # in order: so tables are in order of first use
             one = get(value)
-            if member.is_written(one):
-                data[member.name] = self._member(member.form, one)
+            if not (field.left_out and one == field.default):
+                data[name] = self._member(form, one)
         return data
 
     def tables(self) -> JSON:
@@ -94,6 +98,7 @@ def _refuse_repeats(kernel: BundleKernel) -> None:
         raise BundleError(f"kernel {kernel.name}: a variant occurs twice")
 
 
+_ATOMS = (str, int, Enum, DType, Target, Config, type(None))  # of any version
 _NEW_SLOTS = (AbiType.STRUCT, AbiType.EMPTY)
 
 
@@ -103,12 +108,16 @@ def minor_version(value: object) -> int:
         return max(map(minor_version, cast("tuple[object, ...]", value)), default=0)
     if isinstance(value, DynamicLayout) or (isinstance(value, LayoutSlot) and value.type in _NEW_SLOTS):
         return LAYOUTS_MINOR
-    pairs: Iterable[tuple[Member, object]] = ()
+    pairs: Iterable[tuple[Field, object]] = ()
     if isinstance(value, Persisted):
-        pairs = ((member, getattr(value, member.name)) for member in members_of(type(value)))
+        pairs = [(one, getattr(value, one.name)) for one in members_of(type(value))]
     elif isinstance(value, BundleContents | BundleKernel | BundleRules | BundleVariant):
-        pairs = ((member, get(value)) for member, get in entry_members(type(value)))
-    return max((max(member.since, minor_version(one)) for member, one in pairs if member.is_written(one)), default=0)
+        pairs = [(one.field, one.get(value)) for one in entry_members(type(value))]
+    minor = 0
+    for field, one in pairs:
+        if not (field.left_out and one == field.default):
+            minor = max(minor, field.since, 0 if isinstance(one, _ATOMS) else minor_version(one))
+    return minor
 
 
 def encode_manifest(contents: BundleContents, blobs: Sequence[BlobEntry]) -> bytes:

@@ -193,14 +193,14 @@ class Manifest:
         """A row of a table as a value, of which there is one."""
         found = self._rows.get((table, number))
         if found is None:
-            found = self._rows[table, number] = TABLES[table].read(cast("JSON", self._open.row(table, number)), table)
+            found = self._rows[table, number] = TABLES[table].read(self._open.row(table, number), table)  # pyright: ignore[reportArgumentType]  # JSON
         return found
 
     def _values(self, cls: type, row: Mapping[str, Any]) -> dict[str, Any]:
         """The values of an object's members by name, defaults among them."""
         return {
-            one.name: self._value(one.form, row[one.name], one.name) if one.name in row else one.default
-            for one, _ in entry_members(cls)
+            name: self._value(form, row[name], name) if name in row else field.default
+            for name, form, field, _ in entry_members(cls)
         }
 
     def _value(self, form: Any, data: Any, name: str) -> Any:  # noqa: ANN401  # by the form

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from operator import attrgetter, methodcaller
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, cast
 
@@ -16,7 +17,7 @@ from silo.core.dtypes import DType, dtype
 from silo.core.target import Target
 from silo.core.values import JSON, MAX_AXES, MAX_NAMES, Value, beginning, malformed, value_from_json, value_to_json
 from silo.errors import SiloError, TargetError
-from silo.frozen import declared_members
+from silo.frozen import Field, fields_of
 
 __all__ = [
     "ANYTHING",
@@ -31,7 +32,6 @@ __all__ = [
     "TEXT",
     "VALUE",
     "Form",
-    "Member",
     "Persisted",
     "PersistedRow",
     "built",
@@ -121,10 +121,9 @@ def read_integer(data: JSON, what: str) -> int:
 
 def read_natural(data: JSON, what: str) -> int:
     """An integer that is not negative."""
-    value = read_integer(data, what)
-    if value < 0:
+    if not isinstance(data, int) or isinstance(data, bool) or data < 0:
         raise malformed(what, data)
-    return value
+    return data
 
 
 def read_integers(data: JSON, what: str) -> tuple[int, ...]:
@@ -227,16 +226,17 @@ def integer(low: int | None = None, high: int | None = None) -> Form[int]:
     """An integer, at least ``low`` and at most ``high``."""
 
     def read(data: JSON, what: str) -> int:
-        value = read_integer(data, what)
-        if (low is not None and value < low) or (high is not None and value > high):
+        if not isinstance(data, int) or isinstance(data, bool):
             raise malformed(what, data)
-        return value
+        if (low is not None and data < low) or (high is not None and data > high):
+            raise malformed(what, data)
+        return data
 
     return Form(read, _itself)
 
 
-INTEGER: Final = integer()
-NATURAL: Final = integer(0)
+INTEGER: Final[Form[int]] = Form(read_integer, _itself)
+NATURAL: Final[Form[int]] = Form(read_natural, _itself)
 
 
 def optional(form: Form[T]) -> Form[T | None]:
@@ -249,15 +249,16 @@ def optional(form: Form[T]) -> Form[T | None]:
 
 
 def enumerated(cls: type[E]) -> Form[E]:
-    """A member of an enumeration, by its value."""
+    """A member of an enumeration of strings, by its value."""
+    known = {one.value: one for one in cls}
 
     def read(data: JSON, what: str) -> E:
-        try:
-            return cls(data)
-        except ValueError:
-            raise malformed(what, data) from None
+        found = known.get(data) if isinstance(data, str) else None
+        if found is None:
+            raise malformed(what, data)
+        return found
 
-    return Form(read, lambda value: value.value)
+    return Form(read, attrgetter("_value_"))  # as .value, which is two calls more
 
 
 def listed(form: Form[T], least: int = 0, most: int | None = None) -> Form[tuple[T, ...]]:
@@ -274,12 +275,18 @@ def listed(form: Form[T], least: int = 0, most: int | None = None) -> Form[tuple
 
 def paired(form: Form[T]) -> Form[tuple[tuple[str, T], ...]]:
     """Pairs of a name and a value, as a list of lists of two, at most ``MAX_NAMES``."""
-    return Form(
-        lambda data, what: tuple(
-            [(name, form.read(item, f"{name[:_SHOWN]} of {what}")) for name, item in read_pairs(data, what)]
-        ),
-        lambda pairs: [[name, form.write(value)] for name, value in pairs],
-    )
+
+    def read(data: JSON, what: str) -> tuple[tuple[str, T], ...]:
+        pairs: list[tuple[str, T]] = []
+        for item in read_list(data, what, MAX_NAMES):
+            match item:
+                case [str() as name, value]:
+                    pairs.append((name, form.read(value, f"{name[:_SHOWN]} of {what}")))
+                case _:
+                    raise malformed(what, item)
+        return tuple(pairs)
+
+    return Form(read, lambda pairs: [[name, form.write(value)] for name, value in pairs])
 
 
 def named(form: Form[T]) -> Form[tuple[tuple[str, T], ...]]:
@@ -307,43 +314,10 @@ C = TypeVar("C", bound=_Coded)
 
 def value_of(cls: type[C]) -> Form[C]:
     """A value of a class with ``to_json`` and ``from_json``."""
-    return Form(lambda data, what: cls.from_json(data), lambda value: value.to_json(), of=cls)  # noqa: ARG005
+    return Form(lambda data, what: cls.from_json(data), methodcaller("to_json"), of=cls)  # noqa: ARG005
 
 
 # ---- Classes whose fields declare their JSON ----
-
-
-class Member:
-    """One member of the JSON of a :class:`Persisted` class, as ``field``, the name of its field, declares it.
-
-    ``what`` is the member in messages ("the box of a tensor map"). A member that is ``left_out`` is absent if the field
-    has its ``default``. ``since`` is the minor version of bundles that added it.
-    """
-
-    __slots__ = ("default", "field", "form", "left_out", "name", "since", "what")
-
-    def __init__(
-        self,
-        field: str,
-        name: str,
-        form: Any,  # noqa: ANN401  # a Form; of a manifest's objects also Row and the like (silo.bundle.contents)
-        default: object,
-        since: int,
-        what: str,
-        *,
-        left_out: bool,
-    ) -> None:
-        self.field = field
-        self.name = name
-        self.form = form
-        self.default = default
-        self.since = since
-        self.what = what
-        self.left_out = left_out
-
-    def is_written(self, value: object) -> bool:
-        """Whether the JSON has the member if the field has this value."""
-        return not (self.left_out and value == self.default)
 
 
 class Persisted:
@@ -379,7 +353,11 @@ class Persisted:
     @classmethod
     def from_json(cls, data: JSON) -> Self:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        return built(cls, read_members(cls, data))
+        values = read_members(cls, data)
+        try:
+            return cls(*values)
+        except (SiloError, ArithmeticError) as error:
+            raise ValueError(str(error)) from None
 
 
 class PersistedRow(Persisted):
@@ -399,7 +377,7 @@ class PersistedRow(Persisted):
 
     def to_json(self) -> JSON:
         """The canonical form."""
-        return [member.form.write(getattr(self, member.field)) for member in members_of(type(self))]
+        return [one.form.write(getattr(self, one.name)) for one in members_of(type(self))]
 
     @classmethod
     def from_json(cls, data: JSON) -> Self:
@@ -407,7 +385,8 @@ class PersistedRow(Persisted):
         members = members_of(cls)
         if not isinstance(data, list) or len(data) != len(members):
             raise malformed(cls.title, data)
-        return built(cls, [one.form.read(item, one.what) for one, item in zip(members, data, strict=True)])
+        pairs = zip(members, data, strict=True)
+        return built(cls, [one.form.read(item, f"the {one.member} of {cls.title}") for one, item in pairs])
 
 
 P = TypeVar("P", bound=Persisted)
@@ -421,18 +400,25 @@ def built(cls: type[P], values: Sequence[Any]) -> P:
         raise ValueError(str(error)) from None
 
 
-_MEMBERS: dict[type, tuple[Member, ...]] = {}
-_WRITTEN: dict[type, tuple[Member, ...]] = {}  # the same in the order of canonical JSON
+_MEMBERS: dict[type, tuple[Field, ...]] = {}
+_WRITTEN: dict[type, tuple[Field, ...]] = {}  # the same in the order of canonical JSON
 
 
-def members_of(cls: type[Persisted]) -> tuple[Member, ...]:
-    """The members of the JSON of a class, in the order of its fields."""
+def members_of(cls: type) -> tuple[Field, ...]:
+    """The fields of a class, each of which declares a member of its JSON.
+
+    Raises:
+        TypeError: a field has no form, or is left out without a default.
+    """
     found = _MEMBERS.get(cls)
     if found is None:
-        found = _MEMBERS[cls] = tuple(
-            Member(name, member, form, default, since, f"the {member} of {cls.title}", left_out=left_out)
-            for name, member, form, left_out, default, since in declared_members(cls)
-        )
+        found = fields_of(cls)
+        for one in found:
+            if one.form is None:
+                raise TypeError(f"{cls.__qualname__}.{one.name} declares no form")
+            if one.left_out and not one.has_default:
+                raise TypeError(f"{cls.__qualname__}.{one.name} is left out and has no default")
+        _MEMBERS[cls] = found
     return found
 
 
@@ -441,12 +427,12 @@ def write_members(value: Persisted) -> dict[str, JSON]:
     cls = type(value)
     members = _WRITTEN.get(cls)
     if members is None:
-        members = _WRITTEN[cls] = tuple(sorted(members_of(cls), key=lambda member: member.name))
+        members = _WRITTEN[cls] = tuple(sorted(members_of(cls), key=attrgetter("member")))
     data: dict[str, JSON] = {}
-    for member in members:
-        one = getattr(value, member.field)
-        if member.is_written(one):
-            data[member.name] = member.form.write(one)
+    for one in members:
+        item = getattr(value, one.name)
+        if not (one.left_out and item == one.default):
+            data[one.member] = one.form.write(item)
     return dict(sorted({**data, **cls.tags}.items())) if cls.tags else data
 
 
@@ -454,30 +440,34 @@ def read_members(cls: type[Persisted], data: JSON) -> list[Any]:
     """The values of the fields of a class, in order, from its JSON; ``ValueError`` on anything else."""
     if not isinstance(data, dict):
         raise malformed(cls.title, data)
-    for name, tag in cls.tags.items():
-        if name in data and data[name] != tag:
-            raise ValueError(f"not {cls.title}: its {name} is {beginning(data[name])}, not {tag!r}")
     values: list[Any] = []
-    found = sum(name in data for name in cls.tags)
-    for member in members_of(cls):
-        if member.name in data:
+    found = 0
+    for name, tag in cls.tags.items():
+        if name not in data:
+            raise _wrong_members(cls, data)
+        if data[name] != tag:
+            raise ValueError(f"not {cls.title}: its {name} is {beginning(data[name])}, not {tag!r}")
+        found += 1
+    for one in _MEMBERS.get(cls) or members_of(cls):
+        if one.member in data:
             found += 1
-            value = member.form.read(data[member.name], member.what)
-            if not member.is_written(value):
-                raise ValueError(f"{member.what} is left out where it is {beginning(data[member.name])}")
+            value = one.form.read(data[one.member], f"the {one.member} of {cls.title}")
+            if one.left_out and value == one.default:
+                raise ValueError(f"the {one.member} of {cls.title} is left out where it is {beginning(value)}")
             values.append(value)
-        elif member.left_out:
-            values.append(member.default)
+        elif one.left_out:
+            values.append(one.default)
         else:
             raise _wrong_members(cls, data)
-    if found != len(data) or not data.keys() >= cls.tags.keys():
+    if found != len(data):
         raise _wrong_members(cls, data)
     return values
 
 
 def _wrong_members(cls: type[Persisted], data: Mapping[str, JSON]) -> ValueError:
-    required = [*cls.tags, *(member.name for member in members_of(cls) if not member.left_out)]
-    unknown = sorted(set(data) - {*required, *(member.name for member in members_of(cls))})
+    members = members_of(cls)
+    required = [*cls.tags, *(one.member for one in members if not one.left_out)]
+    unknown = sorted(set(data) - {*required, *(one.member for one in members)})
     missing = [name for name in required if name not in data]
     parts = [f"unknown members {unknown[:16]}"] if unknown else []
     parts += [f"members {missing} are missing"] if missing else []

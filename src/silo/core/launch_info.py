@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from typing import Final
 
 from silo.core.json_reader import (
     BOOL,
@@ -20,11 +21,9 @@ from silo.core.json_reader import (
     members_of,
     named,
     optional,
-    read_list,
     read_mapping,
     read_members,
     read_natural,
-    read_text,
     value_of,
     write_members,
 )
@@ -96,6 +95,9 @@ ABI_BYTES = {
 """Bytes of one parameter of a GPU kernel, but of a struct (:attr:`LayoutSlot.bytes`)."""
 
 
+_ABI_TYPE: Final = enumerated(AbiType)
+
+
 @frozen
 class StructLeaf(PersistedRow):
     """One member of a struct: the address (type ``ptr``, part ``""``), or an extent or a stride (``i32`` or ``i64``).
@@ -105,7 +107,7 @@ class StructLeaf(PersistedRow):
 
     title = "a member of a struct"
 
-    type: AbiType = field(form=enumerated(AbiType))
+    type: AbiType = field(form=_ABI_TYPE)
     part: str = field(default="", form=TEXT)
 
     def __post_init__(self) -> None:
@@ -113,6 +115,9 @@ class StructLeaf(PersistedRow):
         right = self.type in integers and re.fullmatch(_LEAF_PART, self.part) if self.part else self.type.value == "ptr"
         if not right:
             raise ValueError(f"a struct has no member {self.part or 'address'!r} of type {self.type.value}")
+
+
+_LEAVES: Final = listed(value_of(StructLeaf), most=_MAX_LEAVES)
 
 
 @frozen
@@ -173,16 +178,16 @@ class LayoutSlot:
     @classmethod
     def from_json(cls, data: JSON) -> LayoutSlot:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        what = "a parameter layout"
         match data:
-            case [str() as name, AbiType.STRUCT.value, list() as leaves]:
-                members = read_list(leaves, "the members of a struct", _MAX_LEAVES)
-                return cls(name, AbiType.STRUCT, leaves=tuple(StructLeaf.from_json(leaf) for leaf in members))
+            case [str() as name, "struct", list() as leaves]:
+                return cls(name, AbiType.STRUCT, leaves=_LEAVES.read(leaves, "the members of a struct"))
+            case [str() as name, kind]:
+                return cls(name, _ABI_TYPE.read(kind, what))
+            case [str() as name, kind, str() as part] if re.fullmatch(_PART, part):
+                return cls(name, _ABI_TYPE.read(kind, what), part)
             case _:
-                pass
-        items = [read_text(item, "a parameter layout") for item in read_list(data, "a parameter layout")]
-        if len(items) not in (2, 3) or (len(items) == 3 and not re.fullmatch(_PART, items[2])):
-            raise malformed("a parameter layout", data)
-        return cls(items[0], AbiType(items[1]), "".join(items[2:]))
+                raise malformed(what, data)
 
 
 def _read_axis(data: JSON, what: str) -> int | tuple[int, int]:
@@ -331,7 +336,7 @@ class LaunchInfo(Persisted):
     def from_json(cls, data: JSON) -> LaunchInfo:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or mistyped members."""
         given = read_mapping(data, cls.title)
-        own = {member.name for member in members_of(cls)} - {"options"}
+        own = {one.member for one in members_of(cls)} - {"options"}
         options = {name: given[name] for name in sorted(set(given) - own)}
         if not all(is_launch_option(name) for name in options):
             raise malformed(cls.title, data)
