@@ -4,7 +4,8 @@
 
 enum { FLAG_ZSTD_MANIFEST = 1 };
 
-static const char MAGIC[8] = "SILOBNDL";
+static const char MAGIC[] = "SILOBNDL";
+enum { MAGIC_BYTES = sizeof MAGIC - 1 };
 
 /* As it lies in the file. */
 struct stored {
@@ -25,7 +26,7 @@ int silo_header_read(const uint8_t *data, size_t file_bytes, const char *name,
                      struct silo_header *header, silo_error *error) {
     typedef unsigned long long shown;
     const size_t there = file_bytes < SILO_HEADER_BYTES ? file_bytes : SILO_HEADER_BYTES;
-    const size_t magic = there < sizeof MAGIC ? there : sizeof MAGIC;
+    const size_t magic = there < MAGIC_BYTES ? there : MAGIC_BYTES;
     if (magic != 0 && memcmp(data, MAGIC, magic) != 0)
         return silo_fail_at(error, SILO_ERROR_FOREIGN, "header.magic", 0,
                             "%s: not a .silo file, which silo build writes: it does not begin with "
