@@ -2,8 +2,8 @@
 
 A field declares its member once: ``kind: str = field(default="", form=NAME, since=2)``. The writer (``encode.py``), the
 reader (``manifest.py``) and the lists of the native reader (``native/core/manifest_members.h``, printed by
-``scripts/manifest_members.py``) come from the declarations: those of this module, and those of the values that rows of
-the manifest's tables hold.
+``scripts/manifest_members.py``) come from the declarations of this module and of the classes whose values are rows of
+the manifest's tables.
 """
 
 from __future__ import annotations
