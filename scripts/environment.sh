@@ -12,6 +12,7 @@ CUTE=4.8.1
 JAX=0.10.2
 MLX=0.32.4
 LIBTPU=0.0.42.1
+ZIG=ziglang==0.17.0
 OLD_TRITON=3.6.0
 BETWEEN_TRITONS="3.7.1 3.8.0"
 KERNEL_LIBRARIES=(liger-kernel==0.8.5 conch-triton-kernels==1.3 fla-core==0.6.0 einops==0.8.2)
@@ -70,6 +71,12 @@ ensure_environment() {
     now=$(fingerprint)
     echo "$now" > "$stamp"
   fi
+}
+
+# A compiler for other systems, of 100 MB: checks and wheels alone need it.
+ensure_zig() {
+  "$PY" -c 'import importlib.metadata, sys; sys.exit(importlib.metadata.version("ziglang") != sys.argv[1])' "${ZIG#*==}" 2>/dev/null \
+    || "$PY" -m pip install --quiet --disable-pip-version-check "$ZIG"
 }
 
 # A second environment with the oldest supported Triton.

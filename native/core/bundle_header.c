@@ -1,9 +1,11 @@
 #include "bundle_header.h"
 
-enum { MAJOR = 1, MINOR = 6 }; /* the newest that is read */
+#include "manifest_members.h"
+
 enum { FLAG_ZSTD_MANIFEST = 1 };
 
-static const char MAGIC[8] = "SILOBNDL";
+static const char MAGIC[] = "SILOBNDL";
+enum { MAGIC_BYTES = sizeof MAGIC - 1 };
 
 /* As it lies in the file. */
 struct stored {
@@ -24,7 +26,7 @@ int silo_header_read(const uint8_t *data, size_t file_bytes, const char *name,
                      struct silo_header *header, silo_error *error) {
     typedef unsigned long long shown;
     const size_t there = file_bytes < SILO_HEADER_BYTES ? file_bytes : SILO_HEADER_BYTES;
-    const size_t magic = there < sizeof MAGIC ? there : sizeof MAGIC;
+    const size_t magic = there < MAGIC_BYTES ? there : MAGIC_BYTES;
     if (magic != 0 && memcmp(data, MAGIC, magic) != 0)
         return silo_fail_at(error, SILO_ERROR_FOREIGN, "header.magic", 0,
                             "%s: not a .silo file, which silo build writes: it does not begin with "
@@ -39,12 +41,12 @@ int silo_header_read(const uint8_t *data, size_t file_bytes, const char *name,
     const uint64_t offset = stored.manifest_offset, length = stored.manifest_bytes;
     if (stored.major == 0)
         return REFUSE(major, "%s: there is no format 0", name);
-    if (stored.major > MAJOR || (stored.major == MAJOR && stored.minor > MINOR))
+    if (stored.major > SILO_MAJOR || (stored.major == SILO_MAJOR && stored.minor > SILO_MINOR))
         return silo_fail(
             error, SILO_ERROR_NEWER,
             "%s has bundle format %u.%u, written by a newer Silo; this one reads up "
             "to %d.%d: update kernel-silo, or build the bundle again with this version",
-            name, stored.major, stored.minor, MAJOR, MINOR);
+            name, stored.major, stored.minor, SILO_MAJOR, SILO_MINOR);
     if ((stored.flags & ~(uint32_t)FLAG_ZSTD_MANIFEST) != 0)
         return REFUSE(flags, "%s: unknown flags %#x", name, stored.flags);
     if (offset < SILO_HEADER_BYTES || offset % SILO_ALIGNMENT != 0)

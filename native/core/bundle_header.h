@@ -15,12 +15,7 @@ enum {
     SILO_MAX_VARIANTS = 1 << 20, /* of one kernel */
     SILO_MAX_RULES = 4096,       /* of one kernel */
     SILO_MAX_SIDECARS = 16,      /* of one variant */
-    SILO_LAYOUTS_MINOR = 3, /* the version that added structs, dynamic layouts and arrays' maps */
-    SILO_ATTACHMENTS_MINOR =
-        4, /* the version that added attachments, and the kind of their blobs */
-    SILO_HIDDEN_MEMORY_MINOR = 5, /* the version that added a variant's hidden_memory */
-    SILO_CONTIGUOUS_MINOR = 6,    /* the version that added a kernel's contiguous */
-    SILO_MAX_RATIO = 256,         /* of a blob's raw bytes to the room it takes in the file */
+    SILO_MAX_RATIO = 256,        /* of a blob's raw bytes to the room it takes in the file */
     /* Of the memory that a reader may spend on a file, as a divisor. */
     SILO_MANIFEST_SHARE = 2, /* what the parsed manifest may take */
     SILO_TEXT_SHARE = 4,     /* its text */

@@ -27,7 +27,7 @@ static int read_row(const struct silo_decoding *decoding, const struct silo_fiel
     memcpy(blob->sha256, row[SHA256].text, sizeof blob->sha256); /* with its 0 */
     if (kind->type != SILO_JSON_TEXT ||
         !((silo_known_document(kind->text, kind->count) &&
-           (decoding->minor >= SILO_ATTACHMENTS_MINOR || !silo_json_is(kind, "file"))) ||
+           (decoding->minor >= SILO_TOP_ATTACHMENTS_SINCE || !silo_json_is(kind, "file"))) ||
           silo_known_blob_kind(decoding->known, kind->text, kind->count)))
         return silo_refuse(decoding, SILO_FIELD_MEMBER(field, "kind"),
                            "unknown kind %s: no compiler that is installed here makes it",

@@ -89,9 +89,14 @@ static int wrong_type(const struct silo_decoding *decoding, const struct silo_fi
 
 /* ---- readers ---- */
 
-static bool is_among(const char *const *names, size_t count, const struct silo_json *name) {
-    for (size_t i = 0; i < count && names[i] != NULL; i++) {
-        if (silo_json_is(name, names[i]))
+static bool is_known(const struct silo_decoding *decoding, const struct silo_member *member) {
+    return member->since <= decoding->minor;
+}
+
+static bool is_among(const struct silo_decoding *decoding, const struct silo_member_list *list,
+                     const struct silo_json *name) {
+    for (size_t i = 0; i < list->count; i++) {
+        if (is_known(decoding, &list->members[i]) && silo_json_is(name, list->members[i].name))
             return true;
     }
     return false;
@@ -99,23 +104,21 @@ static bool is_among(const char *const *names, size_t count, const struct silo_j
 
 /* Says which members should not be there, and which are not. */
 static int refuse_members(const struct silo_decoding *decoding, const struct silo_field *field,
-                          const struct silo_json *node, const char *const *names, size_t count,
-                          const char *const *optional) {
+                          const struct silo_json *node, const struct silo_member_list *list) {
     struct silo_json_text unknown = {0}, missing = {0};
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *name = &node->items[2 * i];
-        if (is_among(names, count, name) ||
-            (optional != NULL && is_among(optional, SIZE_MAX, name)))
+        if (is_among(decoding, list, name))
             continue;
         silo_json_put_word(&unknown, unknown.bytes != 0 ? ", '" : "'");
         silo_json_put_bytes(&unknown, name->text, name->count);
         silo_json_put_word(&unknown, "'");
     }
-    for (size_t i = 0; i < count; i++) {
-        if (silo_json_member(node, names[i]) != NULL)
+    for (size_t i = 0; i < list->required; i++) {
+        if (silo_json_member(node, list->members[i].name) != NULL)
             continue;
         silo_json_put_word(&missing, missing.bytes != 0 ? ", '" : "'");
-        silo_json_put_word(&missing, names[i]);
+        silo_json_put_word(&missing, list->members[i].name);
         silo_json_put_word(&missing, "'");
     }
     const int most = 300; /* bytes of each that an error shows */
@@ -136,24 +139,57 @@ static int refuse_members(const struct silo_decoding *decoding, const struct sil
 }
 
 int silo_need_members(const struct silo_decoding *decoding, const struct silo_field *field,
-                      const struct silo_json *node, const char *const *names, size_t count,
-                      const char *const *optional, const struct silo_json **found) {
+                      const struct silo_json *node, const struct silo_member_list *list,
+                      const struct silo_json **found) {
     if (node->type != SILO_JSON_OBJECT)
         return wrong_type(decoding, field, node, "an object");
-    const char *const *const more = optional;
-    size_t used = 0, i = 0;
-    for (; i < count; i++) {
-        found[i] = silo_json_member(node, names[i]);
+    size_t used = 0, missing = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct silo_member *member = &list->members[i];
+        found[i] = is_known(decoding, member) ? silo_json_member(node, member->name) : NULL;
         used += found[i] != NULL;
-    }
-    const bool all = used == count;
-    for (; optional != NULL && *optional != NULL; optional++, i++) {
-        found[i] = silo_json_member(node, *optional);
-        used += found[i] != NULL;
+        missing += found[i] == NULL && i < list->required;
     }
     /* No name occurs twice. */
-    return all && used == node->count ? 0
-                                      : refuse_members(decoding, field, node, names, count, more);
+    return missing == 0 && used == node->count ? 0 : refuse_members(decoding, field, node, list);
+}
+
+static int check_flag(const struct silo_decoding *decoding, const struct silo_field *field,
+                      const struct silo_json *node) {
+    bool flag = false;
+    if (silo_need_bool(decoding, field, node, &flag) != 0)
+        return -1;
+    return flag ? 0 : silo_refuse(decoding, field, "it is left out where it is false");
+}
+
+int silo_check_members(const struct silo_decoding *decoding, const struct silo_field *field,
+                       const struct silo_member_list *list, const struct silo_json *const *found) {
+    struct silo_string unused;
+    int result = 0;
+    for (size_t i = 0; i < list->count && result == 0; i++) {
+        const struct silo_field *at = SILO_FIELD_MEMBER(field, list->members[i].name);
+        if (found[i] == NULL)
+            continue;
+        switch (list->members[i].check) {
+        case SILO_CHECK_TEXT:
+            result = silo_need_short_text(decoding, at, found[i], &unused);
+            break;
+        case SILO_CHECK_NAME:
+            result = silo_need_name(decoding, at, found[i], &unused);
+            break;
+        case SILO_CHECK_FLAG:
+            result = check_flag(decoding, at, found[i]);
+            break;
+        default:
+            break;
+        }
+    }
+    return result;
+}
+
+struct silo_string silo_member_text(const struct silo_json *found) {
+    return found != NULL ? (struct silo_string){found->text, found->count}
+                         : (struct silo_string){"", 0};
 }
 
 int silo_need_items(const struct silo_decoding *decoding, const struct silo_field *field,

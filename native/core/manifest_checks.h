@@ -7,6 +7,7 @@
 #include "json.h"
 #include "known_names.h"
 #include "manifest.h"
+#include "manifest_members.h"
 
 /* A place in a manifest, as a chain on the stack: "kernels[3].variants[7].blob" is a name, an
  * index, a name, an index and a name. It is written out only for an error. */
@@ -40,12 +41,19 @@ void *silo_decoding_array(const struct silo_decoding *decoding, size_t count, si
 
 /* The rest give 0, or -1 with the error filled. */
 
-/* An object with exactly the members `names`, of which there are `count`, and perhaps `optional`
- * ones (NULL ends those); `found[i]` is the value of member i, NULL where an optional one is not
- * there. */
+/* An object with the members of `list` and no others; `found[i]` is the value of member i, NULL if
+ * it is left out. */
 int silo_need_members(const struct silo_decoding *decoding, const struct silo_field *field,
-                      const struct silo_json *node, const char *const *names, size_t count,
-                      const char *const *optional, const struct silo_json **found);
+                      const struct silo_json *node, const struct silo_member_list *list,
+                      const struct silo_json **found);
+
+/* The values of those members of an object for which `list` has a check, as silo_need_members found
+ * them; `field` is the object's. */
+int silo_check_members(const struct silo_decoding *decoding, const struct silo_field *field,
+                       const struct silo_member_list *list, const struct silo_json *const *found);
+
+/* The text of a member that was checked; empty if it is left out. */
+struct silo_string silo_member_text(const struct silo_json *found);
 
 /* A list of at most `most` items. */
 int silo_need_items(const struct silo_decoding *decoding, const struct silo_field *field,

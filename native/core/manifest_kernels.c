@@ -5,21 +5,7 @@
 #include "manifest_nodes.h"
 #include "manifest_rules.h"
 
-enum { MAX_DERIVED = 1 << 12, MAX_GRID_AXES = 3, KIND_MINOR = 2 };
-
-/* By enum silo_kernel_member. */
-static const char *const NAMES[] = {"cases", "config_names", "derived",   "grid",   "key",
-                                    "name",  "rules",        "signature", "trials", "variants"};
-enum { REQUIRED = sizeof NAMES / sizeof *NAMES };
-
-/* What a file of this version may have besides. */
-static const char *const *added(const struct silo_decoding *decoding) {
-    static const char *const names[] = {"kind", NULL};
-    static const char *const newer[] = {"kind", "contiguous", NULL};
-    if (decoding->minor >= SILO_CONTIGUOUS_MINOR)
-        return newer;
-    return decoding->minor >= KIND_MINOR ? names : NULL;
-}
+enum { MAX_DERIVED = 1 << 12, MAX_GRID_AXES = 3 };
 
 int silo_kernels_open(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                       const struct silo_json *node) {
@@ -32,8 +18,8 @@ int silo_kernels_open(struct silo_manifest *manifest, const struct silo_decoding
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_field *at = SILO_FIELD_ITEM(field, i);
         const struct silo_field *name = SILO_FIELD_MEMBER(at, "name");
-        if (silo_need_members(decoding, at, &node->items[i], NAMES, REQUIRED, added(decoding),
-                              rows[i].members) != 0 ||
+        if (silo_need_members(decoding, at, &node->items[i], &SILO_KERNEL_LIST, rows[i].members) !=
+                0 ||
             silo_need_name(decoding, name, rows[i].members[SILO_KERNEL_NAME], &rows[i].name) != 0)
             return -1;
         if (i != 0 && silo_text_order(&rows[i - 1].name, &rows[i].name) >= 0)
@@ -154,7 +140,6 @@ static int decode_head(struct silo_manifest *manifest, const struct silo_decodin
                        struct silo_kernel_info *info) {
     const struct silo_json *const *members = row->members;
     info->name = row->name;
-    info->kind = (struct silo_string){"", 0};
     if (decode_grid(decoding, SILO_FIELD_MEMBER(field, "grid"), members[SILO_KERNEL_GRID], info) !=
             0 ||
         silo_need_names(decoding, SILO_FIELD_MEMBER(field, "key"), members[SILO_KERNEL_KEY],
@@ -176,10 +161,9 @@ static int decode_head(struct silo_manifest *manifest, const struct silo_decodin
         check_document(manifest, decoding, SILO_FIELD_MEMBER(field, "trials"),
                        members[SILO_KERNEL_TRIALS], "trials") != 0)
         return -1;
-    if (members[SILO_KERNEL_KIND] != NULL &&
-        silo_need_name(decoding, SILO_FIELD_MEMBER(field, "kind"), members[SILO_KERNEL_KIND],
-                       &info->kind) != 0)
+    if (silo_check_members(decoding, field, &SILO_KERNEL_LIST, members) != 0)
         return -1;
+    info->kind = silo_member_text(members[SILO_KERNEL_KIND]);
     if (members[SILO_KERNEL_CONTIGUOUS] != NULL &&
         decode_contiguous(decoding, SILO_FIELD_MEMBER(field, "contiguous"),
                           members[SILO_KERNEL_CONTIGUOUS], info) != 0)

@@ -121,7 +121,7 @@ static int decode_axes(const struct silo_decoding *decoding, const struct silo_f
                        const struct silo_json *node, struct silo_tensor_map_info *map) {
     if (silo_need_items(decoding, field, node, MAX_RANK) != 0)
         return -1;
-    if (silo_need_minor(decoding, field, SILO_LAYOUTS_MINOR, "axes") != 0)
+    if (silo_need_minor(decoding, field, SILO_MAP_AXES_SINCE, "axes") != 0)
         return -1;
     if (node->count != map->rank)
         return silo_refuse(decoding, field, "not the axes of a tensor map");
@@ -138,45 +138,35 @@ static int decode_axes(const struct silo_decoding *decoding, const struct silo_f
 
 static int decode_map(const struct silo_decoding *decoding, const struct silo_field *field,
                       const struct silo_json *node, struct silo_tensor_map_info *map) {
-    enum {
-        NAME,
-        SWIZZLE,
-        ELEMENT_BYTES,
-        ELEMENT_TYPE,
-        BOX,
-        FP4_PADDED,
-        REQUIRED,
-        AXES = REQUIRED,
-        COUNT
-    };
-    static const char *const optional[] = {"axes", NULL};
-    static const char *const names[] = {"name",         "swizzle", "element_bytes",
-                                        "element_type", "box",     "fp4_padded"};
-    const struct silo_json *found[COUNT];
+    const struct silo_json *found[SILO_MAP_MEMBERS];
     int64_t swizzle, bytes, type;
-    if (silo_need_members(decoding, field, node, names, REQUIRED, optional, found) != 0 ||
-        silo_need_text(decoding, field, found[NAME], &map->name) != 0 ||
-        silo_need_integer(decoding, field, found[SWIZZLE], 0, MAX_SWIZZLE, &swizzle) != 0 ||
-        silo_need_integer(decoding, field, found[ELEMENT_BYTES], 1, 8, &bytes) != 0 ||
-        silo_need_integer(decoding, field, found[ELEMENT_TYPE], 0, MAX_ELEMENT_TYPE, &type) != 0 ||
-        silo_need_items(decoding, field, found[BOX], MAX_RANK) != 0 ||
-        silo_need_bool(decoding, field, found[FP4_PADDED], &map->fp4_padded) != 0)
+    if (silo_need_members(decoding, field, node, &SILO_MAP_LIST, found) != 0 ||
+        silo_need_text(decoding, field, found[SILO_MAP_NAME], &map->name) != 0 ||
+        silo_need_integer(decoding, field, found[SILO_MAP_SWIZZLE], 0, MAX_SWIZZLE, &swizzle) !=
+            0 ||
+        silo_need_integer(decoding, field, found[SILO_MAP_ELEMENT_BYTES], 1, 8, &bytes) != 0 ||
+        silo_need_integer(decoding, field, found[SILO_MAP_ELEMENT_TYPE], 0, MAX_ELEMENT_TYPE,
+                          &type) != 0 ||
+        silo_need_items(decoding, field, found[SILO_MAP_BOX], MAX_RANK) != 0 ||
+        silo_need_bool(decoding, field, found[SILO_MAP_FP4_PADDED], &map->fp4_padded) != 0)
         return -1;
-    if ((bytes & (bytes - 1)) != 0 || found[BOX]->count == 0)
+    if ((bytes & (bytes - 1)) != 0 || found[SILO_MAP_BOX]->count == 0)
         return silo_refuse(decoding, field, "not a tensor map");
     map->swizzle = (int32_t)swizzle;
     map->element_type = (int32_t)type;
     map->element_bytes = (uint32_t)bytes;
-    map->rank = found[BOX]->count;
+    map->rank = found[SILO_MAP_BOX]->count;
     int64_t *box = silo_decoding_array(decoding, map->rank, sizeof *box);
     if (box == NULL)
         return -1;
     for (uint32_t i = 0; i < map->rank; i++) {
-        if (silo_need_integer(decoding, field, &found[BOX]->items[i], 1, MAX_BOX, &box[i]) != 0)
+        if (silo_need_integer(decoding, field, &found[SILO_MAP_BOX]->items[i], 1, MAX_BOX,
+                              &box[i]) != 0)
             return -1;
     }
     map->box = box;
-    return found[AXES] == NULL ? 0 : decode_axes(decoding, field, found[AXES], map);
+    return found[SILO_MAP_AXES] == NULL ? 0
+                                        : decode_axes(decoding, field, found[SILO_MAP_AXES], map);
 }
 
 static int decode_maps(const struct silo_decoding *decoding, const struct silo_field *field,
@@ -199,34 +189,6 @@ static int decode_maps(const struct silo_decoding *decoding, const struct silo_f
 
 /* ---- launch info ---- */
 
-enum {
-    ENTRY,
-    LAYOUT,
-    NUM_WARPS,
-    THREADS,
-    CLUSTER,
-    SHARED_BYTES,
-    SCRATCH_BYTES,
-    SCRATCH_ALIGN,
-    PROFILE_BYTES,
-    PROFILE_ALIGN,
-    COOPERATIVE,
-    PDL,
-    REGISTERS,
-    SPILLS,
-    REQUIRED,
-    BLOCK = REQUIRED,
-    TENSOR_MAPS,
-    COUNTS_BLOCKS,
-    LOADER,
-    COUNT
-};
-static const char *const NAMES[COUNT] = {
-    "entry",        "layout",        "num_warps",     "threads",       "cluster",
-    "shared_bytes", "scratch_bytes", "scratch_align", "profile_bytes", "profile_align",
-    "cooperative",  "pdl",           "registers",     "spills",        "block",
-    "tensor_maps",  "counts_blocks", "loader"};
-
 static int option_order(const void *left, const void *right) {
     const struct silo_launch_option *a = left, *b = right;
     return silo_text_order(&a->name, &b->name);
@@ -234,9 +196,9 @@ static int option_order(const void *left, const void *right) {
 
 /* Sort the members into launch info's own and options of compilers. */
 static int split(const struct silo_decoding *decoding, const struct silo_field *field,
-                 const struct silo_json *node, const struct silo_json *found[COUNT],
+                 const struct silo_json *node, const struct silo_json *found[SILO_LAUNCH_MEMBERS],
                  struct silo_launch_info *launch) {
-    memset(found, 0, COUNT * sizeof *found);
+    memset(found, 0, SILO_LAUNCH_MEMBERS * sizeof *found);
     if (node->type != SILO_JSON_OBJECT)
         return silo_refuse(decoding, field, "not launch info");
     uint32_t options = 0;
@@ -244,9 +206,9 @@ static int split(const struct silo_decoding *decoding, const struct silo_field *
     for (uint32_t i = 0; i < node->count; i++) {
         const struct silo_json *name = &node->items[2 * i], *value = name + 1;
         int member = 0;
-        while (member < COUNT && !silo_json_is(name, NAMES[member]))
+        while (member < SILO_LAUNCH_MEMBERS && !silo_json_is(name, SILO_LAUNCH_NAMES[member].name))
             member++;
-        if (member < COUNT) {
+        if (member < SILO_LAUNCH_MEMBERS) {
             found[member] = value;
             continue;
         }
@@ -262,9 +224,10 @@ static int split(const struct silo_decoding *decoding, const struct silo_field *
         if (silo_need_integer(decoding, field, value, 1, MAX_COUNT, &made[options++].value) != 0)
             return -1;
     }
-    for (int i = 0; i < REQUIRED; i++) {
+    for (int i = 0; i < SILO_LAUNCH_LIST.required; i++) {
         if (found[i] == NULL)
-            return silo_refuse(decoding, field, "not launch info: %s is missing", NAMES[i]);
+            return silo_refuse(decoding, field, "not launch info: %s is missing",
+                               SILO_LAUNCH_NAMES[i].name);
     }
     if (options > 1)
         qsort(made, options, sizeof *made, option_order);
@@ -347,18 +310,18 @@ static int check_loader(const struct silo_decoding *decoding, const struct silo_
     if (silo_need_text(decoding, field, node, &text) != 0)
         return -1;
     return text.length != 0
-               ? silo_need_minor(decoding, field, SILO_LAYOUTS_MINOR, "a loader's text")
+               ? silo_need_minor(decoding, field, SILO_LAUNCH_LOADER_SINCE, "a loader's text")
                : silo_refuse(decoding, field, "not launch info: loader");
 }
 
 int silo_decode_launch(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, struct silo_launch_info *launch) {
-    const struct silo_json *found[COUNT];
+    const struct silo_json *found[SILO_LAUNCH_MEMBERS];
     if (split(decoding, field, node, found, launch) != 0 ||
-        decode_layout(decoding, field, found[LAYOUT], launch) != 0 ||
-        (found[TENSOR_MAPS] != NULL &&
-         decode_maps(decoding, field, found[TENSOR_MAPS], launch) != 0) ||
-        silo_need_text(decoding, field, found[ENTRY], &launch->entry) != 0)
+        decode_layout(decoding, field, found[SILO_LAUNCH_LAYOUT], launch) != 0 ||
+        (found[SILO_LAUNCH_TENSOR_MAPS] != NULL &&
+         decode_maps(decoding, field, found[SILO_LAUNCH_TENSOR_MAPS], launch) != 0) ||
+        silo_need_text(decoding, field, found[SILO_LAUNCH_ENTRY], &launch->entry) != 0)
         return -1;
     if (launch->entry.length == 0 || !silo_printable(launch->entry.data, launch->entry.length))
         return silo_refuse(decoding, field, "not an entry symbol");
@@ -366,28 +329,32 @@ int silo_decode_launch(const struct silo_decoding *decoding, const struct silo_f
         int member;
         int64_t most, *to;
     } counts[] = {
-        {NUM_WARPS, MAX_COUNT, &launch->num_warps},
-        {THREADS, MAX_COUNT, &launch->threads},
-        {SHARED_BYTES, MAX_COUNT, &launch->shared_bytes},
-        {SCRATCH_BYTES, MAX_BYTES, &launch->scratch_bytes},
-        {PROFILE_BYTES, MAX_BYTES, &launch->profile_bytes},
+        {SILO_LAUNCH_NUM_WARPS, MAX_COUNT, &launch->num_warps},
+        {SILO_LAUNCH_THREADS, MAX_COUNT, &launch->threads},
+        {SILO_LAUNCH_SHARED_BYTES, MAX_COUNT, &launch->shared_bytes},
+        {SILO_LAUNCH_SCRATCH_BYTES, MAX_BYTES, &launch->scratch_bytes},
+        {SILO_LAUNCH_PROFILE_BYTES, MAX_BYTES, &launch->profile_bytes},
     };
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         if (silo_need_integer(decoding, field, found[counts[i].member], 0, counts[i].most,
                               counts[i].to) != 0)
             return -1;
     }
-    if (decode_align(decoding, field, found[SCRATCH_ALIGN], &launch->scratch_align) != 0 ||
-        decode_align(decoding, field, found[PROFILE_ALIGN], &launch->profile_align) != 0 ||
-        silo_need_bool(decoding, field, found[COOPERATIVE], &launch->cooperative) != 0 ||
-        silo_need_bool(decoding, field, found[PDL], &launch->pdl) != 0 ||
-        check_optional(decoding, field, found[REGISTERS]) != 0 ||
-        check_optional(decoding, field, found[SPILLS]) != 0 ||
-        decode_sizes(decoding, field, found[CLUSTER], MAX_CLUSTER, "a cluster", launch->cluster) !=
-            0)
+    if (decode_align(decoding, field, found[SILO_LAUNCH_SCRATCH_ALIGN], &launch->scratch_align) !=
+            0 ||
+        decode_align(decoding, field, found[SILO_LAUNCH_PROFILE_ALIGN], &launch->profile_align) !=
+            0 ||
+        silo_need_bool(decoding, field, found[SILO_LAUNCH_COOPERATIVE], &launch->cooperative) !=
+            0 ||
+        silo_need_bool(decoding, field, found[SILO_LAUNCH_PDL], &launch->pdl) != 0 ||
+        check_optional(decoding, field, found[SILO_LAUNCH_REGISTERS]) != 0 ||
+        check_optional(decoding, field, found[SILO_LAUNCH_SPILLS]) != 0 ||
+        decode_sizes(decoding, field, found[SILO_LAUNCH_CLUSTER], MAX_CLUSTER, "a cluster",
+                     launch->cluster) != 0)
         return -1;
-    return check_loader(decoding, field, found[LOADER]) != 0 ||
-                   decode_counts_blocks(decoding, field, found[COUNTS_BLOCKS], launch) != 0
+    return check_loader(decoding, field, found[SILO_LAUNCH_LOADER]) != 0 ||
+                   decode_counts_blocks(decoding, field, found[SILO_LAUNCH_COUNTS_BLOCKS],
+                                        launch) != 0
                ? -1
-               : decode_block(decoding, field, found[BLOCK], launch);
+               : decode_block(decoding, field, found[SILO_LAUNCH_BLOCK], launch);
 }

@@ -98,21 +98,6 @@ static int check_attachments(const struct silo_manifest *manifest,
 
 int silo_manifest_open(struct silo_manifest *manifest, char *text, size_t bytes,
                        silo_error *error) {
-    enum {
-        BLOBS,
-        FORMAT,
-        KERNELS,
-        NOTES,
-        PRODUCER,
-        TABLES,
-        TOOLCHAIN,
-        COUNT,
-        ATTACHMENTS = COUNT,
-        ALL
-    };
-    static const char *const names[] = {"blobs",    "format", "kernels",  "notes",
-                                        "producer", "tables", "toolchain"};
-    static const char *const added[] = {"attachments", NULL};
     const struct silo_decoding made = silo_decoding_of(manifest, error), *decoding = &made;
     const struct silo_field *field = SILO_FIELD_MEMBER(NULL, "manifest");
     if (bytes < 2 || memcmp(text, "{\"", 2) != 0)
@@ -127,11 +112,10 @@ int silo_manifest_open(struct silo_manifest *manifest, char *text, size_t bytes,
     if (top == NULL)
         return silo_refuse(decoding, field, "the manifest is not canonical JSON: %s (byte %zu)",
                            problem, offset);
-    const struct silo_json *found[ALL] = {0};
-    if (silo_need_members(decoding, field, top, names, COUNT,
-                          decoding->minor >= SILO_ATTACHMENTS_MINOR ? added : NULL, found) != 0)
+    const struct silo_json *found[SILO_TOP_MEMBERS];
+    if (silo_need_members(decoding, field, top, &SILO_TOP_LIST, found) != 0)
         return -1;
-    const struct silo_json *format = found[FORMAT];
+    const struct silo_json *format = found[SILO_TOP_FORMAT];
     if (format->type != SILO_JSON_LIST || format->count != 2 ||
         format->items[0].type != SILO_JSON_INT || format->items[1].type != SILO_JSON_INT ||
         format->items[0].integer != manifest->header.major ||
@@ -139,14 +123,14 @@ int silo_manifest_open(struct silo_manifest *manifest, char *text, size_t bytes,
         return silo_refuse(decoding, SILO_FIELD_MEMBER(NULL, "format"),
                            "the manifest says another version than the header, %u.%u",
                            manifest->header.major, manifest->header.minor);
-    if (check_texts(decoding, "producer", found[PRODUCER]) != 0 ||
-        check_texts(decoding, "toolchain", found[TOOLCHAIN]) != 0 ||
-        check_texts(decoding, "notes", found[NOTES]) != 0 ||
-        silo_blobs_open(manifest, decoding, found[BLOBS]) != 0 ||
-        (found[ATTACHMENTS] != NULL &&
-         check_attachments(manifest, decoding, found[ATTACHMENTS]) != 0) ||
-        silo_tables_open(decoding, found[TABLES], manifest->tables) != 0)
+    if (check_texts(decoding, "producer", found[SILO_TOP_PRODUCER]) != 0 ||
+        check_texts(decoding, "toolchain", found[SILO_TOP_TOOLCHAIN]) != 0 ||
+        check_texts(decoding, "notes", found[SILO_TOP_NOTES]) != 0 ||
+        silo_blobs_open(manifest, decoding, found[SILO_TOP_BLOBS]) != 0 ||
+        (found[SILO_TOP_ATTACHMENTS] != NULL &&
+         check_attachments(manifest, decoding, found[SILO_TOP_ATTACHMENTS]) != 0) ||
+        silo_tables_open(decoding, found[SILO_TOP_TABLES], manifest->tables) != 0)
         return -1;
     manifest->top = top;
-    return silo_kernels_open(manifest, decoding, found[KERNELS]);
+    return silo_kernels_open(manifest, decoding, found[SILO_TOP_KERNELS]);
 }

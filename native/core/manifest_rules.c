@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-enum { MAX_STEPS = 65536, MAX_BOUNDS = 64, SPACE_MINOR = 1, EXTENTS_MINOR = 2 };
+enum { MAX_STEPS = 65536, MAX_BOUNDS = 64 };
 
 /* ---- the table of buckets ---- */
 
@@ -169,32 +169,29 @@ static const struct silo_string **sorted_names(const struct silo_decoding *decod
 static int decode_dispatch(const struct silo_decoding *decoding, const struct silo_field *field,
                            const struct silo_json *node, const struct silo_kernel_info *kernel,
                            struct silo_rules *rules) {
-    enum { KEY, RULES, FALLBACK, UNSEEN };
-    static const char *const names[] = {"key", "rules", "fallback"};
-    static const char *const optional[] = {"unseen", NULL};
-    const struct silo_json *found[4];
-    if (silo_need_members(decoding, field, node, names, 3, optional, found) != 0 ||
-        silo_need_items(decoding, field, found[KEY], SILO_MAX_MEMBERS) != 0)
+    const struct silo_json *found[SILO_DISPATCH_MEMBERS];
+    if (silo_need_members(decoding, field, node, &SILO_DISPATCH_LIST, found) != 0 ||
+        silo_need_items(decoding, field, found[SILO_DISPATCH_KEY], SILO_MAX_MEMBERS) != 0)
         return -1;
-    const uint32_t count = found[KEY]->count;
+    const uint32_t count = found[SILO_DISPATCH_KEY]->count;
     struct silo_string *key = silo_decoding_array(decoding, count, sizeof *key);
     if (key == NULL)
         return -1;
     bool same = count == kernel->key_count;
     for (uint32_t i = 0; i < count; i++) {
-        if (silo_need_text(decoding, field, &found[KEY]->items[i], &key[i]) != 0)
+        if (silo_need_text(decoding, field, &found[SILO_DISPATCH_KEY]->items[i], &key[i]) != 0)
             return -1;
         same = same && silo_text_order(&key[i], &kernel->key[i]) == 0;
     }
-    if (decode_table(decoding, field, found[RULES], count, rules) != 0)
+    if (decode_table(decoding, field, found[SILO_DISPATCH_RULES], count, rules) != 0)
         return -1;
-    rules->fallback = new_config(decoding, field, found[FALLBACK]);
+    rules->fallback = new_config(decoding, field, found[SILO_DISPATCH_FALLBACK]);
     if (rules->fallback == NULL)
         return -1;
-    if (found[UNSEEN] != NULL) {
+    if (found[SILO_DISPATCH_UNSEEN] != NULL) {
         const struct silo_string **sorted = sorted_names(decoding, key, count);
         if (sorted == NULL ||
-            decode_steps(decoding, field, found[UNSEEN], sorted, count, rules) != 0)
+            decode_steps(decoding, field, found[SILO_DISPATCH_UNSEEN], sorted, count, rules) != 0)
             return -1;
     }
     if (!same)
@@ -202,8 +199,6 @@ static int decode_dispatch(const struct silo_decoding *decoding, const struct si
                            "another key than the kernel's");
     return 0;
 }
-
-enum { RULES, SIGNATURE, TARGET, SPACE, EXTENTS, MEMBERS };
 
 /* What two rules of a kernel may not have in common, as JSON: its hash, to sort by. */
 struct identity {
@@ -250,43 +245,36 @@ static int decode_one(struct silo_manifest *manifest, const struct silo_decoding
                       const struct silo_field *field, const struct silo_json *node,
                       const struct silo_kernel_info *kernel, struct silo_rules *rules,
                       struct identity *identity) {
-    static const char *const names[] = {"rules", "signature", "target"};
-    static const char *const added[] = {"space", "extents", NULL};
-    static const char *const first[] = {"space", NULL};
-    const struct silo_json *found[MEMBERS] = {NULL};
-    const uint32_t minor = decoding->minor;
-    if (silo_need_members(decoding, field, node, names, 3,
-                          minor >= EXTENTS_MINOR ? added
-                          : minor >= SPACE_MINOR ? first
-                                                 : NULL,
-                          found) != 0)
+    const struct silo_json *found[SILO_RULES_MEMBERS];
+    if (silo_need_members(decoding, field, node, &SILO_RULES_LIST, found) != 0)
         return -1;
     const struct silo_field *signature = SILO_FIELD_MEMBER(field, "signature");
     rules->target = silo_table_row(decoding, manifest->tables, SILO_TABLE_TARGETS,
-                                   SILO_FIELD_MEMBER(field, "target"), found[TARGET]);
+                                   SILO_FIELD_MEMBER(field, "target"), found[SILO_RULES_TARGET]);
     if (rules->target == NULL)
         return -1;
     rules->signature = silo_table_row(decoding, manifest->tables, SILO_TABLE_SIGNATURES, signature,
-                                      found[SIGNATURE]);
+                                      found[SILO_RULES_SIGNATURE]);
     if (rules->signature == NULL || decode_dispatch(decoding, SILO_FIELD_MEMBER(field, "rules"),
-                                                    found[RULES], kernel, rules) != 0)
+                                                    found[SILO_RULES_RULES], kernel, rules) != 0)
         return -1;
     int64_t space;
-    if (found[SPACE] != NULL && silo_need_integer(decoding, SILO_FIELD_MEMBER(field, "space"),
-                                                  found[SPACE], 1, SILO_MAX_VARIANTS, &space) != 0)
+    if (found[SILO_RULES_SPACE] != NULL &&
+        silo_need_integer(decoding, SILO_FIELD_MEMBER(field, "space"), found[SILO_RULES_SPACE], 1,
+                          SILO_MAX_VARIANTS, &space) != 0)
         return -1;
-    if (found[EXTENTS] != NULL &&
-        silo_decode_extents(decoding, SILO_FIELD_MEMBER(field, "extents"), found[EXTENTS],
-                            &rules->extents, &rules->extent_count) != 0)
+    if (found[SILO_RULES_EXTENTS] != NULL &&
+        silo_decode_extents(decoding, SILO_FIELD_MEMBER(field, "extents"),
+                            found[SILO_RULES_EXTENTS], &rules->extents, &rules->extent_count) != 0)
         return -1;
     struct silo_table *targets = &manifest->tables[SILO_TABLE_TARGETS];
     struct silo_table *signatures = &manifest->tables[SILO_TABLE_SIGNATURES];
-    const uint32_t target_row = (uint32_t)found[TARGET]->integer;
-    const uint32_t signature_row = (uint32_t)found[SIGNATURE]->integer;
+    const uint32_t target_row = (uint32_t)found[SILO_RULES_TARGET]->integer;
+    const uint32_t signature_row = (uint32_t)found[SILO_RULES_SIGNATURE]->integer;
     *identity = (struct identity){
         .target = &targets->rows[target_row],
         .signature = &signatures->rows[signature_row],
-        .extents = found[EXTENTS],
+        .extents = found[SILO_RULES_EXTENTS],
         .hash =
             silo_table_hash(targets, target_row) ^ 3 * silo_table_hash(signatures, signature_row),
     };

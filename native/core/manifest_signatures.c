@@ -15,40 +15,38 @@ static const char *const EFFECTS[] = {"none", "read", "write", "both"}; /* silo_
 
 static int decode_parameter(const struct silo_decoding *decoding, const struct silo_field *field,
                             const struct silo_json *node, struct silo_signature_parameter *made) {
-    enum { NAME, KIND, DTYPE, EFFECT, DEFAULT, SPECIALIZE, ALIGN };
-    static const char *const names[] = {"name", "kind"};
-    static const char *const optional[] = {"dtype",      "effect", "default",
-                                           "specialize", "align",  NULL};
-    const struct silo_json *found[7];
-    if (silo_need_members(decoding, field, node, names, 2, optional, found) != 0 ||
-        silo_need_text(decoding, field, found[NAME], &made->name) != 0 ||
-        silo_need_word(decoding, field, found[KIND], KINDS, sizeof KINDS / sizeof *KINDS,
+    const struct silo_json *found[SILO_PARAM_MEMBERS];
+    if (silo_need_members(decoding, field, node, &SILO_PARAM_LIST, found) != 0 ||
+        silo_need_text(decoding, field, found[SILO_PARAM_NAME], &made->name) != 0 ||
+        silo_need_word(decoding, field, found[SILO_PARAM_KIND], KINDS, sizeof KINDS / sizeof *KINDS,
                        "a kind of parameters", &made->kind) != 0)
         return -1;
-    if (found[DTYPE] != NULL) {
+    if (found[SILO_PARAM_DTYPE] != NULL) {
         struct silo_string name;
-        if (silo_need_text(decoding, field, found[DTYPE], &name) != 0)
+        if (silo_need_text(decoding, field, found[SILO_PARAM_DTYPE], &name) != 0)
             return -1;
         const struct silo_dtype type = silo_dtype_named(name.data, name.length);
         if (type.bits == 0)
             return silo_refuse(decoding, field, "unknown dtype");
-        if (!silo_json_is(found[DTYPE], silo_dtype_name(type)))
+        if (!silo_json_is(found[SILO_PARAM_DTYPE], silo_dtype_name(type)))
             return silo_refuse(decoding, field, "not in its canonical form");
         made->element = (uint16_t)(type.code << 8 | type.bits);
     }
     made->effect = SILO_EFFECT_BOTH;
-    if (found[EFFECT] != NULL) {
-        if (silo_need_word(decoding, field, found[EFFECT], EFFECTS,
+    if (found[SILO_PARAM_EFFECT] != NULL) {
+        if (silo_need_word(decoding, field, found[SILO_PARAM_EFFECT], EFFECTS,
                            sizeof EFFECTS / sizeof *EFFECTS, "an effect", &made->effect) != 0)
             return -1;
         if (made->effect == SILO_EFFECT_BOTH)
             return silo_refuse(decoding, field, "not in its canonical form");
     }
-    made->has_default = found[DEFAULT] != NULL;
+    made->has_default = found[SILO_PARAM_DEFAULT] != NULL;
     if (made->has_default) {
-        if (found[DEFAULT]->type != SILO_JSON_LIST || found[DEFAULT]->count != 1)
+        if (found[SILO_PARAM_DEFAULT]->type != SILO_JSON_LIST ||
+            found[SILO_PARAM_DEFAULT]->count != 1)
             return silo_refuse(decoding, field, "not a default");
-        if (silo_decode_value(decoding, field, found[DEFAULT]->items, &made->fallback) != 0)
+        if (silo_decode_value(decoding, field, found[SILO_PARAM_DEFAULT]->items, &made->fallback) !=
+            0)
             return -1;
         /* A number would be an address that the caller did not choose. */
         if ((made->kind == SILO_PARAMETER_POINTER || made->kind == SILO_PARAMETER_DESCRIPTOR) &&
@@ -57,8 +55,8 @@ static int decode_parameter(const struct silo_decoding *decoding, const struct s
                                made->name.data);
     }
     made->specialize = made->align = true;
-    for (int i = SPECIALIZE; i <= ALIGN; i++) {
-        bool *flag = i == SPECIALIZE ? &made->specialize : &made->align;
+    for (int i = SILO_PARAM_SPECIALIZE; i <= SILO_PARAM_ALIGN; i++) {
+        bool *flag = i == SILO_PARAM_SPECIALIZE ? &made->specialize : &made->align;
         if (found[i] == NULL)
             continue;
         if (silo_need_bool(decoding, field, found[i], flag) != 0)
@@ -173,13 +171,12 @@ static bool are_bits(const struct silo_json *node, uint8_t *bits) {
 /* silo.core.dynamic_layout.DynamicLayout */
 static int decode_dynamic(const struct silo_decoding *decoding, const struct silo_field *field,
                           const struct silo_json *node, const struct silo_dynamic_layout **layout) {
-    static const char *const names[] = {"axes", "bits"};
-    const struct silo_json *found[2];
+    const struct silo_json *found[SILO_PASSED_MEMBERS];
     struct silo_dynamic_layout *made = silo_decoding_array(decoding, 1, sizeof *made);
-    if (made == NULL || silo_need_members(decoding, field, node, names, 2, NULL, found) != 0 ||
-        silo_need_items(decoding, field, found[0], SILO_DYNAMIC_AXES) != 0)
+    if (made == NULL || silo_need_members(decoding, field, node, &SILO_PASSED_LIST, found) != 0 ||
+        silo_need_items(decoding, field, found[SILO_PASSED_AXES], SILO_DYNAMIC_AXES) != 0)
         return -1;
-    const struct silo_json *axes = found[0], *bits = found[1];
+    const struct silo_json *axes = found[SILO_PASSED_AXES], *bits = found[SILO_PASSED_BITS];
     made->rank = (uint8_t)axes->count;
     bool good = bits->type == SILO_JSON_LIST && bits->count == 2 &&
                 are_bits(&bits->items[0], &made->size_bits) &&
@@ -196,20 +193,20 @@ static int decode_dynamic(const struct silo_decoding *decoding, const struct sil
 
 static int decode_static(const struct silo_decoding *decoding, const struct silo_field *field,
                          const struct silo_json *node, struct silo_named_extents *made) {
-    static const char *const names[] = {"shape"}, *const optional[] = {"strides", NULL};
-    const struct silo_json *found[2];
-    if (silo_need_members(decoding, field, node, names, 1, optional, found) != 0 ||
-        decode_integers(decoding, field, found[0], 0, &made->shape) != 0)
+    const struct silo_json *found[SILO_ARRAY_MEMBERS];
+    if (silo_need_members(decoding, field, node, &SILO_ARRAY_LIST, found) != 0 ||
+        decode_integers(decoding, field, found[SILO_ARRAY_SHAPE], 0, &made->shape) != 0)
         return -1;
-    made->rank = found[0]->count;
-    if (found[1] == NULL)
+    const struct silo_json *shape = found[SILO_ARRAY_SHAPE], *strides = found[SILO_ARRAY_STRIDES];
+    made->rank = shape->count;
+    if (strides == NULL)
         return 0;
-    if (decode_integers(decoding, field, found[1], INT64_MIN, &made->strides) != 0)
+    if (decode_integers(decoding, field, strides, INT64_MIN, &made->strides) != 0)
         return -1;
-    return found[1]->count == found[0]->count
+    return strides->count == shape->count
                ? 0
                : silo_refuse(decoding, field, "not the strides of an array of %u axes",
-                             found[0]->count);
+                             shape->count);
 }
 
 int silo_decode_extents(const struct silo_decoding *decoding, const struct silo_field *field,
@@ -310,23 +307,22 @@ static int decode_grid(const struct silo_decoding *decoding, const struct silo_f
 int silo_decode_specialization(const struct silo_decoding *decoding, const struct silo_field *field,
                                const struct silo_json *node,
                                struct silo_specialization *specialization) {
-    enum { FACTS_OF, CONSTANTS, EXTENTS, GRID, EXTENTS_MINOR = 2 };
-    static const char *const names[] = {"facts", "constants"};
-    static const char *const optional[] = {"extents", "grid", NULL};
-    const struct silo_json *found[4];
+    const struct silo_json *found[SILO_SPECIALIZATION_MEMBERS];
     struct silo_specialization *made = specialization;
-    if (silo_need_members(decoding, field, node, names, 2, optional, found) != 0 ||
-        decode_facts(decoding, field, found[FACTS_OF], made) != 0 ||
-        decode_constants(decoding, field, found[CONSTANTS], made) != 0)
+    if (silo_need_members(decoding, field, node, &SILO_SPECIALIZATION_LIST, found) != 0 ||
+        decode_facts(decoding, field, found[SILO_SPECIALIZATION_FACTS], made) != 0 ||
+        decode_constants(decoding, field, found[SILO_SPECIALIZATION_CONSTANTS], made) != 0)
         return -1;
-    if (found[EXTENTS] != NULL && silo_decode_extents(decoding, field, found[EXTENTS],
-                                                      &made->extents, &made->extent_count) != 0)
+    if (found[SILO_SPECIALIZATION_EXTENTS] != NULL &&
+        silo_decode_extents(decoding, field, found[SILO_SPECIALIZATION_EXTENTS], &made->extents,
+                            &made->extent_count) != 0)
         return -1;
-    made->has_grid = found[GRID] != NULL;
-    if (made->has_grid && decode_grid(decoding, field, found[GRID], made->grid) != 0)
+    made->has_grid = found[SILO_SPECIALIZATION_GRID] != NULL;
+    if (made->has_grid &&
+        decode_grid(decoding, field, found[SILO_SPECIALIZATION_GRID], made->grid) != 0)
         return -1;
-    return found[EXTENTS] != NULL || made->has_grid
-               ? silo_need_minor(decoding, field, EXTENTS_MINOR, "extents")
+    return found[SILO_SPECIALIZATION_EXTENTS] != NULL || made->has_grid
+               ? silo_need_minor(decoding, field, SILO_SPECIALIZATION_EXTENTS_SINCE, "extents")
                : 0;
 }
 

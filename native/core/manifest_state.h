@@ -5,23 +5,6 @@
 #include "bundle_header.h"
 #include "manifest_tables.h"
 
-/* Members of a kernel. */
-enum silo_kernel_member {
-    SILO_KERNEL_CASES,
-    SILO_KERNEL_CONFIG_NAMES,
-    SILO_KERNEL_DERIVED,
-    SILO_KERNEL_GRID,
-    SILO_KERNEL_KEY,
-    SILO_KERNEL_NAME,
-    SILO_KERNEL_RULES,
-    SILO_KERNEL_SIGNATURE,
-    SILO_KERNEL_TRIALS,
-    SILO_KERNEL_VARIANTS,
-    SILO_KERNEL_KIND,       /* may be NULL */
-    SILO_KERNEL_CONTIGUOUS, /* may be NULL */
-    SILO_KERNEL_MEMBERS
-};
-
 struct silo_kernel_row {
     struct silo_string name;
     const struct silo_json *members[SILO_KERNEL_MEMBERS];

@@ -7,10 +7,6 @@
 
 enum { MAX_ROWS = 1 << 20 };
 
-static const char *const NAMES[SILO_TABLES] = {"compilers",       "configs",    "launches",
-                                               "reasons",         "signatures", "sources",
-                                               "specializations", "targets"};
-
 static const size_t SIZES[SILO_TABLES] = {
     sizeof(struct silo_string),         sizeof(struct silo_config),
     sizeof(struct silo_launch_info),    sizeof(struct silo_string),
@@ -19,7 +15,7 @@ static const size_t SIZES[SILO_TABLES] = {
 
 int silo_table_named(const char *name) {
     for (int i = 0; i < SILO_TABLES; i++) {
-        if (strcmp(NAMES[i], name) == 0)
+        if (strcmp(SILO_TABLE_NAMES[i].name, name) == 0)
             return i;
     }
     return -1;
@@ -29,11 +25,12 @@ int silo_tables_open(const struct silo_decoding *decoding, const struct silo_jso
                      struct silo_table tables[SILO_TABLES]) {
     const struct silo_field *field = SILO_FIELD_MEMBER(NULL, "tables");
     const struct silo_json *found[SILO_TABLES];
-    if (silo_need_members(decoding, field, node, NAMES, SILO_TABLES, NULL, found) != 0)
+    if (silo_need_members(decoding, field, node, &SILO_TABLE_LIST, found) != 0)
         return -1;
     for (int i = 0; i < SILO_TABLES; i++) {
         struct silo_table *table = &tables[i];
-        if (silo_need_items(decoding, SILO_FIELD_MEMBER(field, NAMES[i]), found[i], MAX_ROWS) != 0)
+        if (silo_need_items(decoding, SILO_FIELD_MEMBER(field, SILO_TABLE_NAMES[i].name), found[i],
+                            MAX_ROWS) != 0)
             return -1;
         table->rows = found[i]->items;
         table->count = found[i]->count;
@@ -91,7 +88,7 @@ static const void *row(const struct silo_decoding *decoding, struct silo_table *
     if (table->values[number] != NULL)
         return table->values[number];
     const struct silo_field *of = SILO_FIELD_MEMBER(NULL, "tables");
-    const struct silo_field *named = SILO_FIELD_MEMBER(of, NAMES[kind]);
+    const struct silo_field *named = SILO_FIELD_MEMBER(of, SILO_TABLE_NAMES[kind].name);
     const struct silo_field *field = SILO_FIELD_ITEM(named, number);
     void *made = silo_decoding_array(decoding, 1, SIZES[kind]);
     if (made == NULL || decode(decoding, field, &table->rows[number], kind, made) != 0)

@@ -4,18 +4,8 @@
 
 #include "manifest_checks.h"
 
-/* In the order of their names; what a row is, decoded. */
-enum silo_table_kind {
-    SILO_TABLE_COMPILERS,       /* struct silo_string */
-    SILO_TABLE_CONFIGS,         /* struct silo_config */
-    SILO_TABLE_LAUNCHES,        /* struct silo_launch_info */
-    SILO_TABLE_REASONS,         /* struct silo_string */
-    SILO_TABLE_SIGNATURES,      /* struct silo_signature */
-    SILO_TABLE_SOURCES,         /* struct silo_source_row */
-    SILO_TABLE_SPECIALIZATIONS, /* struct silo_specialization */
-    SILO_TABLE_TARGETS,         /* struct silo_target */
-    SILO_TABLES
-};
+/* Of enum silo_table_kind, in the order of their names. Decoded, a row of reasons and of compilers
+ * is a struct silo_string, a row of the others the struct of the table's name. */
 
 struct silo_source_row {
     struct silo_string kernel, fingerprint;

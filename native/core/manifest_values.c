@@ -267,12 +267,13 @@ static int decode_members(const struct silo_decoding *decoding, const struct sil
 
 int silo_decode_config(const struct silo_decoding *decoding, const struct silo_field *field,
                        const struct silo_json *node, struct silo_config *config) {
-    static const char *const names[] = {"values", "options"};
-    const struct silo_json *found[2];
-    if (silo_need_members(decoding, field, node, names, 2, NULL, found) != 0 ||
-        decode_members(decoding, field, found[0], &config->values, &config->value_count) != 0)
+    const struct silo_json *found[SILO_CONFIG_MEMBERS];
+    if (silo_need_members(decoding, field, node, &SILO_CONFIG_LIST, found) != 0 ||
+        decode_members(decoding, field, found[SILO_CONFIG_VALUES], &config->values,
+                       &config->value_count) != 0)
         return -1;
-    return decode_members(decoding, field, found[1], &config->options, &config->option_count);
+    return decode_members(decoding, field, found[SILO_CONFIG_OPTIONS], &config->options,
+                          &config->option_count);
 }
 
 /* ---- values found in JSON without decoding it ---- */

@@ -6,45 +6,18 @@
 
 #include <stdlib.h>
 
-enum {
-    BASIS,
-    BLOB,
-    COMPILER,
-    CONFIG,
-    JOB,
-    LAUNCH,
-    REASON,
-    SIDECARS,
-    SIGNATURE,
-    SOURCE,
-    SPECIALIZATION,
-    TARGET,
-    MEMBERS,
-    HIDDEN_MEMORY = MEMBERS, /* from SILO_HIDDEN_MEMORY_MINOR on, and perhaps absent */
-    ALL_MEMBERS
-};
-static const char *const NAMES[MEMBERS] = {"basis",     "blob",   "compiler",       "config",
-                                           "job",       "launch", "reason",         "sidecars",
-                                           "signature", "source", "specialization", "target"};
-
-/* What a file of this version may have besides. */
-static const char *const *added(const struct silo_decoding *decoding) {
-    static const char *const names[] = {"hidden_memory", NULL};
-    return decoding->minor >= SILO_HIDDEN_MEMORY_MINOR ? names : NULL;
-}
-
 /* Members that are indices into tables. */
 static const struct {
     uint8_t member, table;
 } ROWS[] = {
-    {COMPILER, SILO_TABLE_COMPILERS},
-    {CONFIG, SILO_TABLE_CONFIGS},
-    {LAUNCH, SILO_TABLE_LAUNCHES},
-    {REASON, SILO_TABLE_REASONS},
-    {SIGNATURE, SILO_TABLE_SIGNATURES},
-    {SOURCE, SILO_TABLE_SOURCES},
-    {SPECIALIZATION, SILO_TABLE_SPECIALIZATIONS},
-    {TARGET, SILO_TABLE_TARGETS},
+    {SILO_VARIANT_COMPILER, SILO_TABLE_COMPILERS},
+    {SILO_VARIANT_CONFIG, SILO_TABLE_CONFIGS},
+    {SILO_VARIANT_LAUNCH, SILO_TABLE_LAUNCHES},
+    {SILO_VARIANT_REASON, SILO_TABLE_REASONS},
+    {SILO_VARIANT_SIGNATURE, SILO_TABLE_SIGNATURES},
+    {SILO_VARIANT_SOURCE, SILO_TABLE_SOURCES},
+    {SILO_VARIANT_SPECIALIZATION, SILO_TABLE_SPECIALIZATIONS},
+    {SILO_VARIANT_TARGET, SILO_TABLE_TARGETS},
 };
 
 static const struct silo_json *row_of(const struct silo_manifest *manifest, uint32_t kernel,
@@ -56,9 +29,11 @@ static const struct silo_json *row_of(const struct silo_manifest *manifest, uint
 static const struct silo_json *member(const struct silo_json *row, int which) {
     if (row->type != SILO_JSON_OBJECT)
         return NULL;
-    if (row->count == MEMBERS && silo_json_is(&row->items[2 * which], NAMES[which]))
+    const bool sorted =
+        row->count == SILO_VARIANT_LIST.required && which < SILO_VARIANT_LIST.required;
+    if (sorted && silo_json_is(&row->items[2 * which], SILO_VARIANT_NAMES[which].name))
         return &row->items[2 * which + 1];
-    return silo_json_member(row, NAMES[which]);
+    return silo_json_member(row, SILO_VARIANT_NAMES[which].name);
 }
 
 /* Extents are sorted by name. */
@@ -119,14 +94,17 @@ static const struct silo_specialization *specialization_of(struct silo_manifest 
 static int decode_tables(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                          const struct silo_field *field, const struct silo_json *const *found,
                          struct silo_variant *made) {
-    const void *rows[MEMBERS] = {NULL};
+    const void *rows[SILO_VARIANT_MEMBERS] = {NULL};
     /* In the order in which Python reads them, so that both name the same fault first. */
-    static const uint8_t order[] = {SOURCE, SIGNATURE, SPECIALIZATION, CONFIG, TARGET, LAUNCH};
+    static const uint8_t order[] = {SILO_VARIANT_SOURCE,         SILO_VARIANT_SIGNATURE,
+                                    SILO_VARIANT_SPECIALIZATION, SILO_VARIANT_CONFIG,
+                                    SILO_VARIANT_TARGET,         SILO_VARIANT_LAUNCH};
     for (size_t i = 0; i < sizeof order; i++) {
         const int which = order[i];
-        const struct silo_field *at = SILO_FIELD_MEMBER(field, NAMES[which]);
-        if (which == SPECIALIZATION) {
-            rows[which] = specialization_of(manifest, decoding, at, found[which], rows[SIGNATURE]);
+        const struct silo_field *at = SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[which].name);
+        if (which == SILO_VARIANT_SPECIALIZATION) {
+            rows[which] = specialization_of(manifest, decoding, at, found[which],
+                                            rows[SILO_VARIANT_SIGNATURE]);
         } else {
             size_t row = 0;
             while (ROWS[row].member != which)
@@ -137,33 +115,35 @@ static int decode_tables(struct silo_manifest *manifest, const struct silo_decod
         if (rows[which] == NULL)
             return -1;
     }
-    const struct silo_source_row *source = rows[SOURCE];
+    const struct silo_source_row *source = rows[SILO_VARIANT_SOURCE];
     made->kernel = source->kernel;
     made->source = source->fingerprint;
-    made->signature = rows[SIGNATURE];
-    made->specialization = rows[SPECIALIZATION];
-    made->config = rows[CONFIG];
-    made->target = rows[TARGET];
-    made->launch = rows[LAUNCH];
+    made->signature = rows[SILO_VARIANT_SIGNATURE];
+    made->specialization = rows[SILO_VARIANT_SPECIALIZATION];
+    made->config = rows[SILO_VARIANT_CONFIG];
+    made->target = rows[SILO_VARIANT_TARGET];
+    made->launch = rows[SILO_VARIANT_LAUNCH];
     return 0;
 }
 
 static int decode_blobs(const struct silo_manifest *manifest, const struct silo_decoding *decoding,
                         const struct silo_field *field, const struct silo_json *const *found,
                         struct silo_variant *made) {
-    const struct silo_field *sidecars_field = SILO_FIELD_MEMBER(field, NAMES[SIDECARS]);
-    const int64_t blob =
-        silo_blob_number(manifest, decoding, SILO_FIELD_MEMBER(field, NAMES[BLOB]), found[BLOB]);
+    const struct silo_field *sidecars_field =
+        SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_SIDECARS].name);
+    const int64_t blob = silo_blob_number(
+        manifest, decoding, SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_BLOB].name),
+        found[SILO_VARIANT_BLOB]);
     if (blob < 0)
         return -1;
     made->blob = (uint32_t)blob;
-    made->sidecar_count = found[SIDECARS]->count;
+    made->sidecar_count = found[SILO_VARIANT_SIDECARS]->count;
     uint32_t *sidecars = silo_decoding_array(decoding, made->sidecar_count, sizeof *sidecars);
     if (sidecars == NULL)
         return -1;
     for (uint32_t i = 0; i < made->sidecar_count; i++) {
-        const int64_t number =
-            silo_blob_number(manifest, decoding, sidecars_field, &found[SIDECARS]->items[i]);
+        const int64_t number = silo_blob_number(manifest, decoding, sidecars_field,
+                                                &found[SILO_VARIANT_SIDECARS]->items[i]);
         if (number < 0)
             return -1;
         sidecars[i] = (uint32_t)number;
@@ -176,33 +156,34 @@ static int decode(struct silo_manifest *manifest, const struct silo_decoding *de
                   const struct silo_field *field, const struct silo_json *node,
                   const struct silo_signature *parameters, struct silo_variant *made) {
     static const char *const bases[] = {"measured", "heuristic"};
-    const struct silo_json *found[ALL_MEMBERS] = {NULL};
+    const struct silo_json *found[SILO_VARIANT_MEMBERS] = {NULL};
     uint8_t basis;
-    if (silo_need_members(decoding, field, node, NAMES, MEMBERS, added(decoding), found) != 0 ||
-        silo_need_items(decoding, SILO_FIELD_MEMBER(field, NAMES[SIDECARS]), found[SIDECARS],
-                        SILO_MAX_SIDECARS) != 0 ||
-        silo_need_word(decoding, SILO_FIELD_MEMBER(field, NAMES[BASIS]), found[BASIS], bases, 2,
-                       "a basis", &basis) != 0 ||
+    if (silo_need_members(decoding, field, node, &SILO_VARIANT_LIST, found) != 0 ||
+        silo_need_items(decoding,
+                        SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_SIDECARS].name),
+                        found[SILO_VARIANT_SIDECARS], SILO_MAX_SIDECARS) != 0 ||
+        silo_need_word(decoding,
+                       SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_BASIS].name),
+                       found[SILO_VARIANT_BASIS], bases, 2, "a basis", &basis) != 0 ||
         decode_tables(manifest, decoding, field, found, made) != 0 ||
         decode_blobs(manifest, decoding, field, found, made) != 0)
         return -1;
     const struct silo_string *compiler =
         silo_table_row(decoding, manifest->tables, SILO_TABLE_COMPILERS,
-                       SILO_FIELD_MEMBER(field, NAMES[COMPILER]), found[COMPILER]);
-    if (compiler == NULL || silo_need_short_text(decoding, SILO_FIELD_MEMBER(field, NAMES[JOB]),
-                                                 found[JOB], &made->job) != 0)
+                       SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_COMPILER].name),
+                       found[SILO_VARIANT_COMPILER]);
+    if (compiler == NULL || silo_check_members(decoding, field, &SILO_VARIANT_LIST, found) != 0)
         return -1;
     made->compiler = *compiler;
-    made->hidden_memory = (struct silo_string){"", 0};
-    if (found[HIDDEN_MEMORY] != NULL &&
-        silo_need_name(decoding, SILO_FIELD_MEMBER(field, "hidden_memory"), found[HIDDEN_MEMORY],
-                       &made->hidden_memory) != 0)
-        return -1;
+    made->job = silo_member_text(found[SILO_VARIANT_JOB]);
+    made->hidden_memory = silo_member_text(found[SILO_VARIANT_HIDDEN_MEMORY]);
     if (!silo_same_parameters(made->signature, parameters))
-        return silo_refuse(decoding, SILO_FIELD_MEMBER(field, NAMES[SIGNATURE]),
-                           "it has other parameters than the kernel");
+        return silo_refuse(
+            decoding, SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_SIGNATURE].name),
+            "it has other parameters than the kernel");
     return silo_table_row(decoding, manifest->tables, SILO_TABLE_REASONS,
-                          SILO_FIELD_MEMBER(field, NAMES[REASON]), found[REASON]) != NULL
+                          SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_REASON].name),
+                          found[SILO_VARIANT_REASON]) != NULL
                ? 0
                : -1;
 }
@@ -315,8 +296,9 @@ static uint32_t identities_add(struct identities *made, const struct identity *i
 
 int silo_variants_check(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                         uint32_t kernel) {
-    static const uint8_t identifying[] = {SOURCE, SIGNATURE, SPECIALIZATION,
-                                          CONFIG, TARGET,    COMPILER};
+    static const uint8_t identifying[] = {SILO_VARIANT_SOURCE,         SILO_VARIANT_SIGNATURE,
+                                          SILO_VARIANT_SPECIALIZATION, SILO_VARIANT_CONFIG,
+                                          SILO_VARIANT_TARGET,         SILO_VARIANT_COMPILER};
     struct silo_kernel_row *row = &manifest->kernels[kernel];
     const struct silo_field *kernels = SILO_FIELD_MEMBER(NULL, "kernels");
     const struct silo_field *variants =
@@ -348,7 +330,7 @@ int silo_variants_check(struct silo_manifest *manifest, const struct silo_decodi
 
 bool silo_variants_has_config(const struct silo_manifest *manifest, uint32_t kernel,
                               uint32_t number, const struct silo_config *config) {
-    const struct silo_json *index = member(row_of(manifest, kernel, number), CONFIG);
+    const struct silo_json *index = member(row_of(manifest, kernel, number), SILO_VARIANT_CONFIG);
     const struct silo_table *configs = &manifest->tables[SILO_TABLE_CONFIGS];
     if (index == NULL || index->type != SILO_JSON_INT || index->integer < 0 ||
         index->integer >= configs->count)
@@ -359,22 +341,31 @@ bool silo_variants_has_config(const struct silo_manifest *manifest, uint32_t ker
 
 /* ---- groups ---- */
 
+/* Whether a row has the members of a variant and no others. */
+static bool has_members(const struct silo_decoding *decoding, const struct silo_json *node) {
+    const struct silo_member_list *list = &SILO_VARIANT_LIST;
+    uint32_t used = 0;
+    if (node->type != SILO_JSON_OBJECT)
+        return false;
+    for (int i = 0; i < list->count; i++) {
+        const bool there = list->members[i].since <= decoding->minor && member(node, i) != NULL;
+        if (!there && i < list->required)
+            return false;
+        used += there;
+    }
+    return used == node->count;
+}
+
 /* What a variant is grouped by, of indices that are checked here. */
 static int read_common(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                        const struct silo_field *field, const struct silo_json *node,
                        const struct silo_signature *parameters, struct identity *common) {
-    static const uint8_t indices[] = {TARGET, SIGNATURE, SPECIALIZATION, BLOB};
+    static const uint8_t indices[] = {SILO_VARIANT_TARGET, SILO_VARIANT_SIGNATURE,
+                                      SILO_VARIANT_SPECIALIZATION, SILO_VARIANT_BLOB};
     const struct silo_table *tables = manifest->tables;
     const uint32_t rows[] = {tables[SILO_TABLE_TARGETS].count, tables[SILO_TABLE_SIGNATURES].count,
                              tables[SILO_TABLE_SPECIALIZATIONS].count, manifest->blob_count};
-    const char *const *more = added(decoding);
-    bool right = node->type == SILO_JSON_OBJECT;
-    if (right) {
-        const bool hides = more != NULL && silo_json_member(node, *more) != NULL;
-        right = node->count == (uint32_t)MEMBERS + hides;
-    }
-    for (int i = 0; right && i < MEMBERS; i++)
-        right = member(node, i) != NULL;
+    bool right = has_members(decoding, node);
     *common = (struct identity){{0}};
     for (size_t i = 0; right && i < sizeof indices; i++) {
         const struct silo_json *index = member(node, indices[i]);
@@ -396,19 +387,24 @@ static int read_common(struct silo_manifest *manifest, const struct silo_decodin
 static int make_group(struct silo_manifest *manifest, const struct silo_decoding *decoding,
                       const struct silo_field *field, const struct silo_json *node,
                       const struct identity *common, struct silo_group *group) {
-    const struct silo_field *specialization = SILO_FIELD_MEMBER(field, NAMES[SPECIALIZATION]);
-    group->target = silo_table_row(decoding, manifest->tables, SILO_TABLE_TARGETS,
-                                   SILO_FIELD_MEMBER(field, NAMES[TARGET]), member(node, TARGET));
+    const struct silo_field *specialization =
+        SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_SPECIALIZATION].name);
+    group->target =
+        silo_table_row(decoding, manifest->tables, SILO_TABLE_TARGETS,
+                       SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_TARGET].name),
+                       member(node, SILO_VARIANT_TARGET));
     if (group->target == NULL)
         return -1;
     group->blob_kind = manifest->blobs[common->rows[3]].kind;
     group->signature =
         silo_table_row(decoding, manifest->tables, SILO_TABLE_SIGNATURES,
-                       SILO_FIELD_MEMBER(field, NAMES[SIGNATURE]), member(node, SIGNATURE));
+                       SILO_FIELD_MEMBER(field, SILO_VARIANT_NAMES[SILO_VARIANT_SIGNATURE].name),
+                       member(node, SILO_VARIANT_SIGNATURE));
     if (group->signature == NULL)
         return -1;
-    group->specialization = specialization_of(manifest, decoding, specialization,
-                                              member(node, SPECIALIZATION), group->signature);
+    group->specialization =
+        specialization_of(manifest, decoding, specialization,
+                          member(node, SILO_VARIANT_SPECIALIZATION), group->signature);
     return group->specialization != NULL ? 0 : -1;
 }
 

@@ -130,18 +130,6 @@ PyObject *silo_py_bundle_count(PyObject *self, PyObject *given) {
 }
 
 PyObject *silo_py_bundle_kernel(PyObject *self, PyObject *given) {
-    static const char *const names[SILO_KERNEL_MEMBERS] = {[SILO_KERNEL_CASES] = "cases",
-                                                           [SILO_KERNEL_CONFIG_NAMES] =
-                                                               "config_names",
-                                                           [SILO_KERNEL_DERIVED] = "derived",
-                                                           [SILO_KERNEL_GRID] = "grid",
-                                                           [SILO_KERNEL_KEY] = "key",
-                                                           [SILO_KERNEL_NAME] = "name",
-                                                           [SILO_KERNEL_RULES] = "rules",
-                                                           [SILO_KERNEL_SIGNATURE] = "signature",
-                                                           [SILO_KERNEL_TRIALS] = "trials",
-                                                           [SILO_KERNEL_KIND] = "kind",
-                                                           [SILO_KERNEL_CONTIGUOUS] = "contiguous"};
     const int64_t kernel = kernel_of(self, given);
     struct about_kernel about = {.kernel = (uint32_t)kernel};
     if (kernel < 0 || ask(self, ask_head, &about) != 0)
@@ -149,10 +137,10 @@ PyObject *silo_py_bundle_kernel(PyObject *self, PyObject *given) {
     const struct silo_json *const *members = manifest_of(self)->kernels[kernel].members;
     PyObject *made = PyDict_New();
     for (int i = 0; made != NULL && i < SILO_KERNEL_MEMBERS; i++) {
-        if (names[i] == NULL || members[i] == NULL)
+        if (i == SILO_KERNEL_VARIANTS || members[i] == NULL)
             continue;
         PyObject *value = silo_py_json(members[i]);
-        if (value == NULL || PyDict_SetItemString(made, names[i], value) != 0)
+        if (value == NULL || PyDict_SetItemString(made, SILO_KERNEL_NAMES[i].name, value) != 0)
             Py_CLEAR(made);
         Py_XDECREF(value);
     }

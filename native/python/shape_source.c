@@ -99,14 +99,17 @@ int silo_shape_of_buffer(const Py_buffer *buffer, struct silo_shape *shape) {
     /* Not every exporter gives what was asked for: ctypes arrays have no strides. */
     for (int i = 0; i < buffer->ndim; i++)
         shape->sizes[i] = buffer->shape ? buffer->shape[i] : buffer->len / unit;
-    if (check_extents(shape->sizes, buffer->strides, buffer->ndim,
+    const int steps = buffer->strides ? buffer->ndim : 0;
+    for (int i = 0; i < steps; i++)
+        shape->strides[i] = buffer->strides[i];
+    if (check_extents(shape->sizes, buffer->strides ? shape->strides : NULL, buffer->ndim,
                       buffer->strides ? 1 : buffer->itemsize) != 0)
         return -1;
     if (buffer->strides == NULL)
         compact(shape);
-    for (int i = 0; buffer->strides != NULL && i < buffer->ndim; i++) {
-        shape->whole &= buffer->strides[i] % unit == 0;
-        shape->strides[i] = buffer->itemsize ? buffer->strides[i] / unit : 0;
+    for (int i = 0; i < steps; i++) {
+        shape->whole &= shape->strides[i] % unit == 0;
+        shape->strides[i] = buffer->itemsize ? shape->strides[i] / unit : 0;
     }
     return 0;
 }

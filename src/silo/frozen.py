@@ -10,7 +10,7 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, Final, Generic, Self, TypeVar, cast, dataclass_transform, overload
 
-__all__ = ["field", "frozen", "names_of", "remembered", "replace"]
+__all__ = ["Field", "field", "fields_of", "frozen", "names_of", "remembered", "replace"]
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -20,17 +20,39 @@ _MISSING: Final[Any] = object()
 _REMEMBERED = ("__hash_once__", "__facts__")
 
 
-class _Field:
-    """What :func:`field` was told."""
+class Field:
+    """A field of a frozen class, as :func:`field` describes it."""
 
-    __slots__ = ("compare", "default", "factory", "identity", "init", "repr")
+    __slots__ = (
+        "compare",
+        "default",
+        "factory",
+        "form",
+        "identity",
+        "init",
+        "left_out",
+        "member",
+        "name",
+        "repr",
+        "since",
+    )
 
+    name: str
     default: Any
     factory: Callable[[], Any] | None
     init: bool
     repr: bool
     compare: bool
     identity: Callable[[Any], object] | None
+    form: Any
+    left_out: bool
+    since: int
+    member: str
+
+    @property
+    def has_default(self) -> bool:
+        """Whether it has a default that is made once."""
+        return self.default is not _MISSING
 
 
 def field(
@@ -41,12 +63,18 @@ def field(
     repr: bool = True,  # noqa: A002  # the name that type checkers know
     compare: bool = True,
     identity: Callable[[Any], object] | None = None,
+    form: object = None,
+    left_out: bool = False,
+    since: int = 0,
+    member: str = "",
 ) -> Any:  # noqa: ANN401  # stands where a value of the field's type is expected
     """A field with more to say than a default; the parameters mean what they mean to ``dataclasses.field``.
 
-    ``identity`` maps the field's value to the object that is compared and hashed in its place.
+    ``identity`` maps the field's value to the object that is compared and hashed in its place. ``form``, ``left_out``,
+    ``since`` and ``member`` declare the field's JSON: :class:`silo.core.json_reader.Persisted`.
     """
-    made = _Field()
+    made = Field()
+    made.form, made.left_out, made.since, made.member = form, left_out or since > 0, since, member
     made.default, made.factory = default, default_factory
     made.init, made.repr, made.compare, made.identity = init, repr, compare, identity
     return made
@@ -65,11 +93,12 @@ def frozen(cls: type[T]) -> type[T]:
     >>> Point(1), Point(1) == Point(1, 0), replace(Point(1), y=2)
     (Point(x=1, y=0), True, Point(x=1, y=2))
     """
-    fields: dict[str, _Field] = {}
+    fields: dict[str, Field] = {}
     for name, annotation in cls.__annotations__.items():
         if not str(annotation).removeprefix("typing.").startswith("ClassVar"):
             given: object = cls.__dict__.get(name, _MISSING)
-            fields[name] = given if isinstance(given, _Field) else field(default=given)
+            one = fields[name] = given if isinstance(given, Field) else field(default=given)
+            one.name, one.member = name, one.member or name
     members = {name: value for name, value in cls.__dict__.items() if name not in fields}
     for name in ("__dict__", "__weakref__"):
         members.pop(name, None)  # the new class gets its own, or none
@@ -143,6 +172,13 @@ class remembered(Generic[V]):  # noqa: N801  # a decorator, as property is
         return facts[self._name]
 
 
+def fields_of(cls: type) -> tuple[Field, ...]:
+    """The fields a class is made from, in order."""
+    made: Any = cls
+    fields: dict[str, Field] = made.__frozen_fields__
+    return tuple([one for one in fields.values() if one.init])
+
+
 def names_of(cls: type) -> tuple[str, ...]:
     """The names of the fields a class is made from, in order."""
     return cast("Any", cls).__match_args__
@@ -157,7 +193,7 @@ def replace(value: T, **changes: object) -> T:
 
 def _init_of(
     name: str,
-    parameters: dict[str, _Field],
+    parameters: dict[str, Field],
     setters: list[Callable[[object, object], None]],
     post_init: Callable[[object], None] | None,
 ) -> Callable[..., None]:
@@ -179,7 +215,7 @@ def _init_of(
 
 
 def _complete(
-    name: str, parameters: dict[str, _Field], args: tuple[object, ...], kwargs: dict[str, object]
+    name: str, parameters: dict[str, Field], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[object, ...]:
     """The values of all parameters, with defaults."""
     if len(args) > len(parameters):

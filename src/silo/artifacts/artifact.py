@@ -4,44 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from silo.core.json_reader import NAME, NATURAL, TEXT, Form, Persisted, listed, read_text, value_of
 from silo.core.launch_info import LaunchInfo
 from silo.core.plugins import is_checked_text, is_host_code
 from silo.core.values import JSON, malformed
 from silo.core.variant import Variant
-from silo.errors import SourceError, TargetError
-from silo.frozen import frozen
+from silo.errors import SourceError
+from silo.frozen import field, frozen
 
 if TYPE_CHECKING:
     from silo.core.consent import HostCode
 
 __all__ = ["Artifact", "BlobRef", "decoded", "text_of"]
 
-_MEMBERS = frozenset({"variant", "launch", "blob", "sidecars", "compiler", "job"})
+
+def _read_sha256(data: JSON, what: str) -> str:
+    text = read_text(data, what)
+    if len(text) != 64 or set(text) - set("0123456789abcdef"):
+        raise malformed(what, data)
+    return text
 
 
 @frozen
-class BlobRef:
+class BlobRef(Persisted):
     """A blob by content: sha256 in hex, kind, which a compiler declares, and size in bytes."""
 
-    sha256: str
-    kind: str
-    size: int
+    title = "a blob reference"
 
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {"sha256": self.sha256, "kind": self.kind, "size": self.size}
-
-    @classmethod
-    def from_json(cls, data: JSON) -> BlobRef:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        if not isinstance(data, dict) or set(data) != {"sha256", "kind", "size"}:
-            raise ValueError(f"not a blob reference: {data!r}")
-        sha256, kind, size = data["sha256"], data["kind"], data["size"]
-        if not (isinstance(sha256, str) and len(sha256) == 64 and not set(sha256) - set("0123456789abcdef")):
-            raise ValueError(f"not a sha256: {sha256!r}")
-        if not isinstance(kind, str) or not isinstance(size, int) or isinstance(size, bool) or size < 0:
-            raise ValueError(f"not a blob reference: {data!r}")
-        return cls(sha256, kind, size)
+    sha256: str = field(form=Form(_read_sha256, str))
+    kind: str = field(form=TEXT)
+    size: int = field(form=NATURAL)
 
 
 def decoded(ref: BlobRef, data: bytes) -> str:
@@ -57,7 +49,7 @@ def decoded(ref: BlobRef, data: bytes) -> str:
 
 
 @frozen
-class Artifact:
+class Artifact(Persisted):
     """A compiled variant: which blob a driver loads, how it is launched, what made it.
 
     ``job`` is the key of the compile job it came from: variants with equal jobs share one artifact's blobs.
@@ -65,13 +57,15 @@ class Artifact:
     memory"); "" where nothing says that it does.
     """
 
-    variant: Variant
-    launch: LaunchInfo
-    blob: BlobRef
-    sidecars: tuple[BlobRef, ...]
-    compiler: str
-    job: str
-    hidden_memory: str = ""
+    title = "an artifact"
+
+    variant: Variant = field(form=value_of(Variant))
+    launch: LaunchInfo = field(form=value_of(LaunchInfo))
+    blob: BlobRef = field(form=value_of(BlobRef))
+    sidecars: tuple[BlobRef, ...] = field(form=listed(value_of(BlobRef)))
+    compiler: str = field(form=TEXT)
+    job: str = field(form=TEXT)
+    hidden_memory: str = field(default="", form=NAME, since=5)
 
     @property
     def runs_on_host(self) -> bool:
@@ -91,41 +85,6 @@ class Artifact:
             text=text_of(self.sidecars),
             calls=calls,
         )
-
-    def to_json(self) -> JSON:
-        """The canonical form. ``hidden_memory`` is left out where nothing is said of it, as before it could be."""
-        return {
-            "variant": self.variant.to_json(),
-            "launch": self.launch.to_json(),
-            "blob": self.blob.to_json(),
-            "sidecars": [ref.to_json() for ref in self.sidecars],
-            "compiler": self.compiler,
-            "job": self.job,
-            **({"hidden_memory": self.hidden_memory} if self.hidden_memory else {}),
-        }
-
-    @classmethod
-    def from_json(cls, data: JSON) -> Artifact:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        if not isinstance(data, dict) or frozenset(data) - {"hidden_memory"} != _MEMBERS:
-            raise malformed("an artifact", data)
-        sidecars, compiler, job, hidden = data["sidecars"], data["compiler"], data["job"], data.get("hidden_memory", "")
-        if not isinstance(sidecars, list) or not (isinstance(compiler, str) and isinstance(job, str)):
-            raise malformed("an artifact", data)
-        if not isinstance(hidden, str) or ("hidden_memory" in data and not hidden):
-            raise malformed("an artifact", data)
-        try:
-            return cls(
-                variant=Variant.from_json(data["variant"]),
-                launch=LaunchInfo.from_json(data["launch"]),
-                blob=BlobRef.from_json(data["blob"]),
-                sidecars=tuple(BlobRef.from_json(ref) for ref in sidecars),
-                compiler=compiler,
-                job=job,
-                hidden_memory=hidden,
-            )
-        except (TypeError, KeyError, AttributeError, TargetError) as error:
-            raise ValueError(f"not an artifact: {type(error).__name__}: {error}") from error
 
 
 def text_of(sidecars: tuple[BlobRef, ...]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, TypeAlias, cast
 
@@ -21,6 +21,7 @@ from silo.bundle.update import document_blob
 from silo.core.target import Target
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import BundleError
+from silo.frozen import names_of, replace
 
 __all__ = ["Slice", "cut_slice", "join_slices", "slice_of", "targets_of"]
 
@@ -169,7 +170,7 @@ def _joined(kernels: Sequence[_Kernel]) -> _Kernel:
     """One kernel of several bundles."""
     head = kernels[0].head
     for other in kernels[1:]:
-        for name in ("signature", "key", "config_names", "derived", "grid", "kind", "cases"):
+        for name in names_of(BundleKernel):
             if getattr(other.head, name) != getattr(head, name):
                 raise BundleError(
                     f"kernel {head.name} has another {name} in each of two bundles, so they are not of one source: "

@@ -1,40 +1,72 @@
-"""The contents of a bundle, as values."""
+"""The contents of a bundle as values, whose fields declare the members of the manifest.
+
+A field declares its member once: ``kind: str = field(default="", form=NAME, since=2)``. The writer (``encode.py``), the
+reader (``manifest.py``) and the lists of the native reader (``native/core/manifest_members.h``, printed by
+``scripts/manifest_members.py``) come from the declarations of this module and of the classes whose values are rows of
+the manifest's tables.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, TypeAlias
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.core import nodes
+from silo.core.config import Config
 from silo.core.dispatch import DispatchRules
+from silo.core.json_reader import (
+    NAME,
+    TARGET,
+    TEXT,
+    Form,
+    enumerated,
+    integer,
+    listed,
+    members_of,
+    optional,
+    paired,
+    read_mapping,
+    value_of,
+)
+from silo.core.launch_info import LaunchInfo
 from silo.core.nodes import Node
 from silo.core.signature import Signature
-from silo.core.specialization import Specialization
+from silo.core.specialization import EXTENTS, Specialization
 from silo.core.target import Target
 from silo.core.values import JSON, PARSE_BUDGET, canonical_json, digest, parse_json
-from silo.frozen import frozen
+from silo.core.variant import Variant
+from silo.frozen import Field, field, frozen
 
 if TYPE_CHECKING:
     from silo.core.consent import HostCases, HostCode, HostText
     from silo.core.extents import ArrayExtents
-    from silo.core.variant import Variant
 
 __all__ = [
+    "INLINED",
+    "TABLES",
     "Basis",
+    "Blob",
+    "Blobs",
     "BundleContents",
     "BundleKernel",
     "BundleRules",
     "BundleVariant",
     "Coverage",
+    "Entries",
+    "EntryMember",
+    "NamedBlobs",
+    "Row",
     "RulesKey",
     "VariantCode",
     "VariantGroup",
     "calls_of",
     "decode_document",
     "encode_documents",
+    "entry_members",
     "host_cases",
     "host_code",
     "host_text",
@@ -42,6 +74,57 @@ __all__ = [
     "rules_key",
     "variant_calls",
 ]
+
+# ---- Members of the manifest that are no JSON of the value alone ----
+
+TABLES: Final[Mapping[str, Form[Any]]] = {
+    "compilers": TEXT,
+    "configs": value_of(Config),
+    "launches": value_of(LaunchInfo),
+    "reasons": TEXT,
+    "signatures": value_of(Signature),
+    "sources": listed(TEXT),
+    "specializations": value_of(Specialization),
+    "targets": TARGET,
+}
+"""The tables of the manifest, with the form of their rows."""
+
+
+@frozen
+class Row:
+    """The form of a member that is the number of a row of a table."""
+
+    table: str
+
+
+@frozen
+class Blob:
+    """The form of a member that is the number of a blob, or null for None."""
+
+
+@frozen
+class Blobs:
+    """The form of a member that is a list of numbers of blobs."""
+
+
+@frozen
+class NamedBlobs:
+    """The form of a member that is a list of pairs of a name and the number of a blob, sorted by name."""
+
+
+@frozen
+class Entries:
+    """The form of a member that is a list of objects, whose members the fields of a class declare."""
+
+    of: type
+
+
+_NODE: Final[Form[Node]] = Form(lambda data, what: nodes.from_json(data), nodes.to_json)  # noqa: ARG005
+_NAMES: Final = listed(TEXT)
+_TEXTS: Final[Form[tuple[tuple[str, str], ...]]] = Form(
+    lambda data, what: tuple(sorted((name, TEXT.read(text, what)) for name, text in read_mapping(data, what).items())),
+    dict,
+)
 
 RulesKey: TypeAlias = "tuple[Target, Signature, tuple[tuple[str, ArrayExtents], ...]]"
 
@@ -57,9 +140,9 @@ class Basis(Enum):
 class BundleVariant:
     """One compiled variant; ``reason`` says in words why it is in the bundle."""
 
-    artifact: Artifact
-    reason: str
-    basis: Basis = Basis.HEURISTIC
+    artifact: Artifact = field(form=value_of(Artifact))
+    reason: str = field(form=Row("reasons"))
+    basis: Basis = field(default=Basis.HEURISTIC, form=enumerated(Basis))
 
     @property
     def refs(self) -> tuple[BlobRef, ...]:
@@ -102,11 +185,11 @@ class BundleRules:
     Where the code is made for certain extents, for these ``extents``: another shape is another problem.
     """
 
-    target: Target
-    signature: Signature
-    rules: DispatchRules
-    space: int = 0
-    extents: tuple[tuple[str, ArrayExtents], ...] = ()
+    target: Target = field(form=Row("targets"))
+    signature: Signature = field(form=Row("signatures"))
+    rules: DispatchRules = field(form=value_of(DispatchRules))
+    space: int = field(default=0, form=integer(1), since=1)
+    extents: tuple[tuple[str, ArrayExtents], ...] = field(default=(), form=EXTENTS, since=2)
 
     @property
     def key(self) -> RulesKey:
@@ -136,18 +219,18 @@ class BundleKernel:
     arrays that calls must give contiguous.
     """
 
-    name: str
-    signature: Signature
-    key: tuple[str, ...] = ()
-    config_names: tuple[str, ...] = ()
-    derived: tuple[tuple[str, Node], ...] = ()
-    grid: tuple[Node, ...] | None = None
-    variants: tuple[BundleVariant, ...] = ()
-    rules: tuple[BundleRules, ...] = ()
-    cases: BlobRef | None = None
-    trials: BlobRef | None = None
-    kind: str = ""
-    contiguous: tuple[str, ...] = ()
+    name: str = field(form=NAME)
+    signature: Signature = field(form=Row("signatures"))
+    key: tuple[str, ...] = field(default=(), form=_NAMES)
+    config_names: tuple[str, ...] = field(default=(), form=_NAMES)
+    derived: tuple[tuple[str, Node], ...] = field(default=(), form=paired(_NODE))
+    grid: tuple[Node, ...] | None = field(default=None, form=optional(listed(_NODE)))
+    variants: tuple[BundleVariant, ...] = field(default=(), form=Entries(BundleVariant))
+    rules: tuple[BundleRules, ...] = field(default=(), form=Entries(BundleRules))
+    cases: BlobRef | None = field(default=None, form=Blob())
+    trials: BlobRef | None = field(default=None, form=Blob())
+    kind: str = field(default="", form=NAME, since=2)
+    contiguous: tuple[str, ...] = field(default=(), form=_NAMES, since=6)
 
     @property
     def refs(self) -> Iterator[BlobRef]:
@@ -181,11 +264,68 @@ class BundleContents:
     travel with the kernels, by name; no launch reads them.
     """
 
-    kernels: tuple[BundleKernel, ...]
-    producer: tuple[tuple[str, str], ...] = ()
-    toolchain: tuple[tuple[str, str], ...] = ()
-    notes: tuple[tuple[str, str], ...] = ()
-    attachments: tuple[tuple[str, BlobRef], ...] = ()
+    kernels: tuple[BundleKernel, ...] = field(form=Entries(BundleKernel))
+    producer: tuple[tuple[str, str], ...] = field(default=(), form=_TEXTS)
+    toolchain: tuple[tuple[str, str], ...] = field(default=(), form=_TEXTS)
+    notes: tuple[tuple[str, str], ...] = field(default=(), form=_TEXTS)
+    attachments: tuple[tuple[str, BlobRef], ...] = field(default=(), form=NamedBlobs(), since=4)
+
+
+# ---- The members of the manifest's objects, from the declarations ----
+
+# A variant's object has the members of its artifact, and of what was compiled, as its own. In it those are numbers.
+INLINED: Final[Mapping[str, type]] = {"artifact": Artifact, "variant": Variant}
+_ROWS: Final[Mapping[str, Row | Blob | Blobs]] = {
+    "signature": Row("signatures"),
+    "specialization": Row("specializations"),
+    "config": Row("configs"),
+    "target": Row("targets"),
+    "launch": Row("launches"),
+    "blob": Blob(),
+    "sidecars": Blobs(),
+    "compiler": Row("compilers"),
+}
+
+
+class EntryMember(NamedTuple):
+    """A member of an object of the manifest: its form there, its field, and a function that reads its value."""
+
+    name: str
+    form: Any
+    field: Field
+    get: Callable[[Any], Any]
+
+
+_ENTRIES: dict[type, tuple[EntryMember, ...]] = {}
+
+
+def entry_members(cls: type) -> tuple[EntryMember, ...]:
+    """The members of a manifest's object that stands for a value of this class, in the order of its fields.
+
+    >>> [one.name for one in entry_members(BundleRules) if one.field.since]
+    ['space', 'extents']
+    """
+    found = _ENTRIES.get(cls)
+    if found is None:
+        found = _ENTRIES[cls] = tuple(_entry_members(cls, ""))
+    return found
+
+
+def _entry_members(cls: type, path: str) -> list[EntryMember]:
+    found: list[EntryMember] = []
+    for one in members_of(cls):
+        name, form, get = one.name, one.form, attrgetter(path + one.name)
+        if name in INLINED:
+            found += _entry_members(INLINED[name], f"{path}{name}.")
+            continue
+        if cls is Variant and name == "kernel":  # the row of its source has it
+            continue
+        if cls is Variant and name == "source":
+            form, get = Row("sources"), attrgetter(f"{path}kernel", path + name)
+        elif path:
+            form = _ROWS.get(name, form)
+        found.append(EntryMember(name, form, one, get))
+    return found
 
 
 def calls_of(kernel: BundleKernel) -> str:

@@ -57,17 +57,12 @@ def _cut_kernel(kernel: BundleKernel, targets: Sequence[Target] | None) -> Bundl
             "targets, or the kernels that are wanted"
         )
     keys = {rules_key(one.artifact.variant) for one in variants}
-    return BundleKernel(
-        name=kernel.name,
-        signature=kernel.signature,
-        key=kernel.key,
-        config_names=kernel.config_names,
-        derived=kernel.derived,
-        grid=kernel.grid,
+    return replace(
+        kernel,
         variants=tuple(map(_bare, variants)),
         rules=tuple(rules for rules in kernel.rules if rules.key in keys),
-        kind=kernel.kind,
-        contiguous=kernel.contiguous,
+        cases=None,
+        trials=None,
     )
 
 

@@ -7,27 +7,18 @@ multiple of 64, the bytes between are zero, and the manifest ends the file.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from silo.core.launch_info import AbiType, LaunchInfo
 from silo.frozen import frozen
-
-if TYPE_CHECKING:
-    from silo.core.extents import ArrayExtents
-    from silo.core.specialization import Specialization
 
 __all__ = [
     "ALIGNMENT",
-    "ATTACHMENTS_MINOR",
     "CASES_KIND",
-    "CONTIGUOUS_MINOR",
     "DOCUMENTS_SHARE",
     "DOCUMENT_KINDS",
     "FILE_KIND",
     "HEADER_BYTES",
-    "HIDDEN_MEMORY_MINOR",
     "ITEM_BYTES",
+    "LAYOUTS_MINOR",
     "MAGIC",
     "MAJOR",
     "MANIFEST_SHARE",
@@ -43,13 +34,11 @@ __all__ = [
     "Header",
     "aligned",
     "pack_header",
-    "version_of_extents",
-    "version_of_launch",
-    "version_of_specialization",
 ]
 
 MAGIC = b"SILOBNDL"
 MAJOR = 1  # of what is written; of minor versions the lowest that can express the contents
+LAYOUTS_MINOR = 3  # added structs and dynamic layouts. Members declare the version that added them
 HEADER_BYTES = 64
 ALIGNMENT = 64
 
@@ -111,29 +100,3 @@ def pack_header(header: Header) -> bytes:
         header.manifest_bytes,
         header.manifest_sha256,
     )
-
-
-# Minor versions that added members: a file is of the lowest version that can express it.
-ATTACHMENTS_MINOR = 4
-HIDDEN_MEMORY_MINOR = 5
-CONTIGUOUS_MINOR = 6
-
-
-def version_of_extents(extents: Sequence[tuple[str, ArrayExtents]]) -> int:
-    """The lowest minor version that can express extents of arrays."""
-    if not extents:
-        return 0
-    from silo.core.dynamic_layout import DynamicLayout  # noqa: PLC0415  # few kernels have any
-
-    return max(3 if isinstance(one, DynamicLayout) else 2 for _, one in extents)
-
-
-def version_of_specialization(specialization: Specialization) -> int:
-    """The lowest minor version that can express a specialization."""
-    return max(version_of_extents(specialization.extents), 0 if specialization.grid is None else 2)
-
-
-def version_of_launch(launch: LaunchInfo) -> int:
-    """The lowest minor version that can express launch info."""
-    structs = any(slot.type in (AbiType.STRUCT, AbiType.EMPTY) for slot in launch.layout)
-    return 3 if structs or launch.loader or any(one.axes for one in launch.tensor_maps) else 0

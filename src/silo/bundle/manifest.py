@@ -6,49 +6,33 @@ becomes a value. Rows of tables are shared by the variants that refer to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from silo.artifacts.artifact import Artifact, BlobRef
+from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import (
-    Basis,
+    INLINED,
+    TABLES,
+    Blob,
+    Blobs,
     BundleContents,
     BundleKernel,
-    BundleRules,
     BundleVariant,
+    Entries,
+    Row,
     VariantCode,
     VariantGroup,
+    entry_members,
 )
-from silo.core import nodes
-from silo.core.config import Config
-from silo.core.dispatch import DispatchRules
-from silo.core.launch_info import LaunchInfo
-from silo.core.signature import Signature
-from silo.core.specialization import Specialization
-from silo.core.target import Target
 from silo.core.values import JSON, canonical_json, value_to_json
 from silo.core.variant import Variant
-from silo.frozen import frozen, replace
+from silo.frozen import frozen, names_of, replace
 
 if TYPE_CHECKING:
     from silo._native import OpenBundle
-    from silo.core.extents import ArrayExtents
 
-__all__ = ["TABLES", "BlobEntry", "Manifest"]
-
-# A row of each table of a manifest as a value.
-_READ: Mapping[str, Callable[[Any], object]] = {
-    "compilers": str,
-    "configs": Config.from_json,
-    "launches": LaunchInfo.from_json,
-    "reasons": str,
-    "signatures": Signature.from_json,
-    "sources": tuple,
-    "specializations": Specialization.from_json,
-    "targets": Target.parse,
-}
-TABLES = tuple(_READ)
+__all__ = ["BlobEntry", "Manifest"]
 
 
 @frozen
@@ -150,41 +134,14 @@ class Manifest:
     def head(self, kernel: int) -> BundleKernel:
         """A kernel without its variants."""
         row: dict[str, Any] = self._open.kernel(kernel)
-        return BundleKernel(
-            name=row["name"],
-            signature=self.row("signatures", row["signature"]),
-            key=tuple(row["key"]),
-            config_names=tuple(row["config_names"]),
-            derived=tuple((name, nodes.from_json(node)) for name, node in row["derived"]),
-            grid=None if row["grid"] is None else tuple(nodes.from_json(axis) for axis in row["grid"]),
-            rules=tuple(self._rules(one) for one in row["rules"]),
-            cases=None if row["cases"] is None else self._blob(row["cases"]),
-            trials=None if row["trials"] is None else self._blob(row["trials"]),
-            kind=row.get("kind", ""),
-            contiguous=tuple(row.get("contiguous", ())),
-        )
+        values = self._values(BundleKernel, {**row, "variants": ()})
+        return BundleKernel(**values)
 
     def variant(self, kernel: int, number: int) -> BundleVariant:
         """One variant of a kernel."""
-        row: dict[str, Any] = self._open.variant(kernel, number)
-        name, source = self.row("sources", row["source"])
-        artifact = Artifact(
-            variant=Variant(
-                kernel=name,
-                source=source,
-                signature=self.row("signatures", row["signature"]),
-                specialization=self.row("specializations", row["specialization"]),
-                config=self.row("configs", row["config"]),
-                target=self.row("targets", row["target"]),
-            ),
-            launch=self.row("launches", row["launch"]),
-            blob=self._blob(row["blob"]),
-            sidecars=tuple(self._blob(one) for one in row["sidecars"]),
-            compiler=self.row("compilers", row["compiler"]),
-            job=row["job"],
-            hidden_memory=row.get("hidden_memory", ""),
-        )
-        return BundleVariant(artifact, self.row("reasons", row["reason"]), Basis(row["basis"]))
+        values = self._values(BundleVariant, self._open.variant(kernel, number))
+        values["kernel"], values["source"] = values["source"]
+        return _built(BundleVariant, values)
 
     def code(self, kernel: int) -> tuple[VariantCode, ...]:
         """Variants by target and kind of blob, in order of first occurrence."""
@@ -236,17 +193,28 @@ class Manifest:
         """A row of a table as a value, of which there is one."""
         found = self._rows.get((table, number))
         if found is None:
-            found = self._rows[table, number] = _READ[table](self._open.row(table, number))
+            found = self._rows[table, number] = TABLES[table].read(self._open.row(table, number), table)  # pyright: ignore[reportArgumentType]  # JSON
         return found
 
-    def _rules(self, row: Mapping[str, Any]) -> BundleRules:
-        return BundleRules(
-            target=self.row("targets", row["target"]),
-            signature=self.row("signatures", row["signature"]),
-            rules=DispatchRules.from_json(row["rules"]),
-            space=row.get("space", 0),
-            extents=_extents(row["extents"]) if "extents" in row else (),
-        )
+    def _values(self, cls: type, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of an object's members by name, defaults among them."""
+        return {
+            name: self._value(form, row[name], name) if name in row else field.default
+            for name, form, field, _ in entry_members(cls)
+        }
+
+    def _value(self, form: Any, data: Any, name: str) -> Any:  # noqa: ANN401  # by the form
+        match form:
+            case Row(table):
+                return self.row(table, data)
+            case Blob():
+                return None if data is None else self._blob(data)
+            case Blobs():
+                return tuple(self._blob(one) for one in data)
+            case Entries(cls):
+                return tuple(cls(**self._values(cls, one)) for one in data)
+            case _:
+                return form.read(data, name)
 
     def _blob(self, number: int) -> BlobRef:
         sha256, kind, raw_bytes, *_ = self._open.blob(number)
@@ -256,7 +224,6 @@ class Manifest:
         return tuple(sorted(cast("dict[str, str]", self._open.member(member)).items()))
 
 
-def _extents(data: JSON) -> tuple[tuple[str, ArrayExtents], ...]:
-    from silo.core.extents import extents_from_json  # noqa: PLC0415  # few kernels have any
-
-    return extents_from_json(data)
+def _built(cls: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401  # of the class
+    """A value whose fields have these values; those that are inlined in a manifest's object are made of them too."""
+    return cls(*[_built(INLINED[name], values) if name in INLINED else values[name] for name in names_of(cls)])

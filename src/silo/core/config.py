@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from silo.core.json_reader import read_object, read_values
+from silo.core.json_reader import VALUE, Persisted, named
 from silo.core.plugins import is_option
-from silo.core.values import JSON, Value, canonical_json, identity_of, same_values, value_to_json
+from silo.core.values import Value, canonical_json, identity_of, same_values
 from silo.frozen import field, frozen
 
 __all__ = ["Config", "ConfigSet"]
@@ -15,7 +15,7 @@ __all__ = ["Config", "ConfigSet"]
 
 
 @frozen
-class Config:
+class Config(Persisted):
     """One point of the tuning space: constexpr values and compile options, each sorted by name.
 
     Configs are equal if their canonical forms are: ``BLOCK=1``, ``BLOCK=True`` and ``BLOCK=1.0`` are three.
@@ -24,8 +24,10 @@ class Config:
     Config(values=(('BLOCK', 1024),), options=(('num_warps', 4),))
     """
 
-    values: tuple[tuple[str, Value], ...] = field(default=(), identity=identity_of)
-    options: tuple[tuple[str, Value], ...] = field(default=(), identity=identity_of)
+    title = "a config"
+
+    values: tuple[tuple[str, Value], ...] = field(default=(), identity=identity_of, form=named(VALUE))
+    options: tuple[tuple[str, Value], ...] = field(default=(), identity=identity_of, form=named(VALUE))
     _order_key: bytes | None = field(init=False, repr=False, compare=False)  # made when it is first asked for
 
     def __post_init__(self) -> None:
@@ -34,9 +36,9 @@ class Config:
         object.__setattr__(self, "_order_key", None)
 
     @classmethod
-    def of(cls, members: Mapping[str, Value] | None = None, /, **named: Value) -> Config:
+    def of(cls, members: Mapping[str, Value] | None = None, /, **more: Value) -> Config:
         """A config from one flat mapping; the names of compile options become options."""
-        merged = {**(members or {}), **named}
+        merged = {**(members or {}), **more}
         return cls(
             values=tuple((name, value) for name, value in merged.items() if not is_option(name)),
             options=tuple((name, value) for name, value in merged.items() if is_option(name)),
@@ -53,22 +55,6 @@ class Config:
             object.__setattr__(self, "_order_key", canonical_json(self.to_json()))
         assert self._order_key is not None
         return self._order_key
-
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {
-            "options": {name: value_to_json(value) for name, value in self.options},
-            "values": {name: value_to_json(value) for name, value in self.values},
-        }
-
-    @classmethod
-    def from_json(cls, data: JSON) -> Config:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        members = read_object(data, ("values", "options"), "a config")
-        return cls(
-            values=read_values(members["values"], "values of a config"),
-            options=read_values(members["options"], "options of a config"),
-        )
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.values + self.options) or "(default)"

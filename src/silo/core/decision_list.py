@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Final
 
 from silo.core.config import Config
-from silo.core.json_reader import read_list, read_natural, read_text
+from silo.core.json_reader import TEXT, PersistedRow, integer, listed, optional, value_of
 from silo.core.nodes import INT64_MAX, Argument, Const, Node, OpKind, make
-from silo.core.values import JSON, MAX_BOUNDS, MAX_STEPS, Value, malformed
-from silo.frozen import frozen
+from silo.core.values import JSON, MAX_BOUNDS, MAX_STEPS, Value
+from silo.frozen import field, frozen
 
 __all__ = ["Bound", "DecisionList", "Step"]
 
+_LIMIT: Final = integer(0, INT64_MAX)  # of more than 64 bits it would be about values that no key has
+
 
 @frozen
-class Bound:
+class Bound(PersistedRow):
     """``above < value <= most`` for one argument; None: no limit on that side. Natural numbers."""
 
-    name: str
-    above: int | None = None
-    most: int | None = None
+    title = "a bound"
+
+    name: str = field(form=TEXT)
+    above: int | None = field(default=None, form=optional(_LIMIT))
+    most: int | None = field(default=None, form=optional(_LIMIT))
 
     def __post_init__(self) -> None:
         if self.above is None and self.most is None:
@@ -48,11 +53,13 @@ class Bound:
 
 
 @frozen
-class Step:
+class Step(PersistedRow):
     """The config of calls within all of ``bounds``."""
 
-    bounds: tuple[Bound, ...]
-    config: Config
+    title = "a step of a decision list"
+
+    bounds: tuple[Bound, ...] = field(form=listed(value_of(Bound), most=MAX_BOUNDS))
+    config: Config = field(form=value_of(Config))
 
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether a call is within every bound."""
@@ -68,6 +75,9 @@ class Step:
 
     def __str__(self) -> str:
         return " and ".join(str(bound) for bound in self.bounds) or "otherwise"
+
+
+_STEPS: Final = listed(value_of(Step), most=MAX_STEPS)
 
 
 @frozen
@@ -98,38 +108,10 @@ class DecisionList:
         return next(step for step in self.steps if step.holds(numbers))
 
     def to_json(self) -> JSON:
-        """The canonical form."""
-        return [
-            [[[bound.name, bound.above, bound.most] for bound in step.bounds], step.config.to_json()]
-            for step in self.steps
-        ]
+        """The canonical form: a list of steps."""
+        return _STEPS.write(self.steps)
 
     @classmethod
     def from_json(cls, data: JSON) -> DecisionList:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        steps: list[Step] = []
-        for item in read_list(data, "a decision list", MAX_STEPS):
-            pair = read_list(item, "a step of a decision list")
-            if len(pair) != 2:
-                raise malformed("a step of a decision list", item)
-            bounds = tuple(_bound(bound) for bound in read_list(pair[0], "the bounds of a step", MAX_BOUNDS))
-            steps.append(Step(bounds, Config.from_json(pair[1])))
-        return cls(tuple(steps))
-
-
-def _bound(data: JSON) -> Bound:
-    parts: Sequence[JSON] = read_list(data, "a bound")
-    if len(parts) != 3:
-        raise malformed("a bound", data)
-    name, above, most = parts
-    return Bound(read_text(name, "the name of a bound"), _limit(above), _limit(most))
-
-
-def _limit(data: JSON) -> int | None:
-    """A limit; of more than 64 bits it would be about values that no key has."""
-    if data is None:
-        return None
-    value = read_natural(data, "a bound")
-    if value > INT64_MAX:
-        raise malformed("a bound", data)
-    return value
+        return cls(_STEPS.read(data, "a decision list"))

@@ -7,9 +7,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
-from silo.core.json_reader import read_natural, read_object, read_text
-from silo.core.values import JSON
-from silo.frozen import frozen, names_of
+from silo.core.json_reader import NATURAL, TEXT, Persisted
+from silo.frozen import field, frozen
 
 if TYPE_CHECKING:
     from silo.core.target import Target
@@ -166,34 +165,19 @@ def available_sms(count: int, reserved: int) -> int:
 
 
 @frozen
-class DeviceModel:
+class DeviceModel(Persisted):
     """What a device is, never which one: its index is not part of the identity.
 
     ``units`` counts streaming multiprocessors, compute units or CPU cores; ``memory_bytes`` is its own memory.
     """
 
-    vendor: str
-    name: str
-    arch: str
-    units: int
-    memory_bytes: int
+    title = "a device model"
 
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {name: getattr(self, name) for name in names_of(DeviceModel)}
-
-    @classmethod
-    def from_json(cls, data: JSON) -> DeviceModel:
-        """The inverse of :meth:`to_json`."""
-        what = "a device model"
-        members = read_object(data, ("vendor", "name", "arch", "units", "memory_bytes"), what)
-        return cls(
-            vendor=read_text(members["vendor"], what),
-            name=read_text(members["name"], what),
-            arch=read_text(members["arch"], what),
-            units=read_natural(members["units"], what),
-            memory_bytes=read_natural(members["memory_bytes"], what),
-        )
+    vendor: str = field(form=TEXT)
+    name: str = field(form=TEXT)
+    arch: str = field(form=TEXT)
+    units: int = field(form=NATURAL)
+    memory_bytes: int = field(form=NATURAL)
 
     def __str__(self) -> str:
         return f"{self.name} ({self.arch}, {self.units} units)"

@@ -15,10 +15,10 @@ A bucket stands for itself: ``bucket(bucket(v)) == bucket(v)``, and what people 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from silo.core.config import Config
-from silo.core.json_reader import read_list, read_object, read_text
+from silo.core.json_reader import TEXT, Form, Persisted, listed, read_list, value_of
 from silo.core.nodes import INT64_MAX
 from silo.core.values import (
     JSON,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from silo.core.decision_list import DecisionList
 
 __all__ = [
+    "BUCKET",
     "EXACT_LIMIT",
     "Bucket",
     "DispatchRules",
@@ -108,6 +109,9 @@ def bucket_from_json(data: JSON) -> Bucket:
     return ExactTuple(value_from_json(item) for item in read_list(data, "a bucket", MAX_NAMES))
 
 
+BUCKET: Final[Form[Bucket]] = Form(lambda data, what: bucket_from_json(data), bucket_to_json)  # noqa: ARG005  # see Form
+
+
 @frozen
 class Match:
     """The config chosen for a bucket. ``rule`` is the bucket of the rule used, None where no rule of the table was."""
@@ -122,8 +126,25 @@ class Match:
         return self.reason == "exact"
 
 
+def _read_rule(data: JSON, what: str) -> tuple[Bucket, Config]:
+    parts = read_list(data, what)
+    if len(parts) != 2:
+        raise malformed(what, data)
+    return bucket_from_json(parts[0]), Config.from_json(parts[1])
+
+
+def _write_rule(rule: tuple[Bucket, Config]) -> JSON:
+    return [bucket_to_json(rule[0]), rule[1].to_json()]
+
+
+def _read_unseen(data: JSON, what: str) -> DecisionList:  # noqa: ARG001  # see Form
+    from silo.core.decision_list import DecisionList as List  # noqa: PLC0415  # few rules have one
+
+    return List.from_json(data)
+
+
 @frozen
-class DispatchRules:
+class DispatchRules(Persisted):
     """From the values of the arguments in ``key`` to a config: a table of buckets, and what to do with the others.
 
     A bucket of the table has its config. For another one the decision list ``unseen`` speaks, where there is one (it
@@ -133,10 +154,14 @@ class DispatchRules:
     canonical order, so equal tables compare equal.
     """
 
-    key: tuple[str, ...]
-    rules: tuple[tuple[Bucket, Config], ...] = field(identity=identity_of)
-    fallback: Config
-    unseen: DecisionList | None = None
+    title = "dispatch rules"
+
+    key: tuple[str, ...] = field(form=listed(TEXT, most=MAX_NAMES))
+    rules: tuple[tuple[Bucket, Config], ...] = field(identity=identity_of, form=listed(Form(_read_rule, _write_rule)))
+    fallback: Config = field(form=value_of(Config))
+    unseen: DecisionList | None = field(
+        default=None, form=Form(_read_unseen, lambda value: value.to_json()), left_out=True
+    )
 
     def __post_init__(self) -> None:
         ordered = sorted(self.rules, key=lambda rule: canonical_json(bucket_to_json(rule[0])))
@@ -200,37 +225,6 @@ class DispatchRules:
                 lines.append(f" {sign} other sizes, {step}: {step.config}")
         lines.append(f" {'*' if match.reason.endswith('fallback') else ' '} otherwise: {self.fallback}")
         return "\n".join(lines)
-
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {
-            "key": list(self.key),
-            "rules": [[bucket_to_json(bucket), config.to_json()] for bucket, config in self.rules],
-            "fallback": self.fallback.to_json(),
-            **({} if self.unseen is None else {"unseen": self.unseen.to_json()}),
-        }
-
-    @classmethod
-    def from_json(cls, data: JSON) -> DispatchRules:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        names = ("key", "rules", "fallback")
-        fitted = isinstance(data, dict) and "unseen" in data
-        members = read_object(data, (*names, "unseen") if fitted else names, "dispatch rules")
-        key = tuple(
-            read_text(name, "the key of dispatch rules") for name in read_list(members["key"], "a key", MAX_NAMES)
-        )
-        pairs: list[tuple[Bucket, Config]] = []
-        for rule in read_list(members["rules"], "dispatch rules"):
-            parts = read_list(rule, "a dispatch rule")
-            if len(parts) != 2:
-                raise malformed("a dispatch rule", rule)
-            pairs.append((bucket_from_json(parts[0]), Config.from_json(parts[1])))
-        unseen: DecisionList | None = None
-        if fitted:
-            from silo.core.decision_list import DecisionList as List  # noqa: PLC0415  # few rules have one
-
-            unseen = List.from_json(members["unseen"])
-        return cls(key, tuple(pairs), Config.from_json(members["fallback"]), unseen)
 
 
 def _label(key: Sequence[str], bucket: Bucket) -> str:

@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from silo.core.json_reader import read_list, read_natural, read_object
+from silo.core.json_reader import (
+    NATURAL,
+    PersistedRow,
+    listed,
+    optional,
+    read_list,
+    read_natural,
+    read_object,
+    value_of,
+)
 from silo.core.values import JSON, malformed
-from silo.frozen import frozen
+from silo.frozen import field, frozen
 
-__all__ = ["MAX_DYNAMIC_AXES", "DynamicAxis", "DynamicLayout"]
+__all__ = ["LAYOUT_MEMBERS", "MAX_DYNAMIC_AXES", "DynamicAxis", "DynamicLayout"]
 
 MAX_DYNAMIC_AXES = 5
+LAYOUT_MEMBERS = ("axes", "bits")  # of its JSON
 _MOST_DIVISOR = 128
 _WIDE = 1 << 31
 _VECTOR_BITS = 128  # what a load or a tensor map moves at most, and what it wants strides to be multiples of
 
 
 @frozen
-class DynamicAxis:
+class DynamicAxis(PersistedRow):
     """One axis. ``divisor`` and ``stride_divisor`` divide its extent and its stride: powers of two, in elements.
 
     ``stride`` is 0 or 1 where that is compiled in, None where the stride is passed.
     """
 
-    divisor: int = 1
-    stride: int | None = None
-    stride_divisor: int = 1
+    title = "an axis of a dynamic layout"
+
+    divisor: int = field(default=1, form=NATURAL)
+    stride: int | None = field(default=None, form=optional(NATURAL))
+    stride_divisor: int = field(default=1, form=NATURAL)
 
     def __post_init__(self) -> None:
         for one in (self.divisor, self.stride_divisor):
@@ -42,6 +55,9 @@ class DynamicAxis:
             and (self.stride is None or self.stride == call.stride)
             and steps % self.stride_divisor == 0
         )
+
+
+_LAYOUT_AXES: Final = listed(value_of(DynamicAxis), most=MAX_DYNAMIC_AXES)
 
 
 @frozen
@@ -145,31 +161,18 @@ class DynamicLayout:
     def to_json(self) -> JSON:
         """The canonical form."""
         return {
-            "axes": [[axis.divisor, axis.stride, axis.stride_divisor] for axis in self.axes],
+            "axes": _LAYOUT_AXES.write(self.axes),
             "bits": [self.size_bits, self.offset_bits],
         }
 
     @classmethod
     def from_json(cls, data: JSON) -> DynamicLayout:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        members = read_object(data, ("axes", "bits"), "a dynamic layout")
+        members = read_object(data, LAYOUT_MEMBERS, "a dynamic layout")
         bits = [read_natural(item, "the bits of a dynamic layout") for item in read_list(members["bits"], "bits", 2)]
         if len(bits) != 2:
             raise malformed("a dynamic layout", data)
-        items = read_list(members["axes"], "the axes of a dynamic layout", MAX_DYNAMIC_AXES)
-        return cls(tuple(_axis(item) for item in items), bits[0], bits[1])
-
-
-def _axis(data: JSON) -> DynamicAxis:
-    match read_list(data, "an axis of a dynamic layout"):
-        case [divisor, stride, stride_divisor]:
-            return DynamicAxis(
-                read_natural(divisor, "the divisor of an extent"),
-                None if stride is None else read_natural(stride, "a stride that is compiled in"),
-                read_natural(stride_divisor, "the divisor of a stride"),
-            )
-        case _:
-            raise malformed("an axis of a dynamic layout", data)
+        return cls(_LAYOUT_AXES.read(members["axes"], "the axes of a dynamic layout"), bits[0], bits[1])
 
 
 def _multiple(name: str, divisor: int) -> str:

@@ -7,11 +7,11 @@ from enum import Enum
 from typing import TypeAlias
 
 from silo.core.dynamic_layout import DynamicLayout
-from silo.core.json_reader import read_integers, read_list, read_object, read_pairs
+from silo.core.json_reader import INTEGER, Persisted, listed, read_integers, read_list, read_pairs
 from silo.core.nodes import Argument, Extent, Node, Stride, leaves
 from silo.core.signature import ParameterKind, Signature
-from silo.core.values import JSON, malformed
-from silo.frozen import frozen
+from silo.core.values import JSON, MAX_AXES, malformed
+from silo.frozen import field, frozen
 
 __all__ = [
     "ArrayExtents",
@@ -84,11 +84,13 @@ class HeldExtents:
 
 
 @frozen
-class Extents:
+class Extents(Persisted):
     """Those of one array. ``strides`` count elements; None: code made for this shape takes any strides."""
 
-    shape: tuple[int, ...]
-    strides: tuple[int, ...] | None = None
+    title = "the extents of an array"
+
+    shape: tuple[int, ...] = field(form=listed(INTEGER, most=MAX_AXES))
+    strides: tuple[int, ...] | None = field(default=None, form=listed(INTEGER, most=MAX_AXES), left_out=True)
 
     def __post_init__(self) -> None:
         if any(not 0 <= size < _WORD for size in self.shape):
@@ -119,19 +121,6 @@ class Extents:
             return None
         given = "no strides" if strides is None else f"strides {shape_text(strides)}"
         return f"{given}, this variant was built for {shape_text(self.strides)}"
-
-    def to_json(self) -> JSON:
-        """The canonical form; strides that are free are left out."""
-        shape: dict[str, JSON] = {"shape": list(self.shape)}
-        return shape if self.strides is None else {**shape, "strides": list(self.strides)}
-
-    @classmethod
-    def from_json(cls, data: JSON) -> Extents:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        strided = isinstance(data, dict) and "strides" in data
-        members = read_object(data, ("shape", "strides") if strided else ("shape",), "the extents of an array")
-        strides = read_integers(members["strides"], "the strides of an array") if strided else None
-        return cls(read_integers(members["shape"], "the shape of an array"), strides)
 
     def may_have(self, shape: Sequence[int]) -> bool:
         """Whether an array of this shape, with whatever strides, may be one of these."""

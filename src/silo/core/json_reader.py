@@ -1,31 +1,67 @@
-"""Readers of parsed JSON: each gives what was asked for, or raises ``ValueError`` through :func:`malformed`.
+"""Values read from parsed JSON, and the classes of values whose fields declare their JSON.
 
-Data may come from anywhere, so no reader lets another exception out.
+Each reader returns the value, or raises ``ValueError`` through :func:`malformed`. Data may come from anywhere, so no
+reader lets another exception out. A :class:`Form` reads and writes one kind of value; a class derived from
+:class:`Persisted` names the form of each field, and has its ``to_json`` and ``from_json`` from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from operator import attrgetter, methodcaller
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, cast
 
 from silo.core.dtypes import DType, dtype
 from silo.core.target import Target
-from silo.core.values import JSON, MAX_AXES, MAX_NAMES, Value, malformed, value_from_json
-from silo.errors import TargetError
+from silo.core.values import JSON, MAX_AXES, MAX_NAMES, Value, beginning, malformed, value_from_json, value_to_json
+from silo.errors import SiloError, TargetError
+from silo.frozen import Field, fields_of
 
 __all__ = [
+    "ANYTHING",
+    "BOOL",
+    "DTYPE",
+    "FLOAT",
+    "INTEGER",
+    "NAME",
+    "NATURAL",
+    "NATURALS",
+    "TARGET",
+    "TEXT",
+    "VALUE",
+    "Form",
+    "Persisted",
+    "PersistedRow",
+    "built",
+    "enumerated",
+    "integer",
+    "listed",
+    "members_of",
+    "named",
+    "optional",
+    "paired",
     "read_bool",
     "read_dtype",
     "read_integer",
     "read_integers",
     "read_list",
     "read_mapping",
+    "read_members",
     "read_natural",
     "read_object",
     "read_pairs",
     "read_target",
     "read_text",
-    "read_values",
+    "value_of",
+    "write_members",
 ]
+
+_SHOWN = 100  # characters of a name that a message shows
+
+T = TypeVar("T")
+E = TypeVar("E", bound=Enum)
 
 
 def read_mapping(data: JSON, what: str) -> Mapping[str, JSON]:
@@ -85,23 +121,14 @@ def read_integer(data: JSON, what: str) -> int:
 
 def read_natural(data: JSON, what: str) -> int:
     """An integer that is not negative."""
-    value = read_integer(data, what)
-    if value < 0:
+    if not isinstance(data, int) or isinstance(data, bool) or data < 0:
         raise malformed(what, data)
-    return value
+    return data
 
 
 def read_integers(data: JSON, what: str) -> tuple[int, ...]:
     """A list of at most ``MAX_AXES`` integers: of shapes and their like, whose product somebody takes."""
     return tuple(read_integer(item, what) for item in read_list(data, what, MAX_AXES))
-
-
-def read_values(data: JSON, what: str) -> tuple[tuple[str, Value], ...]:
-    """An object of at most ``MAX_NAMES`` members, which are values."""
-    members = read_mapping(data, what)
-    if len(members) > MAX_NAMES:
-        raise ValueError(f"{what}: {len(members)} members; at most {MAX_NAMES}")
-    return tuple((name, value_from_json(item)) for name, item in members.items())
 
 
 def read_dtype(data: JSON, what: str) -> DType:
@@ -118,3 +145,330 @@ def read_target(data: JSON, what: str) -> Target:
         return Target.parse(read_text(data, what))
     except TargetError as error:
         raise ValueError(str(error)) from None
+
+
+# ---- Forms: how one kind of value is read and written ----
+
+
+class Form(Generic[T]):
+    """How a value is read from JSON and written as JSON.
+
+    ``read(data, what)`` returns the value, or raises ``ValueError`` that begins with ``what`` the data should be ("the
+    box of a tensor map"). ``write(value)`` returns the one JSON that ``read`` takes for the value. ``check`` names the
+    check of the native reader where it checks such a member by itself: a constant of ``enum silo_member_check``.
+    """
+
+    __slots__ = ("check", "items", "of", "read", "write")
+
+    def __init__(
+        self,
+        read: Callable[[JSON, str], T],
+        write: Callable[[T], JSON],
+        *,
+        check: str = "",
+        of: type | None = None,
+        items: Form[Any] | None = None,
+    ) -> None:
+        self.read = read
+        self.write = write
+        self.check = check
+        self.of = of  # the class of the values of :func:`value_of`
+        self.items = items  # the form of the items of a list
+
+
+def _itself(value: Any) -> Any:  # noqa: ANN401  # a value that is its own JSON
+    return value
+
+
+def _anything(data: JSON, what: str) -> JSON:  # noqa: ARG001  # every reader has both
+    return data
+
+
+def _value(data: JSON, what: str) -> Value:
+    try:
+        return value_from_json(data)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error}") from None
+
+
+def _float(data: JSON, what: str) -> float:
+    value = _value(data, what)
+    if not isinstance(value, float):
+        raise malformed(what, data)
+    return value
+
+
+def _naturals(data: JSON, what: str) -> tuple[int, ...]:
+    items = read_list(data, what)
+    if not {int}.issuperset(map(type, items)):  # and not bool
+        raise malformed(what, data)
+    numbers = tuple(cast("Sequence[int]", items))
+    if min(numbers, default=0) < 0:
+        raise malformed(what, data)
+    return numbers
+
+
+ANYTHING: Final[Form[JSON]] = Form(_anything, _itself)
+"""JSON of any form; the class checks it itself."""
+BOOL: Final[Form[bool]] = Form(read_bool, _itself, check="FLAG")
+DTYPE: Final[Form[DType]] = Form(read_dtype, lambda value: value.name)
+FLOAT: Final[Form[float]] = Form(_float, value_to_json)
+NATURALS: Final[Form[tuple[int, ...]]] = Form(_naturals, list)
+"""Natural numbers, of which there may be very many."""
+TARGET: Final[Form[Target]] = Form(read_target, str)
+TEXT: Final[Form[str]] = Form(read_text, _itself, check="TEXT")
+NAME: Final[Form[str]] = Form(read_text, _itself, check="NAME")
+"""Text which the native reader requires to be printable, not empty and of at most 1,024 characters."""
+VALUE: Final[Form[Value]] = Form(_value, value_to_json)
+
+
+def integer(low: int | None = None, high: int | None = None) -> Form[int]:
+    """An integer, at least ``low`` and at most ``high``."""
+
+    def read(data: JSON, what: str) -> int:
+        if not isinstance(data, int) or isinstance(data, bool):
+            raise malformed(what, data)
+        if (low is not None and data < low) or (high is not None and data > high):
+            raise malformed(what, data)
+        return data
+
+    return Form(read, _itself)
+
+
+INTEGER: Final[Form[int]] = Form(read_integer, _itself)
+NATURAL: Final[Form[int]] = Form(read_natural, _itself)
+
+
+def optional(form: Form[T]) -> Form[T | None]:
+    """A value of ``form``, or None, which is ``null``."""
+    return Form(
+        lambda data, what: None if data is None else form.read(data, what),
+        lambda value: None if value is None else form.write(value),
+        of=form.of,
+    )
+
+
+def enumerated(cls: type[E]) -> Form[E]:
+    """A member of an enumeration of strings, by its value."""
+    known = {one.value: one for one in cls}
+
+    def read(data: JSON, what: str) -> E:
+        found = known.get(data) if isinstance(data, str) else None
+        if found is None:
+            raise malformed(what, data)
+        return found
+
+    return Form(read, attrgetter("_value_"))  # as .value, which is two calls more
+
+
+def listed(form: Form[T], least: int = 0, most: int | None = None) -> Form[tuple[T, ...]]:
+    """A tuple of at least ``least`` and at most ``most`` values, as a list."""
+
+    def read(data: JSON, what: str) -> tuple[T, ...]:
+        items = read_list(data, what, most)
+        if len(items) < least:
+            raise malformed(what, data)
+        return tuple([form.read(item, what) for item in items])
+
+    return Form(read, lambda values: [form.write(value) for value in values], items=form)
+
+
+def paired(form: Form[T]) -> Form[tuple[tuple[str, T], ...]]:
+    """Pairs of a name and a value, as a list of lists of two, at most ``MAX_NAMES``."""
+
+    def read(data: JSON, what: str) -> tuple[tuple[str, T], ...]:
+        pairs: list[tuple[str, T]] = []
+        for item in read_list(data, what, MAX_NAMES):
+            match item:
+                case [str() as name, value]:
+                    pairs.append((name, form.read(value, f"{name[:_SHOWN]} of {what}")))
+                case _:
+                    raise malformed(what, item)
+        return tuple(pairs)
+
+    return Form(read, lambda pairs: [[name, form.write(value)] for name, value in pairs])
+
+
+def named(form: Form[T]) -> Form[tuple[tuple[str, T], ...]]:
+    """Pairs of a name and a value, sorted by name, as an object of at most ``MAX_NAMES`` members."""
+
+    def read(data: JSON, what: str) -> tuple[tuple[str, T], ...]:
+        members = read_mapping(data, what)
+        if len(members) > MAX_NAMES:
+            raise ValueError(f"{what}: {len(members)} members; at most {MAX_NAMES}")
+        pairs = [(name, form.read(item, f"{name[:_SHOWN]} of {what}")) for name, item in members.items()]
+        return tuple(sorted(pairs, key=lambda pair: pair[0]))
+
+    return Form(read, lambda pairs: {name: form.write(value) for name, value in pairs})
+
+
+class _Coded(Protocol):
+    def to_json(self) -> JSON: ...
+
+    @classmethod
+    def from_json(cls, data: JSON, /) -> Self: ...
+
+
+C = TypeVar("C", bound=_Coded)
+
+
+def value_of(cls: type[C]) -> Form[C]:
+    """A value of a class with ``to_json`` and ``from_json``."""
+    return Form(lambda data, what: cls.from_json(data), methodcaller("to_json"), of=cls)  # noqa: ARG005
+
+
+# ---- Classes whose fields declare their JSON ----
+
+
+class Persisted:
+    """A value whose JSON is an object with a member for each field. Derived classes are made with ``@frozen``.
+
+    Each field declares its form: ``field(form=TEXT)``. A field with ``left_out=True`` has a default, and its member is
+    absent if the field has the default. ``since=3`` says besides which minor version of bundles added the member;
+    ``member="tf32"`` names the member if the field has another name. The class's ``title`` stands for the value in
+    messages, ``tags`` are further members that are always the same.
+
+    >>> from silo.frozen import field, frozen
+    >>> @frozen
+    ... class Tile(Persisted):
+    ...     title = "a tile"
+    ...     sizes: tuple[int, ...] = field(form=listed(NATURAL))
+    ...     padded: bool = field(default=False, form=BOOL, left_out=True)
+    >>> Tile((4, 8)).to_json(), Tile.from_json({"sizes": [4], "padded": True})
+    ({'sizes': [4, 8]}, Tile(sizes=(4,), padded=True))
+    >>> Tile.from_json({"sizes": [4, -1]})
+    Traceback (most recent call last):
+    ValueError: not the sizes of a tile: -1
+    """
+
+    __slots__ = ()
+
+    title: ClassVar[str]
+    tags: ClassVar[Mapping[str, JSON]] = MappingProxyType({})
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return write_members(self)
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Self:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        values = read_members(cls, data)
+        try:
+            return cls(*values)
+        except (SiloError, ArithmeticError) as error:
+            raise ValueError(str(error)) from None
+
+
+class PersistedRow(Persisted):
+    """A value whose JSON is the list of its fields, in order. Derived classes are made with ``@frozen``.
+
+    >>> from silo.frozen import field, frozen
+    >>> @frozen
+    ... class Pair(PersistedRow):
+    ...     title = "a pair"
+    ...     name: str = field(form=TEXT)
+    ...     count: int = field(form=NATURAL)
+    >>> Pair("x", 3).to_json(), Pair.from_json(["y", 4])
+    (['x', 3], Pair(name='y', count=4))
+    """
+
+    __slots__ = ()
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        return [one.form.write(getattr(self, one.name)) for one in members_of(type(self))]
+
+    @classmethod
+    def from_json(cls, data: JSON) -> Self:
+        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        members = members_of(cls)
+        if not isinstance(data, list) or len(data) != len(members):
+            raise malformed(cls.title, data)
+        pairs = zip(members, data, strict=True)
+        return built(cls, [one.form.read(item, f"the {one.member} of {cls.title}") for one, item in pairs])
+
+
+P = TypeVar("P", bound=Persisted)
+
+
+def built(cls: type[P], values: Sequence[Any]) -> P:
+    """A value of these fields; ``ValueError`` if the class refuses them, with its own error's text."""
+    try:
+        return cls(*values)
+    except (SiloError, ArithmeticError) as error:
+        raise ValueError(str(error)) from None
+
+
+_MEMBERS: dict[type, tuple[Field, ...]] = {}
+_WRITTEN: dict[type, tuple[Field, ...]] = {}  # the same in the order of canonical JSON
+
+
+def members_of(cls: type) -> tuple[Field, ...]:
+    """The fields of a class, each of which declares a member of its JSON.
+
+    Raises:
+        TypeError: a field has no form, or is left out without a default.
+    """
+    found = _MEMBERS.get(cls)
+    if found is None:
+        found = fields_of(cls)
+        for one in found:
+            if one.form is None:
+                raise TypeError(f"{cls.__qualname__}.{one.name} declares no form")
+            if one.left_out and not one.has_default:
+                raise TypeError(f"{cls.__qualname__}.{one.name} is left out and has no default")
+        _MEMBERS[cls] = found
+    return found
+
+
+def write_members(value: Persisted) -> dict[str, JSON]:
+    """The JSON of a value, its members in the order of canonical JSON."""
+    cls = type(value)
+    members = _WRITTEN.get(cls)
+    if members is None:
+        members = _WRITTEN[cls] = tuple(sorted(members_of(cls), key=attrgetter("member")))
+    data: dict[str, JSON] = {}
+    for one in members:
+        item = getattr(value, one.name)
+        if not (one.left_out and item == one.default):
+            data[one.member] = one.form.write(item)
+    return dict(sorted({**data, **cls.tags}.items())) if cls.tags else data
+
+
+def read_members(cls: type[Persisted], data: JSON) -> list[Any]:
+    """The values of the fields of a class, in order, from its JSON; ``ValueError`` on anything else."""
+    if not isinstance(data, dict):
+        raise malformed(cls.title, data)
+    values: list[Any] = []
+    found = 0
+    for name, tag in cls.tags.items():
+        if name not in data:
+            raise _wrong_members(cls, data)
+        if data[name] != tag:
+            raise ValueError(f"not {cls.title}: its {name} is {beginning(data[name])}, not {tag!r}")
+        found += 1
+    for one in _MEMBERS.get(cls) or members_of(cls):
+        if one.member in data:
+            found += 1
+            value = one.form.read(data[one.member], f"the {one.member} of {cls.title}")
+            if one.left_out and value == one.default:
+                raise ValueError(f"the {one.member} of {cls.title} is left out where it is {beginning(value)}")
+            values.append(value)
+        elif one.left_out:
+            values.append(one.default)
+        else:
+            raise _wrong_members(cls, data)
+    if found != len(data):
+        raise _wrong_members(cls, data)
+    return values
+
+
+def _wrong_members(cls: type[Persisted], data: Mapping[str, JSON]) -> ValueError:
+    members = members_of(cls)
+    required = [*cls.tags, *(one.member for one in members if not one.left_out)]
+    unknown = sorted(set(data) - {*required, *(one.member for one in members)})
+    missing = [name for name in required if name not in data]
+    parts = [f"unknown members {unknown[:16]}"] if unknown else []
+    parts += [f"members {missing} are missing"] if missing else []
+    return ValueError(f"not {cls.title}: {', '.join(parts)}"[:500])

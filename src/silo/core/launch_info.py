@@ -5,11 +5,31 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from typing import Final
 
-from silo.core.json_reader import read_bool, read_list, read_mapping, read_natural, read_object, read_text
+from silo.core.json_reader import (
+    BOOL,
+    NATURAL,
+    TEXT,
+    Form,
+    Persisted,
+    PersistedRow,
+    built,
+    enumerated,
+    integer,
+    listed,
+    members_of,
+    named,
+    optional,
+    read_mapping,
+    read_members,
+    read_natural,
+    value_of,
+    write_members,
+)
 from silo.core.plugins import is_launch_option
 from silo.core.values import JSON, MAX_PARAMETERS, malformed
-from silo.frozen import frozen, names_of
+from silo.frozen import field, frozen
 
 __all__ = ["ABI_BYTES", "AbiType", "LaunchInfo", "LayoutSlot", "StructLeaf", "TensorMap", "format_block"]
 
@@ -22,8 +42,6 @@ _AXES = "the axes of a tensor map"
 _MAX_LEAVES = 1 + 2 * _MAX_RANK
 _LEAF_PART = r"(shape|stride)\.[0-4]"
 _MAX_SLOTS = 16 * MAX_PARAMETERS  # a tensor descriptor has up to 13
-# Members of launch info that are left out where they are the default.
-_OPTIONAL = frozenset({"block", "tensor_maps", "counts_blocks", "loader"})
 
 
 class AbiType(Enum):
@@ -77,15 +95,20 @@ ABI_BYTES = {
 """Bytes of one parameter of a GPU kernel, but of a struct (:attr:`LayoutSlot.bytes`)."""
 
 
+_ABI_TYPE: Final = enumerated(AbiType)
+
+
 @frozen
-class StructLeaf:
+class StructLeaf(PersistedRow):
     """One member of a struct: the address (type ``ptr``, part ``""``), or an extent or a stride (``i32`` or ``i64``).
 
     ``part`` is ``shape.0``, ``stride.0``, ...; strides count elements.
     """
 
-    type: AbiType
-    part: str = ""
+    title = "a member of a struct"
+
+    type: AbiType = field(form=_ABI_TYPE)
+    part: str = field(default="", form=TEXT)
 
     def __post_init__(self) -> None:
         integers = (AbiType.I32, AbiType.I64)
@@ -93,17 +116,8 @@ class StructLeaf:
         if not right:
             raise ValueError(f"a struct has no member {self.part or 'address'!r} of type {self.type.value}")
 
-    def to_json(self) -> JSON:
-        """The canonical form: ``[type, part]``."""
-        return [self.type.value, self.part]
 
-    @classmethod
-    def from_json(cls, data: JSON) -> StructLeaf:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        items = [read_text(item, "a member of a struct") for item in read_list(data, "a member of a struct")]
-        if len(items) != 2:
-            raise malformed("a member of a struct", data)
-        return cls(AbiType(items[0]), items[1])
+_LEAVES: Final = listed(value_of(StructLeaf), most=_MAX_LEAVES)
 
 
 @frozen
@@ -164,20 +178,44 @@ class LayoutSlot:
     @classmethod
     def from_json(cls, data: JSON) -> LayoutSlot:
         """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        what = "a parameter layout"
         match data:
-            case [str() as name, AbiType.STRUCT.value, list() as leaves]:
-                members = read_list(leaves, "the members of a struct", _MAX_LEAVES)
-                return cls(name, AbiType.STRUCT, leaves=tuple(StructLeaf.from_json(leaf) for leaf in members))
+            case [str() as name, "struct", list() as leaves]:
+                return cls(name, AbiType.STRUCT, leaves=_LEAVES.read(leaves, "the members of a struct"))
+            case [str() as name, kind]:
+                return cls(name, _ABI_TYPE.read(kind, what))
+            case [str() as name, kind, str() as part] if re.fullmatch(_PART, part):
+                return cls(name, _ABI_TYPE.read(kind, what), part)
             case _:
-                pass
-        items = [read_text(item, "a parameter layout") for item in read_list(data, "a parameter layout")]
-        if len(items) not in (2, 3) or (len(items) == 3 and not re.fullmatch(_PART, items[2])):
-            raise malformed("a parameter layout", data)
-        return cls(items[0], AbiType(items[1]), "".join(items[2:]))
+                raise malformed(what, data)
+
+
+def _read_axis(data: JSON, what: str) -> int | tuple[int, int]:
+    if not isinstance(data, list):
+        axis = read_natural(data, what)
+        if axis >= _MAX_AXES:
+            raise malformed(what, data)
+        return axis
+    match [read_natural(number, what) for number in data]:
+        case [extent, stride] if 1 <= extent <= _MAX_EXTENT and stride < _MAX_STRIDE:
+            return (extent, stride)
+        case _:
+            raise malformed(what, data)
+
+
+def _write_axis(axis: int | tuple[int, int]) -> JSON:
+    return axis if isinstance(axis, int) else list(axis)
+
+
+def _read_element_bytes(data: JSON, what: str) -> int:
+    value = read_natural(data, what)
+    if value not in (1, 2, 4, 8):
+        raise malformed(what, data)
+    return value
 
 
 @frozen
-class TensorMap:
+class TensorMap(Persisted):
     """How the tensor map of one descriptor is encoded (``cuTensorMapEncodeTiled``), besides what the descriptor says.
 
     ``swizzle`` and ``element_type`` are the driver's numbers (``CUtensorMapSwizzle``, ``CUtensorMapDataType``);
@@ -189,53 +227,38 @@ class TensorMap:
     pair is an extent and a stride (in elements) that the code was made for, whatever the array has.
     """
 
-    name: str
-    swizzle: int
-    element_bytes: int
-    element_type: int
-    box: tuple[int, ...]
-    fp4_padded: bool = False
-    axes: tuple[int | tuple[int, int], ...] = ()
+    title = "a tensor map"
 
-    def to_json(self) -> JSON:
-        """The canonical form; a descriptor's map has no ``axes``."""
-        data: dict[str, JSON] = {
-            "name": self.name,
-            "swizzle": self.swizzle,
-            "element_bytes": self.element_bytes,
-            "element_type": self.element_type,
-            "box": list(self.box),
-            "fp4_padded": self.fp4_padded,
-        }
-        if self.axes:
-            data["axes"] = [axis if isinstance(axis, int) else list(axis) for axis in self.axes]
-        return data
+    name: str = field(form=TEXT)
+    swizzle: int = field(form=integer(0, 15))
+    element_bytes: int = field(form=Form(_read_element_bytes, int))
+    element_type: int = field(form=integer(0, 31))
+    box: tuple[int, ...] = field(form=listed(integer(1, 1 << 20), 1, _MAX_RANK))
+    fp4_padded: bool = field(default=False, form=BOOL)
+    axes: tuple[int | tuple[int, int], ...] = field(default=(), form=listed(Form(_read_axis, _write_axis)), since=3)
 
     @classmethod
     def from_json(cls, data: JSON) -> TensorMap:
         """The inverse of :meth:`to_json`; ``ValueError`` on what no driver could be given."""
-        of_array = isinstance(data, dict) and "axes" in data
-        names = [name for name in names_of(cls) if of_array or name != "axes"]
-        members = read_object(data, names, "a tensor map")
-        made = cls(
-            name=read_text(members["name"], "the name of a tensor map"),
-            swizzle=read_natural(members["swizzle"], "the swizzle of a tensor map"),
-            element_bytes=read_natural(members["element_bytes"], "the element_bytes of a tensor map"),
-            element_type=read_natural(members["element_type"], "the element_type of a tensor map"),
-            box=tuple(_positive(size, "the box of a tensor map") for size in read_list(members["box"], "a box")),
-            fp4_padded=read_bool(members["fp4_padded"], "the fp4_padded flag of a tensor map"),
-            axes=tuple(_axis(axis) for axis in read_list(members["axes"], _AXES)) if of_array else (),
-        )
-        if of_array and len(made.axes) != len(made.box):
+        made = built(cls, read_members(cls, data))
+        if made.axes and len(made.axes) != len(made.box):
             raise malformed(_AXES, data)
-        in_range = made.swizzle <= 15 and made.element_type <= 31 and max(made.box, default=0) <= 1 << 20
-        if not in_range or made.element_bytes not in (1, 2, 4, 8) or not 1 <= len(made.box) <= _MAX_RANK:
-            raise malformed("a tensor map", data)
         return made
 
 
+def _read_sizes(data: JSON, what: str) -> tuple[int, int, int]:
+    match data:
+        case [int() as x, int() as y, int() as z] if not any(isinstance(size, bool) or size < 1 for size in (x, y, z)):
+            return (x, y, z)
+        case _:
+            raise malformed(what, data)
+
+
+_SIZES: Form[tuple[int, int, int]] = Form(_read_sizes, list)
+
+
 @frozen
-class LaunchInfo:
+class LaunchInfo(Persisted):
     """How to launch one artifact. Sizes are in bytes; ``threads`` is per block (num_warps x warp size; 1 on a CPU).
 
     ``block`` is how they lie, threads along x, y and z, whose product is ``threads``; (threads, 1, 1) by default.
@@ -250,25 +273,29 @@ class LaunchInfo:
     ``loader`` is what only the loader of its kind of blobs reads: text of whatever form it has; "" where there is none.
     """
 
-    entry: str
-    layout: tuple[LayoutSlot, ...]
-    num_warps: int = 1
-    threads: int = 1
-    block: tuple[int, int, int] = (0, 0, 0)
-    cluster: tuple[int, int, int] = (1, 1, 1)
-    shared_bytes: int = 0
-    scratch_bytes: int = 0
-    scratch_align: int = 1
-    profile_bytes: int = 0
-    profile_align: int = 1
-    cooperative: bool = False
-    pdl: bool = False
-    registers: int | None = None
-    spills: int | None = None
-    tensor_maps: tuple[TensorMap, ...] = ()
-    options: tuple[tuple[str, int], ...] = ()
-    counts_blocks: bool = False
-    loader: str = ""
+    title = "launch info"
+
+    entry: str = field(form=TEXT)
+    layout: tuple[LayoutSlot, ...] = field(form=listed(value_of(LayoutSlot), most=_MAX_SLOTS))
+    num_warps: int = field(default=1, form=NATURAL)
+    threads: int = field(default=1, form=NATURAL)
+    block: tuple[int, int, int] = field(default=(0, 0, 0), form=_SIZES, left_out=True)
+    cluster: tuple[int, int, int] = field(default=(1, 1, 1), form=_SIZES)
+    shared_bytes: int = field(default=0, form=NATURAL)
+    scratch_bytes: int = field(default=0, form=NATURAL)
+    scratch_align: int = field(default=1, form=NATURAL)
+    profile_bytes: int = field(default=0, form=NATURAL)
+    profile_align: int = field(default=1, form=NATURAL)
+    cooperative: bool = field(default=False, form=BOOL)
+    pdl: bool = field(default=False, form=BOOL)
+    registers: int | None = field(default=None, form=optional(NATURAL))
+    spills: int | None = field(default=None, form=optional(NATURAL))
+    tensor_maps: tuple[TensorMap, ...] = field(
+        default=(), form=listed(value_of(TensorMap), most=MAX_PARAMETERS), left_out=True
+    )
+    options: tuple[tuple[str, int], ...] = field(default=(), form=named(integer(1)), left_out=True)
+    counts_blocks: bool = field(default=False, form=BOOL, left_out=True)
+    loader: str = field(default="", form=TEXT, since=3)
 
     def __post_init__(self) -> None:
         """``ValueError`` for a block of other than ``threads`` threads."""
@@ -295,73 +322,31 @@ class LaunchInfo:
         return (self.threads, 1, 1)
 
     def to_json(self) -> JSON:
-        """The canonical form; every field is present but fields of ``_OPTIONAL`` that have the default.
-
-        Each launch option is a member by its own name.
-        """
-        data: dict[str, JSON] = {name: getattr(self, name) for name in names_of(LaunchInfo)}
-        data["layout"] = [slot.to_json() for slot in self.layout]
-        data["block"] = list(self.block)
-        data["cluster"] = list(self.cluster)
-        data["tensor_maps"] = [one.to_json() for one in self.tensor_maps]
+        """The canonical form. Each launch option is a member by its own name."""
+        data = write_members(self)
         if self.block == self._line:
             del data["block"]
-        if not self.tensor_maps:
-            del data["tensor_maps"]
-        if not self.counts_blocks:
-            del data["counts_blocks"]
-        if not self.loader:
-            del data["loader"]
-        del data["options"]
-        return dict(sorted((data | dict(self.options)).items()))
+        if self.options:
+            data |= dict(self.options)
+            del data["options"]
+            data = dict(sorted(data.items()))
+        return data
 
     @classmethod
     def from_json(cls, data: JSON) -> LaunchInfo:
         """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or mistyped members."""
-        required = {*names_of(cls)} - _OPTIONAL - {"options"}
-        members = read_mapping(data, "launch info")
-        options = sorted(set(members) - required - _OPTIONAL)
-        if (
-            not required <= set(members)
-            or not all(is_launch_option(name) for name in options)
-            or not all(members.get(name, True) for name in ("tensor_maps", "counts_blocks", "loader", *options))
-        ):
-            raise malformed("launch info", data)
-        layout = tuple(
-            LayoutSlot.from_json(item) for item in read_list(members["layout"], "a parameter layout", _MAX_SLOTS)
-        )
-        maps = read_list(members.get("tensor_maps", []), "the tensor maps of launch info", MAX_PARAMETERS)
-
-        def natural(name: str) -> int:
-            return read_natural(members[name], f"the {name} of launch info")
-
-        def optional(name: str) -> int | None:
-            return None if members[name] is None else natural(name)
-
-        made = cls(
-            entry=read_text(members["entry"], "the entry of launch info"),
-            layout=layout,
-            num_warps=natural("num_warps"),
-            threads=natural("threads"),
-            block=_sizes(members["block"], "a block") if "block" in members else (0, 0, 0),
-            cluster=_sizes(members["cluster"], "a cluster"),
-            shared_bytes=natural("shared_bytes"),
-            scratch_bytes=natural("scratch_bytes"),
-            scratch_align=natural("scratch_align"),
-            profile_bytes=natural("profile_bytes"),
-            profile_align=natural("profile_align"),
-            cooperative=read_bool(members["cooperative"], "the cooperative flag of launch info"),
-            pdl=read_bool(members["pdl"], "the pdl flag of launch info"),
-            registers=optional("registers"),
-            spills=optional("spills"),
-            tensor_maps=tuple(TensorMap.from_json(item) for item in maps),
-            options=tuple((name, natural(name)) for name in options),
-            counts_blocks=read_bool(members.get("counts_blocks", False), "the counts_blocks flag of launch info"),
-            loader=read_text(members.get("loader", ""), "what the loader reads of launch info"),
-        )
+        given = read_mapping(data, cls.title)
+        own = {one.member for one in members_of(cls)} - {"options"}
+        options = {name: given[name] for name in sorted(set(given) - own)}
+        if not all(is_launch_option(name) for name in options):
+            raise malformed(cls.title, data)
+        members: dict[str, JSON] = {name: value for name, value in given.items() if name in own}
+        if options:
+            members["options"] = options
+        made = built(cls, read_members(cls, members))
         idle = "counts_blocks" in members and not made.counts_blocks
-        if idle or ("block" in members and made.block == made._line):  # which is never written
-            raise malformed("launch info", data)
+        if idle or ("block" in members and made.block == (made.threads, 1, 1)):  # which is never written
+            raise malformed(cls.title, data)
         return made
 
 
@@ -373,31 +358,3 @@ def format_block(block: tuple[int, int, int]) -> str:
     """
     axes = 3 if block[2] != 1 else 2 if block[1] != 1 else 1
     return " x ".join(map(str, block[:axes]))
-
-
-def _sizes(data: JSON, what: str) -> tuple[int, int, int]:
-    match [_positive(size, what) for size in read_list(data, what)]:
-        case [x, y, z]:
-            return (x, y, z)
-        case _:
-            raise malformed(what, data)
-
-
-def _axis(data: JSON) -> int | tuple[int, int]:
-    if not isinstance(data, list):
-        axis = read_natural(data, _AXES)
-        if axis >= _MAX_AXES:
-            raise malformed(_AXES, data)
-        return axis
-    match [read_natural(number, _AXES) for number in data]:
-        case [extent, stride] if 1 <= extent <= _MAX_EXTENT and stride < _MAX_STRIDE:
-            return (extent, stride)
-        case _:
-            raise malformed(_AXES, data)
-
-
-def _positive(data: JSON, what: str) -> int:
-    value = read_natural(data, what)
-    if value == 0:
-        raise malformed(what, data)
-    return value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from silo.core.case_work import Work
@@ -14,20 +13,26 @@ from silo.core.dtypes import DType, DTypeKind
 from silo.core.generator import Fill, FillParams, generate, sample_indices
 from silo.core.host_arrays import dtype_named, numpy_dtype, strided
 from silo.core.json_reader import (
-    read_bool,
-    read_dtype,
-    read_integer,
-    read_integers,
-    read_list,
-    read_object,
-    read_pairs,
+    BOOL,
+    DTYPE,
+    FLOAT,
+    INTEGER,
+    TEXT,
+    VALUE,
+    Form,
+    Persisted,
+    listed,
+    named,
+    optional,
+    paired,
     read_text,
+    value_of,
 )
 from silo.core.literal_data import Formula, OwnData, Tabulate, own_from_json
 from silo.core.nodes import INT64_MAX, INT64_MIN, Node, from_json, to_json
-from silo.core.values import JSON, MAX_AXES, Value, identity_of, malformed, value_from_json, value_to_json
+from silo.core.values import JSON, MAX_AXES, Value, identity_of, malformed, value_to_json
 from silo.errors import CaseError
-from silo.frozen import field, frozen
+from silo.frozen import field, frozen, replace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -67,21 +72,50 @@ _FILLS = {fill.word: fill for fill in Fill}
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayRecipe:
+def _read_fill(data: JSON, what: str) -> Fill:
+    if not isinstance(data, str) or data not in _FILLS:
+        raise malformed(what, data)
+    return _FILLS[data]
+
+
+def _read_seed(data: JSON, what: str) -> int:
+    value = VALUE.read(data, what)  # which is an unsigned integer of 64 bits
+    if type(value) is not int:
+        raise malformed(what, data)
+    return value
+
+
+def _read_bytes(data: JSON, what: str) -> bytes:
+    try:
+        return bytes.fromhex(read_text(data, what))
+    except ValueError:
+        raise malformed(what, data) from None
+
+
+_SIZES = listed(INTEGER, most=MAX_AXES)
+
+
+@frozen
+class ArrayRecipe(Persisted):
     """How to make one array. ``strides`` are in elements, None for C order; ``params`` belong to the fill, by name.
 
     Values depend on the logical element number (C order), never on the strides. Build with :meth:`of`, which fills in
     defaults; ``CaseError`` says which member makes no sense.
     """
 
-    fill: Fill
-    shape: tuple[int, ...]
-    dtype: DType
-    seed: int = 0
-    params: tuple[tuple[str, Value], ...] = ()
-    strides: tuple[int, ...] | None = None
-    own: OwnData | None = None
+    title = "an array recipe"
+
+    fill: Fill = field(form=Form(_read_fill, lambda fill: fill.word))
+    shape: tuple[int, ...] = field(form=_SIZES)
+    dtype: DType = field(form=DTYPE)
+    seed: int = field(default=0, form=Form(_read_seed, value_to_json))
+    params: tuple[tuple[str, Value], ...] = field(default=(), form=named(VALUE))
+    strides: tuple[int, ...] | None = field(default=None, form=optional(_SIZES))
+    own: OwnData | None = field(
+        default=None,
+        form=Form(lambda data, what: own_from_json(data), lambda own: own.to_json()),  # noqa: ARG005  # see Form
+        left_out=True,
+    )
 
     def __post_init__(self) -> None:
         where = f"an array of {self.fill.word} values"
@@ -211,41 +245,6 @@ class ArrayRecipe:
         assert self.own is not None
         return self.own.elements(self.dtype, self.shape, tabulate)
 
-    def to_json(self) -> JSON:
-        """The canonical form. ``own`` is a member only where there is such data, as before there could be."""
-        return {
-            "fill": self.fill.word,
-            "shape": list(self.shape),
-            "dtype": self.dtype.name,
-            "seed": self.seed if self.seed <= INT64_MAX else value_to_json(self.seed),
-            "params": {name: value_to_json(value) for name, value in self.params},
-            "strides": None if self.strides is None else list(self.strides),
-            **({} if self.own is None else {"own": self.own.to_json()}),
-        }
-
-    @classmethod
-    def from_json(cls, data: JSON) -> ArrayRecipe:
-        """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or senseless members."""
-        own = ("own",) if isinstance(data, dict) and "own" in data else ()
-        names = ("fill", "shape", "dtype", "seed", "params", "strides", *own)
-        members = read_object(data, names, "an array recipe")
-        fill = members["fill"]
-        params = members["params"]
-        if not isinstance(fill, str) or fill not in _FILLS or not isinstance(params, dict):
-            raise malformed("an array recipe", data)
-        strides = members["strides"]
-        return _built(
-            lambda: cls(
-                fill=_FILLS[fill],
-                shape=read_integers(members["shape"], "a shape"),
-                dtype=read_dtype(members["dtype"], "a dtype"),
-                seed=_seed(members["seed"]),
-                params=tuple(sorted((name, value_from_json(value)) for name, value in params.items())),
-                strides=None if strides is None else read_integers(strides, "strides"),
-                own=own_from_json(members["own"]) if own else None,
-            )
-        )
-
     @property
     def _reach(self) -> int:
         return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides or (), strict=False)) if self.size else 0
@@ -303,21 +302,23 @@ class ScalarRecipe:
     value: Value = field(identity=identity_of)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AliasRecipe:
     """The very array or descriptor of another argument, as when a kernel works in place."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class DescriptorRecipe:
+@frozen
+class DescriptorRecipe(Persisted):
     """A tensor descriptor of a whole array."""
 
-    array: ArrayRecipe
-    block_shape: tuple[int, ...]
-    padding: str = "zero"
-    round_f32_to_tf32: bool = False
+    title = "a descriptor recipe"
+
+    array: ArrayRecipe = field(form=value_of(ArrayRecipe))
+    block_shape: tuple[int, ...] = field(form=_SIZES)
+    padding: str = field(default="zero", form=TEXT)
+    round_f32_to_tf32: bool = field(default=False, form=BOOL, member="tf32")
 
     def __post_init__(self) -> None:
         if len(self.block_shape) != len(self.array.shape) or any(extent < 1 for extent in self.block_shape):
@@ -330,34 +331,12 @@ class DescriptorRecipe:
         shape, strides = self.array.shape, self.array.element_strides
         return TensorDescriptor(array, shape, strides, self.block_shape, self.padding, self.round_f32_to_tf32)
 
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {
-            "array": self.array.to_json(),
-            "block_shape": list(self.block_shape),
-            "padding": self.padding,
-            "tf32": self.round_f32_to_tf32,
-        }
-
-    @classmethod
-    def from_json(cls, data: JSON) -> DescriptorRecipe:
-        """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or senseless members."""
-        members = read_object(data, ("array", "block_shape", "padding", "tf32"), "a descriptor recipe")
-        return _built(
-            lambda: cls(
-                ArrayRecipe.from_json(members["array"]),
-                read_integers(members["block_shape"], "a block shape"),
-                read_text(members["padding"], "a padding"),
-                read_bool(members["tf32"], "the tf32 flag of a descriptor"),
-            )
-        )
-
 
 ArgumentRecipe: TypeAlias = ArrayRecipe | DescriptorRecipe | ScalarRecipe | AliasRecipe
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedRecipe:
+@frozen
+class ExpectedRecipe(Persisted):
     """What an array holds after the launch: all its elements, or sampled ones.
 
     ``values`` are little-endian elements of ``dtype`` (that of the reference, which may be wider than the argument's).
@@ -365,13 +344,15 @@ class ExpectedRecipe:
     with ``seed``. Tolerances None mean the defaults of :func:`~silo.core.checks.compare`.
     """
 
-    dtype: DType
-    shape: tuple[int, ...]
-    values: bytes
-    sampled: int | None = None
-    seed: int = 0
-    rtol: float | None = None
-    atol: float | None = None
+    title = "an expected array"
+
+    dtype: DType = field(form=DTYPE)
+    shape: tuple[int, ...] = field(form=_SIZES)
+    values: bytes = field(form=Form(_read_bytes, bytes.hex))
+    sampled: int | None = field(default=None, form=optional(INTEGER))
+    seed: int = field(default=0, form=INTEGER)
+    rtol: float | None = field(default=None, form=optional(FLOAT))
+    atol: float | None = field(default=None, form=optional(FLOAT))
 
     def __post_init__(self) -> None:
         if (
@@ -418,54 +399,57 @@ class ExpectedRecipe:
         native = flat.astype(flat.dtype.newbyteorder("=")).view(numpy_dtype(self.dtype))
         return native.reshape(self.shape) if self.sampled is None else native
 
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {
-            "dtype": self.dtype.name,
-            "shape": list(self.shape),
-            "values": self.values.hex(),
-            "sampled": self.sampled,
-            "seed": self.seed,
-            "rtol": value_to_json(self.rtol),
-            "atol": value_to_json(self.atol),
-        }
-
-    @classmethod
-    def from_json(cls, data: JSON) -> ExpectedRecipe:
-        """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or senseless members."""
-        names = ("dtype", "shape", "values", "sampled", "seed", "rtol", "atol")
-        members = read_object(data, names, "an expected array")
-        return _built(
-            lambda: cls(
-                dtype=read_dtype(members["dtype"], "a dtype"),
-                shape=read_integers(members["shape"], "a shape"),
-                values=bytes.fromhex(read_text(members["values"], "expected values")),
-                sampled=None if members["sampled"] is None else read_integer(members["sampled"], "a count of samples"),
-                seed=read_integer(members["seed"], "a seed"),
-                rtol=_tolerance(members["rtol"]),
-                atol=_tolerance(members["atol"]),
-            )
-        )
-
 
 def _is_little(array: NDArray[Any]) -> bool:
     return array.dtype.byteorder == "<" or (array.dtype.byteorder in "=|" and sys.byteorder == "little")
 
 
-@dataclass(frozen=True, slots=True)
-class CaseRecipe:
+def _read_argument(data: JSON, what: str) -> ArgumentRecipe:
+    if isinstance(data, dict) and len(data) == 1:
+        ((tag, body),) = data.items()
+        if tag == "array":
+            return ArrayRecipe.from_json(body)
+        if tag == "descriptor":
+            return DescriptorRecipe.from_json(body)
+        if tag == "scalar":
+            return ScalarRecipe(VALUE.read(body, what))
+        if tag == "alias":
+            return AliasRecipe(read_text(body, what))
+    raise malformed(what, data)
+
+
+def _write_argument(recipe: ArgumentRecipe) -> JSON:
+    match recipe:
+        case ArrayRecipe():
+            return {"array": recipe.to_json()}
+        case DescriptorRecipe():
+            return {"descriptor": recipe.to_json()}
+        case AliasRecipe(name):
+            return {"alias": name}
+        case ScalarRecipe(value):
+            return {"scalar": value_to_json(value)}
+
+
+_ARGUMENT: Form[ArgumentRecipe] = Form(_read_argument, _write_argument)
+_NODE: Form[Node] = Form(lambda data, what: from_json(data), to_json)  # noqa: ARG005  # see Form
+
+
+@frozen
+class CaseRecipe(Persisted):
     """One case of a kernel: its arguments by parameter name, and what its written arrays then hold.
 
     ``grid`` is there where the case, and not the kernel, declares it. ``config`` holds options the case asks for,
     ``work`` what it says of its bytes and flops.
     """
 
-    label: str
-    arguments: tuple[tuple[str, ArgumentRecipe], ...]
-    expected: tuple[tuple[str, ExpectedRecipe], ...] = ()
-    grid: tuple[Node, ...] | None = None
-    config: tuple[tuple[str, Value], ...] = ()
-    work: Work | None = None
+    title = "a case"
+
+    label: str = field(form=TEXT)
+    arguments: tuple[tuple[str, ArgumentRecipe], ...] = field(form=paired(_ARGUMENT))
+    expected: tuple[tuple[str, ExpectedRecipe], ...] = field(default=(), form=paired(value_of(ExpectedRecipe)))
+    grid: tuple[Node, ...] | None = field(default=None, form=optional(listed(_NODE)))
+    config: tuple[tuple[str, Value], ...] = field(default=(), form=named(VALUE))
+    work: Work | None = field(default=None, form=value_of(Work), left_out=True)
 
     def __post_init__(self) -> None:
         kinds = dict(self.arguments)
@@ -516,85 +500,3 @@ class CaseRecipe:
             if isinstance(recipe, AliasRecipe):
                 made[name] = made[recipe.name]
         return {name: made[name] for name, _ in self.arguments}
-
-    def to_json(self) -> JSON:
-        """The canonical form. ``work`` is a member only where the case says something of it, as before it could."""
-        return {
-            "label": self.label,
-            "arguments": [[name, _argument_to_json(recipe)] for name, recipe in self.arguments],
-            "expected": [[name, recipe.to_json()] for name, recipe in self.expected],
-            "grid": None if self.grid is None else [to_json(axis) for axis in self.grid],
-            "config": {name: value_to_json(value) for name, value in self.config},
-            **({} if self.work is None else {"work": self.work.to_json()}),
-        }
-
-    @classmethod
-    def from_json(cls, data: JSON) -> CaseRecipe:
-        """The inverse of :meth:`to_json`; ``ValueError`` on unknown, missing or senseless members."""
-        declared = isinstance(data, dict) and "work" in data
-        names = ("label", "arguments", "expected", "grid", "config", *(("work",) if declared else ()))
-        members = read_object(data, names, "a case")
-        label, config, grid = members["label"], members["config"], members["grid"]
-        if not isinstance(label, str) or not isinstance(config, dict):
-            raise malformed("a case", data)
-        return _built(
-            lambda: cls(
-                label=label,
-                arguments=tuple(
-                    (name, _argument_from_json(item)) for name, item in read_pairs(members["arguments"], "arguments")
-                ),
-                expected=tuple(
-                    (name, ExpectedRecipe.from_json(item))
-                    for name, item in read_pairs(members["expected"], "what is expected")
-                ),
-                grid=None if grid is None else tuple(from_json(axis) for axis in read_list(grid, "a grid")),
-                config=tuple((name, value_from_json(value)) for name, value in config.items()),
-                work=Work.from_json(members["work"]) if declared else None,
-            )
-        )
-
-
-def _argument_to_json(recipe: ArgumentRecipe) -> JSON:
-    if isinstance(recipe, ArrayRecipe):
-        return {"array": recipe.to_json()}
-    if isinstance(recipe, DescriptorRecipe):
-        return {"descriptor": recipe.to_json()}
-    if isinstance(recipe, AliasRecipe):
-        return {"alias": recipe.name}
-    return {"scalar": value_to_json(recipe.value)}
-
-
-def _argument_from_json(data: JSON) -> ArgumentRecipe:
-    if isinstance(data, dict) and len(data) == 1:
-        ((tag, body),) = data.items()
-        if tag == "array":
-            return ArrayRecipe.from_json(body)
-        if tag == "descriptor":
-            return DescriptorRecipe.from_json(body)
-        if tag == "scalar":
-            return ScalarRecipe(value_from_json(body))
-        if tag == "alias" and isinstance(body, str):
-            return AliasRecipe(body)
-    raise malformed("an argument of a case", data)
-
-
-def _built(build: Callable[[], T]) -> T:
-    """A value whose own checks are, here, about data: their ``CaseError`` becomes a ``ValueError``."""
-    try:
-        return build()
-    except CaseError as error:
-        raise ValueError(str(error)) from None
-
-
-def _seed(data: JSON) -> int:
-    value = value_from_json(data)
-    if type(value) is not int:
-        raise malformed("a seed", data)
-    return value
-
-
-def _tolerance(data: JSON) -> float | None:
-    value = value_from_json(data)
-    if value is not None and not isinstance(value, float):
-        raise malformed("a tolerance", data)
-    return value

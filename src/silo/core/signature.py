@@ -6,8 +6,8 @@ from enum import Enum
 from typing import Final
 
 from silo.core.dtypes import DType
-from silo.core.json_reader import read_dtype
-from silo.core.values import JSON, MAX_PARAMETERS, Value, identity_of, malformed, value_from_json, value_to_json
+from silo.core.json_reader import BOOL, DTYPE, TEXT, VALUE, Form, Persisted, enumerated, read_list
+from silo.core.values import JSON, MAX_PARAMETERS, Value, identity_of, malformed
 from silo.frozen import field, frozen, remembered, replace
 
 __all__ = ["NO_DEFAULT", "Effect", "NoDefault", "Parameter", "ParameterKind", "Signature"]
@@ -56,8 +56,18 @@ class NoDefault(Enum):
 NO_DEFAULT: Final = NoDefault.NO_DEFAULT
 
 
+def _read_default(data: JSON, what: str) -> Value:
+    if not isinstance(data, list) or len(data) != 1:
+        raise malformed(what, data)
+    return VALUE.read(data[0], what)
+
+
+# In a list, so that None is told from no default.
+_DEFAULT: Form[Value] = Form(_read_default, lambda value: [VALUE.write(value)])
+
+
 @frozen
-class Parameter:
+class Parameter(Persisted):
     """One parameter. ``dtype`` is the pointee's for a pointer, the value's for a scalar, None otherwise.
 
     ``specialize`` is False for parameters the author excluded (Triton's ``do_not_specialize``);
@@ -65,56 +75,19 @@ class Parameter:
     would be an address that the caller did not choose.
     """
 
-    name: str
-    kind: ParameterKind = ParameterKind.ANY
-    dtype: DType | None = None
-    effect: Effect = Effect.BOTH
-    default: Value | NoDefault = field(default=NO_DEFAULT, identity=identity_of)
-    specialize: bool = True
-    align: bool = True
+    title = "a parameter"
+
+    name: str = field(form=TEXT)
+    kind: ParameterKind = field(default=ParameterKind.ANY, form=enumerated(ParameterKind))
+    dtype: DType | None = field(default=None, form=DTYPE, left_out=True)
+    effect: Effect = field(default=Effect.BOTH, form=enumerated(Effect), left_out=True)
+    default: Value | NoDefault = field(default=NO_DEFAULT, identity=identity_of, form=_DEFAULT, left_out=True)
+    specialize: bool = field(default=True, form=BOOL, left_out=True)
+    align: bool = field(default=True, form=BOOL, left_out=True)
 
     def __post_init__(self) -> None:
         if self.kind in _POINTING and self.default is not None and not isinstance(self.default, NoDefault):
             raise ValueError(f"{self.name} is a pointer, whose default can only be None, not {self.default!r}")
-
-    def to_json(self) -> JSON:
-        """The canonical form; defaults of fields are left out."""
-        data: dict[str, JSON] = {}  # in the order of its text: readers compare what they wrote with what they read
-        if not self.align:
-            data["align"] = False
-        if not isinstance(self.default, NoDefault):
-            data["default"] = [value_to_json(self.default)]
-        if self.dtype is not None:
-            data["dtype"] = self.dtype.name
-        if self.effect is not Effect.BOTH:
-            data["effect"] = self.effect.value
-        data["kind"] = self.kind.value
-        data["name"] = self.name
-        if not self.specialize:
-            data["specialize"] = False
-        return data
-
-    @classmethod
-    def from_json(cls, data: JSON) -> Parameter:
-        """The inverse of :meth:`to_json`; ``ValueError`` on unknown or missing members."""
-        if not isinstance(data, dict):
-            raise malformed("a parameter", data)
-        unknown = set(data) - {"name", "kind", "dtype", "effect", "default", "specialize", "align"}
-        name, default = data.get("name"), data.get("default")
-        specialize, align = data.get("specialize", True), data.get("align", True)
-        if unknown or not isinstance(name, str) or not isinstance(specialize, bool) or not isinstance(align, bool):
-            raise malformed("a parameter", data)
-        if default is not None and not (isinstance(default, list) and len(default) == 1):
-            raise malformed("a default", default)
-        return cls(
-            name,
-            ParameterKind(data.get("kind")),
-            None if "dtype" not in data else read_dtype(data["dtype"], "a parameter's dtype"),
-            Effect(data.get("effect", "both")),
-            NO_DEFAULT if default is None else value_from_json(default[0]),
-            specialize,
-            align,
-        )
 
 
 @frozen
@@ -159,8 +132,7 @@ class Signature:
     @classmethod
     def from_json(cls, data: JSON) -> Signature:
         """The inverse of :meth:`to_json`."""
-        if not isinstance(data, list):
-            raise malformed("a signature", data)
-        if len(data) > MAX_PARAMETERS:
-            raise ValueError(f"a signature of {len(data)} parameters; at most {MAX_PARAMETERS}")
-        return cls(tuple(Parameter.from_json(item) for item in data))
+        items = read_list(data, "a signature")
+        if len(items) > MAX_PARAMETERS:
+            raise ValueError(f"a signature of {len(items)} parameters; at most {MAX_PARAMETERS}")
+        return cls(tuple(Parameter.from_json(item) for item in items))

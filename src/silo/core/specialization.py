@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from silo.core.json_reader import read_object, read_pairs
-from silo.core.values import JSON, Value, identity_of, value_from_json, value_sort_key, value_to_json
+from silo.core.json_reader import VALUE, Form, Persisted, enumerated, paired
+from silo.core.values import JSON, Value, identity_of, value_sort_key
 from silo.frozen import field, frozen, replace
 
 if TYPE_CHECKING:
     from silo.core.extents import ArrayExtents, HeldExtents
 
-__all__ = ["Fact", "Specialization"]
+__all__ = ["EXTENTS", "Fact", "Specialization"]
 
 
 class Fact(Enum):
@@ -32,8 +32,31 @@ class Fact(Enum):
         return self not in (Fact.NONE, Fact.CONFIG_BLOCK)
 
 
+# Few kernels have extents: their module is imported for those that do.
+def _read_extents(data: JSON, what: str) -> tuple[tuple[str, ArrayExtents], ...]:  # noqa: ARG001  # see Form
+    from silo.core.extents import extents_from_json  # noqa: PLC0415
+
+    return extents_from_json(data)
+
+
+def _write_extents(extents: tuple[tuple[str, ArrayExtents], ...]) -> JSON:
+    from silo.core.extents import extents_to_json  # noqa: PLC0415
+
+    return extents_to_json(extents)
+
+
+def _read_grid(data: JSON, what: str) -> tuple[int, int, int]:  # noqa: ARG001  # see Form
+    from silo.core.extents import grid_from_json  # noqa: PLC0415
+
+    return grid_from_json(data)
+
+
+EXTENTS: Final[Form[tuple[tuple[str, ArrayExtents], ...]]] = Form(_read_extents, _write_extents)
+"""Extents of arrays, by the arrays' names."""
+
+
 @frozen
-class Specialization:
+class Specialization(Persisted):
     """Facts by parameter name, and the values of constexpr parameters that the caller gave.
 
     A fact that is absent was not assumed: a kernel compiled without ``aligned16`` accepts any pointer. The constant of
@@ -43,10 +66,12 @@ class Specialization:
     canonical forms are.
     """
 
-    facts: tuple[tuple[str, Fact], ...] = ()
-    constants: tuple[tuple[str, Value], ...] = field(default=(), identity=identity_of)
-    extents: tuple[tuple[str, ArrayExtents], ...] = ()
-    grid: tuple[int, int, int] | None = None
+    title = "a specialization"
+
+    facts: tuple[tuple[str, Fact], ...] = field(default=(), form=paired(enumerated(Fact)))
+    constants: tuple[tuple[str, Value], ...] = field(default=(), identity=identity_of, form=paired(VALUE))
+    extents: tuple[tuple[str, ArrayExtents], ...] = field(default=(), form=EXTENTS, since=2)
+    grid: tuple[int, int, int] | None = field(default=None, form=Form(_read_grid, list), since=2)
 
     def __post_init__(self) -> None:
         if self.extents:
@@ -108,39 +133,3 @@ class Specialization:
         shaped = {name for name, fact in self.facts if fact is Fact.CONFIG_BLOCK}
         kept = tuple(pair for pair in self.constants if pair[0] not in shaped)
         return replace(self, constants=kept, grid=None)
-
-    def to_json(self) -> JSON:
-        """The canonical form; extents and the grid are left out where the code was made for none."""
-        data: dict[str, JSON] = {
-            "constants": [[name, value_to_json(value)] for name, value in self.constants],
-            "facts": [[name, fact.value] for name, fact in self.facts],
-        }
-        if self.extents:
-            data["extents"] = [[name, extents.to_json()] for name, extents in self.extents]
-        if self.grid is not None:
-            data["grid"] = list(self.grid)
-        return data
-
-    @classmethod
-    def from_json(cls, data: JSON) -> Specialization:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        if isinstance(data, dict) and ("extents" in data or "grid" in data):
-            return _with_extents(data)
-        members = read_object(data, ("facts", "constants"), "a specialization")
-        constants = read_pairs(members["constants"], "the constants of a specialization")
-        return cls(
-            facts=tuple(
-                (name, Fact(fact)) for name, fact in read_pairs(members["facts"], "the facts of a specialization")
-            ),
-            constants=tuple((name, value_from_json(value)) for name, value in constants),
-        )
-
-
-def _with_extents(data: Mapping[str, JSON]) -> Specialization:
-    """The specialization of code that was made for certain extents; ``ValueError`` as in ``from_json``."""
-    from silo.core.extents import extents_from_json, grid_from_json  # noqa: PLC0415  # few kernels have any
-
-    rest = {name: value for name, value in data.items() if name not in ("extents", "grid")}
-    extents = extents_from_json(data["extents"]) if "extents" in data else ()
-    grid = grid_from_json(data["grid"]) if "grid" in data else None
-    return replace(Specialization.from_json(rest), extents=extents, grid=grid)

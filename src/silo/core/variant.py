@@ -3,55 +3,32 @@
 from __future__ import annotations
 
 from silo.core.config import Config
-from silo.core.json_reader import read_object, read_target, read_text
+from silo.core.json_reader import ANYTHING, TARGET, TEXT, Persisted, value_of
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON, Value, digest, has_look_alike
-from silo.frozen import frozen, remembered
+from silo.frozen import field, frozen, remembered
 
 __all__ = ["CompileJob", "Variant"]
 
 
 @frozen
-class Variant:
+class Variant(Persisted):
     """Source + signature + specialization + config + target.
 
     ``source`` is the source's fingerprint; ``signature`` is typed. Constexpr parameters get their value from the
     specialization where the caller gave it, from the config otherwise.
     """
 
-    kernel: str
-    source: str
-    signature: Signature
-    specialization: Specialization
-    config: Config
-    target: Target
+    title = "a variant"
 
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {
-            "kernel": self.kernel,
-            "source": self.source,
-            "signature": self.signature.to_json(),
-            "specialization": self.specialization.to_json(),
-            "config": self.config.to_json(),
-            "target": str(self.target),
-        }
-
-    @classmethod
-    def from_json(cls, data: JSON) -> Variant:
-        """The inverse of :meth:`to_json`."""
-        names = ("kernel", "source", "signature", "specialization", "config", "target")
-        members = read_object(data, names, "a variant")
-        return cls(
-            kernel=read_text(members["kernel"], "the kernel of a variant"),
-            source=read_text(members["source"], "the source of a variant"),
-            signature=Signature.from_json(members["signature"]),
-            specialization=Specialization.from_json(members["specialization"]),
-            config=Config.from_json(members["config"]),
-            target=read_target(members["target"], "the target of a variant"),
-        )
+    kernel: str = field(form=TEXT)
+    source: str = field(form=TEXT)
+    signature: Signature = field(form=value_of(Signature))
+    specialization: Specialization = field(form=value_of(Specialization))
+    config: Config = field(form=value_of(Config))
+    target: Target = field(form=TARGET)
 
     @property
     def has_look_alike(self) -> bool:
@@ -94,40 +71,20 @@ class Variant:
 
 
 @frozen
-class CompileJob:
+class CompileJob(Persisted):
     """What a compile worker gets: text and plain values only, no Python objects.
 
     ``compiler`` names the plug-in, ``text`` is the front end's output (TTIR), ``parameters`` whatever that plug-in
     needs besides. Two configs that lead to equal jobs (a CPU ignores num_warps) are compiled once.
     """
 
-    compiler: str
-    kernel: str
-    target: Target
-    text: str
-    parameters: JSON
+    title = "a compile job"
 
-    def to_json(self) -> JSON:
-        """The canonical form, also what travels to a worker."""
-        return {
-            "compiler": self.compiler,
-            "kernel": self.kernel,
-            "target": str(self.target),
-            "text": self.text,
-            "parameters": self.parameters,
-        }
-
-    @classmethod
-    def from_json(cls, data: JSON) -> CompileJob:
-        """The inverse of :meth:`to_json`."""
-        members = read_object(data, ("compiler", "kernel", "target", "text", "parameters"), "a compile job")
-        return cls(
-            compiler=read_text(members["compiler"], "the compiler of a job"),
-            kernel=read_text(members["kernel"], "the kernel of a job"),
-            target=read_target(members["target"], "the target of a job"),
-            text=read_text(members["text"], "the text of a job"),
-            parameters=members["parameters"],
-        )
+    compiler: str = field(form=TEXT)
+    kernel: str = field(form=TEXT)
+    target: Target = field(form=TARGET)
+    text: str = field(form=TEXT)
+    parameters: JSON = field(form=ANYTHING)
 
     def key(self, compiler_identity: str) -> str:
         """The key its outcome is stored under (schema ``job-key/1``)."""

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.descriptors import TensorDescriptor
+from silo.core.json_reader import NATURAL, PersistedRow
 from silo.core.values import JSON, value_from_json, value_to_json
 from silo.errors import ArgumentError, TuneError
 from silo.forks import Mutex
+from silo.frozen import field, frozen
 from silo.launch.array_extents import ArrayExtent, extent_of
 from silo.launch.descriptor_arguments import with_base
 from silo.launch.resources import available_memory
@@ -39,26 +41,19 @@ _MOST = 8 << 30  # bytes
 ADDRESS_MODULUS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class ArraySlot:
+@frozen
+class ArraySlot(PersistedRow):
     """One array. Its bytes are at ``offset`` of the arguments, and of the results where a kernel wrote it.
 
     ``shift`` is the lowest address modulo 256, ``low`` how many bytes lie before the first element.
     """
 
-    offset: int
-    size: int
-    shift: int
-    low: int
+    title = "an array in shared memory"
 
-    def to_json(self) -> JSON:
-        """Four numbers."""
-        return [self.offset, self.size, self.shift, self.low]
-
-    @classmethod
-    def from_json(cls, data: Any) -> ArraySlot:  # noqa: ANN401  # JSON
-        """The inverse of :meth:`to_json`."""
-        return cls(*(int(number) for number in data))
+    offset: int = field(form=NATURAL)
+    size: int = field(form=NATURAL)
+    shift: int = field(form=NATURAL)
+    low: int = field(form=NATURAL)
 
 
 def shared_limit(processes: int = 1) -> int:

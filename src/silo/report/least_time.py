@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from silo.core.case_work import Work
 from silo.core.dtypes import DTypeKind
-from silo.core.json_reader import read_list, read_mapping, read_natural, read_object, read_text
+from silo.core.json_reader import NATURAL, NATURALS, Form, Persisted, named, read_list
 from silo.core.signature import Signature
 from silo.core.values import JSON, malformed
+from silo.frozen import field, frozen
 
 __all__ = ["Ceilings", "SpeedOfLight", "dot_dtype", "speed_of_light"]
 
 CEILINGS_SCHEMA = "ceilings/1"
 
 
-@dataclass(frozen=True)
-class Ceilings:
+def _read_copies(data: JSON, what: str) -> tuple[tuple[int, int], ...]:
+    pairs = [NATURALS.read(pair, what) for pair in read_list(data, what)]
+    if any(len(pair) != 2 for pair in pairs):
+        raise malformed(what, data)
+    return tuple(sorted((size, rate) for size, rate in pairs))
+
+
+@frozen
+class Ceilings(Persisted):
     """The best rates measured on a device model, in bytes and operations a second.
 
     ``copies`` has the rate of copying for several sizes, the smallest first: bytes read and written by one launch, and
@@ -25,8 +34,11 @@ class Ceilings:
     a kernel may be above one.
     """
 
-    copies: tuple[tuple[int, int], ...]
-    dots: tuple[tuple[str, int], ...]
+    title = "measured ceilings"
+    tags = MappingProxyType({"schema": CEILINGS_SCHEMA})
+
+    copies: tuple[tuple[int, int], ...] = field(form=Form(_read_copies, lambda pairs: [list(pair) for pair in pairs]))
+    dots: tuple[tuple[str, int], ...] = field(form=named(NATURAL))
 
     def copy_rate(self, moved: int) -> tuple[int, int] | None:
         """The size and the rate that ``moved`` bytes are compared with: the better of the sizes below and above.
@@ -37,24 +49,6 @@ class Ceilings:
         below = [pair for pair in self.copies if pair[0] <= moved][-1:]
         above = [pair for pair in self.copies if pair[0] > moved][:1]
         return max([*below, *above], key=lambda pair: pair[1], default=None)
-
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {"schema": CEILINGS_SCHEMA, "copies": [list(pair) for pair in self.copies], "dots": dict(self.dots)}
-
-    @classmethod
-    def from_json(cls, data: JSON) -> Ceilings:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        what = "measured ceilings"
-        members = read_object(data, ("schema", "copies", "dots"), what)
-        if read_text(members["schema"], what) != CEILINGS_SCHEMA:
-            raise ValueError(f"ceilings of another schema: {members['schema']!r}")
-        dots = read_mapping(members["dots"], what).items()
-        pairs = [read_list(pair, what) for pair in read_list(members["copies"], what)]
-        if any(len(pair) != 2 for pair in pairs):
-            raise malformed(what, data)
-        copies = sorted((read_natural(size, what), read_natural(rate, what)) for size, rate in pairs)
-        return cls(tuple(copies), tuple((name, read_natural(rate, what)) for name, rate in dots))
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,19 @@ want of memory or time must be asked again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from silo.artifacts.artifact import Artifact, BlobRef, text_of
 from silo.core.compiled import Compiled, CompiledBlob
 from silo.core.consent import HostCode
 from silo.core.decisions import Decision
+from silo.core.json_reader import TEXT, Persisted, listed, value_of
 from silo.core.launch_info import LaunchInfo
 from silo.core.notices import Notices
 from silo.core.plugins import is_host_code
 from silo.core.values import JSON
 from silo.errors import SiloError
-from silo.frozen import frozen
+from silo.frozen import field, frozen
 from silo.store.entries import Entries
 
 if TYPE_CHECKING:
@@ -103,13 +104,15 @@ class FromAfar(Protocol):
 
 
 @frozen
-class Outcome:
+class Outcome(Persisted):
     """What a compile job led to, with its blobs by reference."""
 
-    launch: LaunchInfo
-    blob: BlobRef
-    sidecars: tuple[BlobRef, ...]
-    log: str = ""
+    title = "the outcome of a compile job"
+
+    launch: LaunchInfo = field(form=value_of(LaunchInfo))
+    blob: BlobRef = field(form=value_of(BlobRef))
+    sidecars: tuple[BlobRef, ...] = field(form=listed(value_of(BlobRef)))
+    log: str = field(default="", form=TEXT)
 
     @property
     def refs(self) -> tuple[BlobRef, ...]:
@@ -125,27 +128,6 @@ class Outcome:
     def host_code(self) -> HostCode:
         """What is noted of its native code: nothing of calls, which belong to the variants made of it."""
         return HostCode(self.blob.sha256, self.blob.kind, self.launch, text=text_of(self.sidecars))
-
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {
-            "launch": self.launch.to_json(),
-            "blob": self.blob.to_json(),
-            "sidecars": [ref.to_json() for ref in self.sidecars],
-            "log": self.log,
-        }
-
-    @classmethod
-    def from_json(cls, data: JSON) -> Outcome:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        if not isinstance(data, dict) or set(data) != {"launch", "blob", "sidecars", "log"}:
-            raise ValueError("not the outcome of a compile job")
-        return cls(
-            launch=LaunchInfo.from_json(data["launch"]),
-            blob=BlobRef.from_json(data["blob"]),
-            sidecars=tuple(BlobRef.from_json(ref) for ref in cast("list[JSON]", data["sidecars"])),
-            log=cast("str", data["log"]),
-        )
 
 
 class Artifacts:

@@ -11,13 +11,13 @@ import libsilo
 import silo
 from bundle_samples import sample, sealed
 from made_bundles import write_made
-from silo.bundle.bundle_slices import cut_slice, targets_of
+from silo.bundle.bundle_slices import cut_slice, join_slices, targets_of
 from silo.bundle.cut import cut_contents
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.update import KernelUpdate, update_bundle
 from silo.bundle.verify import verify_bundle
 from silo.bundle.writer import write_bundle
-from silo.errors import ArgumentError, BundleFormatError
+from silo.errors import ArgumentError, BundleError, BundleFormatError
 
 
 def declaring(contents, name="kernel_0", names=("x",)):
@@ -111,3 +111,14 @@ def test_launches_from_python_and_c_refuse_other_layouts(tmp_path):
                     add(x, base, target, 64)
         opened["add"](libsilo.pointer(base.ctypes.data), base, out, 64)  # an address has no layout
         assert out.ravel()[5] == 2 * base[0, 5]
+
+
+def test_bundles_that_declare_other_arrays_are_not_joined(tmp_path):
+    made = sample(1, 2)
+    bundles = []
+    for number, names in enumerate([("x",), ()]):
+        path = tmp_path / f"{number}.silo"
+        write_bundle(path, declaring(made.contents, names=names), made.read_blob)
+        bundles.append(open_bundle(path))
+    with pytest.raises(BundleError, match="kernel_0 has another contiguous in each of two bundles"):
+        join_slices(bundles)

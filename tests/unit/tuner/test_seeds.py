@@ -174,5 +174,5 @@ def test_studies_without_a_driver_keep_their_keys():
     assert "driver" not in document
     assert Study.from_json(document) == fake_study()
     assert Study.from_json(HERE.to_json()) == HERE
-    with pytest.raises(ValueError, match="not a study"):
+    with pytest.raises(ValueError, match="the driver of a study is left out"):
         Study.from_json({**document, "driver": ""})

@@ -12,12 +12,23 @@ from typing import TYPE_CHECKING, Any, cast
 from silo.artifacts.artifact import Artifact
 from silo.building.loaded_kernels import VouchedCode, load_code, runs_here, stored_code
 from silo.core.dtypes import dtype
-from silo.core.json_reader import read_list, read_natural, read_object
+from silo.core.json_reader import (
+    BOOL,
+    INTEGER,
+    NATURALS,
+    TEXT,
+    Form,
+    PersistedRow,
+    read_list,
+    read_natural,
+    read_object,
+    read_text,
+)
 from silo.core.signature import ParameterKind
 from silo.core.specialization import Fact
-from silo.core.values import JSON, digest
+from silo.core.values import JSON, digest, malformed
 from silo.errors import ArgumentError, BlobLostError, DeviceError, SourceError, StoreError, TrustError
-from silo.frozen import frozen
+from silo.frozen import field, frozen
 from silo.launch import native
 from silo.launch.arguments import CallArgument, ValueKind
 from silo.launch.binding import bind
@@ -58,29 +69,24 @@ _XLA_TYPES = {
 _MOST_ARRAYS = 256
 
 
+def _read_element(data: JSON, what: str) -> str:
+    name = read_text(data, what)
+    if name not in _XLA_TYPES:
+        raise malformed(what, data)
+    return name
+
+
 @frozen
-class RecordedArray:
+class RecordedArray(PersistedRow):
     """An array of a call: its parameter, type and shape, whether the code wants it at a multiple of 16 bytes."""
 
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    aligned: bool
-    alias: int
+    title = "an array of a call"
 
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return [self.name, self.dtype, list(self.shape), self.aligned, self.alias]
-
-    @classmethod
-    def from_json(cls, data: JSON) -> RecordedArray:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        match data:
-            case [str(name), str(element), list(shape), bool(aligned), int(alias)] if element in _XLA_TYPES:
-                extents = tuple(read_natural(extent, "an extent of a call") for extent in shape)
-                return cls(name, element, extents, aligned, alias)
-            case _:
-                raise ValueError(f"not an array of a call: {data!r}")
+    name: str = field(form=TEXT)
+    dtype: str = field(form=Form(_read_element, str))
+    shape: tuple[int, ...] = field(form=NATURALS)
+    aligned: bool = field(form=BOOL)
+    alias: int = field(form=INTEGER)
 
     def native(self, names: tuple[str, ...]) -> tuple[str, int, int, int, tuple[int, ...], bool, int]:
         """As ``xla_keep`` takes it."""

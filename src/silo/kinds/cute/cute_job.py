@@ -7,13 +7,24 @@ import binascii
 from collections.abc import Iterable
 from enum import Enum
 
-from silo.core.json_reader import read_integers, read_list, read_natural, read_object, read_text
+from silo.core.json_reader import (
+    TEXT,
+    Form,
+    PersistedRow,
+    enumerated,
+    listed,
+    read_integers,
+    read_list,
+    read_natural,
+    read_object,
+    read_text,
+)
 from silo.core.launch_info import AbiType
 from silo.core.target import Target
 from silo.core.values import JSON, malformed
 from silo.core.variant import CompileJob
 from silo.errors import CompileError
-from silo.frozen import frozen, names_of
+from silo.frozen import field, frozen, names_of
 from silo.kinds.cute.cute_declaration import CUTE
 from silo.kinds.cute.front.wrapper import Wrapper
 from silo.kinds.cute.tensor_maps import HostMaps
@@ -33,34 +44,32 @@ class CuteArgumentRole(Enum):
     STREAM = "stream"  # the launch gives it; no name
 
 
+_ABI_TYPE = enumerated(AbiType)
+
+
+def _read_leaf(data: JSON, what: str) -> tuple[AbiType, str]:
+    match data:
+        case [kind, str() as part]:
+            return _ABI_TYPE.read(kind, what), part
+        case _:
+            raise malformed(what, data)
+
+
 @frozen
-class HostArgument:
+class HostArgument(PersistedRow):
     """One argument of the host function that was traced, in its order: whose value the launch puts there.
 
     ``name`` is the kernel parameter's, ``leaves`` are the scalars that it is in the host function's own arguments, as
     :class:`silo.core.launch_info.LayoutSlot` has them: an ABI type and a part (``shape.0``).
     """
 
-    role: CuteArgumentRole
-    name: str = ""
-    leaves: tuple[tuple[AbiType, str], ...] = ()
+    title = "an argument of the host function"
 
-    def to_json(self) -> JSON:
-        """The canonical form: ``[role, name, [[type, part], ...]]``."""
-        return [self.role.value, self.name, [[kind.value, part] for kind, part in self.leaves]]
-
-    @classmethod
-    def from_json(cls, data: JSON) -> HostArgument:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        match read_list(data, "an argument of the host function"):
-            case [role, name, leaves]:
-                found: list[tuple[AbiType, str]] = []
-                for leaf in read_list(leaves, "the leaves of an argument"):
-                    kind, part = (read_text(one, "a leaf") for one in read_list(leaf, "a leaf"))
-                    found.append((AbiType(kind), part))
-                return cls(CuteArgumentRole(role), read_text(name, "the name of an argument"), tuple(found))
-            case _:
-                raise malformed("an argument of the host function", data)
+    role: CuteArgumentRole = field(form=enumerated(CuteArgumentRole))
+    name: str = field(default="", form=TEXT)
+    leaves: tuple[tuple[AbiType, str], ...] = field(
+        default=(), form=listed(Form(_read_leaf, lambda leaf: [leaf[0].value, leaf[1]]))
+    )
 
 
 def host_arguments(wrapper: Wrapper) -> tuple[HostArgument, ...]:

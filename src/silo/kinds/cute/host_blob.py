@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from silo.core.json_reader import read_list, read_natural, read_object, read_text
+from silo.core.json_reader import NATURAL, PersistedRow, enumerated, read_list, read_natural, read_object, read_text
 from silo.core.values import JSON, MAX_PARAMETERS, canonical_json, malformed, parse_json
 from silo.frozen import field, frozen, names_of
 
@@ -33,28 +33,17 @@ class Passing(Enum):
 
 
 @frozen
-class HostValue:
+class HostValue(PersistedRow):
     """One argument: ``index`` is the kernel parameter's whose value it is, or the axis of the grid; 0 for a stream."""
 
-    passing: Passing
-    index: int = 0
+    title = "an argument of host code"
 
-    def to_json(self) -> JSON:
-        """The canonical form: ``[passing, index]``."""
-        return [self.passing.value, self.index]
+    passing: Passing = field(form=enumerated(Passing))
+    index: int = field(default=0, form=NATURAL)
 
-    @classmethod
-    def from_json(cls, data: JSON) -> HostValue:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        match read_list(data, "an argument of host code"):
-            case [passing, index]:
-                found = cls(Passing(read_text(passing, "a way of passing")), read_natural(index, "an index"))
-            case _:
-                raise malformed("an argument of host code", data)
-        most = {Passing.GRID: 2, Passing.STREAM: 0}.get(found.passing, MAX_PARAMETERS - 1)
-        if found.index > most:
-            raise malformed("an argument of host code", data)
-        return found
+    def __post_init__(self) -> None:
+        if self.index > {Passing.GRID: 2, Passing.STREAM: 0}.get(self.passing, MAX_PARAMETERS - 1):
+            raise ValueError(f"an argument of host code that is {self.passing.value} has not the index {self.index}")
 
 
 @frozen

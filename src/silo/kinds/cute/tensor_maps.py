@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from silo.core.json_reader import read_list, read_natural, read_object, read_text
+from silo.core.json_reader import TEXT, Persisted, listed, read_natural, read_object, value_of
 from silo.core.launch_info import TensorMap
 from silo.core.values import JSON
 from silo.errors import CompileError, UnsupportedError
-from silo.frozen import frozen, names_of
+from silo.frozen import field, frozen
 from silo.kinds.cute.launch_call import LaunchCall
 from silo.kinds.cute.layouts import LayoutLeaf, flat, parse_layout, type_parameters
 
@@ -51,25 +51,16 @@ class ArrayMap:
 
 
 @frozen
-class HostMaps:
+class HostMaps(Persisted):
     """The maps that a host function makes for the kernel it launches, in the order of the kernel's parameters.
 
     ``refused`` says why the launcher cannot make them; it matters only where the kernel takes any.
     """
 
-    maps: tuple[ArrayMap, ...] = ()
-    refused: str = ""
+    title = "the maps of a host function"
 
-    def to_json(self) -> JSON:
-        """The canonical form: an object of the members."""
-        return {"maps": [one.to_json() for one in self.maps], "refused": self.refused}
-
-    @classmethod
-    def from_json(cls, data: JSON) -> HostMaps:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        members = read_object(data, names_of(cls), "the maps of a host function")
-        maps = read_list(members["maps"], "the maps of a host function")
-        return cls(tuple(ArrayMap.from_json(one) for one in maps), read_text(members["refused"], "why there are none"))
+    maps: tuple[ArrayMap, ...] = field(default=(), form=listed(value_of(ArrayMap)))
+    refused: str = field(default="", form=TEXT)
 
 
 NO_MAPS: Mapping[int, ArrayMap] = MappingProxyType({})

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from silo.core.decisions import Rejected
 from silo.core.device import DeviceModel, Measuring
-from silo.core.json_reader import read_mapping, read_natural, read_object, read_target, read_text
+from silo.core.json_reader import NATURAL, TARGET, TEXT, Form, Persisted, named, value_of
 from silo.core.protocols import Device
 from silo.core.target import Target
 from silo.core.values import JSON
 from silo.errors import DeviceError
+from silo.frozen import field, frozen
 from silo.version import __version__
 
 __all__ = ["AgentFacts"]
 
-_MEMBERS = ("silo", "model", "target", "driver", "timing", "facts")
+
+def _read_facts(data: JSON, what: str) -> Mapping[str, int]:
+    return dict(named(NATURAL).read(data, what))
 
 
-@dataclass(frozen=True)
-class AgentFacts:
+@frozen
+class AgentFacts(Persisted):
     """One agent: the version of its Silo, and of its device the model, target, driver, timing and numbers."""
 
-    silo: str
-    model: DeviceModel
-    target: Target
-    driver: str
-    timing: str
-    facts: Mapping[str, int]
+    title = "the facts of an agent"
+
+    silo: str = field(form=TEXT)
+    model: DeviceModel = field(form=value_of(DeviceModel))
+    target: Target = field(form=TARGET)
+    driver: str = field(form=TEXT)
+    timing: str = field(form=TEXT)
+    facts: Mapping[str, int] = field(form=Form(_read_facts, dict))
 
     @classmethod
     def of(cls, device: Device) -> AgentFacts:
@@ -52,31 +55,6 @@ class AgentFacts:
             if ours != theirs:
                 return f"its {name} is {theirs or 'none'}, and the others have {ours or 'none'}"
         return ""
-
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {
-            "silo": self.silo,
-            "model": self.model.to_json(),
-            "target": str(self.target),
-            "driver": self.driver,
-            "timing": self.timing,
-            "facts": dict(self.facts),
-        }
-
-    @classmethod
-    def from_json(cls, data: Any) -> AgentFacts:  # noqa: ANN401  # JSON
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        what = "what an agent says of itself"
-        members = read_object(data, _MEMBERS, what)
-        return cls(
-            silo=read_text(members["silo"], what),
-            model=DeviceModel.from_json(members["model"]),
-            target=read_target(members["target"], what),
-            driver=read_text(members["driver"], what),
-            timing=read_text(members["timing"], what),
-            facts={name: read_natural(fact, what) for name, fact in read_mapping(members["facts"], what).items()},
-        )
 
 
 def _described(model: DeviceModel) -> str:

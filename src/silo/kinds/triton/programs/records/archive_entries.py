@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
+from types import MappingProxyType
 from typing import TypeAlias
 
 from silo.artifacts.artifact import Artifact, BlobRef
 from silo.bundle.format import FILE_KIND
 from silo.core.decisions import Accepted, Decision, Rejected
-from silo.core.json_reader import read_list, read_object, read_text
+from silo.core.json_reader import TEXT, Persisted, listed, paired, value_of
 from silo.core.signature import Signature
 from silo.core.values import JSON, malformed
-from silo.frozen import frozen
+from silo.frozen import field, frozen
 from silo.sources.reached_code import Names
 from silo.tuner.foreign_decision import ForeignWinner
 
@@ -90,79 +91,59 @@ def file_ref(data: bytes, kind: str = FILE_KIND) -> BlobRef:
 
 
 @frozen
-class RecordedVariant:
+class RecordedVariant(Persisted):
     """One variant that a program used, or the generic one beside it.
 
     ``signature`` is the source's own, untyped. ``key`` is the folder of Triton's cache whose ``files`` it came as, by
     name; of these the one that a driver loads is the artifact's blob.
     """
 
-    artifact: Artifact
-    signature: Signature
-    reason: str
-    key: str
-    files: tuple[tuple[str, BlobRef], ...]
+    title = "a recorded variant"
+    tags = MappingProxyType({"kind": "variant"})
+
+    artifact: Artifact = field(form=value_of(Artifact))
+    signature: Signature = field(form=value_of(Signature))
+    reason: str = field(form=TEXT)
+    key: str = field(form=TEXT)
+    files: tuple[tuple[str, BlobRef], ...] = field(form=paired(value_of(BlobRef)))
 
     @property
     def identity(self) -> str:
         """Which variant it is: by what Triton itself tells its compiles apart."""
         return f"variant {self.key}"
 
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {
-            "kind": "variant",
-            "artifact": self.artifact.to_json(),
-            "signature": self.signature.to_json(),
-            "reason": self.reason,
-            "key": self.key,
-            "files": [[name, ref.to_json()] for name, ref in self.files],
-        }
-
 
 @frozen
-class CacheFile:
+class CacheFile(Persisted):
     """A file of Triton's cache that belongs to no variant that Silo knows: its key, its name, its bytes' hash."""
 
-    key: str
-    name: str
-    ref: BlobRef
+    title = "a file"
+    tags = MappingProxyType({"kind": "file"})
+
+    key: str = field(form=TEXT)
+    name: str = field(form=TEXT)
+    ref: BlobRef = field(form=value_of(BlobRef))
 
     @property
     def identity(self) -> str:
         """Which file it is; another file of this place takes its place."""
         return f"file {self.key}/{self.name} {self.ref.sha256}"
 
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {"kind": "file", "key": self.key, "name": self.name, "ref": self.ref.to_json()}
-
 
 @frozen
-class TextNames:
+class TextNames(Persisted):
     """What a text of a kernel refers to, by the text's key: who knows it parses no text to find a kernel."""
 
-    text: str
-    names: Names
+    title = "the names in a text"
+    tags = MappingProxyType({"kind": "names"})
+
+    text: str = field(form=TEXT)
+    names: Names = field(form=listed(listed(TEXT, 1)))
 
     @property
     def identity(self) -> str:
         """Which text it is."""
         return f"names {self.text}"
-
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {"kind": "names", "text": self.text, "names": [list(chain) for chain in self.names]}
-
-    @classmethod
-    def from_json(cls, data: JSON) -> TextNames:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything that is none."""
-        members = read_object(data, ("kind", "text", "names"), "the names in a text")
-        chains = [read_list(one, "a chain of names") for one in read_list(members["names"], "the names in a text")]
-        return cls(
-            read_text(members["text"], "the key of a text"),
-            tuple(tuple(read_text(name, "a name") for name in chain) for chain in chains if chain),
-        )
 
 
 Entry: TypeAlias = RecordedVariant | CacheFile | ForeignWinner | TextNames
@@ -170,38 +151,8 @@ Entry: TypeAlias = RecordedVariant | CacheFile | ForeignWinner | TextNames
 
 def entry_from_json(document: JSON) -> Entry:
     """What a record of a journal says; ``ValueError`` on anything that is none."""
-    if not isinstance(document, dict):
-        raise malformed("a record", document)
-    match document.get("kind"):
-        case "winner":
-            return ForeignWinner.from_json(document)
-        case "names":
-            return TextNames.from_json(document)
-        case "file":
-            members = read_object(document, ("kind", "key", "name", "ref"), "a file")
-            return CacheFile(
-                read_text(members["key"], "the key of a file"),
-                read_text(members["name"], "the name of a file"),
-                BlobRef.from_json(members["ref"]),
-            )
-        case "variant":
-            members = read_object(
-                document, ("kind", "artifact", "signature", "reason", "key", "files"), "a recorded variant"
-            )
-            return RecordedVariant(
-                artifact=Artifact.from_json(members["artifact"]),
-                signature=Signature.from_json(members["signature"]),
-                reason=read_text(members["reason"], "the reason of a variant"),
-                key=read_text(members["key"], "the key of a variant"),
-                files=tuple(_file(item) for item in read_list(members["files"], "the files of a variant")),
-            )
-        case _:
-            raise malformed("a record", document)
-
-
-def _file(data: JSON) -> tuple[str, BlobRef]:
-    match read_list(data, "a file of a variant"):
-        case [str(name), ref]:
-            return name, BlobRef.from_json(ref)
-        case _:
-            raise malformed("a file of a variant", data)
+    if isinstance(document, dict):
+        for cls in (ForeignWinner, TextNames, CacheFile, RecordedVariant):
+            if document.get("kind") == cls.tags["kind"]:
+                return cls.from_json(document)
+    raise malformed("a record", document)

@@ -1,0 +1,171 @@
+"""native/core/manifest_members.h: the members of a manifest's objects, for the native reader.
+
+They come from the fields that declare them: of `silo.bundle.contents`, and of the values in the manifest's tables.
+``python scripts/manifest_members.py`` brings the header up to date; ``--check`` only says whether it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from silo.bundle.contents import TABLES, BundleContents, BundleKernel, BundleRules, BundleVariant, entry_members
+from silo.bundle.format import LAYOUTS_MINOR, MAJOR
+from silo.core.config import Config
+from silo.core.dispatch import DispatchRules
+from silo.core.dynamic_layout import LAYOUT_MEMBERS
+from silo.core.extents import Extents
+from silo.core.json_reader import Form, members_of
+from silo.core.launch_info import LaunchInfo, TensorMap
+from silo.core.signature import Parameter
+from silo.core.specialization import Specialization
+from silo.frozen import Field
+
+
+class Member(NamedTuple):
+    """One member of a list; ``check`` is the check of the native reader that its form declares, "" without."""
+
+    name: str
+    since: int = 0
+    left_out: bool = False
+    check: str = ""
+
+    @classmethod
+    def of(cls, form: object, field: Field) -> Member:
+        """The member that a field declares."""
+        check = form.check if isinstance(form, Form) else ""
+        if check == "FLAG" and field.default is not False:
+            raise SystemExit(f"{field.member}: a flag of the manifest is False by default, and left out then")
+        return cls(field.member, field.since, field.left_out, check)
+
+
+HEADER = Path(__file__).resolve().parent.parent / "native" / "core" / "manifest_members.h"
+
+
+def plain_members(*names: str) -> list[Member]:
+    """Members that are always there."""
+    return [Member(name) for name in names]
+
+
+ADDED = plain_members("blobs", "format", "tables")  # to the contents of a bundle, by the writer
+
+BEGIN = """/* The members of a manifest's objects: names, and the minor version of the format that added each.
+ *
+ * Printed by python scripts/manifest_members.py from the fields that declare them
+ * (silo.bundle.contents, silo.core); scripts/check compares. */
+#ifndef SILO_MANIFEST_MEMBERS_H
+#define SILO_MANIFEST_MEMBERS_H
+
+#include "base.h"
+
+/* clang-format off */
+
+/* How silo_check_members checks a member; a value that the reader uses, its own code checks. */
+enum silo_member_check {
+    SILO_CHECK_NONE,
+    SILO_CHECK_TEXT, /* of at most 65,536 characters */
+    SILO_CHECK_NAME, /* printable, not empty, at most 1,024 characters */
+    SILO_CHECK_FLAG, /* true; false is left out */
+};
+
+struct silo_member {
+    const char *name;
+    uint8_t since; /* in files of older versions it is unknown; 0: in none */
+    uint8_t check; /* enum silo_member_check */
+};
+
+/* The first `required` of the `count` members are always there, the others may be left out. */
+struct silo_member_list {
+    uint8_t required, count;
+    const struct silo_member *members;
+};
+"""
+END = "/* clang-format on */\n\n#endif\n"
+
+
+def own_members(cls: type, *without: str) -> list[Member]:
+    """The members of a value's JSON in the order of its fields, which is the order of messages about missing ones."""
+    return [Member(one.member, one.since, one.left_out) for one in members_of(cls) if one.member not in without]
+
+
+def object_members(cls: type) -> list[Member]:
+    """The members of an object of the manifest, sorted by name as they lie in a file."""
+    members = [Member.of(one.form, one.field) for one in entry_members(cls)]
+    return sorted(members + (ADDED if cls is BundleContents else []), key=lambda member: member.name)
+
+
+def printed_list(name: str, about: str, members: Iterable[Member], *, strict: bool) -> str:
+    """An enumeration of the members' numbers, and their list, the required ones first.
+
+    ``strict``: in files of older versions the members are unknown. Otherwise the reader of the value compares versions
+    itself, by the constants ``..._SINCE``.
+    """
+    required = [member for member in members if not member.left_out]
+    optional = sorted((member for member in members if member.left_out), key=lambda member: member.since)
+    ordered = required + optional
+    numbers = "".join(f"    SILO_{name}_{member.name.upper()},\n" for member in ordered)
+    rows = "".join(
+        f'    {{"{one.name}", {one.since if strict else 0}, SILO_CHECK_{one.check or "NONE"}}},\n' for one in ordered
+    )
+    since = "".join(
+        f"    SILO_{name}_{member.name.upper()}_SINCE = {member.since},\n" for member in optional if member.since
+    )
+    return (
+        f"\n/* {about} */\nenum silo_{name.lower()}_member {{\n{numbers}    SILO_{name}_MEMBERS\n}};\n"
+        + (f"enum {{\n{since}}};\n" if since else "")
+        + f"static const struct silo_member SILO_{name}_NAMES[SILO_{name}_MEMBERS] = {{\n{rows}}};\n"
+        + f"static const struct silo_member_list SILO_{name}_LIST = "
+        + f"{{{len(required)}, SILO_{name}_MEMBERS, SILO_{name}_NAMES}};\n"
+    )
+
+
+def header() -> str:
+    """The whole header."""
+    strict = (
+        ("TOP", "The manifest.", object_members(BundleContents)),
+        ("KERNEL", "A kernel.", object_members(BundleKernel)),
+        ("VARIANT", "A variant.", object_members(BundleVariant)),
+        ("RULES", "One of a kernel's rules.", object_members(BundleRules)),
+    )
+    values = (
+        ("PARAM", "A parameter of a signature.", own_members(Parameter)),
+        ("SPECIALIZATION", "A specialization.", own_members(Specialization)),
+        ("ARRAY", "The extents of an array.", own_members(Extents)),
+        ("PASSED", "A dynamic layout of an array.", plain_members(*LAYOUT_MEMBERS)),
+        ("CONFIG", "A config.", own_members(Config)),
+        ("LAUNCH", "Launch info; launch options of compilers are members besides.", own_members(LaunchInfo, "options")),
+        ("MAP", "A tensor map.", own_members(TensorMap)),
+        ("DISPATCH", "Dispatch rules.", own_members(DispatchRules)),
+    )
+    newest = max(LAYOUTS_MINOR, *(one.since for _, _, members in (*strict, *values) for one in members))
+    tables = "".join(f"    SILO_TABLE_{name.upper()},\n" for name in TABLES)
+    rows = "".join(f'    {{"{name}", 0, SILO_CHECK_NONE}},\n' for name in TABLES)
+    return "".join(
+        [
+            BEGIN,
+            "\n/* The newest version that is read, and the one that added structs and dynamic layouts. */\n",
+            f"enum {{ SILO_MAJOR = {MAJOR}, SILO_MINOR = {newest}, SILO_LAYOUTS_MINOR = {LAYOUTS_MINOR} }};\n",
+            f"\n/* The tables. */\nenum silo_table_kind {{\n{tables}    SILO_TABLES\n}};\n",
+            f"static const struct silo_member SILO_TABLE_NAMES[SILO_TABLES] = {{\n{rows}}};\n",
+            "static const struct silo_member_list SILO_TABLE_LIST = {SILO_TABLES, SILO_TABLES, SILO_TABLE_NAMES};\n",
+            *(printed_list(*one, strict=True) for one in strict),
+            *(printed_list(*one, strict=False) for one in values),
+            "\n",
+            END,
+        ]
+    )
+
+
+def main() -> int:
+    """Write the header; with ``--check`` only compare, 1 where it differs."""
+    text = header()
+    if "--check" in sys.argv[1:]:
+        return int(not HEADER.exists() or HEADER.read_text(encoding="utf-8") != text)
+    HEADER.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
