@@ -1,4 +1,4 @@
-"""Device models: the identity under which measurements are kept."""
+"""Devices as data: where their memory is, their facts, and the model that measurements are kept under."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from silo.core.driver_declaration import EXTENSION_MEMORY, HOST_MEMORY, Memory, memory_name
 from silo.core.json_reader import read_natural, read_object, read_text
 from silo.core.values import JSON
 from silo.frozen import frozen, names_of
@@ -27,61 +28,6 @@ __all__ = [
     "memory_name",
     "place_of",
 ]
-
-HOST_MEMORY = 1  # DLPack's device type
-EXTENSION_MEMORY = 12  # what it has for devices that it does not know, such as TPUs
-
-# DLPack's device types (DLPack 1.x, ``DLDeviceType``), in the words of messages.
-_MEMORY_NAMES = MappingProxyType(
-    {
-        1: "cpu",
-        2: "cuda",
-        3: "cuda (pinned host memory)",
-        4: "opencl",
-        7: "vulkan",
-        8: "metal",
-        9: "vpi",
-        10: "rocm",
-        11: "rocm (pinned host memory)",
-        12: "a device that DLPack has no number for",
-        13: "cuda (managed memory)",
-        14: "xpu",
-        15: "webgpu",
-        16: "hexagon",
-        17: "maia",
-        18: "trainium",
-    }
-)
-
-
-def memory_name(device_type: int) -> str:
-    """A DLPack device type in words, for messages.
-
-    >>> memory_name(8), memory_name(99)
-    ('metal', 'an unknown device')
-    """
-    return _MEMORY_NAMES.get(device_type, "an unknown device")
-
-
-@frozen
-class Memory:
-    """The memory that a device's code reads and writes.
-
-    ``types`` are DLPack's device types, that of the device's own memory first: a call whose arrays are in one of them
-    may run there. ``names`` says what an array library calls the device, where DLPack's type does not tell it:
-    ``{"torch": "npu"}``.
-
-    >>> Memory((1,)).is_host, Memory((2, 3)).is_host
-    (True, False)
-    """
-
-    types: tuple[int, ...]
-    names: Mapping[str, str] = MappingProxyType({})
-
-    @property
-    def is_host(self) -> bool:
-        """Whether the device's own memory is the host's, where it needs no index."""
-        return self.types[0] == HOST_MEMORY
 
 
 @frozen

@@ -12,6 +12,7 @@ from silo.artifacts.artifact import Artifact
 from silo.building.loaded_kernels import VouchedCode
 from silo.compile.wire import Message, encode
 from silo.compile.worker_process import WorkerDiedError, WorkerHungError, WorkerProcess
+from silo.core.plugins import drivers
 from silo.core.protocols import Device
 from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TrustError, TuneError, error_named
 from silo.forks import Mutex
@@ -222,8 +223,10 @@ class MeasuringProcess:
         here = settings()
         # Writing the launch log would be part of what is measured.
         environment = {"SILO_L2": here.l2, "SILO_THREADS": str(here.threads), "SILO_LAUNCH_LOG": ""}
-        libraries = {"SILO_CUDA_LIBRARY": here.cuda_library, "SILO_HIP_LIBRARY": here.hip_library}
-        environment |= {name: library for name, library in libraries.items() if library}
+        for name in (one.library for one in drivers() if one.library):
+            library: str | None = getattr(here, name)
+            if library:
+                environment[f"SILO_{name.upper()}"] = library
         try:
             return WorkerProcess(
                 [self._device, str(self._shared.file), str(self._results.file)],

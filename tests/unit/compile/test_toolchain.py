@@ -204,7 +204,7 @@ def test_entry_points_are_read():
     assert list(plugins) == sorted(plugins)
 
 
-@pytest.mark.parametrize("group", ["silo.compilers", "silo.devices", "silo.sources"])
+@pytest.mark.parametrize("group", ["silo.compilers", "silo.loaders", "silo.sources"])
 def test_the_table_of_what_silo_ships_is_that_of_its_project_file(group):
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     assert dict(shipped_places(group)) == project["entry-points"][group]
