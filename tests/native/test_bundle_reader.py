@@ -175,7 +175,7 @@ def test_the_names_that_bundles_may_use_are_the_same():
     assert names_of("BLOB_KINDS") == list(BLOB_KINDS)
     assert names_of("CHECKED_KINDS") == [kind for kind, (_, checked) in BLOB_KINDS.items() if checked]
     assert names_of("DOCUMENT_KINDS") == list(DOCUMENT_KINDS) == [CASES_KIND, TRIALS_KIND, FILE_KIND]
-    assert sorted(names_of("TARGET_KINDS")) == list(target_kinds())
+    assert set(names_of("TARGET_KINDS")) <= set(target_kinds())  # of a newer driver, Python says
 
 
 def test_the_characters_of_names_are_the_same():

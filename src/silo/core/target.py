@@ -69,8 +69,8 @@ class Target:
 def target_kinds() -> tuple[str, ...]:
     """The kinds of targets that a bundle may name wherever it is read, sorted.
 
-    >>> target_kinds()
-    ('cpu', 'cuda', 'fake', 'hip', 'metal', 'tpu', 'xpu')
+    >>> "cuda" in target_kinds(), "xpu" in target_kinds()
+    (True, True)
     """
     return tuple(sorted({*driver_kinds(), *_WITHOUT_DRIVER}))
 

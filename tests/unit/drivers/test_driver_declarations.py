@@ -16,7 +16,8 @@ from silo.settings import settings
 
 
 def test_a_folder_is_a_driver():
-    assert [one.kind for one in drivers()] == list(driver_kinds()) == ["cpu", "cuda", "hip", "metal", "tpu"]
+    assert [one.kind for one in drivers()] == list(driver_kinds()) == sorted(shipped_places("silo.devices"))
+    assert {"cpu", "cuda", "hip", "metal", "tpu"} <= set(driver_kinds())
     for kind, place in shipped_places("silo.devices").items():
         assert callable(load_place(place)), kind
 
@@ -65,7 +66,7 @@ def test_a_declaration_opens_no_driver():
     code = """if True:
     import sys
     from silo.core.plugins import drivers
-    assert len(drivers()) == 5
+    assert drivers()
     print([name for name in sys.modules if name.startswith(("silo.launch", "silo.machine", "silo._native", "jax"))])
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
