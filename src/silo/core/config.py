@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from silo.core.json_reader import read_object, read_values
 from silo.core.plugins import is_option
 from silo.core.values import JSON, Value, canonical_json, identity_of, same_values, value_to_json
-from silo.frozen import field, frozen
+from silo.frozen import field, frozen, remembered
 
 __all__ = ["Config", "ConfigSet"]
 
@@ -56,10 +56,14 @@ class Config:
 
     def to_json(self) -> JSON:
         """The canonical form."""
-        return {
-            "options": {name: value_to_json(value) for name, value in self.options},
-            "values": {name: value_to_json(value) for name, value in self.values},
-        }
+        options, values = self._json
+        return {"options": dict(options), "values": dict(values)}
+
+    @remembered
+    def _json(self) -> tuple[Mapping[str, JSON], Mapping[str, JSON]]:
+        """The canonical forms of the options' values and of the values, by name: asked for with each trial and key."""
+        options = {name: value_to_json(value) for name, value in self.options}
+        return options, {name: value_to_json(value) for name, value in self.values}
 
     @classmethod
     def from_json(cls, data: JSON) -> Config:

@@ -61,7 +61,7 @@ class Specialization:
 
     def facts_of(self, name: str) -> frozenset[Fact]:
         """The facts assumed about one parameter."""
-        return frozenset(fact for owner, fact in self.facts if owner == name)
+        return frozenset([fact for owner, fact in self.facts if owner == name])
 
     @property
     def constant_values(self) -> Mapping[str, Value]:

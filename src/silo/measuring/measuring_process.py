@@ -159,7 +159,7 @@ class MeasuringProcess:
         if beside is not None and self._loads(beside[0]):
             request |= {"reference": beside[0].key, "reference_ns": beside[1]}
         reply = self._ask(candidate, request, 10 * self._limit_s)
-        return Timing(*(tuple(int(sample) for sample in reply[name]) for name in ("samples", "reference")))
+        return Timing(*(tuple(map(int, reply[name])) for name in ("samples", "reference")))
 
     def _loads(self, reference: MeasuredCandidate) -> bool:
         try:
@@ -176,7 +176,7 @@ class MeasuringProcess:
         keys = [candidate.key for candidate in candidates]
         request = encode({"do": "compare", "keys": list(dict.fromkeys(keys))})
         reply = self._exchange(request, 10 * self._limit_s * len(candidates), "the finalists")
-        return [tuple(int(sample) for sample in reply["samples"][key]) for key in keys]
+        return [tuple(map(int, reply["samples"][key])) for key in keys]
 
     def _ask(self, candidate: MeasuredCandidate, request: dict[str, object], limit_s: float) -> dict[str, Any]:
         others = self._loaded - {candidate.key}
