@@ -43,7 +43,7 @@ _RENEWED = {
 }
 
 # The kinds of GPUs, the archs of each, and which modules name them besides the driver's folder. What others need to
-# know of a device its driver declares (silo.core.driver_declaration), so that a new one touches its folder alone.
+# know of a device its driver declares (silo.core.device), so that a new one touches its folder alone.
 _DRIVERS = {"hip": re.compile(r"hip(:.*)?|gfx[0-9].*"), "cuda": re.compile(r"cuda(:.*)?|sm_[0-9].*")}
 _NAMES_A_DRIVER = {
     "hip": {
@@ -58,7 +58,7 @@ _NAMES_A_DRIVER = {
         "heuristics/": "PyTorch's heuristics differ for NVIDIA; a target by which the names of blocks are read",
         "building/kernel_declaration.py": "a target by which the names of blocks are read",
         "bundle/one_variant.py": "the target of a bundle for tests of the format",
-        "core/driver_declaration.py": "the name that DLPack has for the memory",
+        "core/device.py": "the name that DLPack has for the memory",
         "integrations/": "the names that torch and jax have for devices",
         "launch/array_libraries/": "the names that torch and jax have for devices",
         "launch/framework_connection.py": "the name that torch has for every GPU",

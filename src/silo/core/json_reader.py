@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from silo.core.dtypes import DType, dtype
-from silo.core.target import Target
 from silo.core.values import JSON, MAX_AXES, MAX_NAMES, Value, malformed, value_from_json
-from silo.errors import TargetError
 
 __all__ = [
     "read_bool",
@@ -22,7 +20,6 @@ __all__ = [
     "read_natural",
     "read_object",
     "read_pairs",
-    "read_target",
     "read_text",
     "read_values",
 ]
@@ -110,11 +107,3 @@ def read_dtype(data: JSON, what: str) -> DType:
         return dtype(read_text(data, what))
     except KeyError as error:
         raise ValueError(str(error.args[0])) from None
-
-
-def read_target(data: JSON, what: str) -> Target:
-    """A target in its own spelling."""
-    try:
-        return Target.parse(read_text(data, what))
-    except TargetError as error:
-        raise ValueError(str(error)) from None

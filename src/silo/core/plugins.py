@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from silo.builtin_plugins import BLOB_KINDS, LAUNCH_OPTIONS, OPTIONS, SHIPPED
 from silo.core.decisions import Rejected
-from silo.core.driver_declaration import DriverDeclaration
+from silo.core.device import DriverDeclaration
 from silo.errors import TrustError
 
 if TYPE_CHECKING:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from silo.core.json_reader import read_text
 from silo.core.plugins import DEVICES, driver_kinds, driver_of, installed_places
+from silo.core.values import JSON
 from silo.errors import TargetError
 from silo.frozen import frozen
 
-__all__ = ["CPU_LEVELS", "Target", "target_kinds"]
+__all__ = ["CPU_LEVELS", "Target", "read_target", "target_kinds"]
 
 _WITHOUT_DRIVER = ("fake", "xpu")  # kinds that code is compiled for and no driver here runs
 
@@ -78,3 +80,11 @@ def target_kinds() -> tuple[str, ...]:
 def _kinds_of_plugins() -> tuple[str, ...]:
     """The kinds of targets that others' device plug-ins add, which are looked for when a kind is not Silo's own."""
     return tuple(name for name in installed_places(DEVICES) if name not in target_kinds())
+
+
+def read_target(data: JSON, what: str) -> Target:
+    """A target in its own spelling, from JSON; ``what`` names it in the ``ValueError`` for anything else."""
+    try:
+        return Target.parse(read_text(data, what))
+    except TargetError as error:
+        raise ValueError(str(error)) from None

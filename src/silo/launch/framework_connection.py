@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from silo.core.device import EXTENSION_MEMORY
-from silo.core.driver_declaration import DriverDeclaration
+from silo.core.device import EXTENSION_MEMORY, DriverDeclaration
 from silo.core.plugins import drivers
 from silo.launch import native
 from silo.launch.descriptor_arguments import connect as connect_descriptor

@@ -9,8 +9,7 @@ from weakref import WeakValueDictionary
 
 from silo.artifacts.runs_on import runs_on
 from silo.core.decisions import Decision
-from silo.core.device import DeviceModel, Measuring, Memory, available_sms
-from silo.core.driver_declaration import DriverDeclaration
+from silo.core.device import DeviceModel, DriverDeclaration, Measuring, Memory, available_sms
 from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target
 from silo.errors import DeviceError, SourceError

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from silo.core.config import Config
-from silo.core.json_reader import read_list, read_object, read_target, read_text
-from silo.core.target import Target
+from silo.core.json_reader import read_list, read_object, read_text
+from silo.core.target import Target, read_target
 from silo.core.values import JSON, Value, canonical_json, identity_of, value_from_json, value_to_json
 from silo.frozen import field, frozen
 

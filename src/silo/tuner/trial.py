@@ -12,11 +12,10 @@ from typing import cast
 from silo.core.config import Config
 from silo.core.device import DeviceModel
 from silo.core.dispatch import EXACT_LIMIT, Bucket, bucket_from_json, bucket_to_json
-from silo.core.json_reader import read_target
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
+from silo.core.target import Target, read_target
 from silo.core.values import JSON, Value, canonical_json, digest, value_from_json, value_to_json
 
 __all__ = [

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from silo.core.driver_declaration import DriverDeclaration
+from silo.core.device import DriverDeclaration
 from silo.core.plugins import driver_kinds, driver_of, drivers, load_place, shipped_places
 from silo.core.target import Target
 from silo.drivers.cpu.cpu_device import CpuDevice

@@ -2,7 +2,7 @@
 
 from types import MappingProxyType
 
-from silo.core.driver_declaration import DriverDeclaration, Memory
+from silo.core.device import DriverDeclaration, Memory
 
 DRIVER = DriverDeclaration(
     kind="cuda",

@@ -8,9 +8,9 @@ from typing import Any
 
 from silo.core.decisions import Rejected
 from silo.core.device import DeviceModel, Measuring
-from silo.core.json_reader import read_mapping, read_natural, read_object, read_target, read_text
+from silo.core.json_reader import read_mapping, read_natural, read_object, read_text
 from silo.core.protocols import Device
-from silo.core.target import Target
+from silo.core.target import Target, read_target
 from silo.core.values import JSON
 from silo.errors import DeviceError
 from silo.version import __version__
