@@ -255,7 +255,7 @@ def _own_option(name: str) -> Option | None:
 def installed_words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """The words that others' plug-ins add to those a bundle may use, besides the table of what Silo ships.
 
-    Kinds of blobs, launch options, the kinds of text that a check compiles, and kinds of targets: those of all devices.
+    Kinds of blobs, launch options, the kinds of text that a check compiles, and the kinds of all devices.
     """
     kinds = {kind.name for declared in declarations() for kind in declared.blobs} | set(installed_places(LOADERS))
     others = tuple(sorted(kinds - set(BLOB_KINDS)))

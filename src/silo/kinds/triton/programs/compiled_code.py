@@ -17,8 +17,8 @@ from silo.errors import CompileError, DeviceError, UnsupportedError
 from silo.frozen import replace
 from silo.kinds.triton.front.adapter import CompiledProgram
 from silo.kinds.triton.front.gpu_layout import complete_layout, launch_info
-from silo.launch.binding import bind
 from silo.launch.native import Binding
+from silo.launch.runtime import bind
 from silo.machine.device_plugins import devices_of_kind
 from silo.store.trust_ledger import consent_to_compiled
 
