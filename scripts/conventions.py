@@ -140,19 +140,16 @@ def locks_made(place: str, tree: ast.AST) -> Iterator[str]:
 def driver_named(place: str, tree: ast.AST) -> Iterator[str]:
     """The name of a driver, or an arch of its devices, stands in its folder alone; sentences may have it as a word."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    texts = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, documented) and _has_text(node.body)}
+    first = [node.body[0] for node in ast.walk(tree) if isinstance(node, documented) and node.body]
+    texts = {id(node.value) for node in first if isinstance(node, ast.Expr)}  # docstrings
     for kind, pattern in _DRIVERS.items():
         if place.startswith((f"drivers/{kind}/", *_NAMES_A_DRIVER[kind])):
             continue
         for node in ast.walk(tree):
-            value = node.value if isinstance(node, ast.Constant) and id(node) not in texts else None
-            if isinstance(value, str) and pattern.fullmatch(value):
-                yield f"{place}:{node.lineno}: {value} is known outside of drivers/{kind}: let it declare the fact"
-
-
-def _has_text(body: list[ast.stmt]) -> bool:
-    """Whether a body begins with a docstring, or is one."""
-    return bool(body) and isinstance(body[0], ast.Expr)
+            if not isinstance(node, ast.Constant) or id(node) in texts:
+                continue
+            if isinstance(node.value, str) and pattern.fullmatch(node.value):
+                yield f"{place}:{node.lineno}: {node.value} is known outside of drivers/{kind}: let it declare the fact"
 
 
 def broken_rules(place: str, text: str) -> list[str]:
