@@ -131,7 +131,7 @@ def _target(asked: _Asked) -> Target:
 def _example(kind: str) -> str:
     """A target of a kind, for messages; the CPU's needs no arch."""
     driver = driver_of(kind)
-    return kind if driver.memory.is_host else f"{kind}:{driver.example}"
+    return kind if driver.memory.is_host else f"{kind}:{Target(kind, driver.example).device_arch}"
 
 
 def _config(kernel: Kernel, study: CaseStudy, target: Target, asked: _Asked) -> Config:
