@@ -42,6 +42,30 @@ _RENEWED = {
     "store/remote/client.py": "those that it keeps are made anew in a child, the others live within one call",
 }
 
+# The kinds of GPUs, the archs of each, and which modules name them besides the driver's folder. What others need to
+# know of a device its driver declares (silo.core.device), so that a new one touches its folder alone.
+_DRIVERS = {"hip": re.compile(r"hip(:.*)?|gfx[0-9].*"), "cuda": re.compile(r"cuda(:.*)?|sm_[0-9].*")}
+_NAMES_A_DRIVER = {
+    "hip": {
+        "kinds/triton/": "generates code for it, by Triton's names",
+        "heuristics/facts.py": "PyTorch's heuristics differ for AMD",
+    },
+    "cuda": {
+        "kinds/triton/": "generates code for it, by Triton's names",
+        "kinds/cute/": "generates code for it alone",
+        "kinds/binary/": "reads NVIDIA's code",
+        "kinds/pallas/": "generates code for it, through jax",
+        "heuristics/": "PyTorch's heuristics differ for NVIDIA; a target by which the names of blocks are read",
+        "building/kernel_declaration.py": "a target by which the names of blocks are read",
+        "bundle/one_variant.py": "the target of a bundle for tests of the format",
+        "core/device.py": "the name that DLPack has for the memory",
+        "integrations/": "the names that torch and jax have for devices",
+        "launch/array_libraries/": "the names that torch and jax have for devices",
+        "launch/framework_connection.py": "the name that torch has for every GPU",
+        "launch/scratch.py": "the name that torch has for every GPU",
+    },
+}
+
 
 def modules_named(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """The line and name of every module that a text imports, also by ``import_module("name")``."""
@@ -113,6 +137,21 @@ def locks_made(place: str, tree: ast.AST) -> Iterator[str]:
         )
 
 
+def driver_named(place: str, tree: ast.AST) -> Iterator[str]:
+    """The name of a driver, or an arch of its devices, stands in its folder alone; sentences may have it as a word."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    first = [node.body[0] for node in ast.walk(tree) if isinstance(node, documented) and node.body]
+    texts = {id(node.value) for node in first if isinstance(node, ast.Expr)}  # docstrings
+    for kind, pattern in _DRIVERS.items():
+        if place.startswith((f"drivers/{kind}/", *_NAMES_A_DRIVER[kind])):
+            continue
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Constant) or id(node) in texts:
+                continue
+            if isinstance(node.value, str) and pattern.fullmatch(node.value):
+                yield f"{place}:{node.lineno}: {node.value} is known outside of drivers/{kind}: let it declare the fact"
+
+
 def broken_rules(place: str, text: str) -> list[str]:
     """What a module breaks; ``place`` is its path within ``src/silo``."""
     tree = ast.parse(text)
@@ -121,6 +160,7 @@ def broken_rules(place: str, text: str) -> list[str]:
         *native_imported(place, tree),
         *internals_known(place, tree),
         *locks_made(place, tree),
+        *driver_named(place, tree),
     ]
 
 

@@ -1,4 +1,4 @@
-/* The parameters of a bundle's binary, as its launch info lists them (silo.launch.binding.bind). */
+/* The parameters of a bundle's binary, as its launch info lists them (silo.launch.runtime.bind). */
 #ifndef SILO_LAYOUT_H
 #define SILO_LAYOUT_H
 

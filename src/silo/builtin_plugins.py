@@ -3,7 +3,8 @@
 Looking through every installed distribution, and importing each compiler's declaration, takes longer than launching a
 kernel. So the places are known beforehand (group of entry points, name, ``module:attribute``; ``pyproject.toml`` has
 the same for other programs), and so are the words that the declarations have between them. A test compares all of it
-with ``pyproject.toml`` and the declarations.
+with ``pyproject.toml`` and the declarations. Devices are not in the table: each folder of ``silo/drivers`` is a driver
+(:func:`silo.core.plugins.driver_kinds`).
 """
 
 from __future__ import annotations
@@ -17,13 +18,6 @@ SHIPPED: dict[str, dict[str, str]] = {
         "metalcpu": "silo.kinds.metal.metal_declaration:EMULATOR",
         "pallas": "silo.kinds.pallas.pallas_declaration:PALLAS",
         "triton": "silo.kinds.triton.gpu.gpu_declaration:TRITON",
-    },
-    "silo.devices": {
-        "cpu": "silo.drivers.cpu.cpu_device:devices",
-        "cuda": "silo.drivers.cuda.cuda_device:devices",
-        "hip": "silo.drivers.hip.hip_device:devices",
-        "metal": "silo.drivers.metal.metal_device:devices",
-        "tpu": "silo.drivers.tpu.tpu_device:devices",
     },
     "silo.loaders": {
         "cuteobj": "silo.kinds.cute.cute_declaration:CUTEOBJ",

@@ -48,6 +48,7 @@ __all__ = [
     "override",
     "program_environment",
     "records_wanted",
+    "search_path",
     "settings",
     "settings_page",
     "take_environment",
@@ -420,6 +421,11 @@ def accelerate_wanted() -> bool:
     with _lock:
         current = _current
     return _flag(_given(os.environ), "SILO_ACCELERATE", default=False) if current is None else current.accelerate
+
+
+def search_path() -> str | None:
+    """The folders in which programs are looked for (``PATH``), as they are now."""
+    return os.environ.get("PATH")
 
 
 def environment_memory() -> dict[object, object]:

@@ -34,8 +34,7 @@ from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BundleError, ExpressionError, NoVariantError
 from silo.kernels.bundle_kernels import BundledKernel, load
-from silo.launch.binding import grid_programs
-from silo.launch.runtime import inspect_call
+from silo.launch.runtime import grid_programs, inspect_call
 from silo.settings import child_environment
 
 _EXPLAINED = 25  # every so many calls of one outcome

@@ -23,8 +23,7 @@ from silo.core.values import value_from_json, value_to_json
 from silo.core.variant import Variant
 from silo.errors import NoVariantError, SiloError
 from silo.kernels.bundle_kernels import BundledKernel, Kernels, load
-from silo.launch.binding import grid_programs
-from silo.launch.runtime import inspect_call
+from silo.launch.runtime import grid_programs, inspect_call
 
 from . import golden
 

@@ -25,7 +25,7 @@ from silo.builtin_plugins import BLOB_KINDS, LAUNCH_OPTIONS, OPTIONS
 from silo.bundle.format import CASES_KIND, DOCUMENT_KINDS, FILE_KIND, TRIALS_KIND
 from silo.bundle.reader import Bundle
 from silo.bundle.writer import write_bundle
-from silo.core.target import TARGET_KINDS
+from silo.core.target import target_kinds
 
 BEFORE = sorted((Path(__file__).parents[1] / "data" / "before").glob("*.silo"))
 NOTHING = ((), (), (), ())
@@ -175,7 +175,7 @@ def test_the_names_that_bundles_may_use_are_the_same():
     assert names_of("BLOB_KINDS") == list(BLOB_KINDS)
     assert names_of("CHECKED_KINDS") == [kind for kind, (_, checked) in BLOB_KINDS.items() if checked]
     assert names_of("DOCUMENT_KINDS") == list(DOCUMENT_KINDS) == [CASES_KIND, TRIALS_KIND, FILE_KIND]
-    assert names_of("TARGET_KINDS") == list(TARGET_KINDS)
+    assert set(names_of("TARGET_KINDS")) <= set(target_kinds())  # of a newer driver, Python says
 
 
 def test_the_characters_of_names_are_the_same():

@@ -9,9 +9,8 @@ from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.trace import trace_grid
 from silo.errors import ArgumentError, ExpressionError
-from silo.launch.binding import bind
 from silo.launch.hooks import launch_hook
-from silo.launch.runtime import make_launcher
+from silo.launch.runtime import bind, make_launcher
 
 
 def ids(grid=None, **options):

@@ -23,7 +23,7 @@ from silo.core.expressions import (
     evaluate,
 )
 from silo.errors import ExpressionError
-from silo.launch.binding import grid_programs
+from silo.launch.runtime import grid_programs
 
 NAMES = ("m", "x", "n", "D")
 EDGES = [0, 1, -1, 2, 3, 15, 16, 127, 128, 1 << 31, 1 << 62, (1 << 62) + 1, INT64_MAX, INT64_MIN]

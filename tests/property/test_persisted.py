@@ -30,7 +30,6 @@ from silo.core.json_reader import (
     INTEGER,
     NATURAL,
     NATURALS,
-    TARGET,
     TEXT,
     VALUE,
     Persisted,
@@ -48,7 +47,7 @@ from silo.core.json_reader import (
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.core.recipes import ArrayRecipe, CaseRecipe, DescriptorRecipe, ScalarRecipe
 from silo.core.specialization import Fact, Specialization
-from silo.core.target import Target
+from silo.core.target import TARGET, Target
 from silo.core.values import canonical_json, parse_json, value_to_json
 from silo.frozen import field, frozen, replace
 from silo.store.artifacts import Outcome

@@ -18,9 +18,8 @@ from silo.kinds.metal.clang import digest_of_headers, find_clang, includes_heade
 from silo.kinds.metal.compile_job import compile_job
 from silo.kinds.metal.metal_job import BufferRole, EmulatorJob, MetalArgument
 from silo.kinds.metal.metal_to_cpp import may_wait, rewritten
-from silo.launch.binding import bind
 from silo.launch.native import CpuModule, LoadedKernel
-from silo.launch.runtime import make_launcher
+from silo.launch.runtime import bind, make_launcher
 
 _TYPES = {"u32": "uint", "i32": "int", "fp32": "float", "i64": "long", "fp16": "half"}
 

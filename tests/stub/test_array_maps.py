@@ -17,8 +17,7 @@ from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.errors import ArgumentError, DeviceError
 from silo.launch import native
-from silo.launch.binding import bind
-from silo.launch.runtime import make_bound_launcher, make_launcher
+from silo.launch.runtime import bind, make_bound_launcher, make_launcher
 
 BFLOAT16 = 9  # CUtensorMapDataType
 FORM = TensorMap("a", swizzle=3, element_bytes=2, element_type=6, box=(128, 64), axes=(0, 1))

@@ -22,8 +22,7 @@ from silo.core.specialization import Specialization
 from silo.core.trace import trace_grid
 from silo.errors import ArgumentError, DeviceError
 from silo.launch import native
-from silo.launch.binding import bind
-from silo.launch.runtime import make_bound_launcher, make_launcher
+from silo.launch.runtime import bind, make_bound_launcher, make_launcher
 
 BIT_21 = 1 << 21  # of the map's second word, which stands for the address here: cleared for small arrays
 

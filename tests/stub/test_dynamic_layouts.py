@@ -14,8 +14,7 @@ from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.errors import ArgumentError, DeviceError
 from silo.launch import native
-from silo.launch.binding import bind
-from silo.launch.runtime import make_bound_launcher, make_launcher
+from silo.launch.runtime import bind, make_bound_launcher, make_launcher
 
 FULL = LayoutSlot.struct("x", [("ptr", ""), ("i32", "shape.0"), ("i32", "shape.1"), ("i64", "stride.0")])
 SHAPE = LayoutSlot.struct("x", [("i32", "shape.0"), ("i32", "shape.1")])

@@ -10,7 +10,7 @@ from silo.core.plugins import is_checked_text, is_host_code
 from silo.core.values import JSON, malformed
 from silo.core.variant import Variant
 from silo.errors import SourceError
-from silo.frozen import field, frozen
+from silo.frozen import field, frozen, remembered
 
 if TYPE_CHECKING:
     from silo.core.consent import HostCode
@@ -74,6 +74,13 @@ class Artifact(Persisted):
 
     def host_code(self, calls: JSON = None) -> HostCode:
         """What consent to its native code is about; ``calls`` is what a bundle says besides."""
+        return self._plain_host_code if calls is None else self._host_code(calls)
+
+    @remembered
+    def _plain_host_code(self) -> HostCode:
+        return self._host_code(None)
+
+    def _host_code(self, calls: JSON) -> HostCode:
         from silo.core.consent import HostCode  # noqa: PLC0415  # code for GPUs needs no consent
 
         return HostCode(

@@ -10,6 +10,7 @@ from silo.artifacts.binary_inspection import BinaryKernel, inspect_binary
 from silo.artifacts.elf import Elf, read_elf
 from silo.artifacts.ptx import inspect_ptx
 from silo.core.launch_info import LayoutSlot
+from silo.core.plugins import drivers
 from silo.core.target import Target
 from silo.errors import CompileError, SourceError, TargetError
 
@@ -76,7 +77,7 @@ def read_device_code(data: bytes, name: str) -> DeviceCode:
         return _elf(data, name)
     if b".version" in data and b".target" in data:
         kernels = _read(inspect_ptx, data, name, "PTX")
-        return DeviceCode("ptx", _target("cuda", kernels[0].arch, name) if kernels[0].arch else None, kernels)
+        return DeviceCode("ptx", _target("ptx", kernels[0].arch, name) if kernels[0].arch else None, kernels)
     raise SourceError(f"{name} is no device code ({len(data)} bytes that start with {data[:8]!r}); {_TAKEN}")
 
 
@@ -92,10 +93,12 @@ def _elf(data: bytes, name: str) -> DeviceCode:
             "link it with nvlink, or compile without -rdc"
         )
     kernels = _read(lambda read: inspect_binary(read, kind), data, name, f"a {kind}")
-    return DeviceCode(kind, _target("cuda" if kind == "cubin" else "hip", kernels[0].arch, name), kernels)
+    return DeviceCode(kind, _target(kind, kernels[0].arch, name), kernels)
 
 
-def _target(kind: str, arch: str, name: str) -> Target:
+def _target(blob: str, arch: str, name: str) -> Target:
+    """The target of code of a kind of blobs: one driver loads each kind of device code."""
+    (kind,) = (one.kind for one in drivers() if blob in one.blobs)
     try:
         return Target.parse(f"{kind}:{arch}")
     except TargetError as error:

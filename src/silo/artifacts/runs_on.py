@@ -72,6 +72,6 @@ def specific_form(target: Target) -> Target:
     >>> str(specific_form(Target.parse("cuda:sm_100"))), str(specific_form(Target.parse("cuda:sm_86")))
     ('cuda:sm_100a', 'cuda:sm_86')
     """
-    found = _SM.fullmatch(target.arch) if target.kind == "cuda" else None
+    found = _SM.fullmatch(target.arch)
     plain = found is not None and not found.group(2) and int(found.group(1)) >= FIRST_SPECIFIC
-    return Target("cuda", f"{target.arch}a") if plain else target
+    return Target(target.kind, f"{target.arch}a") if plain else target

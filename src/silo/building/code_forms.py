@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from silo.artifacts.artifact import decoded
 from silo.artifacts.disassembly import DISASSEMBLED, disassemble
 from silo.compile.toolchain import select_compiler
+from silo.core.plugins import drivers
 from silo.core.protocols import ShowsCode
 from silo.errors import BundleError, SourceError
 from silo.sources.kinds import brought_tools
@@ -18,21 +19,20 @@ if TYPE_CHECKING:
     from silo.core.protocols import Source
     from silo.core.variant import CompileJob, Variant
 
-__all__ = ["CODE_FORMS", "CodeForms", "code_text"]
+__all__ = ["CODE_FORMS", "CodeForms", "code_text", "kinds_with"]
 
 # The forms that can be asked for, and what the mapping calls them where that differs.
 CODE_FORMS = ("ttir", "ttgir", "c", "llvm", "ptx", "sass", "amdgcn", "asm")
 _NAMES = {"llvm": "llir"}
 
-# For the message about a form that a target's code does not have.
-_TARGETS = {
-    "ttgir": "cuda and hip",
-    "c": "cpu",
-    "ptx": "cuda",
-    "sass": "cuda",
-    "amdgcn": "hip",
-    "asm": "cpu",
-}
+
+def kinds_with(form: str) -> tuple[str, ...]:
+    """The kinds of targets whose code alone has a form; () if code for every kind may have it.
+
+    >>> kinds_with("ttgir"), kinds_with("ttir")
+    (('cuda', 'hip'), ())
+    """
+    return tuple(one.kind for one in drivers() if form in one.code_forms)
 
 
 class CodeForms(Mapping[str, str | bytes]):
@@ -114,10 +114,11 @@ def code_text(forms: CodeForms, form: str, artifact: Artifact, *, bundled: bool)
         found = forms[_NAMES.get(form, form)]
     except KeyError:
         target = artifact.variant.target
-        if form in _TARGETS and target.kind not in _TARGETS[form]:
+        kinds = kinds_with(form)
+        if kinds and target.kind not in kinds:
             raise SourceError(
-                f"{artifact.variant.kernel}: code for {target} has no {form}; code for {_TARGETS[form]} has: name such "
-                "a target with --target"
+                f"{artifact.variant.kernel}: code for {target} has no {form}; code for {' and '.join(kinds)} has: "
+                "name such a target with --target"
             ) from None
         if bundled:
             held = ", ".join(_held(forms, artifact))

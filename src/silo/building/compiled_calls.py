@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from silo.artifacts.runs_on import capability
 from silo.building.code_forms import CodeForms
 from silo.building.loaded_kernels import bound_launcher, stored_blob
 from silo.core.dtypes import dtype
@@ -148,8 +149,7 @@ def code_metadata(artifact: Artifact) -> Any:  # noqa: ANN401  # a named tuple o
         "launch_cooperative_grid": launch.cooperative,
         "launch_pdl": launch.pdl,
     }
-    digits = "".join(character for character in target.arch if character.isdecimal())
-    arch = int(digits) if target.kind == "cuda" and digits else target.arch
+    arch = capability(target) or target.arch
     found["target"] = CompiledTarget(target.kind, arch, found["warp_size"])
     names = sorted(name for name in found if name.isidentifier() and not name.startswith("_"))
     return namedtuple("KernelMetadata", names)(**{name: found[name] for name in names})  # noqa: PYI024  # pyright: ignore[reportUntypedNamedTuple]  # members by what there is

@@ -122,7 +122,7 @@ def load_code(device: Device, code: VouchedCode) -> LoadedKernel:
     loader = loader_of(kind)
     if loader is None:
         return device.load(artifact.launch, code.blob, kind, kernel, consent=code.consent)
-    from silo.launch.binding import load_library_code  # noqa: PLC0415  # drivers load what Silo's own compilers make
+    from silo.launch.runtime import load_library_code  # noqa: PLC0415  # drivers load what Silo's own compilers make
 
     return load_library_code(loader, device, artifact.launch, code.blob, kind, kernel, consent=code.consent)
 

@@ -20,7 +20,6 @@ from silo.core.config import Config
 from silo.core.dispatch import DispatchRules
 from silo.core.json_reader import (
     NAME,
-    TARGET,
     TEXT,
     Form,
     enumerated,
@@ -36,7 +35,7 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.nodes import Node
 from silo.core.signature import Signature
 from silo.core.specialization import EXTENTS, Specialization
-from silo.core.target import Target
+from silo.core.target import TARGET, Target
 from silo.core.values import JSON, PARSE_BUDGET, canonical_json, digest, parse_json
 from silo.core.variant import Variant
 from silo.frozen import Field, field, frozen

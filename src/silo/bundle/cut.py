@@ -18,7 +18,7 @@ def is_for(target: Target, wanted: Target) -> bool:
     >>> is_for(Target.parse("cuda:sm_90a"), Target.parse("cuda:sm_90"))
     True
     """
-    same = target.arch == wanted.arch or (target.kind == "cuda" and target.arch.rstrip("af") == wanted.arch)
+    same = wanted.arch in (target.arch, target.device_arch)
     return target.kind == wanted.kind and (not wanted.is_concrete or same)
 
 

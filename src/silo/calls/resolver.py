@@ -37,8 +37,7 @@ from silo.errors import ArgumentError, BlobLostError, SpaceError, TargetError
 from silo.forks import Mutex
 from silo.heuristics.heuristic_space import BoundSpace
 from silo.launch.arguments import SeenCall, ValueKind, describe_call
-from silo.launch.binding import bind
-from silo.launch.runtime import Binding, Launcher, inspect_call
+from silo.launch.runtime import Binding, Launcher, bind, inspect_call
 from silo.machine.device_plugins import device_for, require_memory
 from silo.machine.process_session import session
 from silo.measuring.study_key import StudyKey, measure_policy

@@ -363,10 +363,8 @@ def _devices_for(targets: Sequence[Target]) -> dict[Target, Device]:
     """A device of this machine for each target that has one: to measure on."""
     found: dict[Target, Device] = {}
     for target in targets:
-        # A suffix of an arch says what code may use, not which devices there are.
-        wanted = target.arch.rstrip("af") if target.kind == "cuda" else target.arch
         for device in devices_of_kind(target.kind):
-            if device.target.arch == wanted:
+            if device.target.arch == target.device_arch:
                 found.setdefault(target, device)
     return found
 

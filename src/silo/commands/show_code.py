@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from silo.artifacts.artifact import Artifact
-from silo.building.code_forms import CodeForms, code_text
+from silo.building.code_forms import CodeForms, code_text, kinds_with
 from silo.building.compilation import Compilation
 from silo.building.loaded_kernels import stored_blob
 from silo.bundle.contents import BundleKernel
@@ -15,6 +15,7 @@ from silo.bundle.cut import is_for
 from silo.bundle.reader import Bundle, open_bundle
 from silo.compile.toolchain import select_compiler
 from silo.core.config import Config
+from silo.core.plugins import driver_of
 from silo.core.target import Target
 from silo.errors import BundleError, CaseError, SpaceError, TargetError
 from silo.kernels.collection import collect_kernels
@@ -27,10 +28,6 @@ from silo.tuner.policy import TuneMode
 from silo.tuning.case_tuning import CaseStudy, case_studies
 
 __all__ = ["CodeListing", "code_of"]
-
-# The kind of target whose code has a form, where only one has.
-_KIND_OF = {"c": "cpu", "asm": "cpu", "ptx": "cuda", "sass": "cuda", "amdgcn": "hip"}
-_EXAMPLES = {"cuda": "cuda:sm_90", "hip": "hip:gfx942"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +122,16 @@ def _of_kernel(kernel: Kernel, asked: _Asked) -> CodeListing:
 def _target(asked: _Asked) -> Target:
     if asked.target is not None:
         return resolve_target(asked.target)
-    kind = _KIND_OF.get(asked.form, "cpu")
-    if kind == "cpu" and asked.form == "ttgir":
-        kind = "cuda"
-    if kind in _EXAMPLES and not devices_of_kind(kind):
-        raise TargetError(f"--code {asked.form} is of code for {kind}; name its target: --target {_EXAMPLES[kind]}")
+    kind = (*kinds_with(asked.form), "cpu")[0]
+    if not driver_of(kind).memory.is_host and not devices_of_kind(kind):
+        raise TargetError(f"--code {asked.form} is of code for {kind}; name its target: --target {_example(kind)}")
     return resolve_target(kind)
+
+
+def _example(kind: str) -> str:
+    """A target of a kind, for messages; the CPU's needs no arch."""
+    driver = driver_of(kind)
+    return kind if driver.memory.is_host else f"{kind}:{Target(kind, driver.example).device_arch}"
 
 
 def _config(kernel: Kernel, study: CaseStudy, target: Target, asked: _Asked) -> Config:
@@ -167,12 +168,13 @@ def _packed(bundle: Bundle, kernel: BundleKernel, asked: _Asked) -> Artifact:
             filter(None, [f"for {wanted}" if wanted else "", f"with {asked.wanted}" * bool(asked.config)])
         )
         raise BundleError(f"{bundle.name}: no variant of {kernel.name} is {what}; it has code for {targets}")
-    kind = _KIND_OF.get(asked.form)
+    kinds = kinds_with(asked.form)
+    kind = kinds[0] if len(kinds) == 1 else None
     if kind is not None and all(one.variant.target.kind != kind for one in artifacts):
         targets = ", ".join(dict.fromkeys(str(one.variant.target) for one in artifacts))
         raise BundleError(
             f"{bundle.name}: {asked.form} is of code for {kind}, and {kernel.name} has code for {targets} alone; "
-            f"build it with --target {_EXAMPLES.get(kind, kind)} too"
+            f"build it with --target {_example(kind)} too"
         )
     return next((one for one in fitting if one.variant.target.kind == kind), fitting[0])
 

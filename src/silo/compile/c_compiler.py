@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from silo.errors import CompilerMissingError
-from silo.settings import child_environment
+from silo.settings import child_environment, search_path
 
 __all__ = ["COMPILERS", "CCompiler", "choose_compiler", "find_compiler", "identify"]
 
@@ -63,13 +63,19 @@ def choose_compiler(
 
 
 def find_compiler(requested: str | None, need: str = "CPU kernels need") -> CCompiler:
-    """Find the compiler and ask its version; both are remembered for the life of the process.
+    """Find the compiler and ask its version; both are remembered for the life of the process, by ``PATH``.
 
     Raises:
-        CompilerMissingError: there is none, or it does not run.
+        CompilerMissingError: there is none, or it does not run; this is not remembered.
     """
+    found = _found if requested is None or requested.startswith("/") else _found.__wrapped__  # by the current folder
+    return found(requested, search_path(), need)
+
+
+@lru_cache(maxsize=8)
+def _found(requested: str | None, path: str | None, need: str) -> CCompiler:
     names = [*COMPILERS] if requested is None else [requested.strip(), *_words(requested)[:1]]
-    return identify(choose_compiler(requested, {name: shutil.which(name) for name in names}, need))
+    return identify(choose_compiler(requested, {name: shutil.which(name, path=path) for name in names}, need))
 
 
 def _words(requested: str) -> list[str]:

@@ -28,6 +28,8 @@ class Toolchain:
     def __init__(self, plugins: Mapping[str, str] | None = None) -> None:
         self._plugins = dict(installed_places(COMPILERS) if plugins is None else plugins)
         self._loaded: dict[str, Compiler | Rejected] = {}
+        self._taken: dict[tuple[str, Target], dict[str, Decision]] = {}
+        self._ranked: dict[tuple[str, ...], tuple[list[str], str]] = {}
 
     @property
     def plugins(self) -> Mapping[str, str]:
@@ -99,14 +101,23 @@ class Toolchain:
 
     def decisions(self, source_kind: str, target: Target) -> dict[str, Decision]:
         """What every plug-in says of such a source for such a target."""
-        return {name: self._decide(name, source_kind, target) for name in self._plugins}
+        return {
+            name: declared if isinstance(declared, Rejected) else self._accepts(name, source_kind, target)
+            for name, declared in self._declared(source_kind, target).items()
+        }
 
-    def _decide(self, name: str, source_kind: str, target: Target) -> Decision:
-        declared = self.declaration(name)
-        if isinstance(declared, Rejected):
-            return declared
-        if isinstance(taken := declared.takes(source_kind, target), Rejected):
-            return taken
+    def _declared(self, source_kind: str, target: Target) -> Mapping[str, Decision]:
+        """What each declaration says of such a source for such a target, which nothing in the environment changes."""
+        found = self._taken.get((source_kind, target))
+        if found is None:
+            found = self._taken[source_kind, target] = {
+                name: one if isinstance(one := self.declaration(name), Rejected) else one.takes(source_kind, target)
+                for name in self._plugins
+            }
+        return found
+
+    def _accepts(self, name: str, source_kind: str, target: Target) -> Decision:
+        """What a compiler says whose declaration takes them: whether its tools are here, which may change."""
         loaded = self.load(name)
         if isinstance(loaded, Rejected):
             return loaded
@@ -131,22 +142,29 @@ class Toolchain:
             own = {name: one for name, one in decisions.items() if self._is_for(name, source_kind)}
             listed = _listed(own or decisions)
             raise TargetError(f"nothing here compiles a {source_kind} kernel for {target}:{listed}")
-        declared = [one for name in accepted if isinstance(one := self.declaration(name), CompilerDeclaration)]
-        best, why = declared, ""
-        for rule, reason in _RULES:
-            kept = rule(best)
-            if kept and len(kept) < len(best):
-                others = " and ".join(one.name for one in best if one not in kept)
-                why += f"; it comes before {others}: {reason}"
-                best = kept
+        best, why = self._best(tuple(accepted))
         if len(best) > 1:
-            names = " and ".join(one.name for one in best)
+            names = " and ".join(best)
             raise TargetError(
                 f"{names} both compile a {source_kind} kernel for {target}, and nothing says which is to: let the "
                 f"declaration of one name the other in before=, or uninstall one"
             )
-        chosen = best[0].name
+        chosen = best[0]
         return chosen, Accepted(f"{chosen}: {accepted[chosen].reason}{why}")
+
+    def _best(self, accepted: tuple[str, ...]) -> tuple[list[str], str]:
+        """The plug-in that stands before all others that accept, by what they declare, and why; several if none."""
+        if accepted not in self._ranked:
+            best = [one for name in accepted if isinstance(one := self.declaration(name), CompilerDeclaration)]
+            why = ""
+            for rule, reason in _RULES:
+                kept = rule(best)
+                if kept and len(kept) < len(best):
+                    others = " and ".join(one.name for one in best if one not in kept)
+                    why += f"; it comes before {others}: {reason}"
+                    best = kept
+            self._ranked[accepted] = [one.name for one in best], why
+        return self._ranked[accepted]
 
     def target_kinds(self, source_kind: str) -> tuple[str, ...]:
         """The kinds of targets that compilers of such a source name; () where one names none or has no declaration."""

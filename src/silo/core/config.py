@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from silo.core.json_reader import VALUE, Persisted, named
 from silo.core.plugins import is_option
-from silo.core.values import Value, canonical_json, identity_of, same_values
-from silo.frozen import field, frozen
+from silo.core.values import JSON, Value, canonical_json, identity_of, same_values, value_to_json
+from silo.frozen import field, frozen, remembered
 
 __all__ = ["Config", "ConfigSet"]
 
@@ -55,6 +55,17 @@ class Config(Persisted):
             object.__setattr__(self, "_order_key", canonical_json(self.to_json()))
         assert self._order_key is not None
         return self._order_key
+
+    def to_json(self) -> JSON:
+        """The canonical form."""
+        options, values = self._json
+        return {"options": dict(options), "values": dict(values)}
+
+    @remembered
+    def _json(self) -> tuple[Mapping[str, JSON], Mapping[str, JSON]]:
+        """The canonical forms of the options' values and of the values, by name: asked for with each trial and key."""
+        options = {name: value_to_json(value) for name, value in self.options}
+        return options, {name: value_to_json(value) for name, value in self.values}
 
     def __str__(self) -> str:
         return ", ".join(f"{name}={value}" for name, value in self.values + self.options) or "(default)"

@@ -1,7 +1,8 @@
-"""Device models: the identity under which measurements are kept."""
+"""Devices as data: what a driver declares of its kind, their memory, and the model that measurements are kept under."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
@@ -19,6 +20,7 @@ __all__ = [
     "HOST",
     "HOST_MEMORY",
     "DeviceModel",
+    "DriverDeclaration",
     "Measuring",
     "Memory",
     "Place",
@@ -26,6 +28,7 @@ __all__ = [
     "memory_name",
     "place_of",
 ]
+
 
 HOST_MEMORY = 1  # DLPack's device type
 EXTENSION_MEMORY = 12  # what it has for devices that it does not know, such as TPUs
@@ -81,6 +84,64 @@ class Memory:
     def is_host(self) -> bool:
         """Whether the device's own memory is the host's, where it needs no index."""
         return self.types[0] == HOST_MEMORY
+
+
+_ANY_ARCH = r"[a-z0-9][a-z0-9._-]*"
+
+
+@frozen
+class DriverDeclaration:
+    """The facts about one kind of devices that others need before, or without, opening its driver.
+
+    The package of a driver, ``silo.drivers.<kind>``, has it as ``DRIVER``. It imports nothing that opens the driver:
+    targets of the kind are read and compiled for on machines without such a device. Every default is that of a kind
+    which no driver here is for.
+
+    Attributes:
+        kind: the kind of targets, which is the name of the driver's folder.
+        memory: the memory that code of this kind reads and writes.
+        vendor: the maker's name in device models; "" if the device states it.
+        preference: the place of this kind, least first, among those that a call without arrays may run on; None: no
+            such call runs there, and its memory alone does not choose it before plug-ins.
+        arch: the pattern of an arch, and ``example`` an arch for messages.
+        suffixes: letters at the end of an arch which name what code may use and not another device (``sm_90a``).
+        warps: patterns of archs with the lanes of a warp; the first that the whole arch fits counts, else 32 lanes.
+        units: multiprocessors, compute units or cores of the most common device of an arch, ``usual_units`` of others.
+        blobs: the kinds of code that the driver loads, finished machine code first.
+        code_forms: the forms of code that exist for this kind of targets and not for all kinds.
+        library: the setting that names the library of the native module's driver; "" if the native module has none.
+        torch_build: the member of ``torch.version`` that a build of torch for this driver has; "" if there is none.
+        least_flush: bytes that a timer writes at least to empty the caches, whatever size the driver states.
+        spills: the most 32-bit values that a config of a heuristic may spill to be measured with the others.
+
+    >>> DriverDeclaration("toy", Memory((1,)), suffixes="x", warps=(("t[12]", 64),)).warp_size("t2")
+    64
+    """
+
+    kind: str
+    memory: Memory = Memory((EXTENSION_MEMORY,))
+    vendor: str = ""
+    preference: int | None = None
+    arch: str = _ANY_ARCH
+    example: str = "ARCH"
+    suffixes: str = ""
+    warps: tuple[tuple[str, int], ...] = ()
+    units: Mapping[str, int] = MappingProxyType({})
+    usual_units: int = 8
+    blobs: tuple[str, ...] = ()
+    code_forms: tuple[str, ...] = ()
+    library: str = ""
+    torch_build: str = ""
+    least_flush: int = 0
+    spills: int = 16
+
+    def is_arch(self, arch: str) -> bool:
+        """Whether ``arch`` has the form of this kind's archs."""
+        return re.fullmatch(self.arch, arch) is not None
+
+    def warp_size(self, arch: str) -> int:
+        """The lanes of a warp on devices of ``arch``."""
+        return next((lanes for pattern, lanes in self.warps if re.fullmatch(pattern, arch)), 32)
 
 
 @frozen

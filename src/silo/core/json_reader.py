@@ -14,9 +14,8 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar, cast
 
 from silo.core.dtypes import DType, dtype
-from silo.core.target import Target
 from silo.core.values import JSON, MAX_AXES, MAX_NAMES, Value, beginning, malformed, value_from_json, value_to_json
-from silo.errors import SiloError, TargetError
+from silo.errors import SiloError
 from silo.frozen import Field, fields_of
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "NAME",
     "NATURAL",
     "NATURALS",
-    "TARGET",
     "TEXT",
     "VALUE",
     "Form",
@@ -52,7 +50,6 @@ __all__ = [
     "read_natural",
     "read_object",
     "read_pairs",
-    "read_target",
     "read_text",
     "value_of",
     "write_members",
@@ -139,14 +136,6 @@ def read_dtype(data: JSON, what: str) -> DType:
         raise ValueError(str(error.args[0])) from None
 
 
-def read_target(data: JSON, what: str) -> Target:
-    """A target in its own spelling."""
-    try:
-        return Target.parse(read_text(data, what))
-    except TargetError as error:
-        raise ValueError(str(error)) from None
-
-
 # ---- Forms: how one kind of value is read and written ----
 
 
@@ -215,7 +204,6 @@ DTYPE: Final[Form[DType]] = Form(read_dtype, lambda value: value.name)
 FLOAT: Final[Form[float]] = Form(_float, value_to_json)
 NATURALS: Final[Form[tuple[int, ...]]] = Form(_naturals, list)
 """Natural numbers, of which there may be very many."""
-TARGET: Final[Form[Target]] = Form(read_target, str)
 TEXT: Final[Form[str]] = Form(read_text, _itself, check="TEXT")
 NAME: Final[Form[str]] = Form(read_text, _itself, check="NAME")
 """Text which the native reader requires to be printable, not empty and of at most 1,024 characters."""

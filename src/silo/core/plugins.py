@@ -5,6 +5,7 @@ Names of options and kinds of blobs are asked for at a first launch, so what the
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from importlib import import_module
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from silo.builtin_plugins import BLOB_KINDS, LAUNCH_OPTIONS, OPTIONS, SHIPPED
 from silo.core.decisions import Rejected
+from silo.core.device import DriverDeclaration
 from silo.errors import TrustError
 
 if TYPE_CHECKING:
@@ -19,10 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPILERS",
+    "DEVICES",
     "LOADERS",
     "SOURCES",
     "declarations",
     "declared_options",
+    "driver_kinds",
+    "driver_of",
+    "drivers",
     "installed_places",
     "installed_words",
     "is_blob_kind",
@@ -47,13 +53,14 @@ __all__ = [
 _Declaration = TypeVar("_Declaration", "CompilerDeclaration", "LoaderDeclaration")
 
 COMPILERS = "silo.compilers"
+DEVICES = "silo.devices"
 LOADERS = "silo.loaders"
 SOURCES = "silo.sources"
 
 
 def shipped_places(group: str) -> Mapping[str, str]:
     """Name to ``module:attribute`` of what Silo ships in a group of entry points (``silo.compilers``, ...)."""
-    return SHIPPED.get(group, {})
+    return _device_places() if group == DEVICES else SHIPPED.get(group, {})
 
 
 @cache
@@ -105,6 +112,46 @@ def _declared_at(place: str, kind: type[_Declaration], what: str) -> _Declaratio
     if not isinstance(found, kind):
         return Rejected(f"{what} is no {kind.__name__} (silo.core.declaration) but {type(found).__name__}")
     return found
+
+
+# -- Drivers -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def driver_kinds() -> tuple[str, ...]:
+    """The kinds of devices that Silo has a driver for, sorted: the folders of ``silo/drivers``.
+
+    >>> "cuda" in driver_kinds(), "kind_of_a_plugin" in driver_kinds()
+    (True, False)
+    """
+    folder = os.path.join(os.path.dirname(os.path.dirname(__file__)), "drivers")  # noqa: PTH118, PTH120  # at a launch
+    found = os.listdir(folder)  # noqa: PTH208
+    return tuple(sorted(name for name in found if os.path.isfile(os.path.join(folder, name, "__init__.py"))))  # noqa: PTH113, PTH118
+
+
+@cache
+def _device_places() -> Mapping[str, str]:
+    return {kind: f"silo.drivers.{kind}.{kind}_device:devices" for kind in driver_kinds()}
+
+
+@cache
+def driver_of(kind: str) -> DriverDeclaration:
+    """What the driver of a kind of devices declares; of a kind without a driver here, the defaults.
+
+    >>> driver_of("cuda").vendor, driver_of("kind_of_a_plugin").vendor
+    ('nvidia', '')
+    """
+    if kind not in driver_kinds():
+        return DriverDeclaration(kind)
+    found = load_place(f"silo.drivers.{kind}:DRIVER")
+    assert isinstance(found, DriverDeclaration)
+    assert found.kind == kind
+    return found
+
+
+def drivers() -> tuple[DriverDeclaration, ...]:
+    """What all of Silo's own drivers declare, by kind. Opens none of them."""
+    return tuple(driver_of(kind) for kind in driver_kinds())
 
 
 # -- Compilers ---------------------------------------------------------------------------------------------------------
@@ -208,17 +255,16 @@ def _own_option(name: str) -> Option | None:
 def installed_words() -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """The words that others' plug-ins add to those a bundle may use, besides the table of what Silo ships.
 
-    Kinds of blobs, launch options, the kinds of text that a check compiles, and kinds of targets.
+    Kinds of blobs, launch options, the kinds of text that a check compiles, and the kinds of all devices.
     """
     kinds = {kind.name for declared in declarations() for kind in declared.blobs} | set(installed_places(LOADERS))
     others = tuple(sorted(kinds - set(BLOB_KINDS)))
     options = {option.name for option in declared_options()} - set(OPTIONS)
-    targets = set(installed_places("silo.devices")) - set(SHIPPED["silo.devices"])
     return (
         others,
         tuple(sorted(name for name in options if is_launch_option(name))),
         tuple(kind for kind in others if is_checked_text(kind)),
-        tuple(sorted(targets)),
+        tuple(sorted(installed_places(DEVICES))),
     )
 
 

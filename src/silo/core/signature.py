@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from silo.core.dtypes import DType
@@ -90,6 +92,10 @@ class Parameter(Persisted):
             raise ValueError(f"{self.name} is a pointer, whose default can only be None, not {self.default!r}")
 
 
+def _with_effect(parameter: Parameter, effect: Effect) -> Parameter:
+    return parameter if parameter.effect is effect else replace(parameter, effect=effect)
+
+
 @frozen
 class Signature:
     """The ordered parameters of a kernel."""
@@ -119,15 +125,24 @@ class Signature:
 
     def with_effects(self, effects: dict[str, Effect]) -> Signature:
         """The same signature with the effects given by name."""
-        return Signature(tuple(replace(p, effect=effects.get(p.name, p.effect)) for p in self.parameters))
+        return Signature(tuple([_with_effect(one, effects.get(one.name, one.effect)) for one in self.parameters]))
 
     def without_effects(self) -> Signature:
         """The same signature with every effect unknown: as it is before a compiler has looked, and as keys hold it."""
-        return Signature(tuple(replace(parameter, effect=Effect.BOTH) for parameter in self.parameters))
+        return self._without_effects
+
+    @remembered
+    def _without_effects(self) -> Signature:
+        return _one_of_equal(Signature(tuple([_with_effect(one, Effect.BOTH) for one in self.parameters])))
 
     def to_json(self) -> JSON:
         """The canonical form: a list of parameters."""
-        return [parameter.to_json() for parameter in self.parameters]
+        return [dict(parameter) for parameter in self._json]
+
+    @remembered
+    def _json(self) -> tuple[Mapping[str, JSON], ...]:
+        """The canonical forms of the parameters, which many keys are made of."""
+        return tuple([parameter.to_json() for parameter in self.parameters])
 
     @classmethod
     def from_json(cls, data: JSON) -> Signature:
@@ -136,3 +151,9 @@ class Signature:
         if len(items) > MAX_PARAMETERS:
             raise ValueError(f"a signature of {len(items)} parameters; at most {MAX_PARAMETERS}")
         return cls(tuple(Parameter.from_json(item) for item in items))
+
+
+@lru_cache(256)
+def _one_of_equal(signature: Signature) -> Signature:
+    """The same object for equal signatures: the keys that they are part of compare without a look at parameters."""
+    return signature

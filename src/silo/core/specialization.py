@@ -86,7 +86,7 @@ class Specialization(Persisted):
 
     def facts_of(self, name: str) -> frozenset[Fact]:
         """The facts assumed about one parameter."""
-        return frozenset(fact for owner, fact in self.facts if owner == name)
+        return frozenset([fact for owner, fact in self.facts if owner == name])
 
     @property
     def constant_values(self) -> Mapping[str, Value]:

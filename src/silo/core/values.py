@@ -241,8 +241,10 @@ def value_sort_key(value: Value) -> tuple[str, bool, float, str]:
 
 def canonical_json(data: JSON) -> bytes:
     """UTF-8, sorted keys, no white space, no floats (``TypeError``): equal data, equal bytes."""
+    # Written first: the encoder refuses a value that holds itself, on which the check would not end.
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     _refuse_floats(data)
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return text.encode()
 
 
 _PLAIN = frozenset([str, int, bool, type(None)])
@@ -253,30 +255,33 @@ def _refuse_floats(data: object) -> None:
     """Raise ``TypeError`` for floats and for keys that are no strings.
 
     Most of a document are containers of plain values, and first launches wait for this: each of them is passed over by
-    one loop in C, and is no call.
+    one loop in C. ``data`` must not hold itself.
     """
-    if isinstance(data, float):
-        raise TypeError(f"canonical JSON holds no floats: {data!r}; encode it with value_to_json")
-    if isinstance(data, Mapping):
-        members = cast("Mapping[object, object]", data)
-        if not _STRINGS.issuperset(map(type, members)):
-            _refuse_keys(members)
-        items = members.values()
-    elif isinstance(data, list | tuple):
-        items = cast("Sequence[object]", data)
-    else:
-        return
-    for item in items:
-        kind = type(item)
-        if kind in _PLAIN:
+    left: list[object] = [data]
+    while left:
+        one = left.pop()
+        if isinstance(one, float):
+            raise TypeError(f"canonical JSON holds no floats: {one!r}; encode it with value_to_json")
+        if isinstance(one, Mapping):
+            members = cast("Mapping[object, object]", one)
+            if not _STRINGS.issuperset(map(type, members)):
+                _refuse_keys(members)
+            items = members.values()
+        elif isinstance(one, list | tuple):
+            items = cast("Sequence[object]", one)
+        else:
             continue
-        if kind is dict:
-            inner = cast("dict[object, object]", item)
-            if _STRINGS.issuperset(map(type, inner)) and _PLAIN.issuperset(map(type, inner.values())):
+        for item in items:
+            kind = type(item)
+            if kind in _PLAIN:
                 continue
-        elif (kind is list or kind is tuple) and _PLAIN.issuperset(map(type, cast("Sequence[object]", item))):
-            continue
-        _refuse_floats(item)
+            if kind is dict:
+                inner = cast("dict[object, object]", item)
+                if _STRINGS.issuperset(map(type, inner)) and _PLAIN.issuperset(map(type, inner.values())):
+                    continue
+            elif (kind is list or kind is tuple) and _PLAIN.issuperset(map(type, cast("Sequence[object]", item))):
+                continue
+            left.append(item)
 
 
 def _refuse_keys(members: Mapping[object, object]) -> None:

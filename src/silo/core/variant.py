@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from silo.core.config import Config
-from silo.core.json_reader import ANYTHING, TARGET, TEXT, Persisted, value_of
+from silo.core.json_reader import ANYTHING, TEXT, Persisted, value_of
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
+from silo.core.target import TARGET, Target
 from silo.core.values import JSON, Value, digest, has_look_alike
 from silo.frozen import field, frozen, remembered
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from silo.core.config import Config
 from silo.core.dispatch import bucket_of
 from silo.core.nodes import Argument, Bindings, Const, Node, OpKind, evaluate, leaves, make
+from silo.core.plugins import driver_of
 from silo.core.signature import ParameterKind, Signature
 from silo.core.space import Constraint, Space
 from silo.core.target import Target
@@ -43,7 +44,6 @@ _WHOLE_ROWS = ("persistent_reduction", "mix_order")
 # meet sizes that it was not made for (a bundle takes RSPLIT from the nearest bucket): results are right with any,
 # but without this the programs that do not fit would be waited for without end.
 _TOGETHER: Mapping[str, Value] = {"launch_cooperative_grid": True}
-_GPUS = ("cuda", "hip")
 # What every config sets besides; a CPU's have none of it.
 OPTIONS = ("num_warps", "num_stages")
 
@@ -112,7 +112,7 @@ class HeuristicSpace:
         hints = SizeHints.of(sizes)
         made = self.function(target, hints, self.facts, self.effort).named(self.names)
         row = {self.row: hints.rnumel} if self.row else {}
-        more = {**row, **(_TOGETHER if self._waits and target.kind in _GPUS else {}), **self.constants}
+        more = {**row, **(_TOGETHER if self._waits and driver_of(target.kind).library else {}), **self.constants}
         return replace(made, found=tuple(_with(one, more) for one in made)) if more else made
 
     @property

@@ -16,9 +16,8 @@ from silo.core.signature import NoDefault, Signature
 from silo.core.values import JSON, Value
 from silo.errors import BundleError, NoVariantError
 from silo.launch.arguments import SeenCall, ValueKind, describe_call
-from silo.launch.binding import bind
 from silo.launch.choice import MOST_VARIANTS, decide, guard_of, place_of, rank
-from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_launcher
+from silo.launch.runtime import Binding, Launcher, OnMiss, bind, inspect_call, make_launcher
 from silo.machine.device_plugins import device_for, require_memory
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from silo.core.plugins import declarations, is_checked_text
 from silo.core.protocols import CheckedKernel, ChecksKernels
 from silo.errors import ArgumentError, UnsupportedError
 from silo.launch.arguments import SeenCall, describe_call
-from silo.launch.binding import bind
-from silo.launch.runtime import Binding, inspect_call
+from silo.launch.runtime import Binding, bind, inspect_call
 from silo.machine.device_plugins import device_named
 
 if TYPE_CHECKING:

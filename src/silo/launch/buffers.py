@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from silo.core.dtypes import DType
 from silo.core.host_arrays import dtype_named, numpy_dtype, require_numpy
+from silo.core.plugins import driver_kinds
 from silo.errors import ArgumentError
 from silo.launch import native
 from silo.launch.native import has_driver, open_driver
@@ -31,7 +32,8 @@ def split_device(device: str) -> tuple[str, int]:
     """
     kind, _, rest = device.partition(":")
     if not (kind == "cpu" or has_driver(kind)) or not (rest.isdecimal() or rest == ""):
-        raise ArgumentError(f"a Buffer lies on cpu, cuda, hip or one of several as cuda:1, not on {device!r}")
+        kinds = ", ".join(filter(has_driver, driver_kinds()))
+        raise ArgumentError(f"a Buffer lies on cpu, {kinds} or one of several as cuda:1, not on {device!r}")
     return kind, int(rest or 0)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from silo.core.device import EXTENSION_MEMORY
+from silo.core.device import EXTENSION_MEMORY, DriverDeclaration
+from silo.core.plugins import drivers
 from silo.launch import native
 from silo.launch.descriptor_arguments import connect as connect_descriptor
 from silo.launch.descriptor_arguments import is_descriptor_type
@@ -92,15 +93,17 @@ def _connect_jax(kind: type) -> None:
 
 
 def torch_with_gpu(kind: str) -> Any:  # noqa: ANN401  # the module, or None
-    """Torch where it is loaded, built for GPUs of this kind (``cuda``, ``hip``), and finds one; else None."""
+    """Torch where it is loaded, built for GPUs of this kind, and finds one; else None."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "cuda") or not torch.cuda.is_available():
         return None
-    return torch if _is_rocm(torch) == (kind == "hip") else None
+    return torch if (build := _build_of(torch)) is not None and build.kind == kind else None
 
 
-def _is_rocm(torch: Any) -> bool:  # noqa: ANN401  # the module
-    return getattr(torch.version, "hip", None) is not None
+def _build_of(torch: Any) -> DriverDeclaration | None:  # noqa: ANN401  # the module
+    """The driver that a build of torch is for; None for a build without GPUs."""
+    builds = (one for one in drivers() if one.torch_build)
+    return next((one for one in builds if getattr(torch.version, one.torch_build, None) is not None), None)
 
 
 def connect_torch() -> bool:
@@ -123,7 +126,9 @@ def connect_torch() -> bool:
     tensor = torch.empty(1)
     handle = aoti.unsafe_alloc_void_ptr_from_tensor(tensor)
     try:
-        rocm = _is_rocm(torch)
+        build = _build_of(torch)
+        name = "cuda" if build is None else build.torch_build
+        rocm = name != "cuda"
         offset = native.torch_open(str(library), tensor, handle, rocm, (torch.Tensor, torch.nn.Parameter))
     finally:
         aoti.alloc_tensor_by_stealing_from_void_ptr(handle)  # gives the handle back
@@ -132,7 +137,7 @@ def connect_torch() -> bool:
         if not _refuse_other_values(torch):
             log.debug("torch %s: a kernel reads the memory of negated views as it is", torch.__version__)
     if offset and torch.cuda.is_available():
-        gpu_library = Path(torch.__file__).parent / "lib" / ("libtorch_hip.so" if rocm else "libtorch_cuda.so")
+        gpu_library = Path(torch.__file__).parent / "lib" / f"libtorch_{name}.so"
         if not native.torch_open_stream(str(gpu_library)):
             log.debug("torch %s: its current stream is asked through DLPack", torch.__version__)
     if not offset:

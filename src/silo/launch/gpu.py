@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from silo.artifacts.runs_on import runs_on
 from silo.core.decisions import Decision
-from silo.core.device import DeviceModel, Measuring, Memory, available_sms
+from silo.core.device import DeviceModel, DriverDeclaration, Measuring, Memory, available_sms
 from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target
 from silo.errors import DeviceError, SourceError
@@ -24,18 +24,7 @@ if TYPE_CHECKING:
     from silo.core.consent import Consent
     from silo.launch.gpu_timer import GpuTimer
 
-__all__ = ["GpuDevice", "Vendor", "gpu_devices"]
-
-
-@frozen
-class Vendor:
-    """What differs between drivers: the kind of target, the maker's name, the kinds of code it loads, its memory."""
-
-    kind: str
-    name: str
-    blob_kinds: tuple[str, ...]
-    memory: Memory
-
+__all__ = ["GpuDevice", "gpu_devices"]
 
 # The same code loaded twice on a device would hold its memory twice. Modules live as long as kernels that use them.
 _modules: Final[WeakValueDictionary[tuple[str, int, str], native.GpuModule]] = WeakValueDictionary()
@@ -46,20 +35,20 @@ _lock = Mutex()
 class GpuDevice:
     """Implements :class:`silo.core.protocols.Device` over the native driver table."""
 
-    vendor: Vendor
+    declared: DriverDeclaration
     index: int
     attributes: Mapping[str, int | str] = field(repr=False)
 
     @property
     def target(self) -> Target:
         """The target that code for this device is compiled for by default."""
-        return Target(self.vendor.kind, str(self.attributes["arch"]))
+        return Target(self.declared.kind, str(self.attributes["arch"]))
 
     @property
     def model(self) -> DeviceModel:
         """Its identity."""
         return DeviceModel(
-            vendor=self.vendor.name,
+            vendor=self.declared.vendor,
             name=str(self.attributes["name"]),
             arch=self.target.arch,
             units=self._number("sm_count"),
@@ -80,7 +69,7 @@ class GpuDevice:
     @property
     def memory(self) -> Memory:
         """Its own, and the host's where the driver pinned or manages it."""
-        return self.vendor.memory
+        return self.declared.memory
 
     @property
     def measuring(self) -> Measuring:
@@ -93,16 +82,16 @@ class GpuDevice:
 
     def synchronize(self) -> None:
         """Wait for the device's current context."""
-        native.gpu_synchronize(self.vendor.kind, self.index)
+        native.gpu_synchronize(self.declared.kind, self.index)
 
     def free_memory(self) -> int | None:
         """What the driver says."""
-        return native.gpu_free_memory(self.vendor.kind, self.index)
+        return native.gpu_free_memory(self.declared.kind, self.index)
 
     @property
     def driver(self) -> str:
         """The version the driver states: what it can do, so updates that add nothing keep it."""
-        return f"{self.vendor.kind} {self._number('driver_version')}"
+        return f"{self.declared.kind} {self._number('driver_version')}"
 
     @property
     def timing(self) -> str:
@@ -128,9 +117,9 @@ class GpuDevice:
                 takes other parameters than the launch info says, or does not say which it takes.
         """
         del consent
-        if kind not in self.vendor.blob_kinds:
+        if kind not in self.declared.blobs:
             raise DeviceError(
-                f"{name}: {self.target} loads code of kind {' or '.join(self.vendor.blob_kinds)}, not {kind!r}"
+                f"{name}: {self.target} loads code of kind {' or '.join(self.declared.blobs)}, not {kind!r}"
             )
         return self._kernel(lambda: self._module(blob), launch, blob, name)
 
@@ -198,13 +187,13 @@ class GpuDevice:
         return int(self.attributes.get(name, 0))
 
 
-def gpu_devices(vendor: Vendor) -> Sequence[GpuDevice]:
-    """The GPUs of one vendor. Opens its driver and asks attributes; makes no context.
+def gpu_devices(declared: DriverDeclaration) -> Sequence[GpuDevice]:
+    """The GPUs of one driver. Opens it and asks attributes; makes no context.
 
     Raises:
         DeviceError: why the driver is not here, or that it has no device.
     """
-    count = open_driver(vendor.kind)
+    count = open_driver(declared.kind)
     if count == 0:
-        raise DeviceError(f"the {vendor.kind} driver is here and has no device")
-    return tuple(GpuDevice(vendor, index, native.gpu_attributes(vendor.kind, index)) for index in range(count))
+        raise DeviceError(f"the {declared.kind} driver is here and has no device")
+    return tuple(GpuDevice(declared, index, native.gpu_attributes(declared.kind, index)) for index in range(count))

@@ -14,13 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from silo.core.plugins import driver_of
 from silo.launch import native
 from silo.launch.framework_connection import torch_with_gpu
 
 __all__ = ["GpuTimer", "current_stream", "flush_bytes"]
-
-# Where the driver does not say how large the cache is, and where there is another behind it (AMD's has 256 MiB).
-_LEAST_FLUSH = {"cuda": 32 << 20, "hip": 512 << 20}
 
 
 def flush_bytes(kind: str, l2_bytes: int) -> int:
@@ -29,7 +27,7 @@ def flush_bytes(kind: str, l2_bytes: int) -> int:
     >>> flush_bytes("cuda", 50 << 20) >> 20
     100
     """
-    return max(2 * l2_bytes, _LEAST_FLUSH[kind])
+    return max(2 * l2_bytes, driver_of(kind).least_flush)
 
 
 def current_stream(kind: str, index: int) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
+from silo.core.plugins import driver_kinds, driver_of
 from silo.errors import DeviceError, native_missing
 from silo.settings import settings
 
@@ -78,7 +79,7 @@ except ImportError as error:
     raise native_missing(error) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 __all__ = [
     "ABSENT",
@@ -189,30 +190,23 @@ def path() -> str:
     return _file or ""
 
 
-# The drivers that the native module has, and the setting that names the library of each.
-_DRIVERS: Final[Mapping[str, Callable[[], str | None]]] = {
-    "cuda": lambda: settings().cuda_library,
-    "hip": lambda: settings().hip_library,
-}
-
-
 def has_driver(kind: str) -> bool:
     """Whether the native module has a driver for devices of a kind, which may be missing here: Buffers lie there."""
-    return kind in _DRIVERS
+    return driver_of(kind).library != ""
 
 
 def open_driver(kind: str) -> int:
-    """Open the driver of ``cuda`` or ``hip``; how many devices it has.
+    """Open the native module's driver of a kind of GPUs; how many devices it has.
 
     Raises:
         DeviceError: why it is not here.
     """
-    return gpu_open(kind, _DRIVERS[kind]())
+    return gpu_open(kind, getattr(settings(), driver_of(kind).library))
 
 
 def open_drivers() -> None:
     """Open what there is. The native module calls this once, for a call that may concern a GPU."""
-    for kind in _DRIVERS:
+    for kind in filter(has_driver, driver_kinds()):
         try:
             open_driver(kind)
         except DeviceError as error:

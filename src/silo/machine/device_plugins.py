@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 from silo.core.decisions import Rejected
 from silo.core.device import HOST_MEMORY, memory_name
-from silo.core.plugins import installed_places, load_place, shipped_places
+from silo.core.plugins import DEVICES, driver_kinds, driver_of, drivers, installed_places, load_place, shipped_places
 from silo.core.target import Target
 from silo.errors import DeviceError, TargetError
 from silo.frozen import frozen
@@ -29,12 +29,6 @@ __all__ = [
     "resolve_target",
 ]
 
-_GROUP = "silo.devices"
-
-# The DLPack device types of the memory that the devices of Silo's own plug-ins take, known before they are opened; a
-# test holds it to what the devices say. In the order in which a call without arrays prefers them.
-_SHIPPED: Final[Mapping[str, tuple[int, ...]]] = {"cuda": (2, 3, 13), "hip": (10, 11), "cpu": (HOST_MEMORY,)}
-
 
 @frozen
 class _Missing:
@@ -46,13 +40,13 @@ class _Missing:
 
 def _plugins() -> Mapping[str, str]:
     """Where each plug-in is (``module:function``) by name, which is the kind of the devices it has."""
-    return installed_places(_GROUP)  # only for kinds Silo does not ship, and for lists
+    return installed_places(DEVICES)  # only for kinds Silo does not ship, and for lists
 
 
 @cache
 def _asked(kind: str) -> tuple[Device, ...] | _Missing:
     """The devices of one plug-in, or why there are none. Opens drivers, so only kinds that are needed are asked."""
-    place = shipped_places(_GROUP).get(kind) or _plugins().get(kind)
+    place = shipped_places(DEVICES).get(kind) or _plugins().get(kind)
     if place is None:
         return _Missing(Rejected(f"Silo has no device plug-in for {kind}"), broken=False)
     loaded = False
@@ -120,7 +114,9 @@ def devices_named(text: str) -> tuple[Device, ...]:
 
 def default_device() -> Device:
     """Where a call without arrays goes: the first GPU, else the CPU. Raises DeviceError."""
-    return next((found[0] for kind in _SHIPPED if (found := devices_of_kind(kind))), None) or device_named("cpu")
+    preferred = {one.preference: one.kind for one in drivers() if one.preference is not None}
+    found = (devices_of_kind(preferred[place]) for place in sorted(preferred))
+    return next((devices[0] for devices in found if devices), None) or device_named("cpu")
 
 
 def resolve_target(text: str) -> Target:
@@ -152,18 +148,28 @@ def device_for(kernel: str, place: tuple[int, int], serves: Callable[[Device], o
         DeviceError: the arrays are in memory that no device here takes.
     """
     memory, index = place[0] or HOST_MEMORY, place[1]
-    owners = [kind for kind, taken in _SHIPPED.items() if memory in taken]
+    owners = _owners(memory)
     found = _taking(owners, memory, index)
     for device in found:
         if serves(device):
             return device
-    others = _taking((kind for kind in _plugins() if kind not in _SHIPPED), memory, index)
+    others = _taking((kind for kind in _plugins() if driver_of(kind).preference is None), memory, index)
     for device in others:
         if serves(device):
             return device
     if found or others:
         return (*found, *others)[0]
     raise DeviceError(_no_device(kernel, memory, index, owners))
+
+
+@cache
+def _owners(memory: int) -> tuple[str, ...]:
+    """The kind whose drivers are asked first for arrays in such memory: its declaration names the memory."""
+    # The kind that DLPack names the memory by is read first, mostly alone.
+    kinds = sorted(driver_kinds(), key=lambda kind: not memory_name(memory).startswith(kind))
+    found = (driver_of(kind) for kind in kinds)
+    owner = next((one.kind for one in found if one.preference is not None and memory in one.memory.types), None)
+    return () if owner is None else (owner,)
 
 
 def _taking(kinds: Iterable[str], memory: int, index: int) -> tuple[Device, ...]:

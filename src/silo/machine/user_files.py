@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import importlib.util
+import re
 import sys
 import traceback
 from collections.abc import Generator, Mapping
@@ -99,9 +100,16 @@ def _home_of(path: Path) -> _Home | None:
     return _Home(".".join(parts), root) if all(part.isidentifier() for part in parts) else None
 
 
+# What a relative import begins with; the same in a string or a comment is one more file to parse.
+_PERHAPS_RELATIVE = re.compile(rb"\bfrom[\s\\]*\.")
+
+
 def _imports_relatively(path: Path) -> bool:
+    text = path.read_bytes()
+    if not _PERHAPS_RELATIVE.search(text):
+        return False
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(text)
     except (SyntaxError, ValueError):
         return False  # running it says so, with the line
     return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))

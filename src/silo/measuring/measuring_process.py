@@ -12,6 +12,7 @@ from silo.artifacts.artifact import Artifact
 from silo.building.loaded_kernels import VouchedCode
 from silo.compile.wire import Message, encode
 from silo.compile.worker_process import WorkerDiedError, WorkerHungError, WorkerProcess
+from silo.core.plugins import drivers
 from silo.core.protocols import Device
 from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TrustError, TuneError, error_named
 from silo.forks import Mutex
@@ -158,7 +159,7 @@ class MeasuringProcess:
         if beside is not None and self._loads(beside[0]):
             request |= {"reference": beside[0].key, "reference_ns": beside[1]}
         reply = self._ask(candidate, request, 10 * self._limit_s)
-        return Timing(*(tuple(int(sample) for sample in reply[name]) for name in ("samples", "reference")))
+        return Timing(*(tuple(map(int, reply[name])) for name in ("samples", "reference")))
 
     def _loads(self, reference: MeasuredCandidate) -> bool:
         try:
@@ -175,7 +176,7 @@ class MeasuringProcess:
         keys = [candidate.key for candidate in candidates]
         request = encode({"do": "compare", "keys": list(dict.fromkeys(keys))})
         reply = self._exchange(request, 10 * self._limit_s * len(candidates), "the finalists")
-        return [tuple(int(sample) for sample in reply["samples"][key]) for key in keys]
+        return [tuple(map(int, reply["samples"][key])) for key in keys]
 
     def _ask(self, candidate: MeasuredCandidate, request: dict[str, object], limit_s: float) -> dict[str, Any]:
         others = self._loaded - {candidate.key}
@@ -222,8 +223,10 @@ class MeasuringProcess:
         here = settings()
         # Writing the launch log would be part of what is measured.
         environment = {"SILO_L2": here.l2, "SILO_THREADS": str(here.threads), "SILO_LAUNCH_LOG": ""}
-        libraries = {"SILO_CUDA_LIBRARY": here.cuda_library, "SILO_HIP_LIBRARY": here.hip_library}
-        environment |= {name: library for name, library in libraries.items() if library}
+        for name in (one.library for one in drivers() if one.library):
+            library: str | None = getattr(here, name)
+            if library:
+                environment[f"SILO_{name.upper()}"] = library
         try:
             return WorkerProcess(
                 [self._device, str(self._shared.file), str(self._results.file)],

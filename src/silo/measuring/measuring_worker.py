@@ -26,9 +26,8 @@ from silo.core.signature import ParameterKind
 from silo.core.variant import Variant
 from silo.errors import DeviceError, LaunchError, SiloError
 from silo.launch.array_libraries.pinned import pinned
-from silo.launch.binding import bind
 from silo.launch.buffers import Buffer
-from silo.launch.runtime import make_launcher
+from silo.launch.runtime import bind, make_launcher
 from silo.machine.device_plugins import device_named
 from silo.machine.shared_arguments import ADDRESS_MODULUS, ArraySlot, read_arguments, read_descriptors
 from silo.measuring.sent_code import received_consent

@@ -8,13 +8,17 @@ import mmap
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from silo.core.notices import Notices
 from silo.errors import StoreError
 from silo.store.atomic_files import publish
 from silo.store.privacy import NotPrivateError, open_private, private_size, read_private
 
-__all__ = ["DiskBlobs", "MemoryBlobs", "check_sha256"]
+if TYPE_CHECKING:
+    from silo.store.store import DiskGate
+
+__all__ = ["DiskBlobs", "FallbackBlobs", "MemoryBlobs", "check_sha256"]
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -148,3 +152,36 @@ def set_aside(root: Path, path: Path) -> str:
     except OSError as error:
         return f"it stays where it is ({error.strerror})"
     return "moved to damaged/"
+
+
+class FallbackBlobs:
+    """Blobs on disk, or in memory where the disk refuses."""
+
+    def __init__(self, gate: DiskGate, disk: DiskBlobs) -> None:
+        self._gate = gate
+        self._disk = disk
+        self._memory = MemoryBlobs()
+
+    def put(self, data: bytes) -> str:
+        """Keep ``data``; its sha256 in hex."""
+        sha256 = ""
+
+        def action() -> None:
+            nonlocal sha256
+            sha256 = self._disk.put(data)
+
+        return sha256 if self._gate.write(action) else self._memory.put(data)
+
+    def get(self, sha256: str) -> bytes | None:
+        """The verified bytes; None on a miss or a damaged entry."""
+        data = self._memory.get(sha256)
+        return self._disk.get(sha256) if data is None else data
+
+    def map(self, sha256: str) -> memoryview | None:
+        """A read-only view of the verified bytes; None on a miss or a damaged entry."""
+        view = self._memory.map(sha256)
+        return self._disk.map(sha256) if view is None else view
+
+    def holds(self, sha256: str, size: int) -> bool:
+        """Whether a blob of this name and size seems to be here."""
+        return self._memory.holds(sha256, size) or self._disk.holds(sha256, size)

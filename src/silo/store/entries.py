@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
+from silo.store.append_log import decode_line, encode_line
 from silo.store.atomic_files import publish
 from silo.store.blobs import check_sha256, set_aside
-from silo.store.framing import decode_line, encode_line
 from silo.store.privacy import read_private
 
-__all__ = ["DiskEntries", "Entries", "MemoryEntries"]
+if TYPE_CHECKING:
+    from silo.store.store import DiskGate
+
+__all__ = ["DiskEntries", "Entries", "FallbackEntries", "MemoryEntries"]
 
 
 class Entries(Protocol):
@@ -89,3 +92,29 @@ class DiskEntries:
     def remove(self, key: str) -> None:
         """Forget the document, if there is one."""
         self._path(key).unlink(missing_ok=True)
+
+
+class FallbackEntries:
+    """Entries on disk, or in memory where the disk refuses."""
+
+    def __init__(self, gate: DiskGate, disk: DiskEntries) -> None:
+        self._gate = gate
+        self._disk = disk
+        self._memory = MemoryEntries()
+
+    def put(self, key: str, document: JSON) -> None:
+        """Keep a document under ``key``, replacing any other."""
+        if self._gate.write(lambda: self._disk.put(key, document)):
+            self._memory.remove(key)
+        else:
+            self._memory.put(key, document)
+
+    def get(self, key: str) -> JSON:
+        """The document, or None."""
+        document = self._memory.get(key)
+        return self._disk.get(key) if document is None else document
+
+    def remove(self, key: str) -> None:
+        """Forget the document, if there is one."""
+        self._memory.remove(key)
+        self._gate.write(lambda: self._disk.remove(key))

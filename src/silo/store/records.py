@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
-from silo.store.append_log import AppendLog, LogFile
+from silo.store.append_log import LINES, AppendLog, LogFile, decode_line, encode_line
 from silo.store.atomic_files import make_directory
-from silo.store.framing import LINES, decode_line, encode_line
 from silo.store.privacy import open_private
 
-__all__ = ["DiskRecords", "MemoryRecords", "check_key"]
+if TYPE_CHECKING:
+    from silo.store.store import DiskGate
+
+__all__ = ["DiskRecords", "FallbackRecords", "MemoryRecords", "check_key"]
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 
@@ -122,3 +126,31 @@ class DiskRecords:
     def keys(self) -> tuple[str, ...]:
         """The keys that have records, sorted."""
         return tuple(sorted(path.stem for path in self._directory.glob("*.jsonl") if _KEY.fullmatch(path.stem)))
+
+
+class FallbackRecords:
+    """Records on disk, followed by records of this process that the disk refused."""
+
+    def __init__(self, gate: DiskGate, disk: DiskRecords) -> None:
+        self._gate = gate
+        self._disk = disk
+        self._memory = MemoryRecords()
+
+    def append(self, key: str, record: JSON) -> None:
+        """Add one record."""
+        if not self._gate.write(lambda: self._disk.append(key, record)):
+            self._memory.append(key, record)
+
+    def extend(self, key: str, records: Sequence[JSON]) -> None:
+        """Add those records that the list does not hold yet."""
+        if not self._gate.write(lambda: self._disk.extend(key, records)):
+            here = {canonical_json(record) for record in self._disk.read(key)}
+            self._memory.extend(key, [record for record in records if canonical_json(record) not in here])
+
+    def read(self, key: str) -> Iterator[JSON]:
+        """Every whole record of the key, in the order they were appended."""
+        return chain(self._disk.read(key), self._memory.read(key))
+
+    def keys(self) -> tuple[str, ...]:
+        """The keys that have records, sorted."""
+        return tuple(sorted({*self._disk.keys(), *self._memory.keys()}))

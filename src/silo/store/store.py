@@ -18,29 +18,28 @@ used (:mod:`silo.store.privacy`).
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from silo.core.decisions import Decision, Rejected
 from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
 from silo.forks import Mutex
-from silo.store.artifacts import Artifacts, Blobs
 from silo.store.atomic_files import make_directory, publish
-from silo.store.blobs import DiskBlobs, MemoryBlobs
-from silo.store.entries import DiskEntries, Entries, MemoryEntries
-from silo.store.fallback import DiskGate, FallbackBlobs, FallbackEntries, FallbackRecords
 from silo.store.privacy import NotPrivateError, examine, read_private
-from silo.store.records import DiskRecords, MemoryRecords
+from silo.store.records import DiskRecords, FallbackRecords, MemoryRecords
 from silo.store.trust_ledger import TrustLedger
 
 if TYPE_CHECKING:
+    from silo.store.artifacts import Artifacts, Blobs
+    from silo.store.entries import Entries
     from silo.store.remote.client import RemoteClient
     from silo.store.remote.shared_records import LocalRecords
 
-__all__ = ["SCHEMA_VERSION", "KeyedRecords", "MemoryStore", "Store", "StoreBase", "privacy_of"]
+__all__ = ["SCHEMA_VERSION", "DiskGate", "KeyedRecords", "MemoryStore", "Store", "StoreBase", "privacy_of"]
 
 SCHEMA_VERSION = 1
 _SCHEMA_FILE = "silo-store.json"
@@ -83,39 +82,101 @@ class KeyedRecords(Protocol):
         ...
 
 
-class StoreBase:
-    """What every store has: ``blobs``, ``records``, ``artifacts`` and ``trust``."""
+class DiskGate:
+    """Lets writes through to the disk, after ``prepare``; reports the first refusal."""
 
+    def __init__(self, root: Path, notices: Notices, prepare: Callable[[], None]) -> None:
+        self._root = root
+        self._notices = notices
+        self._prepare = prepare
+
+    def write(self, action: Callable[[], object]) -> bool:
+        """Whether ``action`` reached the disk. A full disk is tried again next time: it may have been emptied."""
+        try:
+            self._prepare()
+            action()
+        except OSError as error:
+            reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
+            self._notices.once(
+                "not kept",
+                f"the store {self._root} cannot be written: {reason}; going on in memory, so results of this process "
+                f"are lost at its end (set SILO_HOME to a writable directory, or free space with 'silo cache prune')",
+            )
+            return False
+        return True
+
+
+class _Parts(NamedTuple):
     blobs: Blobs
     records: KeyedRecords
     artifacts: Artifacts
+
+
+class StoreBase:
+    """What every store has: ``blobs``, ``records``, ``artifacts`` and ``trust``.
+
+    A program that launches from a bundle reads ``trust`` alone: the other parts are made when one is first read.
+    """
+
     trust: TrustLedger
 
-    def _keep_in_memory(self, notices: Notices, link: RemoteClient | None = None) -> None:
-        self.trust = TrustLedger(MemoryRecords())
-        self._assemble(MemoryBlobs(), MemoryRecords(), MemoryEntries(), MemoryEntries(), notices, link)
+    def __init__(self) -> None:
+        self._parts: _Parts | None = None
+        self._making = Mutex()
 
-    def _assemble(
-        self,
-        blobs: Blobs,
-        records: LocalRecords,
-        artifacts: Entries,
-        jobs: Entries,
-        notices: Notices,
-        link: RemoteClient | None,
-    ) -> None:
-        if link is None:
-            self.blobs, self.records = blobs, records
-            self.artifacts = Artifacts(artifacts, jobs, blobs, self.trust, notices)
-            return
-        from silo.store.remote.fetched_artifacts import FetchedArtifacts  # noqa: PLC0415  # few programs have a remote store
-        from silo.store.remote.shared_blobs import SharedBlobs  # noqa: PLC0415
-        from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
+    @property
+    def blobs(self) -> Blobs:
+        """Bytes by content."""
+        return self._made().blobs
 
-        self.blobs = shared = SharedBlobs(blobs, link)
-        self.records = SharedRecords(records, link)
-        arrivals = FetchedArtifacts(link, artifacts, jobs, shared, self.trust)
-        self.artifacts = Artifacts(artifacts, jobs, shared, self.trust, notices, arrivals)
+    @property
+    def records(self) -> KeyedRecords:
+        """Append-only lists by key."""
+        return self._made().records
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """Artifacts, and outcomes of compile jobs."""
+        return self._made().artifacts
+
+    def _made(self) -> _Parts:
+        if self._parts is None:
+            with self._making:
+                if self._parts is None:
+                    self._parts = self._make()
+        return self._parts
+
+    def _make(self) -> _Parts:
+        raise NotImplementedError
+
+
+def _in_memory(trust: TrustLedger, notices: Notices, link: RemoteClient | None = None) -> _Parts:
+    from silo.store.blobs import MemoryBlobs  # noqa: PLC0415  # a program that launches from a bundle needs none
+    from silo.store.entries import MemoryEntries  # noqa: PLC0415
+
+    return _assembled(MemoryBlobs(), MemoryRecords(), MemoryEntries(), MemoryEntries(), trust, notices, link)
+
+
+def _assembled(
+    blobs: Blobs,
+    records: LocalRecords,
+    artifacts: Entries,
+    jobs: Entries,
+    trust: TrustLedger,
+    notices: Notices,
+    link: RemoteClient | None,
+) -> _Parts:
+    from silo.store.artifacts import Artifacts  # noqa: PLC0415  # see _in_memory
+
+    if link is None:
+        return _Parts(blobs, records, Artifacts(artifacts, jobs, blobs, trust, notices))
+    from silo.store.remote.fetched_artifacts import FetchedArtifacts  # noqa: PLC0415  # few programs have a remote store
+    from silo.store.remote.shared_blobs import SharedBlobs  # noqa: PLC0415
+    from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
+
+    shared = SharedBlobs(blobs, link)
+    fetched = FetchedArtifacts(link, artifacts, jobs, shared, trust)
+    return _Parts(shared, SharedRecords(records, link), Artifacts(artifacts, jobs, shared, trust, notices, fetched))
 
 
 class MemoryStore(StoreBase):
@@ -129,7 +190,11 @@ class MemoryStore(StoreBase):
     root: Path | None = None
 
     def __init__(self) -> None:
-        self._keep_in_memory(Notices("silo.store"))
+        super().__init__()
+        self.trust = TrustLedger(MemoryRecords())
+
+    def _make(self) -> _Parts:
+        return _in_memory(self.trust, Notices("silo.store"))
 
 
 class Store(StoreBase):
@@ -143,13 +208,16 @@ class Store(StoreBase):
     """
 
     def __init__(self, root: Path, link: RemoteClient | None = None) -> None:
+        super().__init__()
         self.root: Path | None = root.absolute()
         self.link = link
         self._directory = root.absolute()
         self._lock = Mutex()
         self._prepared = False
         self.unused: str = ""  # why the directory is not used; "" where it is
-        notices = Notices("silo.store")
+        self._notices = Notices("silo.store")
+        self._gate = DiskGate(self._directory, self._notices, self._prepare)
+        self.trust = TrustLedger(MemoryRecords())
         private = privacy_of(self._directory)
         if isinstance(private, Rejected):
             self.unused = private.reason
@@ -158,7 +226,6 @@ class Store(StoreBase):
                 f"the store {self._directory} is not used, for what it holds could be somebody else's: "
                 f"{private.reason}. Going on in memory: results of this process are lost at its end",
             )
-            self._keep_in_memory(notices, link)
             return
         try:
             self._check_schema()
@@ -169,18 +236,25 @@ class Store(StoreBase):
                 f"the store {self._directory} is not used: {error.strerror}. Going on in memory: results of this "
                 "process are lost at its end",
             )
-            self._keep_in_memory(notices, link)
             return
-        gate = DiskGate(self._directory, notices, self._prepare)
         ledger = self._directory / "trust"
-        self.trust = TrustLedger(FallbackRecords(gate, DiskRecords(ledger, notices)), ledger)
-        self._assemble(
-            FallbackBlobs(gate, DiskBlobs(self._directory, notices)),
-            FallbackRecords(gate, DiskRecords(self._directory / "records", notices)),
-            FallbackEntries(gate, DiskEntries(self._directory, "artifacts", notices)),
-            FallbackEntries(gate, DiskEntries(self._directory, "jobs", notices)),
+        self.trust = TrustLedger(FallbackRecords(self._gate, DiskRecords(ledger, self._notices)), ledger)
+
+    def _make(self) -> _Parts:
+        if self.unused:
+            return _in_memory(self.trust, self._notices, self.link)
+        from silo.store.blobs import DiskBlobs, FallbackBlobs  # noqa: PLC0415  # see _in_memory
+        from silo.store.entries import DiskEntries, FallbackEntries  # noqa: PLC0415
+
+        gate, root, notices = self._gate, self._directory, self._notices
+        return _assembled(
+            FallbackBlobs(gate, DiskBlobs(root, notices)),
+            FallbackRecords(gate, DiskRecords(root / "records", notices)),
+            FallbackEntries(gate, DiskEntries(root, "artifacts", notices)),
+            FallbackEntries(gate, DiskEntries(root, "jobs", notices)),
+            self.trust,
             notices,
-            link,
+            self.link,
         )
 
     def __repr__(self) -> str:

@@ -10,6 +10,7 @@ from silo.core.config import Config
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.json_reader import read_list, read_natural, read_object, read_text
 from silo.core.keys import spills_key
+from silo.core.plugins import driver_of
 from silo.core.protocols import RecordStore
 from silo.core.search_space import SearchSpace
 from silo.core.target import Target
@@ -31,8 +32,6 @@ __all__ = [
 
 # ---- Spilling configs: the decision which of them to measure and which to set aside ----
 
-_MOST = {"hip": 32}  # of PyTorch 2.13
-_MOST_ELSEWHERE = 16
 _SHARE = 3  # of those set aside, one in so many is measured in any case
 
 
@@ -65,7 +64,7 @@ def spill_limit(target: Target, *, by_heuristic: bool, asked: int | None = None)
     """
     if asked is not None:
         return asked
-    return _MOST.get(target.kind, _MOST_ELSEWHERE) if by_heuristic else None
+    return driver_of(target.kind).spills if by_heuristic else None
 
 
 def ranked(aside: Sequence[SpillingConfig], space: SearchSpace) -> tuple[SpillingConfig, ...]:

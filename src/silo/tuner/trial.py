@@ -14,7 +14,6 @@ from silo.core.json_reader import (
     FLOAT,
     NATURAL,
     NATURALS,
-    TARGET,
     TEXT,
     Persisted,
     enumerated,
@@ -26,7 +25,7 @@ from silo.core.json_reader import (
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
-from silo.core.target import Target
+from silo.core.target import TARGET, Target
 from silo.core.values import JSON, Value, canonical_json, digest
 from silo.frozen import field, frozen, remembered, replace
 

@@ -8,7 +8,7 @@ import silo
 from silo.core.decisions import Rejected
 from silo.core.device import HOST_MEMORY, Memory, available_sms
 from silo.core.expressions import Bindings, evaluate
-from silo.core.plugins import shipped_places
+from silo.core.plugins import drivers, shipped_places
 from silo.core.target import Target
 from silo.core.trace import trace_grid
 from silo.errors import DeviceError, TraceError
@@ -84,13 +84,15 @@ def test_a_broken_plugin_is_told_from_an_absent_gpu(monkeypatch):
     }
 
 
-def test_what_is_known_of_silos_own_plugins_beforehand_is_what_their_devices_say():
-    from silo.drivers.cpu.cpu_device import CpuDevice
-    from silo.drivers.cuda.cuda_device import VENDOR as CUDA
-    from silo.drivers.hip.hip_device import VENDOR as HIP
+def test_calls_without_arrays_prefer_gpus():
+    preferred = {one.preference: one.kind for one in drivers() if one.preference is not None}
+    assert [preferred[place] for place in sorted(preferred)] == ["cuda", "hip", "cpu"]
 
-    said = {"cuda": CUDA.memory.types, "hip": HIP.memory.types, "cpu": CpuDevice.memory.fget(None).types}
-    assert said == device_plugins._SHIPPED
+
+def test_only_the_driver_of_a_memory_is_read_for_it():
+    assert [device_plugins._owners(memory) for memory in (1, 2, 3, 13, 10, 11, 8, 12, 99)] == [
+        *(("cpu",), *[("cuda",)] * 3, *[("hip",)] * 2, (), (), ())
+    ]
 
 
 # ---- where a call runs ----

@@ -12,7 +12,7 @@ from silo.calls import resolver
 from silo.commands.tune_cases import tune_path
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
-from silo.drivers.cuda.cuda_device import VENDOR
+from silo.drivers.cuda import DRIVER
 from silo.kernels.collection import collect_kernels
 from silo.launch.gpu import GpuDevice
 from silo.machine.device_plugins import device_named
@@ -125,12 +125,12 @@ def studies_of_devices(devices):
 
 def test_the_index_of_a_device_is_no_part_of_a_study_and_its_model_and_driver_are():
     facts = {"arch": "sm_90", "name": "NVIDIA H100", "sm_count": 132, "total_memory": 80 << 30, "driver_version": 13000}
-    gpus = [GpuDevice(VENDOR, index, facts) for index in (0, 7)]
+    gpus = [GpuDevice(DRIVER, index, facts) for index in (0, 7)]
     same, other = studies_of_devices(gpus)
     assert same.key == other.key
     assert same.driver == "cuda 13000"
     changes = [{"name": "NVIDIA H200"}, {"sm_count": 114}, {"total_memory": 94 << 30}, {"driver_version": 12080}]
-    others = studies_of_devices([GpuDevice(VENDOR, 0, {**facts, **change}) for change in changes])
+    others = studies_of_devices([GpuDevice(DRIVER, 0, {**facts, **change}) for change in changes])
     assert len({same.key, *(study.key for study in others)}) == 5
     one, two = studies_of_devices([FakeDevice(), FakeDevice(index=3)])
     assert one.key == two.key

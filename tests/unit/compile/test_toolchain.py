@@ -150,6 +150,22 @@ def test_a_compiler_is_imported_only_where_its_declaration_takes_source_and_targ
 GONE = CompilerDeclaration("gone", "silo.no_such_module:Gone", ("triton",), ("metal",), (), (), ())
 
 
+def test_declarations_are_asked_once_and_tools_each_time(monkeypatch):
+    """What a declaration says never changes; a C compiler may go away."""
+    target, asked = Target.parse("fake:one"), []
+    chain = Toolchain(PLUGINS)
+    first = chain.decisions("triton", target)
+    declaration = chain.declaration
+    monkeypatch.setattr(chain, "declaration", lambda name: asked.append(name) or declaration(name))
+    assert chain.decisions("triton", target) == first
+    assert asked == []
+    (name,) = [name for name, decision in first.items() if isinstance(decision, Accepted)]
+    monkeypatch.setattr(chain.load(name), "accepts", lambda *_: Rejected("it went away"), raising=False)
+    assert chain.decisions("triton", target)[name] == Rejected("it went away")
+    with pytest.raises(TargetError, match="it went away"):
+        chain.select("triton", target)
+
+
 def test_what_a_compiler_makes_is_what_it_declares():
     class Sly(Compiler):
         def compile(self, job):
@@ -204,7 +220,7 @@ def test_entry_points_are_read():
     assert list(plugins) == sorted(plugins)
 
 
-@pytest.mark.parametrize("group", ["silo.compilers", "silo.devices", "silo.sources"])
+@pytest.mark.parametrize("group", ["silo.compilers", "silo.loaders", "silo.sources"])
 def test_the_table_of_what_silo_ships_is_that_of_its_project_file(group):
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
     assert dict(shipped_places(group)) == project["entry-points"][group]

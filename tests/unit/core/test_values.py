@@ -77,6 +77,14 @@ def test_data_that_is_no_value_is_refused(data):
         value_from_json(data)
 
 
+@pytest.mark.parametrize("inner", [[], {}])
+def test_canonical_json_of_a_value_within_itself_is_refused(inner):
+    outer = [1, {"a": inner}]
+    inner.append(outer) if isinstance(inner, list) else inner.update(a=outer)
+    with pytest.raises((ValueError, RecursionError)):
+        canonical_json(outer)
+
+
 def test_canonical_json_is_one_text():
     assert canonical_json({"b": [1, True, None], "a": "é"}) == '{"a":"é","b":[1,true,null]}'.encode()
 

@@ -21,8 +21,7 @@ from silo.core.target import Target
 from silo.drivers.cpu.cpu_device import devices
 from silo.errors import ArgumentError, DeviceError, ExpressionError, SourceError, TrustError
 from silo.launch.arguments import ValueKind, describe_call
-from silo.launch.binding import bind
-from silo.launch.runtime import inspect_call, make_launcher
+from silo.launch.runtime import bind, inspect_call, make_launcher
 from silo.store.trust_ledger import consent_to_compiled
 
 POINTER = ParameterKind.POINTER

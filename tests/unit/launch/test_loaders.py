@@ -22,8 +22,7 @@ from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.variant import Variant
 from silo.errors import DeviceError, TrustError
-from silo.launch.binding import bind
-from silo.launch.runtime import make_launcher
+from silo.launch.runtime import bind, make_launcher
 from silo.store.trust_ledger import consent_to_compiled
 
 DECLARATIONS = """

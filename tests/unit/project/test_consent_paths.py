@@ -36,7 +36,7 @@ CALLS = {
     "GpuModule": {"launch/gpu.py": "code of a device, which a driver runs there"},
     # What makes a kernel of a callable, and who imports the loader that gives it.
     "LibraryCode": {
-        "launch/binding.py": "load_library_code, which requires consent",
+        "launch/runtime.py": "load_library_code, which requires consent",
         "checking/kernel.py": "a function of this process that makes the runs of a check",
     },
     "load_place": {
@@ -47,7 +47,7 @@ CALLS = {
         "compile/toolchain.py": "compiler plug-ins, by their declarations",
         "kinds/triton/programs/triton_patching.py": "Silo's own reader of a lock, which imports this integration",
         "core/plugins.py": "declarations, by their entry points",
-        "launch/binding.py": "loaders, by their declarations, after consent was required",
+        "launch/runtime.py": "loaders, by their declarations, after consent was required",
         "sources/kinds.py": "source plug-ins, by their entry points",
     },
     # Who calls that.

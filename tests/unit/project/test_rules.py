@@ -1,5 +1,6 @@
 """The rules of CONTRIBUTING are checked: what breaks one is found, and nothing in the tree does."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -36,6 +37,12 @@ import module_index  # noqa: E402
         ("store/store.py", "import queue\nx = queue.Queue()", "Queue may be held"),
         ("store/store.py", "from silo.forks import Condition, Mutex\nimport threading\nt = threading.Thread()", None),
         ("forks.py", "import threading\nx = threading.RLock()", None),
+        ("tuner/spilling.py", "most = {'hip': 32}", "drivers/hip"),
+        ("launch/gpu.py", "x = target.kind == 'cuda'", "drivers/cuda"),
+        ("core/target.py", "example = 'hip:gfx942'", "drivers/hip"),
+        ("core/target.py", "def f():\n    'hip'\n    raise Error('for cuda and hip')", None),
+        ("drivers/hip/hip_device.py", "x = 'hip', 'gfx942'", None),
+        ("drivers/hip/hip_device.py", "x = 'cuda'", "drivers/cuda"),
     ],
 )
 def test_who_may_know_what(place, text, word):
@@ -44,6 +51,16 @@ def test_who_may_know_what(place, text, word):
     if word is not None:
         assert all(one.startswith(f"{place}:") for one in found)
         assert any(word in one for one in found), found
+
+
+def test_no_module_is_excused_that_names_no_driver():
+    for kind, excused in conventions._NAMES_A_DRIVER.items():
+        pattern = conventions._DRIVERS[kind]
+        for place in excused:
+            path = ROOT / "src" / "silo" / place
+            texts = [one.read_text(encoding="utf-8") for one in ([path] if path.is_file() else path.rglob("*.py"))]
+            words = {word for text in texts for word in re.findall(r'"([^"\n]*)"', text)}
+            assert any(pattern.fullmatch(word) for word in words), place
 
 
 def test_loose_tests_and_repeated_names_are_found(tmp_path):

@@ -1,1 +1,17 @@
-"""The CPU as a device: its portable levels, and loading shared objects."""
+"""The CPU: the facts of the kind here, what this machine's can do in ``levels``, the device in ``cpu_device``."""
+
+import re
+from itertools import chain
+
+from silo.core.device import HOST_MEMORY, DriverDeclaration, Memory
+from silo.core.target import CPU_LEVELS
+
+DRIVER = DriverDeclaration(
+    kind="cpu",
+    memory=Memory((HOST_MEMORY,)),
+    preference=2,
+    arch="|".join(map(re.escape, chain.from_iterable(CPU_LEVELS.values()))),
+    example="x86-64-v3",
+    blobs=("so",),
+    code_forms=("c", "asm"),
+)

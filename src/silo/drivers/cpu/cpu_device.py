@@ -10,9 +10,10 @@ from pathlib import Path
 from silo.artifacts.runs_on import runs_on
 from silo.core.consent import Consent, require_consent
 from silo.core.decisions import Decision
-from silo.core.device import HOST_MEMORY, DeviceModel, Measuring, Memory, available_sms
+from silo.core.device import DeviceModel, Measuring, Memory, available_sms
 from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target
+from silo.drivers.cpu import DRIVER
 from silo.drivers.cpu.levels import gather_facts, host_target
 from silo.errors import DeviceError
 from silo.frozen import frozen
@@ -80,7 +81,7 @@ class CpuDevice:
     @property
     def memory(self) -> Memory:
         """The host's."""
-        return Memory((HOST_MEMORY,))
+        return DRIVER.memory
 
     @property
     def measuring(self) -> Measuring:

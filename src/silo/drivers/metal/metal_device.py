@@ -14,6 +14,7 @@ from silo.core.device import DeviceModel, Measuring, Memory, available_sms
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import LoadedKernel
 from silo.core.target import Target
+from silo.drivers.metal import DRIVER
 from silo.drivers.metal.target_versions import runs_version, version_of_system
 from silo.errors import DeviceError
 from silo.frozen import frozen
@@ -21,9 +22,6 @@ from silo.launch.array_libraries.library_table import devices_through
 from silo.launch.resources import reserved_sms
 
 __all__ = ["MetalDevice", "devices"]
-
-_MEMORY = Memory((8,), {"torch": "mps"})
-
 
 # The library by its package, and the module of it that an importing program has.
 _LIBRARIES = {"torch": "torch", "mlx": "mlx.core"}
@@ -81,7 +79,7 @@ class MetalDevice:
     @property
     def memory(self) -> Memory:
         """Metal's, in which torch's tensors on ``mps`` are."""
-        return _MEMORY
+        return DRIVER.memory
 
     @property
     def measuring(self) -> Measuring:
@@ -132,5 +130,5 @@ def devices() -> Sequence[MetalDevice]:
     package, module = next(iter(libraries.items()))
     found = devices_through(package).describe(module, "mps", 0)
     memory = int(found.facts.get("memory_bytes") or 0)
-    model = DeviceModel("apple", found.model, version, found.sm_count or 1, memory)
+    model = DeviceModel(DRIVER.vendor, found.model, version, found.sm_count or 1, memory)
     return (MetalDevice(model, Target("metal", version), f"macOS {platform.mac_ver()[0]}"),)

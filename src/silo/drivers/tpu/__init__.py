@@ -1,1 +1,7 @@
-"""Google's TPUs, through jax."""
+"""TPUs through jax: the facts of the kind here, the devices in ``tpu_device``."""
+
+from silo.core.device import EXTENSION_MEMORY, DriverDeclaration, Memory
+
+DRIVER = DriverDeclaration(
+    kind="tpu", memory=Memory((EXTENSION_MEMORY,), {"jax": "tpu"}), vendor="google", example="v5e"
+)

@@ -12,16 +12,15 @@ from typing import Any
 from silo.artifacts.runs_on import runs_on
 from silo.core.consent import Consent
 from silo.core.decisions import Decision
-from silo.core.device import EXTENSION_MEMORY, DeviceModel, Measuring, Memory
+from silo.core.device import DeviceModel, Measuring, Memory
 from silo.core.launch_info import LaunchInfo
 from silo.core.protocols import LoadedKernel
 from silo.core.target import Target
+from silo.drivers.tpu import DRIVER
 from silo.errors import DeviceError
 from silo.frozen import frozen
 
-__all__ = ["CHIPS", "MEMORY", "TpuDevice", "TpuTimer", "devices"]
-
-MEMORY = Memory((EXTENSION_MEMORY,), {"jax": "tpu"})
+__all__ = ["CHIPS", "TpuDevice", "TpuTimer", "devices"]
 
 CHIPS: Mapping[str, str] = {
     "TPU v4": "v4",
@@ -59,7 +58,7 @@ class TpuDevice:
     index: int
     driver: str
     timing: str = "tpu-wall/1"
-    memory: Memory = MEMORY
+    memory: Memory = DRIVER.memory
     measuring: Measuring = Measuring.HERE  # jax's arrays stay in this process
 
     def facts(self) -> Mapping[str, int]:
@@ -117,7 +116,7 @@ def described(device: Any, index: int, version: str) -> TpuDevice:  # noqa: ANN4
         raise DeviceError(f"jax {version} has a TPU that it calls {name!r}, and Silo knows {', '.join(CHIPS)}")
     statistics: Mapping[str, Any] = device.memory_stats() or {}
     model = DeviceModel(
-        vendor="google",
+        vendor=DRIVER.vendor,
         name=name,
         arch=CHIPS[name],
         units=int(getattr(device, "num_cores", 1) or 1),

@@ -11,9 +11,8 @@ from silo.core.specialization import Specialization
 from silo.errors import SiloError, UnsupportedError
 from silo.kinds.triton.front import adapter
 from silo.kinds.triton.programs.compiled_code import consent_to, read_launch
-from silo.launch.binding import bind
 from silo.launch.native import Launcher
-from silo.launch.runtime import make_bound_launcher
+from silo.launch.runtime import bind, make_bound_launcher
 from silo.machine.device_plugins import devices_of_kind
 
 __all__ = ["served_launcher"]

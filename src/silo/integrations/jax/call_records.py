@@ -31,8 +31,8 @@ from silo.errors import ArgumentError, BlobLostError, DeviceError, SourceError, 
 from silo.frozen import field, frozen
 from silo.launch import native
 from silo.launch.arguments import CallArgument, ValueKind
-from silo.launch.binding import bind
 from silo.launch.call_grid import call_grid
+from silo.launch.runtime import bind
 from silo.machine.process_session import session
 
 if TYPE_CHECKING:

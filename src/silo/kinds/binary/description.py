@@ -11,6 +11,7 @@ from pathlib import Path
 from silo.artifacts.binary_inspection import BinaryKernel as Inspected
 from silo.artifacts.device_code import DeviceCode, check_layout, read_device_code
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, format_block
+from silo.core.plugins import driver_of
 from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.target import Target
 from silo.core.values import Value, value_sort_key
@@ -126,7 +127,7 @@ def _target(found: DeviceCode, given: str | Target | None, label: str) -> Target
     if not target.is_concrete:
         raise TargetError(f"{label}: the target {target} names no arch; write for example cuda:sm_90")
     own = found.target
-    if own is not None and (own.kind, own.arch.rstrip("af")) != (target.kind, target.arch.rstrip("af")):
+    if own is not None and (own.kind, own.device_arch) != (target.kind, target.device_arch):
         raise TargetError(f"{label} was built for {own}, and target= says {target}")
     return target
 
@@ -140,7 +141,7 @@ def _launch_info(
         raise SourceError(f"{label}: pdl=True, and programmatic dependent launch is NVIDIA's alone")
     block = _block(one.threads, found.kind, kernel, label)
     threads = math.prod(block)
-    warp = 64 if target is not None and target.arch.startswith("gfx9") else 32
+    warp = 32 if target is None else driver_of(target.kind).warp_size(target.arch)
     scratch = (one.scratch_bytes or 0) if any(slot.type is AbiType.SCRATCH for slot in layout) else 0
     if one.scratch_bytes and not scratch:
         raise SourceError(f"{label}: scratch_bytes={one.scratch_bytes}, and no parameter of the signature is scratch")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from silo.core.decisions import Rejected
 from silo.core.host_arrays import numpy_dtype
+from silo.core.plugins import driver_of
 from silo.errors import CaseError
 from silo.launch.array_extents import ALIGNMENT, extent_of
 from silo.launch.array_libraries.filling import fill, fill_into
@@ -28,7 +29,6 @@ __all__ = ["LIBRARY", "pristine_copy"]
 
 # What torch calls the devices of DLPack's memory; AMD's GPUs have CUDA's name.
 _DEVICES = {2: "cuda", 8: "mps", 10: "cuda", 14: "xpu"}
-_GPU_KINDS = {2: "cuda", 10: "hip"}
 
 
 def _torch() -> Any:  # noqa: ANN401  # the module, whose stubs are partial
@@ -41,8 +41,9 @@ class _Torch:
     def offers(self, place: Place) -> bool:
         if place.is_host:
             return False
-        if place.device_type in _GPU_KINDS:
-            return torch_with_gpu(_GPU_KINDS[place.device_type]) is not None
+        kind = place.name.partition(":")[0]
+        if driver_of(kind).torch_build:
+            return torch_with_gpu(kind) is not None
         torch: Any = sys.modules.get("torch")
         module = None if torch is None else getattr(torch, _name_of(place) or "", None)
         return module is not None and bool(module.is_available())

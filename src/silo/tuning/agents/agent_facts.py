@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from silo.core.decisions import Rejected
 from silo.core.device import DeviceModel, Measuring
-from silo.core.json_reader import NATURAL, TARGET, TEXT, Form, Persisted, named, value_of
+from silo.core.json_reader import NATURAL, TEXT, Form, Persisted, named, value_of
 from silo.core.protocols import Device
-from silo.core.target import Target
+from silo.core.target import TARGET, Target
 from silo.core.values import JSON
 from silo.errors import DeviceError
 from silo.frozen import field, frozen

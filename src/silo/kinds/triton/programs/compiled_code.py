@@ -24,8 +24,8 @@ from silo.kinds.triton.front.gpu_layout import (
     taken_apart,
     tensor_maps,
 )
-from silo.launch.binding import bind
 from silo.launch.native import Binding
+from silo.launch.runtime import bind
 from silo.machine.device_plugins import devices_of_kind
 from silo.store.trust_ledger import consent_to_compiled
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from silo.compile import c_compiler
 from silo.compile.c_compiler import choose_compiler, find_compiler
 from silo.drivers.cpu.levels import LEVELS, gather_facts, highest_level
 from silo.errors import CompileError, CompilerMissingError
@@ -60,6 +61,25 @@ SOURCE = "int silo_answer(void) { return 42; }\n"
 
 
 @needs_compiler
+def test_the_compiler_is_looked_for_once_for_each_path(tmp_path, monkeypatch):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "cc").write_text(f"#!/bin/sh\necho compiler {name}\n")
+        (tmp_path / name / "cc").chmod(0o755)
+    looked = []
+    which = c_compiler.shutil.which
+    monkeypatch.setattr(c_compiler.shutil, "which", lambda name, path: looked.append(name) or which(name, path=path))
+    for folder in ("a", "b", "a"):
+        monkeypatch.setenv("PATH", str(tmp_path / folder))
+        assert find_compiler(None).version == f"compiler {folder}"
+    assert looked == [*c_compiler.COMPILERS] * 2
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CompilerMissingError):
+        find_compiler(None)
+    (tmp_path / "cc").symlink_to(tmp_path / "b" / "cc")  # installed meanwhile: a failure is not remembered
+    assert find_compiler(None).version == "compiler b"
+
+
 def test_the_version_names_no_path():
     version = find_compiler(None).version
     assert version

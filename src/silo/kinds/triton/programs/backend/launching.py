@@ -16,9 +16,8 @@ from silo.errors import ArgumentError, LaunchError
 from silo.frozen import frozen, replace
 from silo.kinds.triton.programs.backend.interface import device_properties
 from silo.kinds.triton.programs.backend.launch_metadata import CHECKED, launch_metadata, read_launch_info
-from silo.launch.binding import bind
 from silo.launch.native import CpuModule, Launcher
-from silo.launch.runtime import make_bound_launcher
+from silo.launch.runtime import bind, make_bound_launcher
 
 if TYPE_CHECKING:
     from silo.checking.kernel import NativeKernel
