@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-from silo.integrations.cuda_on_cpu.replaced_names import named_as
+from silo.integrations.cuda_on_cpu.replaced_names import named_as, put
 
 __all__ = ["DEVICE", "HOST", "PINNED", "Placement", "index_of", "names_cuda"]
 
@@ -187,6 +187,14 @@ class Placement:
         tensor.get_device = self._method(tensor.get_device, self._index)
         tensor.record_stream = self._method(tensor.record_stream, _nothing)
         tensor.is_cuda = property(functools.partial(_is_cuda, self))
+        parse = torch._C._nn._parse_to  # noqa: SLF001
+
+        def parsed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # of Module.to; an index needs a GPU there
+            if args and isinstance(args[0], int) and names_cuda(args[0]):
+                args = (self._cuda(), *args[1:])
+            return parse(*args, **kwargs)
+
+        put((torch._C._nn,), "_parse_to", parsed)  # noqa: SLF001
         storage = torch.storage._StorageBase  # noqa: SLF001
         storage.cuda = self._method(storage.cuda, _itself)
         storage.pin_memory = self._method(storage.pin_memory, _itself)

@@ -6,15 +6,17 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from silo.errors import DeviceError
-from silo.integrations.cuda_on_cpu.replaced_names import named_as
+from silo.integrations.cuda_on_cpu.replaced_names import named_as, put
+from silo.integrations.torch.import_hook import watch_extensions
 
-__all__ = ["refuse_what_needs_cuda"]
+__all__ = ["connect", "refuse_what_needs_cuda"]
 
 _GRAPHS: Final = "a graph replays launches of the driver, and there is no driver: run the program without graphs"
 _POOLS: Final = "memory is allocated by torch's allocator for the CPU, which has no pools"
 _TYPES: Final = (
     "tensors of that type have a CUDA key, and tensors here are the CPU's: use torch.tensor(..., device='cuda')"
 )
+_EXTENSIONS: Final = "code in CUDA runs on a GPU alone"
 _REFUSED: Final = {
     "CUDAGraph": _GRAPHS,
     "graph": _GRAPHS,
@@ -72,6 +74,30 @@ def refuse_what_needs_cuda(torch: Any) -> None:  # noqa: ANN401
     torch.set_default_tensor_type = default_type
     if torch.distributed.is_available():
         _refuse_nccl(torch.distributed)
+    watch_extensions()
+
+
+def connect(module: Any) -> None:  # noqa: ANN401
+    """Have ``torch.utils.cpp_extension`` refuse what is written in CUDA; extensions in C++ are built as ever."""
+
+    def of_sources(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(name: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            sources = args[0] if args else kwargs.get("sources", ())
+            listed = [sources] if isinstance(sources, str) else list(sources or ())
+            in_cuda = function.__name__ == "load" and any(str(one).endswith((".cu", ".cuh")) for one in listed)
+            given = kwargs.get("cuda_sources", args[1] if function.__name__ == "load_inline" and args[1:] else None)
+            if in_cuda or given or kwargs.get("with_cuda"):
+                raise DeviceError(_reason(f"the CUDA extension {name!r}", _EXTENSIONS))
+            return function(name, *args, **kwargs)
+
+        return called
+
+    def refused(name: str, *_args: Any, **_kwargs: Any) -> NoReturn:  # noqa: ANN401
+        raise DeviceError(_reason(f"the CUDA extension {name!r}", _EXTENSIONS))
+
+    put((module,), "load", of_sources(module.load))
+    put((module,), "load_inline", of_sources(module.load_inline))
+    put((module,), "CUDAExtension", refused)
 
 
 def _refuse_nccl(distributed: Any) -> None:  # noqa: ANN401
