@@ -37,6 +37,32 @@ def exec_census(folder, *options, cache, kinds, report=None):
     return found
 
 
+CUDA_KINDS = ("tutorial: vector addition", "liger: modulated_rms_norm", "fla: l2norm", "conch: rms_norm")
+
+
+def test_kinds_of_libraries_say_cuda_and_run_on_the_cpu(tmp_path):
+    for package in ("liger_kernel", "fla", "conch"):
+        pytest.importorskip(package)
+    found = exec_census(tmp_path, "--on", "cpu", "--", "--cuda", cache="cuda", kinds=CUDA_KINDS)
+    assert found["kinds"] == len(CUDA_KINDS)
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("share", range(8))
+def test_kinds_say_cuda_and_run_on_the_cpu(tmp_path, share):
+    found = exec_census(tmp_path, "--on", "cpu", "--", "--cuda", f"--share={share}/8", cache="cuda", kinds=())
+    assert found["kinds"] >= 5
+
+
+@pytest.mark.all
+@pytest.mark.skipif("SILO_TEST_REPOSITORIES" not in os.environ, reason="SILO_TEST_REPOSITORIES names no checkouts")
+def test_public_programs_that_say_cuda(capsys):
+    import cuda_programs
+
+    folder = os.environ["SILO_TEST_REPOSITORIES"]
+    assert cuda_programs.main([folder, "--packages", f"{folder}/packages"]) == 0, capsys.readouterr().out
+
+
 def refusals(report):
     (line,) = report.read_text().splitlines()
     return [one for one in json.loads(line)["kernels"] if one["refusals"]]
