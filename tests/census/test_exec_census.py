@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from triton_entry import SILO, entry_folder
+
 pytest.importorskip("torch", reason="the oracles of the census are torch's")
 PROGRAM = Path(__file__).with_name("exec_census.py")
 KINDS = ("liger: modulated_rms_norm", "fla: l2norm")
@@ -20,6 +22,7 @@ SHARES = range(5) if os.environ.get("SILO_TEST_OPERATORS") == "all" else (2,)
 def exec_census(folder, *options, cache, kinds, report=None):
     """The census under ``silo exec`` in a fresh process; options before ``--`` are Silo's, those after it its own."""
     own = {"TRITON_CACHE_DIR": str(folder / cache), "SILO_HOME": str(folder / "home"), "SILO_TRITON": "cpu"}
+    own["PYTHONPATH"] = os.pathsep.join([str(entry_folder(folder, SILO)), os.environ.get("PYTHONPATH", "")])
     reported = [] if report is None else ["--report", str(report)]
     end = options.index("--") if "--" in options else len(options)
     command = ["-m", "silo", "exec", *reported, *options[:end], str(PROGRAM), *options[end + 1 :], *kinds]

@@ -8,16 +8,18 @@ import textwrap
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
+TORCH = {"silo": "silo.integrations.cuda_on_cpu.activation:begin"}
 SILO = {"silo": "silo.kinds.triton.programs.backend", "cpu": "silo.kinds.triton.programs.backend.named_cpu"}
 
 
 def entry_folder(folder, entries):
-    """A folder that, on the import path, holds a distribution with these entry points of Triton's group."""
+    """A folder that, on the import path, holds a distribution with these entry points of Triton's group, and torch's."""
     home = folder / "entries" / "silo_test_backends-0.dist-info"
     home.mkdir(parents=True, exist_ok=True)
     (home / "METADATA").write_text("Metadata-Version: 2.1\nName: silo-test-backends\nVersion: 0\n")
-    lines = "\n".join(f"{name} = {value}" for name, value in entries.items())
-    (home / "entry_points.txt").write_text(f"[triton.backends]\n{lines}\n")
+    groups = {"triton.backends": entries, "torch.backends": TORCH}
+    lines = [f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in of.items()) for group, of in groups.items()]
+    (home / "entry_points.txt").write_text("".join(lines))
     return home.parent
 
 

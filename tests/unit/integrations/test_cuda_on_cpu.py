@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from triton_entry import SILO, entry_folder
+
 pytest.importorskip("torch", reason="the stand-in is torch's cuda device")
 pytest.importorskip("triton", reason="kernels of these programs are Triton's")
 
@@ -35,10 +37,15 @@ def double(x, out, n, BLOCK: tl.constexpr):
 
 @pytest.fixture(scope="module")
 def homes(tmp_path_factory):
-    """A store for these tests, so that the guard is built once."""
+    """Variables of these programs: a store in common, so that the guard is built once, and Silo's entry points."""
     folder = tmp_path_factory.mktemp("on-cpu")
     folder.chmod(0o700)
-    return {"SILO_HOME": str(folder / "home"), "TRITON_CACHE_DIR": str(folder / "triton")}
+    path = [str(entry_folder(folder, SILO)), os.environ.get("PYTHONPATH", "")]
+    return {
+        "SILO_HOME": str(folder / "home"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+        "PYTHONPATH": os.pathsep.join(filter(None, path)),
+    }
 
 
 def execute(path, text, *options, environment, arguments=()):

@@ -9,6 +9,7 @@ from silo.settings import stand_in_wanted
 __all__ = ["begin", "program_changes"]
 
 _ENTRY = ("torch.backends", "silo")
+_LEAST_TORCH = (2, 6)  # calls the entry point, and has torch.accelerator
 _began = False
 
 
@@ -33,9 +34,10 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
 
     Raises:
         SettingsError: ``pretend`` is no device that is known, or ``SILO_TRITON=off``.
-        ToolchainError: this installation of Silo has no entry point for torch, which calls it when it is imported.
+        ToolchainError: this installation of Silo has no entry point for torch, which calls it when it is imported; or
+            torch is older than 2.6.
     """
-    from importlib.metadata import entry_points  # noqa: PLC0415
+    from importlib.metadata import PackageNotFoundError, entry_points, version  # noqa: PLC0415
 
     from silo.errors import ToolchainError  # noqa: PLC0415
     from silo.integrations.cuda_on_cpu.pretended_devices import device_for  # noqa: PLC0415
@@ -48,6 +50,12 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
             "torch would not call Silo when it is imported: the installed kernel-silo has no entry point "
             f"{_ENTRY[0]!r}; install it again (pip install --force-reinstall kernel-silo, or pip install -e .)"
         )
+    try:
+        found = version("torch")
+    except PackageNotFoundError:
+        found = ""  # the program may find another torch, or use none
+    if found and tuple(map(int, found.split(".")[:2])) < _LEAST_TORCH:
+        raise ToolchainError(f"--on cpu needs torch {'.'.join(map(str, _LEAST_TORCH))} or newer, not {found}")
     changes = {"SILO_ON": "cpu", "SILO_TRITON": "cpu", "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
     if pretend is not None:
         changes["SILO_PRETEND"] = pretend
@@ -68,6 +76,7 @@ def _require_triton() -> None:
 
 def _install(torch: Any) -> None:  # noqa: ANN401
     import logging  # noqa: PLC0415
+    import warnings  # noqa: PLC0415
 
     from silo.core.decisions import Rejected  # noqa: PLC0415
     from silo.errors import DeviceError  # noqa: PLC0415
@@ -93,8 +102,10 @@ def _install(torch: Any) -> None:  # noqa: ANN401
         )
     placement = Placement(torch)
     library: Any = torch.library.Library("aten", "IMPL")
-    for operator, kernel in placement.kernels().items():
-        library.impl(operator, kernel, "CUDA")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a torch that was built with CUDA has kernels there, and says that they go
+        for operator, kernel in placement.kernels().items():
+            library.impl(operator, kernel, "CUDA")
     global _library  # noqa: PLW0603  # its kernels live as long as it does
     _library = library
     guard = load_guard(torch)
