@@ -2,9 +2,9 @@
 
 ``python -m tests.census.cuda_programs FOLDER [--few N] [--seconds N] [--packages DIR] [WORD...]`` runs those whose name
 holds a word. FOLDER has a checkout of each repository under its name; one that is missing is named. Each program
-compares its own results: they are the repositories' tests, of which ``--few`` are taken from each file (1), and Triton's
-tutorials, whose benchmarks are not drawn. DIR is put on the import path after the rest, for packages that a repository
-needs besides (Liger's tests: transformers; mamba: huggingface_hub; tutorial 04: tabulate).
+compares its own results: they are the repositories' tests, of which ``--few`` are taken from each file (1), and
+Triton's tutorials, whose benchmarks are not drawn. DIR is put on the import path after the rest, for packages that a
+repository needs besides (Liger's tests: transformers; mamba: huggingface_hub; tutorial 04: tabulate).
 
 Prints a line for each program: ``ok``, or its exit code, seconds, counts of pytest; exits with 1 unless all are ok.
 """

@@ -13,13 +13,17 @@ SILO = {"silo": "silo.kinds.triton.programs.backend", "cpu": "silo.kinds.triton.
 
 
 def entry_folder(folder, entries):
-    """A folder that, on the import path, holds a distribution with these entry points of Triton's group, and torch's."""
+    """A folder that, on the import path, holds a distribution: these entry points for Triton, Silo's for torch."""
     home = folder / "entries" / "silo_test_backends-0.dist-info"
     home.mkdir(parents=True, exist_ok=True)
     (home / "METADATA").write_text("Metadata-Version: 2.1\nName: silo-test-backends\nVersion: 0\n")
     groups = {"triton.backends": entries, "torch.backends": TORCH}
-    lines = [f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in of.items()) for group, of in groups.items()]
-    (home / "entry_points.txt").write_text("".join(lines))
+    lines = [
+        line
+        for group, entries in groups.items()
+        for line in (f"[{group}]", *(f"{name} = {value}" for name, value in entries.items()))
+    ]
+    (home / "entry_points.txt").write_text("\n".join(lines))
     return home.parent
 
 

@@ -65,7 +65,9 @@ def command(
     ] = None,
     on: Annotated[
         str | None,
-        typer.Option("--on", metavar="cpu", help="torch's cuda device is the CPU: a program for CUDA runs without one."),
+        typer.Option(
+            "--on", metavar="cpu", help="torch's cuda device is the CPU: a program for CUDA runs without one."
+        ),
     ] = None,
     pretend: Annotated[
         str | None,

@@ -106,7 +106,8 @@ torch.set_default_device("cpu")
 with torch.device("cuda"):
     assert torch.empty(2).is_cuda and torch.tensor([1.0]).is_cuda
 assert not torch.empty(2).is_cuda
-for call in (lambda: torch.zeros(1, device="cuda:1"), lambda: torch.zeros(1).to("cuda:3"), lambda: torch.zeros(1).cuda(1),
+one = torch.zeros(1)
+for call in (lambda: torch.zeros(1, device="cuda:1"), lambda: one.to("cuda:3"), lambda: one.cuda(1),
              lambda: torch.cuda.set_device(2), lambda: torch.cuda.get_device_properties(1)):
     refused(call, "invalid device ordinal")
 """)
@@ -241,7 +242,8 @@ for _ in range(3):
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     scaler.step(optimizer); scaler.update(); optimizer.zero_grad(set_to_none=True)
 torch.save(model.state_dict(), path)
-for where in (None, "cuda", "cuda:0", torch.device("cuda"), {{"cuda:0": "cuda:0"}}, "cpu", lambda storage, place: storage):
+places = (None, "cuda", "cuda:0", torch.device("cuda"), {{"cuda:0": "cuda:0"}}, "cpu", lambda storage, place: storage)
+for where in places:
     assert torch.equal(torch.load(path, map_location=where)["weight"], model.weight), where
 refused(lambda: torch.load(path, map_location="cuda:1"), "cuda:1")
 # A file that was written on a GPU names the device of each storage.
@@ -356,13 +358,17 @@ refused(lambda: torch.distributed.init_process_group(backend="cpu:gloo,cuda:nccl
 refused(lambda: torch.cuda.jiterator(), "jiterator")
 assert isinstance(torch.ones(1), object) and not isinstance(torch.ones(1), torch.cuda.CUDAGraph)
 from torch.utils import cpp_extension
-refused(lambda: cpp_extension.load_inline("e", "", cuda_sources="__global__ void f() {}", functions=[]), "CUDA extension")
+load = cpp_extension.load_inline
+refused(lambda: load("e", "", cuda_sources="__global__ void f() {}", functions=[]), "CUDA extension")
+refused(lambda: cpp_extension.load("e", ["e.cpp", "e.cu"]), "CUDA extension")
 refused(lambda: cpp_extension.CUDAExtension("e", ["e.cu"]), "CUDA extension")
 """)
 
 
 def test_with_check_every_access_is_checked(program, tmp_path, homes):
-    text = KERNEL + """
+    text = (
+        KERNEL
+        + """
 x = torch.ones(100, device="cuda")
 out = torch.empty_like(x)
 double[(1,)](x, out, 100, BLOCK=128)
@@ -370,6 +376,7 @@ assert out.sum() == 200
 if len(os.sys.argv) > 1:
     double[(1,)](x, out, 101, BLOCK=128)
 """
+    )
     program(text, "--check")
     done = execute(tmp_path / "p.py", text, "--on", "cpu", "--check", environment=homes, arguments=["beyond"])
     assert done.returncode == 1
@@ -441,7 +448,10 @@ def test_settings_that_make_no_sense(tmp_path, homes):
 
 
 def test_the_variable_alone_is_enough_and_without_it_nothing_changes(tmp_path, homes):
-    text = "assert torch.cuda.is_available() == (os.environ.get('SILO_ON') == 'cpu')\nprint(torch.zeros.__class__.__name__)"
+    text = """
+assert torch.cuda.is_available() == (os.environ.get("SILO_ON") == "cpu")
+print(torch.zeros.__class__.__name__)
+"""
     done = execute(tmp_path / "p.py", text, environment={**homes, "SILO_ON": "cpu"})
     assert (done.returncode, done.stdout) == (0, "function\n"), done.stderr
     done = execute(tmp_path / "p.py", text, environment=homes)

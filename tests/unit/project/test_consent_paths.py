@@ -134,7 +134,7 @@ CALLS = {
     "trust_remote": {"commands/trust_code.py": "silo trust --remote", "cli/trust.py": "the same"},
     "put_compiled": {
         "building/compilation.py": "the outcome of a job that ran here",
-        "integrations/cuda_on_cpu/device_guard.py": "the guard for torch's CUDA key, built from its own text a moment ago",
+        "integrations/cuda_on_cpu/device_guard.py": "the guard for torch's CUDA key, built a moment ago",
     },
     # Python that runs because it is named.
     "exec_module": {

@@ -37,10 +37,11 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
         ToolchainError: this installation of Silo has no entry point for torch, which calls it when it is imported; or
             torch is older than 2.6.
     """
-    from importlib.metadata import PackageNotFoundError, entry_points, version  # noqa: PLC0415
+    from importlib.metadata import entry_points  # noqa: PLC0415
 
     from silo.errors import ToolchainError  # noqa: PLC0415
     from silo.integrations.cuda_on_cpu.pretended_devices import device_for  # noqa: PLC0415
+    from silo.launch.torch_versions import installed_version, release_of  # noqa: PLC0415
     from silo.machine.device_plugins import devices_of_kind  # noqa: PLC0415
 
     device = device_for(pretend)
@@ -50,11 +51,8 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
             "torch would not call Silo when it is imported: the installed kernel-silo has no entry point "
             f"{_ENTRY[0]!r}; install it again (pip install --force-reinstall kernel-silo, or pip install -e .)"
         )
-    try:
-        found = version("torch")
-    except PackageNotFoundError:
-        found = ""  # the program may find another torch, or use none
-    if found and tuple(map(int, found.split(".")[:2])) < _LEAST_TORCH:
+    found = installed_version()  # None: the program may find another torch, or use none
+    if found is not None and release_of(found) < _LEAST_TORCH:
         raise ToolchainError(f"--on cpu needs torch {'.'.join(map(str, _LEAST_TORCH))} or newer, not {found}")
     changes = {"SILO_ON": "cpu", "SILO_TRITON": "cpu", "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
     if pretend is not None:

@@ -120,7 +120,7 @@ class Placement:
         torch = self._torch
 
         # The parameters have the names of the operators' schemas.
-        def empty(  # noqa: PLR0917
+        def empty(
             size: Sequence[int],
             dtype: Any = None,  # noqa: ANN401
             layout: Any = None,  # noqa: ANN401, ARG001
@@ -131,7 +131,7 @@ class Placement:
             form = memory_format or torch.contiguous_format
             return self.mark(self._empty(size, dtype=dtype, device="cpu", memory_format=form), DEVICE)
 
-        def empty_strided(  # noqa: PLR0917
+        def empty_strided(
             size: Sequence[int],
             stride: Sequence[int],
             dtype: Any = None,  # noqa: ANN401
@@ -142,7 +142,7 @@ class Placement:
             return self.mark(self._empty_strided(size, stride, dtype=dtype, device="cpu"), DEVICE)
 
         def indices(make: _Function) -> _Function:
-            def made(  # noqa: PLR0917
+            def made(
                 row: int,
                 col: int,
                 offset: int = 0,
@@ -263,7 +263,7 @@ class Placement:
             return HOST if self.is_on_host(asked) else DEVICE if asked.device.type == "cpu" else None
         if names_cuda(asked):
             return DEVICE
-        is_cpu = asked == "cpu" or asked == self._cpu or (isinstance(asked, str) and asked.startswith("cpu:"))
+        is_cpu = asked in ("cpu", self._cpu) or (isinstance(asked, str) and asked.startswith("cpu:"))
         return HOST if is_cpu else None
 
     def _to_cuda(

@@ -113,32 +113,43 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
         return collections.defaultdict(int)
 
     torch.version.cuda = torch.version.cuda or _CUDA_VERSION
+    in_c = torch._C  # noqa: SLF001  # what generated code and Triton's other drivers call
+    for owners, name, value in (
+        ((cuda,), "is_initialized", True),
+        ((cuda, accelerator), "is_available", True),
+        ((torch.backends.cuda,), "is_built", True),
+        ((cuda, accelerator), "device_count", 1),
+        ((cuda,), "_device_count_nvml", 1),
+        ((cuda,), "current_device", 0),
+        ((cuda,), "get_gencode_flags", ""),
+        ((cuda,), "can_device_access_peer", False),
+        ((cuda,), "is_current_stream_capturing", False),
+        ((cuda,), "get_sync_debug_mode", 0),
+        ((accelerator,), "current_device_index", 0),
+        ((accelerator,), "current_device_idx", 0),
+        ((in_c,), "_cuda_getCurrentRawStream", 0),
+        ((in_c,), "_cuda_isCurrentStreamCapturing", False),
+        ((in_c,), "_cuda_getDeviceCount", 1),
+    ):
+        put(owners, name, constant(value))
     put((cuda,), "_lazy_init", nothing)
     put((cuda,), "init", nothing)
     put((cuda,), "_lazy_call", lambda callable, **kwargs: callable())  # noqa: A006, ARG005
-    put((cuda,), "is_initialized", constant(True))
-    put((cuda, accelerator), "is_available", constant(True))
-    put((torch.backends.cuda,), "is_built", constant(True))
-    put((cuda, accelerator), "device_count", constant(1))
-    put((cuda,), "_device_count_nvml", constant(1))
-    put((cuda,), "current_device", constant(0))
     put((cuda,), "set_device", of_device(None))
-    for name in ("current_device_index", "current_device_idx"):
-        put((accelerator,), name, constant(0))
     for name in ("set_device_index", "set_device_idx"):
         put((accelerator,), name, of_device(None))
     put((accelerator,), "current_accelerator", lambda check_available=False: torch.device("cuda"))  # noqa: ARG005
-    cuda.device = cuda.device_of = cuda._DeviceGuard = accelerator.device_index = _DeviceBlock
-    put((cuda, cuda._utils), "_get_device_index", lambda device=None, optional=False, allow_cpu=False: index_of(device))  # noqa: ARG005
+    cuda.device = cuda.device_of = cuda._DeviceGuard = accelerator.device_index = _DeviceBlock  # noqa: SLF001
+
+    def device_index(device: Any = None, optional: bool = False, allow_cpu: bool = False) -> int:  # noqa: ANN401, ARG001, FBT001, FBT002
+        return index_of(device)
+
+    put((cuda, cuda._utils), "_get_device_index", device_index)  # noqa: SLF001
     put((cuda, accelerator), "synchronize", of_device(None))
     put((cuda,), "get_device_properties", of_device(found))
     put((cuda,), "get_device_capability", of_device(device.capability))
     put((cuda,), "get_device_name", of_device(device.name))
     put((cuda,), "get_arch_list", lambda: [f"sm_{found.major}{found.minor}"])
-    put((cuda,), "get_gencode_flags", constant(""))
-    put((cuda,), "can_device_access_peer", constant(False))
-    put((cuda,), "is_current_stream_capturing", constant(False))
-    put((cuda,), "get_sync_debug_mode", constant(0))
     put((cuda,), "set_sync_debug_mode", nothing)
     for name in ("utilization", "memory_usage", "temperature", "power_draw", "device_memory_used"):
         put((cuda,), name, of_device(0))
@@ -155,14 +166,16 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
         put(memory, name, of_device(0))
     for name in _RESET:
         put(memory, name, nothing)
-    for name in ("memory_stats", "memory_stats_as_nested_dict", "host_memory_stats", "host_memory_stats_as_nested_dict"):
+    for name in (
+        "memory_stats",
+        "memory_stats_as_nested_dict",
+        "host_memory_stats",
+        "host_memory_stats_as_nested_dict",
+    ):
         put(memory, name, statistics)
     put(memory, "memory_snapshot", lambda *args, **kwargs: [])  # noqa: ARG005
     put(memory, "memory_summary", constant("memory is not counted: cuda is the CPU here"))
     put((cuda.memory,), "_record_memory_history", nothing)
-    put((torch._C,), "_cuda_getCurrentRawStream", constant(0))
-    put((torch._C,), "_cuda_isCurrentStreamCapturing", constant(False))
-    put((torch._C,), "_cuda_getDeviceCount", constant(1))
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
         put((cuda.nvtx,), name, constant(0))
     for name in ("init", "start", "stop"):
@@ -181,7 +194,7 @@ def replace_generator(torch: Any) -> None:  # noqa: ANN401
             return issubclass(subclass, made_in_c)
 
     class Generator(made_in_c, metaclass=OfEveryDevice):
-        def __new__(cls, device: Any = "cpu") -> Self:
+        def __new__(cls, device: Any = "cpu") -> Self:  # noqa: ANN401
             return made_in_c.__new__(cls, "cpu" if names_cuda(device) else device)
 
     Generator.__qualname__, Generator.__module__ = "Generator", "torch"
