@@ -324,6 +324,51 @@ for backend in ("eager", "aot_eager"):
 """)
 
 
+def test_tracers_scripts_and_parallel_modules(program, tmp_path):
+    program(f"""
+import copy, pickle
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+a = torch.ones(2, device="cuda")
+
+def scripted(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.zeros([2], device="cuda")
+
+assert torch.jit.script(scripted)(a).tolist() == torch.jit.trace(scripted, a)(a).tolist() == [1, 1]
+assert make_fx(scripted)(a)(a).tolist() == [1, 1]
+with FakeTensorMode():
+    assert (torch.ones(2, device="cuda") + torch.ones(2).cuda()).shape == (2,)
+model = torch.nn.Linear(2, 2).cuda()
+assert torch.export.export(model, (a[None],)).module()(a[None]).shape == (1, 2)
+assert torch.vmap(scripted)(a[None]).tolist() == [[1, 1]] and copy.deepcopy(model).weight.is_cuda
+assert pickle.loads(pickle.dumps(a)).is_cuda and torch.from_dlpack(a).tolist() == [1, 1]
+assert a.type(torch.cuda.HalfTensor).dtype == torch.float16 and torch.ones(1).type("torch.cuda.IntTensor").is_cuda
+assert a.type(torch.int32).dtype == torch.int32 and a.type() == "torch.FloatTensor"
+assert a.untyped_storage().cuda() is a.untyped_storage() and a.untyped_storage().to(device="cuda").nbytes() == 8
+assert torch.nn.DataParallel(model)(a[None]).shape == (1, 2)
+torch.distributed.init_process_group("gloo", init_method="file://{tmp_path}/meeting", rank=0, world_size=1)
+parallel = torch.nn.parallel.DistributedDataParallel(model, device_ids=[0], output_device=0)
+parallel(a[None]).sum().backward()
+assert model.weight.grad is not None
+refused(lambda: torch.nn.parallel.DistributedDataParallel(model, device_ids=[1]), "cuda:1")
+torch.distributed.destroy_process_group()
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA, torch.profiler.ProfilerActivity.CPU]):
+    a + 1
+""")
+
+
+@pytest.mark.all
+def test_torch_compile_by_inductor(program):
+    program("""
+def f(a):
+    return (a.cuda() + torch.zeros(2, device="cuda")).sin()
+
+a = torch.ones(2, device="cuda")
+torch.testing.assert_close(torch.compile(f)(a), f(a))
+""")
+
+
 def test_processes_inherit_it(program):
     program("""
 import multiprocessing, subprocess, sys

@@ -88,6 +88,7 @@ def _install(torch: Any) -> None:  # noqa: ANN401
         replace_devices,
         replace_generator,
         replace_loading,
+        replace_parallel,
     )
     from silo.settings import settings  # noqa: PLC0415
 
@@ -117,6 +118,7 @@ def _install(torch: Any) -> None:  # noqa: ANN401
     replace_generator(torch)
     replace_autocast(torch)
     replace_loading(torch)
+    replace_parallel(torch)
     refuse_what_needs_cuda(torch)
 
 

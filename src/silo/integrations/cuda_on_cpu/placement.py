@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from silo.integrations.cuda_on_cpu.replaced_names import named_as, put
 
@@ -92,6 +92,8 @@ class Placement:
         self._cpu = torch.device("cpu")
         self._plain = (torch.Tensor, torch.nn.Parameter)
         self._to: _Function = torch.Tensor.to
+        self._type: _Function = torch.Tensor.type
+        self._move_storage: _Function = torch.storage._StorageBase.to  # noqa: SLF001
         self._empty: _Function = torch.empty
         self._empty_strided: _Function = torch.empty_strided
 
@@ -168,17 +170,17 @@ class Placement:
         # Asked for now: torch keeps this set, and its mode for the default device finds the functions by identity.
         constructors: Any = import_module("torch.utils._device")
         listed = {id(function) for function in constructors._device_constructors()}  # noqa: SLF001
-        names = [name for name, value in vars(torch).items() if id(value) in listed and name not in _OF_DATA]
-        for name in names:
-            setattr(torch, name, self._factory(getattr(torch, name), HOST))
+        members = cast("dict[str, Any]", vars(torch))
+        names = [name for name, value in members.items() if id(value) in listed and name not in _OF_DATA]
+        for name in (*names, *_OF_HOST):
+            self._replace_factory(name, self._factory(getattr(torch, name), HOST))
         for name in _LIKE:
-            setattr(torch, name, self._factory(getattr(torch, name), None))
+            self._replace_factory(name, self._factory(getattr(torch, name), None))
         for name in _OF_DATA:
-            setattr(torch, name, self._of_data(getattr(torch, name)))
-        for name in _OF_HOST:
-            setattr(torch, name, self._factory(getattr(torch, name), HOST))
+            self._replace_factory(name, self._of_data(getattr(torch, name)))
         for name in _NEW:
             setattr(tensor, name, self._factory(getattr(tensor, name), None))
+        tensor.type = self._method(tensor.type, self._typed)
         tensor.to = self._method(tensor.to, self._moved)
         tensor.cuda = self._method(tensor.cuda, self._to_cuda)
         tensor.cpu = self._method(tensor.cpu, self._to_cpu)
@@ -197,8 +199,16 @@ class Placement:
         put((torch._C._nn,), "_parse_to", parsed)  # noqa: SLF001
         storage = torch.storage._StorageBase  # noqa: SLF001
         storage.cuda = self._method(storage.cuda, _itself)
+        storage.to = self._method(storage.to, self._storage_moved)
         storage.pin_memory = self._method(storage.pin_memory, _itself)
         storage.is_pinned = self._method(storage.is_pinned, _nothing_pinned)
+
+    def _replace_factory(self, name: str, function: _Function) -> None:
+        scripts: Any = import_module("torch.jit._builtins")  # its table knows torch's functions by identity
+        operator = scripts._find_builtin(getattr(self._torch, name))  # noqa: SLF001
+        if operator is not None:
+            scripts._register_builtin(function, operator)  # noqa: SLF001
+        setattr(self._torch, name, function)
 
     def _factory(self, function: _Function, default: str | None) -> _Function:
         """A factory that takes ``cuda``. ``default`` marks tensors without a device; None: as the first argument."""
@@ -229,7 +239,7 @@ class Placement:
         copies = function is self._torch.tensor
 
         def made(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-            data = args[0] if args else kwargs.get("data", kwargs.get("obj"))
+            data: Any = args[0] if args else kwargs.get("data", kwargs.get("obj"))
             if not isinstance(data, self._torch.Tensor):
                 return made_anew(*args, **kwargs)
             device = kwargs.get("device")
@@ -281,6 +291,19 @@ class Placement:
 
     def _cuda(self) -> Any:  # noqa: ANN401
         return self._torch.device("cuda", 0)
+
+    def _typed(self, tensor: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        """``Tensor.type``: the name or the class of a CUDA tensor type moves, and converts."""
+        name = (
+            dtype if isinstance(dtype, str) else f"{getattr(dtype, '__module__', '')}.{getattr(dtype, '__name__', '')}"
+        )
+        if not name.startswith("torch.cuda."):
+            return self._type(tensor, *(() if dtype is None else (dtype,)), *args, **kwargs)
+        return self._moved(tensor, self._cuda(), getattr(self._torch, name.rpartition(".")[2]).dtype)
+
+    def _storage_moved(self, storage: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        asked = args[0] if args else kwargs.get("device")
+        return storage if names_cuda(asked) else self._move_storage(storage, *args, **kwargs)
 
     def _pinned(self, tensor: Any, device: Any = None) -> Any:  # noqa: ANN401, ARG002
         return tensor if self.place_of(tensor) == PINNED else self.mark(tensor.detach().clone(), PINNED)

@@ -181,11 +181,15 @@ class Event:
 def replace_streams(torch: Any) -> None:  # noqa: ANN401
     """Put these into ``torch.cuda``, and into ``torch`` for the classes of any device."""
     cuda = torch.cuda
+
+    def external(data_ptr: int, device: Any = None) -> Stream:  # noqa: ANN401
+        return Stream(device, stream_id=data_ptr)
+
     for module in (cuda, cuda.streams):
         module.Stream, module.ExternalStream, module.Event = Stream, Stream, Event
     torch.Stream, torch.Event = Stream, Event
     put((cuda, torch.accelerator), "current_stream", current_stream)
     put((cuda, torch.accelerator), "set_stream", set_stream)
     put((cuda,), "default_stream", default_stream)
-    put((cuda,), "get_stream_from_external", lambda data_ptr, device=None: Stream(device, stream_id=data_ptr))
+    put((cuda,), "get_stream_from_external", external)
     cuda.stream = cuda.StreamContext = StreamContext

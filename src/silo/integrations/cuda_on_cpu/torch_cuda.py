@@ -5,15 +5,16 @@ from __future__ import annotations
 import collections
 import os
 from collections.abc import Callable
+from importlib import import_module
 from types import SimpleNamespace, TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from silo.integrations.cuda_on_cpu.placement import index_of, names_cuda
 from silo.integrations.cuda_on_cpu.pretended_devices import PretendedDevice
 from silo.integrations.cuda_on_cpu.replaced_names import put
 from silo.settings import available_cpus, available_memory
 
-__all__ = ["replace_autocast", "replace_devices", "replace_generator", "replace_loading"]
+__all__ = ["replace_autocast", "replace_devices", "replace_generator", "replace_loading", "replace_parallel"]
 
 _COUNTED = (
     "memory_allocated",
@@ -103,6 +104,12 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
     def constant(value: Any) -> Callable[..., Any]:  # noqa: ANN401
         return lambda *_args, **_kwargs: value  # pyright: ignore[reportUnknownLambdaType]
 
+    def at_once(callable: Callable[[], object], **_seeds: object) -> None:  # noqa: A002
+        callable()
+
+    def accelerator_now(check_available: bool = False) -> Any:  # noqa: ANN401, ARG001, FBT001, FBT002
+        return torch.device("cuda")
+
     def free_and_all(device: Any = None) -> tuple[int, int]:  # noqa: ANN401
         index_of(device)
         here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
@@ -134,11 +141,11 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
         put(owners, name, constant(value))
     put((cuda,), "_lazy_init", nothing)
     put((cuda,), "init", nothing)
-    put((cuda,), "_lazy_call", lambda callable, **kwargs: callable())  # noqa: A006, ARG005
+    put((cuda,), "_lazy_call", at_once)
     put((cuda,), "set_device", of_device(None))
     for name in ("set_device_index", "set_device_idx"):
         put((accelerator,), name, of_device(None))
-    put((accelerator,), "current_accelerator", lambda check_available=False: torch.device("cuda"))  # noqa: ARG005
+    put((accelerator,), "current_accelerator", accelerator_now)
     cuda.device = cuda.device_of = cuda._DeviceGuard = accelerator.device_index = _DeviceBlock  # noqa: SLF001
 
     def device_index(device: Any = None, optional: bool = False, allow_cpu: bool = False) -> int:  # noqa: ANN401, ARG001, FBT001, FBT002
@@ -182,15 +189,35 @@ def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN40
         put((cuda.profiler,), name, nothing)
 
 
+def replace_parallel(torch: Any) -> None:  # noqa: ANN401
+    """``DataParallel`` calls its module; ``DistributedDataParallel`` takes ``device_ids=[0]`` and joins CPUs."""
+
+    def no_devices() -> None:
+        return None
+
+    put((import_module("torch.nn.parallel.data_parallel"),), "_get_available_device_type", no_devices)
+    distributed = torch.nn.parallel.DistributedDataParallel
+    begin = distributed.__init__
+
+    def begun(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, **kwargs: Any) -> None:  # noqa: ANN401
+        for device in (*(device_ids or ()), output_device):
+            index_of(device)
+        begin(self, module, **kwargs)
+
+    distributed.__init__ = begun
+
+
 def replace_generator(torch: Any) -> None:  # noqa: ANN401
     """Seeds and generators: the device's default generator is the CPU's, others are generators of the CPU."""
-    cuda, made_in_c, default = torch.cuda, torch.Generator, torch.default_generator
+    cuda, default = torch.cuda, torch.default_generator
+    made_in_c: Any = torch.Generator
+    kind_in_c = cast("Any", type(made_in_c))
 
-    class OfEveryDevice(type(made_in_c)):
-        def __instancecheck__(cls, instance: object) -> bool:
+    class OfEveryDevice(kind_in_c):
+        def __instancecheck__(self, instance: object) -> bool:
             return isinstance(instance, made_in_c)
 
-        def __subclasscheck__(cls, subclass: type) -> bool:
+        def __subclasscheck__(self, subclass: type) -> bool:
             return issubclass(subclass, made_in_c)
 
     class Generator(made_in_c, metaclass=OfEveryDevice):
@@ -214,8 +241,14 @@ def replace_generator(torch: Any) -> None:  # noqa: ANN401
     def anew() -> None:
         default.seed()
 
+    def all_states() -> list[Any]:
+        return [torch.get_rng_state()]
+
+    def restore_all(new_states: Any) -> None:  # noqa: ANN401
+        torch.set_rng_state(new_states[0])
+
     seeds = (cuda, cuda.random)
-    for name, function in {
+    replaced: dict[str, Callable[..., Any]] = {
         "manual_seed": seeded,
         "manual_seed_all": seeded,
         "seed": anew,
@@ -223,9 +256,10 @@ def replace_generator(torch: Any) -> None:  # noqa: ANN401
         "initial_seed": default.initial_seed,
         "get_rng_state": state,
         "set_rng_state": restore,
-        "get_rng_state_all": lambda: [torch.get_rng_state()],
-        "set_rng_state_all": lambda new_states: torch.set_rng_state(new_states[0]),
-    }.items():
+        "get_rng_state_all": all_states,
+        "set_rng_state_all": restore_all,
+    }
+    for name, function in replaced.items():
         put(seeds, name, function)
     cuda.default_generators = (default,)
 
@@ -279,6 +313,12 @@ def replace_autocast(torch: Any) -> None:  # noqa: ANN401
         else:
             set_dtype(device_type, dtype)
 
+    def cuda_dtype() -> Any:  # noqa: ANN401
+        return dtype_of("cuda")
+
+    def choose_cuda_dtype(dtype: Any) -> None:  # noqa: ANN401
+        choose_dtype("cuda", dtype)
+
     def switch(*args: Any) -> None:  # noqa: ANN401
         enable(*(("cpu", *args[1:]) if args[0] == "cuda" else args if len(args) > 1 else ("cpu", *args)))
 
@@ -286,8 +326,8 @@ def replace_autocast(torch: Any) -> None:  # noqa: ANN401
     put((torch,), "get_autocast_dtype", dtype_of)
     put((torch,), "set_autocast_dtype", choose_dtype)
     put((torch,), "set_autocast_enabled", switch)
-    put((torch,), "get_autocast_gpu_dtype", lambda: dtype_of("cuda"))
-    put((torch,), "set_autocast_gpu_dtype", lambda dtype: choose_dtype("cuda", dtype))
+    put((torch,), "get_autocast_gpu_dtype", cuda_dtype)
+    put((torch,), "set_autocast_gpu_dtype", choose_cuda_dtype)
 
 
 def replace_loading(torch: Any) -> None:  # noqa: ANN401
