@@ -12,8 +12,10 @@ Prints a line for each program: ``ok``, or its exit code, seconds, counts of pyt
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,9 +75,20 @@ def run(program, folder, *, few=1, seconds=600, packages=None):
     path = [*own, os.environ.get("PYTHONPATH", ""), str(HERE), *([] if packages is None else [str(packages)])]
     pytest = ["-m", "pytest", "-p", "no:cacheprovider", "-p", "few_items", "--few", str(few), "-q"]
     command = [*pytest, program.path] if program.is_test else [str(HERE / "undrawn.py"), program.path]
-    # An installed package is not shadowed by a checkout of another version beside it.
-    start = root / "tests" if program.is_test and package is None else root
-    command[-1] = os.path.relpath(root / program.path, start)
+    if program.is_test and package is None:
+        return run_beside(program, root, command, path, seconds)
+    return execute(command, root, path, seconds, is_test=program.is_test)
+
+
+def run_beside(program, root, command, path, seconds):
+    """Run a test from a copy of the folder of tests, so that the checkout's package does not shadow the installed one."""
+    tests = Path(program.path).parts[0]
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(root / tests, Path(folder, tests))
+        return execute(command, folder, path, seconds, is_test=True)
+
+
+def execute(command, start, path, seconds, *, is_test):
     begun = time.monotonic()
     try:
         done = subprocess.run(
@@ -92,7 +105,7 @@ def run(program, folder, *, few=1, seconds=600, packages=None):
         return 124, seconds, f"stopped after {seconds} s"
     text = done.stdout
     code = done.returncode
-    if program.is_test and code == 0 and not re.search(r"\b[1-9]\d* passed", text):
+    if is_test and code == 0 and not re.search(r"\b[1-9]\d* passed", text):
         code = 5  # every test that was taken skipped itself
     return code, time.monotonic() - begun, text
 

@@ -126,6 +126,13 @@ assert product.to(torch.device("cuda")) is product
 back = there.cpu()
 there.add_(1)
 assert back.sum() == 4 and there.sum() == 8
+prepared = (torch.rand(4) - 0.5) / 10
+moved = prepared.half().cuda()
+other = (2 * prepared + prepared.clone()).cuda()
+kept = prepared.clone()
+prepared.cuda().add_(1); other.add_(1); moved.add_(1)
+assert torch.equal(prepared, kept) and not prepared.half().is_cuda and not (prepared * prepared).is_cuda
+assert (there * prepared.cuda()).is_cuda and (there + 1).is_cuda and there.float().is_cuda
 assert host.cpu() is host and host.to("cpu") is host and back.cpu() is back
 assert host.to(there).is_cuda and host.to(there) is not host and there.to(host) is not there
 assert torch.as_tensor(host, device="cuda") is not host and torch.as_tensor(there, device="cuda") is there

@@ -3,7 +3,8 @@
 All tensors are in the CPU's memory. A mark on a tensor's storage says what the program asked for: the host, pinned
 memory of the host, or the device. So ``x.to("cuda")`` of a tensor on the device is ``x`` itself, and of a tensor on the
 host a copy, as with a GPU: a program that changes either in place gets the results that it would get there. Results of
-operations have no mark, and count as being on the device.
+most operations have no mark, and count as being on the device; arithmetic and conversions of tensors of the host stay
+there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ _LIKE = ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "ran
 _OF_DATA = ("tensor", "as_tensor", "asarray")
 _NEW = ("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "new_empty_strided")
 _OF_HOST = ("from_numpy", "frombuffer")
+# Methods whose result, of tensors of the host alone, is marked as being there too: of the ways in which programs
+# prepare arrays on the host, the most common.
+_KEEPING = (
+    *("clone", "contiguous", "float", "half", "bfloat16", "double", "int", "long", "bool"),
+    *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__neg__"),
+)
 
 
 def names_cuda(device: Any) -> bool:  # noqa: ANN401  # text, torch.device, index, None
@@ -180,6 +187,8 @@ class Placement:
             self._replace_factory(name, self._of_data(getattr(torch, name)))
         for name in _NEW:
             setattr(tensor, name, self._factory(getattr(tensor, name), None))
+        for name in _KEEPING:
+            setattr(tensor, name, self._keeping(getattr(tensor, name)))
         tensor.type = self._method(tensor.type, self._typed)
         tensor.to = self._method(tensor.to, self._moved)
         tensor.cuda = self._method(tensor.cuda, self._to_cuda)
@@ -202,6 +211,19 @@ class Placement:
         storage.to = self._method(storage.to, self._storage_moved)
         storage.pin_memory = self._method(storage.pin_memory, _itself)
         storage.is_pinned = self._method(storage.is_pinned, _nothing_pinned)
+
+    def _keeping(self, method: _Function) -> _Function:
+        def called(tensor: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            return self._kept(method(tensor, *args, **kwargs), tensor, *args)
+
+        return named_as(called, method)
+
+    def _kept(self, result: Any, *operands: Any) -> Any:  # noqa: ANN401
+        """The result of an operation, marked as being on the host if all tensors that it came from are there."""
+        for one in operands:
+            if isinstance(one, self._torch.Tensor) and not self.is_on_host(one):
+                return result
+        return self.mark(result, HOST, again=False)
 
     def _replace_factory(self, name: str, function: _Function) -> None:
         scripts: Any = import_module("torch.jit._builtins")  # its table knows torch's functions by identity
@@ -255,7 +277,7 @@ class Placement:
     def _moved(self, tensor: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         target = self._target(args[0] if args else kwargs.get("device", kwargs.get("other")))
         if target is None:
-            return self._to(tensor, *args, **kwargs)
+            return self._kept(self._to(tensor, *args, **kwargs), tensor)
         if target == DEVICE and (kwargs.get("device") is not None):
             kwargs["device"] = self._cpu
         elif target == DEVICE and args and not isinstance(args[0], self._torch.Tensor):
