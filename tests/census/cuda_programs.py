@@ -81,7 +81,7 @@ def run(program, folder, *, few=1, seconds=600, packages=None):
 
 
 def run_beside(program, root, command, path, seconds):
-    """Run a test from a copy of the folder of tests, so that the checkout's package does not shadow the installed one."""
+    """Run a test from a copy of its folder, where the checkout's package does not shadow the installed one."""
     tests = Path(program.path).parts[0]
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(root / tests, Path(folder, tests))
