@@ -189,7 +189,7 @@ VARIABLES: Final = (
     Variable(
         "SILO_TRITON",
         "`auto`, `cpu` or `off`",
-        "`auto`; `cpu` where `TRITON_DEFAULT_BACKEND` is `silo` or `cpu`",
+        "`auto`; `cpu` where `TRITON_DEFAULT_BACKEND` is `silo` or `cpu`, or `SILO_ON` is `cpu`",
         "Whether Triton's own calls run on the CPU through Silo: where no GPU is; always; never.",
     ),
     Variable(

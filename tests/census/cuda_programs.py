@@ -117,7 +117,7 @@ def main(words):
     reader.add_argument("--few", type=int, default=1)
     reader.add_argument("--seconds", type=int, default=600)
     reader.add_argument("--packages", type=Path)
-    given = reader.parse_args(words)
+    given = reader.parse_intermixed_args(words)
     chosen = [one for one in PROGRAMS if not given.words or any(word in one.name for word in given.words)]
     wrong, done, missing = [], 0, []
     for program in chosen:

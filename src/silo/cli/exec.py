@@ -116,6 +116,7 @@ def command(
         read_lock(lock)
         changes["SILO_LOCK"] = str(lock.absolute())
     if check:
+        _require_cpu(on)
         changes["SILO_CHECK"] = "1"
     if on is not None or pretend is not None:
         changes |= _stand_in(on, pretend)
@@ -151,3 +152,17 @@ def _stand_in(on: str | None, pretend: str | None) -> dict[str, str]:
     changes, line = changes_for(pretend)
     say(line, stderr=True)
     return changes
+
+
+def _require_cpu(on: str | None) -> None:
+    """Raise ``SettingsError`` where kernels would run on a GPU, which does not check them."""
+    from silo.core.plugins import load_place  # noqa: PLC0415
+    from silo.errors import SettingsError  # noqa: PLC0415
+    from silo.settings import triton_mode  # noqa: PLC0415
+
+    if on is None and triton_mode() != "cpu":
+        has_gpus = cast("Callable[[], bool]", load_place("silo.integrations.cuda_on_cpu.activation:has_gpus"))
+        if has_gpus():
+            raise SettingsError(
+                "kernels are checked on the CPU, and this machine has a GPU where they would run: add --on cpu"
+            )

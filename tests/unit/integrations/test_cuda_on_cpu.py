@@ -508,3 +508,27 @@ print(torch.zeros.__class__.__name__)
     assert (done.returncode, done.stdout) == (0, "function\n"), done.stderr
     done = execute(tmp_path / "p.py", text, environment=homes)
     assert (done.returncode, done.stdout) == (0, "builtin_function_or_method\n"), done.stderr
+
+
+def test_a_machine_with_a_gpu(monkeypatch):
+    import importlib.metadata
+
+    from silo.cli import exec as command
+    from silo.errors import SettingsError, ToolchainError
+    from silo.integrations.cuda_on_cpu.activation import program_changes
+
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **words: ("one",))
+    monkeypatch.setattr("silo.machine.device_plugins.devices_of_kind", lambda kind: ("one",) if kind == "cuda" else ())
+    monkeypatch.delenv("SILO_TRITON", raising=False)
+    changes, line = program_changes("h100")
+    assert changes["CUDA_VISIBLE_DEVICES"] == changes["HIP_VISIBLE_DEVICES"] == ""
+    assert "hidden" in line
+    assert (changes["SILO_ON"], changes["SILO_TRITON"], changes["SILO_PRETEND"]) == ("cpu", "cpu", "h100")
+    with pytest.raises(SettingsError, match="--on cpu"):
+        command._require_cpu(None)
+    command._require_cpu("cpu")
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **words: ())
+    with pytest.raises(ToolchainError, match="install it again"):
+        program_changes(None)
+    monkeypatch.setattr("silo.machine.device_plugins.devices_of_kind", lambda kind: ())
+    command._require_cpu(None)

@@ -6,7 +6,7 @@ from typing import Any
 
 from silo.settings import stand_in_wanted
 
-__all__ = ["begin", "program_changes"]
+__all__ = ["begin", "has_gpus", "program_changes"]
 
 _ENTRY = ("torch.backends", "silo")
 _LEAST_TORCH = (2, 6)  # calls the entry point, and has torch.accelerator
@@ -42,7 +42,6 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
     from silo.errors import ToolchainError  # noqa: PLC0415
     from silo.integrations.cuda_on_cpu.pretended_devices import device_for  # noqa: PLC0415
     from silo.launch.torch_versions import installed_version, release_of  # noqa: PLC0415
-    from silo.machine.device_plugins import devices_of_kind  # noqa: PLC0415
 
     device = device_for(pretend)
     _require_triton()
@@ -58,10 +57,17 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
     if pretend is not None:
         changes["SILO_PRETEND"] = pretend
     line = f"cuda is the CPU for this program (as {device.name}): results are right, times mean nothing"
-    if devices_of_kind("cuda") or devices_of_kind("hip"):  # hidden, so that torch takes none of them
+    if has_gpus():  # hidden, so that torch takes none of them
         changes |= {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
         line += "; the GPUs of this machine are hidden from it"
     return changes, line
+
+
+def has_gpus() -> bool:
+    """Return whether this machine has a GPU that torch calls ``cuda``, by its drivers."""
+    from silo.machine.device_plugins import devices_of_kind  # noqa: PLC0415
+
+    return bool(devices_of_kind("cuda") or devices_of_kind("hip"))
 
 
 def _require_triton() -> None:
