@@ -24,6 +24,7 @@ from silo.variables import (
     POOLS,
     REMOTE_MODES,
     REMOTE_SCHEMES,
+    STAND_INS,
     TRITON_MODES,
     TUNE_MODES,
     VARIABLES,
@@ -51,6 +52,7 @@ __all__ = [
     "search_path",
     "settings",
     "settings_page",
+    "stand_in_wanted",
     "take_environment",
     "triton_default",
     "triton_mode",
@@ -132,6 +134,8 @@ class Settings:
     bundle: str | os.PathLike[str] | None = None
     frozen: bool = False
     triton_cache: str | os.PathLike[str] | None = None
+    on: str | None = None
+    pretend: str | None = None
     accelerate: bool = False
     accelerate_report: str | os.PathLike[str] | None = None
     compile_ahead: bool = True
@@ -204,6 +208,8 @@ class Settings:
             bundle=_path(given, "SILO_BUNDLE"),
             frozen=_flag(given, "SILO_FROZEN", default=False),
             triton_cache=_path(given, "SILO_TRITON_CACHE"),
+            on=_stand_in(given),
+            pretend=given.get("SILO_PRETEND"),
             accelerate=_flag(given, "SILO_ACCELERATE", default=False),
             accelerate_report="-"
             if given.get("SILO_ACCELERATE_REPORT") == "-"
@@ -223,9 +229,12 @@ def _given(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _triton_mode(given: Mapping[str, str]) -> str:
-    return _choice(
-        given, "SILO_TRITON", TRITON_MODES, "cpu" if given.get("TRITON_DEFAULT_BACKEND") in _OWN_BACKENDS else "auto"
-    )
+    on_cpu = given.get("TRITON_DEFAULT_BACKEND") in _OWN_BACKENDS or _stand_in(given) == "cpu"
+    return _choice(given, "SILO_TRITON", TRITON_MODES, "cpu" if on_cpu else "auto")
+
+
+def _stand_in(given: Mapping[str, str]) -> str | None:
+    return _choice(given, "SILO_ON", STAND_INS, "cpu") if "SILO_ON" in given else None
 
 
 @cache
@@ -426,6 +435,13 @@ def accelerate_wanted() -> bool:
 def search_path() -> str | None:
     """The folders in which programs are looked for (``PATH``), as they are now."""
     return os.environ.get("PATH")
+
+
+def stand_in_wanted() -> bool:
+    """Whether ``settings().on`` is ``cpu``; read as :func:`triton_mode` is."""
+    with _lock:
+        current = _current
+    return (_stand_in(_given(os.environ)) if current is None else current.on) == "cpu"
 
 
 def environment_memory() -> dict[object, object]:

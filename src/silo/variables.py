@@ -13,6 +13,7 @@ __all__ = [
     "POOLS",
     "REMOTE_MODES",
     "REMOTE_SCHEMES",
+    "STAND_INS",
     "TRITON_MODES",
     "TUNE_MODES",
     "VARIABLES",
@@ -25,6 +26,7 @@ L2_STATES = ("cold", "warm")
 POOLS = ("auto", "own", "openmp")
 REMOTE_MODES = ("read", "write")
 REMOTE_SCHEMES = ("file", "http", "https", "s3", "gs", "az", "redis", "rediss")
+STAND_INS = ("cpu",)
 TRITON_MODES = ("auto", "cpu", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -187,8 +189,21 @@ VARIABLES: Final = (
     Variable(
         "SILO_TRITON",
         "`auto`, `cpu` or `off`",
-        "`auto`; `cpu` where `TRITON_DEFAULT_BACKEND` is `silo` or `cpu`",
+        "`auto`; `cpu` where `TRITON_DEFAULT_BACKEND` is `silo` or `cpu`, or `SILO_ON` is `cpu`",
         "Whether Triton's own calls run on the CPU through Silo: where no GPU is; always; never.",
+    ),
+    Variable(
+        "SILO_ON",
+        "`cpu`",
+        "none",
+        "torch's `cuda` device is the CPU for this program ([without a GPU](without-a-gpu.md)); `silo exec --on cpu`"
+        " sets it. Triton's kernels run on the CPU then.",
+    ),
+    Variable(
+        "SILO_PRETEND",
+        "a device's name, such as `h100`",
+        "a plain device of compute capability 8.0",
+        "With `SILO_ON=cpu`: the device whose name, capability and sizes `torch.cuda` reports.",
     ),
     Variable(
         "SILO_ACCELERATE",

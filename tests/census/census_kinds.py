@@ -67,10 +67,13 @@ def kind(source, name):
     return enter
 
 
-def load_kinds():
-    """All kinds in order, and why those of some libraries are left out, by the source that names the library."""
+def load_kinds(*, on_cuda=False):
+    """All kinds in order, and why those of some libraries are left out, by the source that names the library.
+
+    ``on_cuda``: the libraries may take the device that torch finds, because it is the CPU (``silo exec --on cpu``).
+    """
     absent = {}
-    if torch.cuda.is_available():
+    if torch.cuda.is_available() and not on_cuda:
         absent = {
             source: f"{package} takes the GPU that torch finds for its device" for source, package in LIBRARIES.items()
         }

@@ -1,8 +1,9 @@
 """A program for ``silo exec``: runs kinds of the census as they are, and prints what became of them as a line of JSON.
 
-``exec_census.py [--configs=N] [--moved=N] [--longer=N] [--share=I/N] [--hooks] [WORD...]``:
+``exec_census.py [--configs=N] [--moved=N] [--longer=N] [--share=I/N] [--hooks] [--cuda] [WORD...]``:
 kinds whose label holds a word, or every N-th of them from the I-th on.
 ``--hooks``: each kind once more, with a hook of Triton's that sees its launches.
+``--cuda``: torch's default device is ``cuda``; for ``silo exec --on cpu``.
 """
 
 import json
@@ -15,6 +16,7 @@ os.environ.setdefault("LIGER_FUSED_MOE_AUTOTUNE", "0")
 sys.path[:0] = [str(Path(__file__).resolve().parent)]
 
 import census_kinds  # noqa: E402
+import torch  # noqa: E402
 from census_missing import MISSING  # noqa: E402
 from triton.compiler import compiler  # noqa: E402
 from triton.runtime.autotuner import Autotuner  # noqa: E402
@@ -46,9 +48,11 @@ def main(words):
     census_kinds.LONGER[0] = int(options.get("longer", 0))
     compiler.make_backend, Autotuner._bench = make_backend, bench
     words = [one for one in words if not one.startswith("--")]
+    if "--cuda" in sys.argv:
+        torch.set_default_device("cuda")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        kinds, _ = census_kinds.load_kinds()
+        kinds, _ = census_kinds.load_kinds(on_cuda="--cuda" in sys.argv)
     wrong, unseen = {}, []
     chosen = [
         one

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from triton_entry import SILO, entry_folder
+
 pytest.importorskip("torch", reason="the oracles of the census are torch's")
 PROGRAM = Path(__file__).with_name("exec_census.py")
 KINDS = ("liger: modulated_rms_norm", "fla: l2norm")
@@ -20,6 +22,7 @@ SHARES = range(5) if os.environ.get("SILO_TEST_OPERATORS") == "all" else (2,)
 def exec_census(folder, *options, cache, kinds, report=None):
     """The census under ``silo exec`` in a fresh process; options before ``--`` are Silo's, those after it its own."""
     own = {"TRITON_CACHE_DIR": str(folder / cache), "SILO_HOME": str(folder / "home"), "SILO_TRITON": "cpu"}
+    own["PYTHONPATH"] = os.pathsep.join([str(entry_folder(folder, SILO)), os.environ.get("PYTHONPATH", "")])
     reported = [] if report is None else ["--report", str(report)]
     end = options.index("--") if "--" in options else len(options)
     command = ["-m", "silo", "exec", *reported, *options[:end], str(PROGRAM), *options[end + 1 :], *kinds]
@@ -35,6 +38,32 @@ def exec_census(folder, *options, cache, kinds, report=None):
     found = json.loads(done.stdout.splitlines()[-1])
     assert (found["wrong"], found["unseen"]) == ({}, []), found
     return found
+
+
+CUDA_KINDS = ("tutorial: vector addition", "liger: modulated_rms_norm", "fla: l2norm", "conch: rms_norm")
+
+
+def test_kinds_of_libraries_say_cuda_and_run_on_the_cpu(tmp_path):
+    for package in ("liger_kernel", "fla", "conch"):
+        pytest.importorskip(package)
+    found = exec_census(tmp_path, "--on", "cpu", "--", "--cuda", cache="cuda", kinds=CUDA_KINDS)
+    assert found["kinds"] == len(CUDA_KINDS)
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("share", range(8))
+def test_kinds_say_cuda_and_run_on_the_cpu(tmp_path, share):
+    found = exec_census(tmp_path, "--on", "cpu", "--", "--cuda", f"--share={share}/8", cache="cuda", kinds=())
+    assert found["kinds"] >= 5
+
+
+@pytest.mark.all
+@pytest.mark.skipif("SILO_TEST_REPOSITORIES" not in os.environ, reason="SILO_TEST_REPOSITORIES names no checkouts")
+def test_public_programs_that_say_cuda(capsys):
+    import cuda_programs
+
+    folder = os.environ["SILO_TEST_REPOSITORIES"]
+    assert cuda_programs.main([folder, "--packages", f"{folder}/packages"]) == 0, capsys.readouterr().out
 
 
 def refusals(report):

@@ -8,16 +8,22 @@ import textwrap
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
+TORCH = {"silo": "silo.integrations.cuda_on_cpu.activation:begin"}
 SILO = {"silo": "silo.kinds.triton.programs.backend", "cpu": "silo.kinds.triton.programs.backend.named_cpu"}
 
 
 def entry_folder(folder, entries):
-    """A folder that, on the import path, holds a distribution with these entry points of Triton's group."""
+    """A folder that, on the import path, holds a distribution: these entry points for Triton, Silo's for torch."""
     home = folder / "entries" / "silo_test_backends-0.dist-info"
     home.mkdir(parents=True, exist_ok=True)
     (home / "METADATA").write_text("Metadata-Version: 2.1\nName: silo-test-backends\nVersion: 0\n")
-    lines = "\n".join(f"{name} = {value}" for name, value in entries.items())
-    (home / "entry_points.txt").write_text(f"[triton.backends]\n{lines}\n")
+    groups = {"triton.backends": entries, "torch.backends": TORCH}
+    lines = [
+        line
+        for group, entries in groups.items()
+        for line in (f"[{group}]", *(f"{name} = {value}" for name, value in entries.items()))
+    ]
+    (home / "entry_points.txt").write_text("\n".join(lines))
     return home.parent
 
 

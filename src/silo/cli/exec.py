@@ -109,6 +109,20 @@ def command(
         Path | None,
         typer.Option("--lock", metavar="FILE", help="A lock file (silo cache to-lock) that decides for tuners."),
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on", metavar="cpu", help="torch's cuda device is the CPU: a program for CUDA runs without one."
+        ),
+    ] = None,
+    pretend: Annotated[
+        str | None,
+        typer.Option("--pretend", metavar="DEVICE", help="With --on cpu: the device that torch.cuda reports, as h100."),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Run every kernel in checking mode, on the CPU, as SILO_CHECK=1 does."),
+    ] = False,
 ) -> None:
     """Run a program, and the ones that it starts, with its Triton kernels launched by Silo.
 
@@ -147,6 +161,11 @@ def command(
 
         read_lock(lock)
         changes["SILO_LOCK"] = str(lock.absolute())
+    if check:
+        _require_cpu(on)
+        changes["SILO_CHECK"] = "1"
+    if on is not None or pretend is not None:
+        changes |= _stand_in(on, pretend)
     if report is not None:
         changes["SILO_ACCELERATE_REPORT"] = report if report == "-" else str(Path(report).absolute())
     arguments = [
@@ -158,3 +177,38 @@ def command(
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, arguments, program_environment(**changes))  # noqa: S606  # what the user asked for
+
+
+def _stand_in(on: str | None, pretend: str | None) -> dict[str, str]:
+    """The variables of a program whose cuda is the CPU; one line on standard error says so."""
+    from silo.core.plugins import load_place  # noqa: PLC0415
+    from silo.errors import SettingsError  # noqa: PLC0415
+    from silo.variables import STAND_INS  # noqa: PLC0415
+
+    if on not in STAND_INS:
+        raise SettingsError(
+            "--pretend says which device the CPU stands in for: add --on cpu"
+            if on is None
+            else f"--on is {' or '.join(STAND_INS)}, not {on!r}"
+        )
+    changes_for = cast(
+        "Callable[[str | None], tuple[dict[str, str], str]]",
+        load_place("silo.integrations.cuda_on_cpu.activation:program_changes"),
+    )
+    changes, line = changes_for(pretend)
+    say(line, stderr=True)
+    return changes
+
+
+def _require_cpu(on: str | None) -> None:
+    """Raise ``SettingsError`` where kernels would run on a GPU, which does not check them."""
+    from silo.core.plugins import load_place  # noqa: PLC0415
+    from silo.errors import SettingsError  # noqa: PLC0415
+    from silo.settings import triton_mode  # noqa: PLC0415
+
+    if on is None and triton_mode() != "cpu":
+        has_gpus = cast("Callable[[], bool]", load_place("silo.integrations.cuda_on_cpu.activation:has_gpus"))
+        if has_gpus():
+            raise SettingsError(
+                "kernels are checked on the CPU, and this machine has a GPU where they would run: add --on cpu"
+            )

@@ -51,7 +51,10 @@ CALLS = {
         "sources/kinds.py": "source plug-ins, by their entry points",
     },
     # Who calls that.
-    "open_object": {"launch/cpu_objects.py": "load: code that was compiled a moment ago"},
+    "open_object": {
+        "launch/cpu_objects.py": "load: code that was compiled a moment ago",
+        "integrations/cuda_on_cpu/device_guard.py": "the guard for torch's CUDA key, with the consent of the ledger",
+    },
     "load_entry": {
         "drivers/cpu/cpu_device.py": "CpuDevice.load",
         "kinds/triton/programs/backend/launching.py": "of a module that is mapped already",
@@ -109,6 +112,7 @@ CALLS = {
         "kernels/bundle_kernels.py": "a bundle's code, as it has it called",
         "building/loaded_kernels.py": "the store's code",
         "integrations/jax/call_records.py": "the launch that a program of jax names, as its record has the code called",
+        "integrations/cuda_on_cpu/device_guard.py": "the guard for torch's CUDA key, as the store's outcome of its job",
     },
     # Who vouches.
     "note_built": {
@@ -128,7 +132,10 @@ CALLS = {
         "store/remote/fetched_artifacts.py": "the outcome of a job, if its remote store or its signer is trusted",
     },
     "trust_remote": {"commands/trust_code.py": "silo trust --remote", "cli/trust.py": "the same"},
-    "put_compiled": {"building/compilation.py": "the outcome of a job that ran here"},
+    "put_compiled": {
+        "building/compilation.py": "the outcome of a job that ran here",
+        "integrations/cuda_on_cpu/device_guard.py": "the guard for torch's CUDA key, built a moment ago",
+    },
     # Python that runs because it is named.
     "exec_module": {
         "machine/user_files.py": "the Python file that the user names",

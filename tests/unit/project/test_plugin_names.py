@@ -39,6 +39,7 @@ TRITON = {
     "integrations/torch/dynamo.py": "a class of torch whose name has the word in it",
     "integrations/torch/kept_copies.py": "operators of torch whose names have the word in them",
     "integrations/torch/torch_traced_calls.py": "a function of torch whose name has the word in it",
+    "integrations/cuda_on_cpu/activation.py": "the variable SILO_TRITON, which has to hold before torch has a device",
     "settings.py": "the variables SILO_TRITON, SILO_FORCE_TRITON and SILO_TRITON_CACHE",
     "tuner/formats/result_files.py": "the table of foreign formats",
     "tuner/formats/triton.py": "that format",

@@ -18,7 +18,7 @@ from typing import Any
 from silo.launch.traced_calls import set_tracer
 from silo.settings import checks_wanted
 
-__all__ = ["watch", "watch_memory"]
+__all__ = ["watch", "watch_extensions", "watch_memory"]
 
 _HERE = __name__.rpartition(".")[0]
 # Modules of torch that are connected, by the module here that does it: where calls of Triton kernels become nodes of a
@@ -31,6 +31,8 @@ _SEAMS = {
 }
 # Connected for checks alone: the allocator of the CPU.
 _MEMORY = {"torch": f"{_HERE}.unset_memory"}
+# Connected if cuda is the CPU: the builder of extensions in CUDA.
+_EXTENSIONS = {"torch.utils.cpp_extension": "silo.integrations.cuda_on_cpu.refusals"}
 
 
 def watch() -> None:
@@ -44,6 +46,11 @@ def watch_memory() -> None:
     """With ``SILO_CHECK=1``: have torch fill new memory, from now on or from when it is loaded."""
     if checks_wanted():
         _await(_MEMORY)
+
+
+def watch_extensions() -> None:
+    """Have torch refuse extensions in CUDA, from now on or from when it loads the module that builds them."""
+    _await(_EXTENSIONS)
 
 
 def _await(seams: Iterable[str]) -> None:
@@ -65,7 +72,7 @@ def _await(seams: Iterable[str]) -> None:
 def _connect(module: ModuleType) -> None:
     """The boundary: whatever fails in Silo, torch must load."""
     try:
-        import_module({**_SEAMS, **_MEMORY}[module.__name__]).connect(module)
+        import_module({**_SEAMS, **_MEMORY, **_EXTENSIONS}[module.__name__]).connect(module)
     except Exception as error:  # noqa: BLE001  # see above
         logging.getLogger("silo").warning(
             "%s is not connected, so torch takes kernels of Silo there as any others: %s: %s",

@@ -1,0 +1,131 @@
+"""Switching the stand-in for ``cuda`` on: what ``silo exec --on cpu`` sets, and what ``import torch`` then does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from silo.settings import stand_in_wanted
+
+__all__ = ["begin", "has_gpus", "program_changes"]
+
+_ENTRY = ("torch.backends", "silo")
+_LEAST_TORCH = (2, 6)  # calls the entry point, and has torch.accelerator
+_began = False
+
+
+def begin() -> None:
+    """Make ``cuda`` the CPU if ``SILO_ON=cpu``; torch calls this at the end of ``import torch``.
+
+    Raises:
+        SettingsError: ``SILO_PRETEND`` names no device that is known, or ``SILO_TRITON=off``.
+        DeviceError: torch has a GPU here.
+    """
+    global _began  # noqa: PLW0603  # once a process
+    if not stand_in_wanted() or _began:
+        return
+    _began = True
+    import sys  # noqa: PLC0415  # with `import torch`, for the few who ask for it
+
+    _install(sys.modules["torch"])
+
+
+def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
+    """Return the variables of a program that runs with ``cuda`` on the CPU, and the line that says so.
+
+    Raises:
+        SettingsError: ``pretend`` is no device that is known, or ``SILO_TRITON=off``.
+        ToolchainError: this installation of Silo has no entry point for torch, which calls it when it is imported; or
+            torch is older than 2.6.
+    """
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    from silo.errors import ToolchainError  # noqa: PLC0415
+    from silo.integrations.cuda_on_cpu.pretended_devices import device_for  # noqa: PLC0415
+    from silo.launch.torch_versions import installed_version, release_of  # noqa: PLC0415
+
+    device = device_for(pretend)
+    _require_triton()
+    if not entry_points(group=_ENTRY[0], name=_ENTRY[1]):
+        raise ToolchainError(
+            "torch would not call Silo when it is imported: the installed kernel-silo has no entry point "
+            f"{_ENTRY[0]!r}; install it again (pip install --force-reinstall kernel-silo, or pip install -e .)"
+        )
+    found = installed_version()  # None: the program may find another torch, or use none
+    if found is not None and release_of(found) < _LEAST_TORCH:
+        raise ToolchainError(f"--on cpu needs torch {'.'.join(map(str, _LEAST_TORCH))} or newer, not {found}")
+    changes = {"SILO_ON": "cpu", "SILO_TRITON": "cpu", "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
+    if pretend is not None:
+        changes["SILO_PRETEND"] = pretend
+    line = f"cuda is the CPU for this program (as {device.name}): results are right, times mean nothing"
+    if has_gpus():  # hidden, so that torch takes none of them
+        changes |= {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+        line += "; the GPUs of this machine are hidden from it"
+    return changes, line
+
+
+def has_gpus() -> bool:
+    """Return whether this machine has a GPU that torch calls ``cuda``, by its drivers."""
+    from silo.machine.device_plugins import devices_of_kind  # noqa: PLC0415
+
+    return bool(devices_of_kind("cuda") or devices_of_kind("hip"))
+
+
+def _require_triton() -> None:
+    from silo.errors import SettingsError  # noqa: PLC0415
+    from silo.settings import triton_mode  # noqa: PLC0415
+
+    if triton_mode() == "off":
+        raise SettingsError("--on cpu (SILO_ON=cpu) runs Triton's kernels on the CPU, and SILO_TRITON=off forbids it")
+
+
+def _install(torch: Any) -> None:  # noqa: ANN401
+    import logging  # noqa: PLC0415
+    import warnings  # noqa: PLC0415
+
+    from silo.core.decisions import Rejected  # noqa: PLC0415
+    from silo.errors import DeviceError  # noqa: PLC0415
+    from silo.integrations.cuda_on_cpu.device_guard import load_guard  # noqa: PLC0415
+    from silo.integrations.cuda_on_cpu.placement import Placement  # noqa: PLC0415
+    from silo.integrations.cuda_on_cpu.pretended_devices import device_for  # noqa: PLC0415
+    from silo.integrations.cuda_on_cpu.refusals import refuse_what_needs_cuda  # noqa: PLC0415
+    from silo.integrations.cuda_on_cpu.streams import replace_streams  # noqa: PLC0415
+    from silo.integrations.cuda_on_cpu.torch_cuda import (  # noqa: PLC0415
+        replace_autocast,
+        replace_devices,
+        replace_generator,
+        replace_loading,
+        replace_parallel,
+    )
+    from silo.settings import settings  # noqa: PLC0415
+
+    device = device_for(settings().pretend)
+    _require_triton()
+    if torch.cuda.is_available():
+        raise DeviceError(
+            "SILO_ON=cpu makes cuda the CPU, and torch has a GPU here: hide it (CUDA_VISIBLE_DEVICES= for NVIDIA's, "
+            "HIP_VISIBLE_DEVICES= for AMD's), as silo exec --on cpu does, or unset SILO_ON"
+        )
+    placement = Placement(torch)
+    library: Any = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a torch that was built with CUDA has kernels there, and says that they go
+        for operator, kernel in placement.kernels().items():
+            library.impl(operator, kernel, "CUDA")
+    global _library  # noqa: PLW0603  # its kernels live as long as it does
+    _library = library
+    guard = load_guard(torch)
+    if isinstance(guard, Rejected):
+        logging.getLogger("silo").warning(
+            "cuda is the CPU for Python's functions alone, C++ code that moves tensors there fails: %s", guard.reason
+        )
+    placement.replace()
+    replace_devices(torch, device)
+    replace_streams(torch)
+    replace_generator(torch)
+    replace_autocast(torch)
+    replace_loading(torch)
+    replace_parallel(torch)
+    refuse_what_needs_cuda(torch)
+
+
+_library: Any = None

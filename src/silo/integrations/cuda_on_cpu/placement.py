@@ -1,0 +1,363 @@
+"""Which memory a tensor counts as being in, and the functions of torch that take a device, for ``cuda`` on the CPU.
+
+All tensors are in the CPU's memory. A mark on a tensor's storage says what the program asked for: the host, pinned
+memory of the host, or the device. So ``x.to("cuda")`` of a tensor on the device is ``x`` itself, and of a tensor on the
+host a copy, as with a GPU: a program that changes either in place gets the results that it would get there. Results of
+most operations have no mark, and count as being on the device; arithmetic and conversions of tensors of the host stay
+there.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, Final, cast
+
+from silo.integrations.cuda_on_cpu.replaced_names import named_as, put
+
+__all__ = ["DEVICE", "HOST", "PINNED", "Placement", "index_of", "names_cuda"]
+
+HOST: Final = "host"
+PINNED: Final = "pinned"
+DEVICE: Final = "device"
+
+_MARK = "_silo_place"
+_Function = Callable[..., Any]
+
+# Functions of torch with a keyword `device`, beside those that torch lists for its default device.
+_LIKE = ("empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like")
+_OF_DATA = ("tensor", "as_tensor", "asarray")
+_NEW = ("new_empty", "new_zeros", "new_ones", "new_full", "new_tensor", "new_empty_strided")
+_OF_HOST = ("from_numpy", "frombuffer")
+# Methods whose result, of tensors of the host alone, is marked as being there too: of the ways in which programs
+# prepare arrays on the host, the most common.
+_KEEPING = (
+    *("clone", "contiguous", "float", "half", "bfloat16", "double", "int", "long", "bool"),
+    *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__neg__"),
+)
+
+
+def names_cuda(device: Any) -> bool:  # noqa: ANN401  # text, torch.device, index, None
+    """Return whether a device argument names the CUDA device: ``"cuda"``, ``"cuda:0"``, ``torch.device``, an index.
+
+    Raises:
+        RuntimeError: it names a device after the first one, as torch does for a GPU that is not there.
+    """
+    if device is None or isinstance(device, bool):
+        return False
+    if isinstance(device, int):
+        index_of(device)
+        return True
+    if isinstance(device, str):
+        kind, _, index = device.partition(":")
+        if kind != "cuda":
+            return False
+        if index.isdigit():
+            index_of(int(index))
+        return True
+    if getattr(device, "type", None) != "cuda":
+        return False
+    index_of(device.index)
+    return True
+
+
+def index_of(device: Any) -> int:  # noqa: ANN401
+    """Return the index of a device argument of ``torch.cuda``, which is 0.
+
+    ``x.device`` of a tensor is ``cpu`` here, so that is taken too.
+
+    Raises:
+        RuntimeError: there is one device, and another one is named.
+        ValueError: it is no CUDA device.
+    """
+    if isinstance(device, str):
+        kind, _, number = device.partition(":")
+        index = int(number) if number.isdigit() else None
+    elif device is None or isinstance(device, int):
+        kind, index = "cuda", device
+    else:
+        kind, index = device.type, device.index
+    if kind not in ("cuda", "cpu"):
+        raise ValueError(f"Expected a cuda device, but got: {device}")
+    if kind == "cuda" and index is not None and index > 0:
+        raise RuntimeError(
+            f"CUDA error: invalid device ordinal: cuda:{index} (silo exec --on cpu stands in for one device, cuda:0)"
+        )
+    return 0
+
+
+class Placement:
+    """torch's functions and methods that take a device, replaced in one process.
+
+    Args:
+        torch: the module, loaded whole.
+    """
+
+    def __init__(self, torch: Any) -> None:  # noqa: ANN401
+        self._torch = torch
+        self._cpu = torch.device("cpu")
+        self._plain = (torch.Tensor, torch.nn.Parameter)
+        self._to: _Function = torch.Tensor.to
+        self._type: _Function = torch.Tensor.type
+        self._move_storage: _Function = torch.storage._StorageBase.to  # noqa: SLF001
+        self._empty: _Function = torch.empty
+        self._empty_strided: _Function = torch.empty_strided
+
+    def place_of(self, tensor: Any) -> str | None:  # noqa: ANN401
+        """Return the mark of a tensor's storage; None for the result of an operation, which is on the device."""
+        try:
+            return getattr(tensor.untyped_storage(), _MARK, None)
+        except (NotImplementedError, RuntimeError):  # a sparse tensor, or a subclass without memory of its own
+            return None
+
+    def mark(self, tensor: Any, place: str, *, again: bool = True) -> Any:  # noqa: ANN401
+        """Mark a tensor's storage and return the tensor. ``again=False``: unless it has a mark already."""
+        if type(tensor) in self._plain and (again or self.place_of(tensor) is None):
+            try:
+                setattr(tensor.untyped_storage(), _MARK, place)
+            except (NotImplementedError, RuntimeError):
+                return tensor
+        return tensor
+
+    def is_on_host(self, tensor: Any) -> bool:  # noqa: ANN401
+        """Return whether the program put a tensor into the host's memory."""
+        return self.place_of(tensor) in (HOST, PINNED)
+
+    def kernels(self) -> dict[str, _Function]:
+        """Return the kernels for torch's CUDA key, by operator: tensors of the CPU, marked as being on the device."""
+        torch = self._torch
+
+        # The parameters have the names of the operators' schemas.
+        def empty(
+            size: Sequence[int],
+            dtype: Any = None,  # noqa: ANN401
+            layout: Any = None,  # noqa: ANN401, ARG001
+            device: Any = None,  # noqa: ANN401, ARG001
+            pin_memory: Any = None,  # noqa: ANN401, ARG001
+            memory_format: Any = None,  # noqa: ANN401
+        ) -> Any:  # noqa: ANN401
+            form = memory_format or torch.contiguous_format
+            return self.mark(self._empty(size, dtype=dtype, device="cpu", memory_format=form), DEVICE)
+
+        def empty_strided(
+            size: Sequence[int],
+            stride: Sequence[int],
+            dtype: Any = None,  # noqa: ANN401
+            layout: Any = None,  # noqa: ANN401, ARG001
+            device: Any = None,  # noqa: ANN401, ARG001
+            pin_memory: Any = None,  # noqa: ANN401, ARG001
+        ) -> Any:  # noqa: ANN401
+            return self.mark(self._empty_strided(size, stride, dtype=dtype, device="cpu"), DEVICE)
+
+        def indices(make: _Function) -> _Function:
+            def made(
+                row: int,
+                col: int,
+                offset: int = 0,
+                dtype: Any = None,  # noqa: ANN401
+                layout: Any = None,  # noqa: ANN401, ARG001
+                device: Any = None,  # noqa: ANN401, ARG001
+                pin_memory: Any = None,  # noqa: ANN401, ARG001
+            ) -> Any:  # noqa: ANN401
+                return self.mark(make(row, col, offset, dtype=dtype or torch.int64, device="cpu"), DEVICE)
+
+            return made
+
+        return {
+            "empty.memory_format": empty,
+            "empty_strided": empty_strided,
+            "tril_indices": indices(torch.tril_indices),
+            "triu_indices": indices(torch.triu_indices),
+        }
+
+    def replace(self) -> None:
+        """Replace torch's factories and the methods of ``Tensor`` and of storages that move data."""
+        torch, tensor = self._torch, self._torch.Tensor
+        # Asked for now: torch keeps this set, and its mode for the default device finds the functions by identity.
+        constructors: Any = import_module("torch.utils._device")
+        listed = {id(function) for function in constructors._device_constructors()}  # noqa: SLF001
+        members = cast("dict[str, Any]", vars(torch))
+        names = [name for name, value in members.items() if id(value) in listed and name not in _OF_DATA]
+        for name in (*names, *_OF_HOST):
+            self._replace_factory(name, self._factory(getattr(torch, name), HOST))
+        for name in _LIKE:
+            self._replace_factory(name, self._factory(getattr(torch, name), None))
+        for name in _OF_DATA:
+            self._replace_factory(name, self._of_data(getattr(torch, name)))
+        for name in _NEW:
+            setattr(tensor, name, self._factory(getattr(tensor, name), None))
+        for name in _KEEPING:
+            setattr(tensor, name, self._keeping(getattr(tensor, name)))
+        tensor.type = self._method(tensor.type, self._typed)
+        tensor.to = self._method(tensor.to, self._moved)
+        tensor.cuda = self._method(tensor.cuda, self._to_cuda)
+        tensor.cpu = self._method(tensor.cpu, self._to_cpu)
+        tensor.pin_memory = self._method(tensor.pin_memory, self._pinned)
+        tensor.is_pinned = self._method(tensor.is_pinned, self._is_pinned)
+        tensor.get_device = self._method(tensor.get_device, self._index)
+        tensor.record_stream = self._method(tensor.record_stream, _nothing)
+        tensor.is_cuda = property(functools.partial(_is_cuda, self))
+        parse = torch._C._nn._parse_to  # noqa: SLF001
+
+        def parsed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401  # of Module.to; an index needs a GPU there
+            if args and isinstance(args[0], int) and names_cuda(args[0]):
+                args = (self._cuda(), *args[1:])
+            return parse(*args, **kwargs)
+
+        put((torch._C._nn,), "_parse_to", parsed)  # noqa: SLF001
+        storage = torch.storage._StorageBase  # noqa: SLF001
+        storage.cuda = self._method(storage.cuda, _itself)
+        storage.to = self._method(storage.to, self._storage_moved)
+        storage.pin_memory = self._method(storage.pin_memory, _itself)
+        storage.is_pinned = self._method(storage.is_pinned, _nothing_pinned)
+
+    def _keeping(self, method: _Function) -> _Function:
+        def called(tensor: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            return self._kept(method(tensor, *args, **kwargs), tensor, *args)
+
+        return named_as(called, method)
+
+    def _kept(self, result: Any, *operands: Any) -> Any:  # noqa: ANN401
+        """The result of an operation, marked as being on the host if all tensors that it came from are there."""
+        for one in operands:
+            if isinstance(one, self._torch.Tensor) and not self.is_on_host(one):
+                return result
+        return self.mark(result, HOST, again=False)
+
+    def _replace_factory(self, name: str, function: _Function) -> None:
+        scripts: Any = import_module("torch.jit._builtins")  # its table knows torch's functions by identity
+        operator = scripts._find_builtin(getattr(self._torch, name))  # noqa: SLF001
+        if operator is not None:
+            scripts._register_builtin(function, operator)  # noqa: SLF001
+        setattr(self._torch, name, function)
+
+    def _factory(self, function: _Function, default: str | None) -> _Function:
+        """A factory that takes ``cuda``. ``default`` marks tensors without a device; None: as the first argument."""
+
+        def made(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            pinned = kwargs.pop("pin_memory", None)
+            device = kwargs.get("device")
+            if names_cuda(device):
+                kwargs["device"] = self._cpu
+                return self._marked(function(*args, **kwargs), DEVICE, kwargs)
+            result = function(*args, **kwargs)
+            if pinned:
+                return self._marked(result, PINNED, kwargs)
+            if device is None and default is None:
+                place = self.place_of(args[0]) if args else None
+                return result if place is None else self._marked(result, HOST if place == PINNED else place, kwargs)
+            return self._marked(result, HOST, kwargs, again=False)
+
+        return named_as(made, function)
+
+    def _marked(self, result: Any, place: str, kwargs: dict[str, Any], *, again: bool = True) -> Any:  # noqa: ANN401
+        return result if kwargs.get("out") is not None else self.mark(result, place, again=again)
+
+    def _of_data(self, function: _Function) -> _Function:
+        """``torch.tensor`` and its kin: data that is a tensor is moved as :meth:`Tensor.to` moves it."""
+        made_anew = self._factory(function, HOST)
+        like = self._factory(function, None)
+        copies = function is self._torch.tensor
+
+        def made(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            data: Any = args[0] if args else kwargs.get("data", kwargs.get("obj"))
+            if not isinstance(data, self._torch.Tensor):
+                return made_anew(*args, **kwargs)
+            device = kwargs.get("device")
+            if device is None or copies:
+                return like(*args, **kwargs) if device is None else made_anew(*args, **kwargs)
+            copied = bool(kwargs.get("copy"))
+            dtype = kwargs.get("dtype")
+            moved = data.to(device=device, copy=copied) if dtype is None else data.to(device, dtype, copy=copied)
+            return moved if kwargs.get("requires_grad") is None else moved.requires_grad_(kwargs["requires_grad"])
+
+        return named_as(made, function)
+
+    def _moved(self, tensor: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        target = self._target(args[0] if args else kwargs.get("device", kwargs.get("other")))
+        if target is None:
+            return self._kept(self._to(tensor, *args, **kwargs), tensor)
+        if target == DEVICE and (kwargs.get("device") is not None):
+            kwargs["device"] = self._cpu
+        elif target == DEVICE and args and not isinstance(args[0], self._torch.Tensor):
+            args = (self._cpu, *args[1:])
+        result = self._to(tensor, *args, **kwargs)
+        if result is tensor:
+            if self.is_on_host(tensor) == (target == HOST):
+                return tensor
+            result = tensor.clone()
+        return self.mark(result, target)
+
+    def _target(self, asked: Any) -> str | None:  # noqa: ANN401
+        """The place that the first argument of ``Tensor.to`` names; None for a dtype or another kind of device."""
+        if isinstance(asked, self._torch.Tensor):
+            return HOST if self.is_on_host(asked) else DEVICE if asked.device.type == "cpu" else None
+        if names_cuda(asked):
+            return DEVICE
+        is_cpu = asked in ("cpu", self._cpu) or (isinstance(asked, str) and asked.startswith("cpu:"))
+        return HOST if is_cpu else None
+
+    def _to_cuda(
+        self,
+        tensor: Any,  # noqa: ANN401
+        device: Any = None,  # noqa: ANN401
+        non_blocking: Any = False,  # noqa: ANN401, FBT002, ARG002
+        memory_format: Any = None,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        index_of(device)
+        return self._moved(tensor, self._cuda(), **_form(memory_format))
+
+    def _to_cpu(self, tensor: Any, memory_format: Any = None) -> Any:  # noqa: ANN401
+        return self._moved(tensor, self._cpu, **_form(memory_format))
+
+    def _cuda(self) -> Any:  # noqa: ANN401
+        return self._torch.device("cuda", 0)
+
+    def _typed(self, tensor: Any, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        """``Tensor.type``: the name or the class of a CUDA tensor type moves, and converts."""
+        name = (
+            dtype if isinstance(dtype, str) else f"{getattr(dtype, '__module__', '')}.{getattr(dtype, '__name__', '')}"
+        )
+        if not name.startswith("torch.cuda."):
+            return self._type(tensor, *(() if dtype is None else (dtype,)), *args, **kwargs)
+        return self._moved(tensor, self._cuda(), getattr(self._torch, name.rpartition(".")[2]).dtype)
+
+    def _storage_moved(self, storage: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        asked = args[0] if args else kwargs.get("device")
+        return storage if names_cuda(asked) else self._move_storage(storage, *args, **kwargs)
+
+    def _pinned(self, tensor: Any, device: Any = None) -> Any:  # noqa: ANN401, ARG002
+        return tensor if self.place_of(tensor) == PINNED else self.mark(tensor.detach().clone(), PINNED)
+
+    def _is_pinned(self, tensor: Any, device: Any = None) -> bool:  # noqa: ANN401, ARG002
+        return self.place_of(tensor) == PINNED
+
+    def _index(self, tensor: Any) -> int:  # noqa: ANN401
+        return -1 if tensor.device.type != "cpu" or self.is_on_host(tensor) else 0
+
+    def _method(self, method: _Function, replacing: Callable[..., Any]) -> _Function:
+        def called(tensor: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+            return replacing(tensor, *args, **kwargs)
+
+        return named_as(called, method)
+
+
+def _is_cuda(placement: Placement, tensor: Any) -> bool:  # noqa: ANN401
+    return tensor.device.type == "cpu" and not placement.is_on_host(tensor)
+
+
+def _form(memory_format: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {} if memory_format is None else {"memory_format": memory_format}
+
+
+def _nothing(*_args: Any, **_kwargs: Any) -> None:  # noqa: ANN401
+    return None
+
+
+def _nothing_pinned(*_args: Any, **_kwargs: Any) -> bool:  # noqa: ANN401
+    return False
+
+
+def _itself(storage: Any, *_args: Any, **_kwargs: Any) -> Any:  # noqa: ANN401
+    return storage

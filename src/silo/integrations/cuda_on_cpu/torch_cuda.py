@@ -1,0 +1,344 @@
+"""Python's ``torch.cuda`` and ``torch.accelerator`` with one device that is the CPU: properties, memory, seeds."""
+
+from __future__ import annotations
+
+import collections
+import os
+from collections.abc import Callable
+from importlib import import_module
+from types import SimpleNamespace, TracebackType
+from typing import Any, Self, cast
+
+from silo.integrations.cuda_on_cpu.placement import index_of, names_cuda
+from silo.integrations.cuda_on_cpu.pretended_devices import PretendedDevice
+from silo.integrations.cuda_on_cpu.replaced_names import put
+from silo.settings import available_cpus, available_memory
+
+__all__ = ["replace_autocast", "replace_devices", "replace_generator", "replace_loading", "replace_parallel"]
+
+_COUNTED = (
+    "memory_allocated",
+    "max_memory_allocated",
+    "memory_reserved",
+    "max_memory_reserved",
+    "memory_cached",
+    "max_memory_cached",
+)
+_RESET = (
+    "reset_peak_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_accumulated_memory_stats",
+    "reset_accumulated_host_memory_stats",
+    "reset_peak_host_memory_stats",
+    "set_per_process_memory_fraction",
+)
+_CUDA_VERSION = "12.8"  # a text of the form that programs take apart
+
+
+class _DeviceBlock:
+    """``torch.cuda.device(0)`` and its kin: a block on the one device, or a decorator that changes nothing."""
+
+    def __init__(self, device: Any = None) -> None:  # noqa: ANN401
+        self.idx = -1 if _is_tensor(device) else index_of(device)
+        self.prev_idx = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        return None
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return function
+
+
+def _is_tensor(value: object) -> bool:
+    return hasattr(value, "data_ptr")
+
+
+def properties_of(device: PretendedDevice) -> SimpleNamespace:
+    """Return the properties as ``torch.cuda.get_device_properties`` has them: numbers by name, sizes in bytes."""
+    major, minor = device.capability
+    return SimpleNamespace(
+        name=device.name,
+        major=major,
+        minor=minor,
+        multi_processor_count=device.processors or available_cpus(),
+        total_memory=device.memory_bytes or available_memory(),
+        max_threads_per_multi_processor=device.processor_threads,
+        max_threads_per_block=1024,
+        warp_size=32,
+        regs_per_multiprocessor=65536,
+        shared_memory_per_block=49152,
+        shared_memory_per_block_optin=device.shared_bytes,
+        shared_memory_per_multiprocessor=device.processor_shared_bytes,
+        L2_cache_size=device.l2_bytes,
+        clock_rate=1_000_000,
+        memory_clock_rate=1_000_000,
+        memory_bus_width=512,
+        is_multi_gpu_board=0,
+        is_integrated=0,
+        gcnArchName="",
+        uuid="00000000-0000-0000-0000-000000000000",
+        pci_bus_id=0,
+        pci_device_id=0,
+        pci_domain_id=0,
+    )
+
+
+def replace_devices(torch: Any, device: PretendedDevice) -> None:  # noqa: ANN401
+    """Answer what ``torch.cuda`` and ``torch.accelerator`` are asked of devices and memory."""
+    cuda, accelerator, found = torch.cuda, torch.accelerator, properties_of(device)
+
+    def of_device(value: Any) -> Callable[..., Any]:  # noqa: ANN401
+        def answer(device: Any = None) -> Any:  # noqa: ANN401
+            index_of(device)
+            return value
+
+        return answer
+
+    def nothing(*_args: Any, **_kwargs: Any) -> None:  # noqa: ANN401
+        return None
+
+    def constant(value: Any) -> Callable[..., Any]:  # noqa: ANN401
+        return lambda *_args, **_kwargs: value  # pyright: ignore[reportUnknownLambdaType]
+
+    def at_once(callable: Callable[[], object], **_seeds: object) -> None:  # noqa: A002
+        callable()
+
+    def accelerator_now(check_available: bool = False) -> Any:  # noqa: ANN401, ARG001, FBT001, FBT002
+        return torch.device("cuda")
+
+    def free_and_all(device: Any = None) -> tuple[int, int]:  # noqa: ANN401
+        index_of(device)
+        here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+        return min(here, found.total_memory), found.total_memory
+
+    def statistics(device: Any = None) -> collections.defaultdict[str, int]:  # noqa: ANN401
+        index_of(device)
+        return collections.defaultdict(int)
+
+    torch.version.cuda = torch.version.cuda or _CUDA_VERSION
+    in_c = torch._C  # noqa: SLF001  # what generated code and Triton's other drivers call
+    for owners, name, value in (
+        ((cuda,), "is_initialized", True),
+        ((cuda, accelerator), "is_available", True),
+        ((torch.backends.cuda,), "is_built", True),
+        ((cuda, accelerator), "device_count", 1),
+        ((cuda,), "_device_count_nvml", 1),
+        ((cuda,), "current_device", 0),
+        ((cuda,), "get_gencode_flags", ""),
+        ((cuda,), "can_device_access_peer", False),
+        ((cuda,), "is_current_stream_capturing", False),
+        ((cuda,), "get_sync_debug_mode", 0),
+        ((accelerator,), "current_device_index", 0),
+        ((accelerator,), "current_device_idx", 0),
+        ((in_c,), "_cuda_getCurrentRawStream", 0),
+        ((in_c,), "_cuda_isCurrentStreamCapturing", False),
+        ((in_c,), "_cuda_getDeviceCount", 1),
+    ):
+        put(owners, name, constant(value))
+    put((cuda,), "_lazy_init", nothing)
+    put((cuda,), "init", nothing)
+    put((cuda,), "_lazy_call", at_once)
+    put((cuda,), "set_device", of_device(None))
+    for name in ("set_device_index", "set_device_idx"):
+        put((accelerator,), name, of_device(None))
+    put((accelerator,), "current_accelerator", accelerator_now)
+    cuda.device = cuda.device_of = cuda._DeviceGuard = accelerator.device_index = _DeviceBlock  # noqa: SLF001
+
+    def device_index(device: Any = None, optional: bool = False, allow_cpu: bool = False) -> int:  # noqa: ANN401, ARG001, FBT001, FBT002
+        return index_of(device)
+
+    put((cuda, cuda._utils), "_get_device_index", device_index)  # noqa: SLF001
+    put((cuda, accelerator), "synchronize", of_device(None))
+    put((cuda,), "get_device_properties", of_device(found))
+    put((cuda,), "get_device_capability", of_device(device.capability))
+    put((cuda,), "get_device_name", of_device(device.name))
+    put((cuda,), "get_arch_list", lambda: [f"sm_{found.major}{found.minor}"])
+    put((cuda,), "set_sync_debug_mode", nothing)
+    for name in ("utilization", "memory_usage", "temperature", "power_draw", "device_memory_used"):
+        put((cuda,), name, of_device(0))
+    put((cuda,), "clock_rate", of_device(found.clock_rate // 1000))
+    runtime = SimpleNamespace(
+        cudaProfilerStart=constant(0), cudaProfilerStop=constant(0), cudaDeviceSynchronize=constant(0)
+    )
+    put((cuda,), "cudart", lambda: runtime)
+    put((cuda,), "ipc_collect", nothing)
+    memory = (cuda, cuda.memory)
+    put(memory, "empty_cache", nothing)
+    put(memory, "mem_get_info", free_and_all)
+    for name in _COUNTED:
+        put(memory, name, of_device(0))
+    for name in _RESET:
+        put(memory, name, nothing)
+    for name in (
+        "memory_stats",
+        "memory_stats_as_nested_dict",
+        "host_memory_stats",
+        "host_memory_stats_as_nested_dict",
+    ):
+        put(memory, name, statistics)
+    put(memory, "memory_snapshot", lambda *args, **kwargs: [])  # noqa: ARG005
+    put(memory, "memory_summary", constant("memory is not counted: cuda is the CPU here"))
+    put((cuda.memory,), "_record_memory_history", nothing)
+    for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
+        put((cuda.nvtx,), name, constant(0))
+    for name in ("init", "start", "stop"):
+        put((cuda.profiler,), name, nothing)
+
+
+def replace_parallel(torch: Any) -> None:  # noqa: ANN401
+    """``DataParallel`` calls its module; ``DistributedDataParallel`` takes ``device_ids=[0]`` and joins CPUs."""
+
+    def no_devices() -> None:
+        return None
+
+    put((import_module("torch.nn.parallel.data_parallel"),), "_get_available_device_type", no_devices)
+    distributed = torch.nn.parallel.DistributedDataParallel
+    begin = distributed.__init__
+
+    def begun(self: Any, module: Any, device_ids: Any = None, output_device: Any = None, **kwargs: Any) -> None:  # noqa: ANN401
+        for device in (*(device_ids or ()), output_device):
+            index_of(device)
+        begin(self, module, **kwargs)
+
+    distributed.__init__ = begun
+
+
+def replace_generator(torch: Any) -> None:  # noqa: ANN401
+    """Seeds and generators: the device's default generator is the CPU's, others are generators of the CPU."""
+    cuda, default = torch.cuda, torch.default_generator
+    made_in_c: Any = torch.Generator
+    kind_in_c = cast("Any", type(made_in_c))
+
+    class OfEveryDevice(kind_in_c):
+        def __instancecheck__(self, instance: object) -> bool:
+            return isinstance(instance, made_in_c)
+
+        def __subclasscheck__(self, subclass: type) -> bool:
+            return issubclass(subclass, made_in_c)
+
+    class Generator(made_in_c, metaclass=OfEveryDevice):
+        def __new__(cls, device: Any = "cpu") -> Self:  # noqa: ANN401
+            return made_in_c.__new__(cls, "cpu" if names_cuda(device) else device)
+
+    Generator.__qualname__, Generator.__module__ = "Generator", "torch"
+    torch.Generator = Generator
+
+    def seeded(seed: int) -> None:
+        default.manual_seed(int(seed))
+
+    def state(device: Any = None) -> Any:  # noqa: ANN401
+        index_of(device)
+        return torch.get_rng_state()
+
+    def restore(new_state: Any, device: Any = None) -> None:  # noqa: ANN401
+        index_of(device)
+        torch.set_rng_state(new_state.cpu())
+
+    def anew() -> None:
+        default.seed()
+
+    def all_states() -> list[Any]:
+        return [torch.get_rng_state()]
+
+    def restore_all(new_states: Any) -> None:  # noqa: ANN401
+        torch.set_rng_state(new_states[0])
+
+    seeds = (cuda, cuda.random)
+    replaced: dict[str, Callable[..., Any]] = {
+        "manual_seed": seeded,
+        "manual_seed_all": seeded,
+        "seed": anew,
+        "seed_all": anew,
+        "initial_seed": default.initial_seed,
+        "get_rng_state": state,
+        "set_rng_state": restore,
+        "get_rng_state_all": all_states,
+        "set_rng_state_all": restore_all,
+    }
+    for name, function in replaced.items():
+        put(seeds, name, function)
+    cuda.default_generators = (default,)
+
+
+def replace_autocast(torch: Any) -> None:  # noqa: ANN401
+    """``autocast("cuda")`` is the CPU's with CUDA's dtype, float16 unless one is named."""
+    autocast = torch.amp.autocast_mode.autocast
+    begin = autocast.__init__
+    dtypes = {"cuda": torch.float16}
+
+    def begun(
+        self: Any,  # noqa: ANN401
+        device_type: str,
+        dtype: Any = None,  # noqa: ANN401
+        enabled: bool = True,  # noqa: FBT001, FBT002
+        cache_enabled: bool | None = None,  # noqa: FBT001
+    ) -> None:
+        if device_type == "cuda":
+            device_type, dtype = "cpu", dtypes["cuda"] if dtype is None else dtype
+        begin(self, device_type, dtype, enabled, cache_enabled)
+
+    autocast.__init__ = begun
+
+    def begun_on_cuda(
+        self: Any,  # noqa: ANN401
+        enabled: bool = True,  # noqa: FBT001, FBT002
+        dtype: Any = None,  # noqa: ANN401
+        cache_enabled: bool = True,  # noqa: FBT001, FBT002
+    ) -> None:
+        begun(self, "cuda", dtype, enabled, cache_enabled)
+
+    torch.cuda.amp.autocast_mode.autocast.__init__ = begun_on_cuda
+
+    def of_type(function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(device_type: str = "cuda", *args: Any) -> Any:  # noqa: ANN401
+            return function("cpu" if device_type == "cuda" else device_type, *args)
+
+        return called
+
+    is_enabled = torch.is_autocast_enabled
+    get_dtype, set_dtype, enable = torch.get_autocast_dtype, torch.set_autocast_dtype, torch.set_autocast_enabled
+
+    def dtype_of(device_type: str) -> Any:  # noqa: ANN401
+        if device_type != "cuda":
+            return get_dtype(device_type)
+        return get_dtype("cpu") if is_enabled("cpu") else dtypes["cuda"]
+
+    def choose_dtype(device_type: str, dtype: Any) -> None:  # noqa: ANN401
+        if device_type == "cuda":
+            dtypes["cuda"] = dtype
+        else:
+            set_dtype(device_type, dtype)
+
+    def cuda_dtype() -> Any:  # noqa: ANN401
+        return dtype_of("cuda")
+
+    def choose_cuda_dtype(dtype: Any) -> None:  # noqa: ANN401
+        choose_dtype("cuda", dtype)
+
+    def switch(*args: Any) -> None:  # noqa: ANN401
+        enable(*(("cpu", *args[1:]) if args[0] == "cuda" else args if len(args) > 1 else ("cpu", *args)))
+
+    put((torch,), "is_autocast_enabled", of_type(is_enabled))
+    put((torch,), "get_autocast_dtype", dtype_of)
+    put((torch,), "set_autocast_dtype", choose_dtype)
+    put((torch,), "set_autocast_enabled", switch)
+    put((torch,), "get_autocast_gpu_dtype", cuda_dtype)
+    put((torch,), "set_autocast_gpu_dtype", choose_cuda_dtype)
+
+
+def replace_loading(torch: Any) -> None:  # noqa: ANN401
+    """``torch.load``: storages that were saved on a CUDA device, or are mapped to it, stay on the CPU."""
+    serialization = torch.serialization
+
+    def restored(storage: Any, location: str) -> Any:  # noqa: ANN401
+        if not location.startswith("cuda"):
+            return None
+        serialization.validate_cuda_device(location)
+        return storage
+
+    # Asked before torch's own entry for CUDA, whose priority is 20.
+    serialization.register_package(19, lambda storage: None, restored)  # noqa: ARG005  # pyright: ignore[reportUnknownLambdaType]
