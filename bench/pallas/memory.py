@@ -25,7 +25,7 @@ from silo.kinds.pallas.front.pallas_source import PallasSource
 from silo.kinds.pallas.libtpu import accept
 from silo.kinds.pallas.memory_estimate import body_memory, estimate
 from silo.kinds.pallas.pallas_blocks import blocked_launch
-from silo.kinds.pallas.pallas_export import export_program
+from silo.kinds.pallas.pallas_job import export_program
 from silo.kinds.pallas.pallas_program import make_program
 
 __all__ = ["SHARE", "UNSAFE", "Verdict", "counted", "verdict", "verdicts"]

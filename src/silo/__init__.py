@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from silo.kinds.cute.front.cute_definition import cute
     from silo.kinds.metal.front.metal_definition import metal
     from silo.kinds.metal.programs.emulation import emulated_metal
-    from silo.kinds.pallas.front.argument_spec import ArgSpec, Scratch
+    from silo.kinds.pallas.front.launch_spec import ArgSpec, Scratch
     from silo.kinds.pallas.front.pallas_definition import pallas
     from silo.kinds.triton.programs.triton_patching import Acceleration, accelerate
     from silo.launch.buffers import Buffer
@@ -87,7 +87,7 @@ __all__ = [
 _HOMES = {
     "__version__": "silo.version",
     "Acceleration": "silo.kinds.triton.programs.triton_patching",
-    "ArgSpec": "silo.kinds.pallas.front.argument_spec",
+    "ArgSpec": "silo.kinds.pallas.front.launch_spec",
     "Binary": "silo.kinds.binary.binary_definition",
     "Buffer": "silo.launch.buffers",
     "Case": "silo.core.cases",
@@ -98,7 +98,7 @@ _HOMES = {
     "KernelFunction": "silo.kernels.kernel",
     "Kernels": "silo.kernels.bundle_kernels",
     "LaunchEvent": "silo.launch.hooks",
-    "Scratch": "silo.kinds.pallas.front.argument_spec",
+    "Scratch": "silo.kinds.pallas.front.launch_spec",
     "SiloError": "silo.errors",
     "Space": "silo.core.space",
     "Target": "silo.core.target",

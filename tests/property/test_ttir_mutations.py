@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from silo.errors import SourceError
-from silo.kinds.triton.front.effects import argument_effects
+from silo.kinds.triton.front.ssa_facts import argument_effects
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.kinds.triton.front.verifier import verify
 

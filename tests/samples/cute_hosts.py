@@ -11,7 +11,7 @@ from silo.kinds.cute.cute_job import CuteJob, host_arguments
 from silo.kinds.cute.cute_lowering import trace
 from silo.kinds.cute.cute_toolchain import require_dsl, toolkit_version
 from silo.kinds.cute.front.cute_installation import FRONT_END
-from silo.kinds.cute.front.wrapper import Form, Wrapper, WrapperParameter
+from silo.kinds.cute.front.wrapping import Form, Wrapper, WrapperParameter
 from silo.kinds.cute.host_object import linker
 
 F32, I32, BOOL = dtype("fp32"), dtype("i32"), dtype("i1")

@@ -25,7 +25,7 @@ from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.variant import Variant
-from silo.kinds.cute.front.wrapper import Form, Wrapper, WrapperParameter
+from silo.kinds.cute.front.wrapping import Form, Wrapper, WrapperParameter
 
 F32, I32 = dtype("fp32"), dtype("i32")
 

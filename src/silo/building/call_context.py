@@ -15,7 +15,7 @@ from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import Value
 from silo.launch.arguments import SeenCall
-from silo.tuner.reachable_configs import ReachableConfigs, reduction_blocks
+from silo.tuner.refine import ReachableConfigs, reduction_blocks
 
 __all__ = ["CallContext"]
 

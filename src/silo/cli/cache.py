@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 
 from silo.cli.console import ExitCode, console, print_json, say, table
-from silo.cli.options import PLACES, Json, Kernels, OfDevice
-from silo.cli.shapes import Command, CommandGroup
+from silo.cli.options import PLACES, Command, CommandGroup, Json, Kernels, OfDevice
 from silo.sanitized_text import one_line
 from silo.tuner.progress import format_bytes
 

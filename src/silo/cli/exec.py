@@ -11,7 +11,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from silo.cli.console import say
-from silo.cli.shapes import Command
+from silo.cli.options import Command
 
 __all__ = ["CONTEXT", "ExecCommand", "command", "interpreter_options", "with_report_place"]
 

@@ -13,7 +13,7 @@ from silo.cli import agent, build, cache, doctor, export, inspect, report, run, 
 from silo.cli import exec as exec_
 from silo.cli import registries as registry
 from silo.cli.console import ExitCode, log_to_stderr, say_error, say_lines
-from silo.cli.shapes import EPILOG, Command, CommandGroup
+from silo.cli.options import EPILOG, Command, CommandGroup
 from silo.errors import SiloError
 
 __all__ = ["app", "main"]

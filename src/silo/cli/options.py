@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the shape of help texts: flags, arguments, exit codes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from silo.variables import TUNE_MODES
 
 __all__ = [
+    "EPILOG",
     "PLACES",
     "Budget",
+    "Command",
+    "CommandGroup",
     "Deterministic",
     "Device",
     "Json",
@@ -24,6 +28,7 @@ __all__ = [
     "targets_option",
 ]
 
+# ---- Options that several commands share ----
 
 PLACES = "A Python file with kernels, a module by its dotted name (pkg.kernels), or a bundle."
 
@@ -107,3 +112,39 @@ OfDevice = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]
+
+
+# ---- The help texts of the commands: flags, arguments, exit codes ----
+
+EPILOG = (
+    "Exit codes: 0 all is well; 1 a check failed (a wrong result, a damaged bundle, a missing part); 2 wrong usage; "
+    "3 an error, with its message; 130 interrupted."
+)
+
+
+def _untyped(**_: object) -> None:
+    """The type of an argument: its name says it already, and the parser would write ``<list[Path]>``."""
+
+
+def _plain(params: list[Any]) -> list[Any]:
+    """The parameters, with nothing where newer versions of the parser would show the type in the code."""
+    for one in params:
+        if getattr(one, "is_flag", False) and one.metavar is None:
+            one.metavar = ""
+        if getattr(one, "param_type_name", "") == "argument":
+            one.display_type_rich = _untyped
+    return params
+
+
+class Command(TyperCommand):
+    """One command."""
+
+    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401, D102  # the parser's own
+        return _plain(super().get_params(ctx))
+
+
+class CommandGroup(TyperGroup):
+    """A command of commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401, D102  # the parser's own
+        return _plain(super().get_params(ctx))

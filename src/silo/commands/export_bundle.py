@@ -26,10 +26,10 @@ from silo.export.c_names import joined
 from silo.export.export_folder import Differences, FolderRecord, compare_folder, read_record, write_folder
 from silo.export.exported_library import ExportedLibrary
 from silo.export.function_signatures import functions_of
-from silo.export.library_build import built_libraries
 from silo.export.native_sources import licence
 from silo.export.operations import operations_of
 from silo.export.project import CpuSource, export_files, namespace_of
+from silo.export.shared_library import built_libraries
 from silo.export.wheel import package_files, package_of, write_wheel
 from silo.machine.process_session import session
 

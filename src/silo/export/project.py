@@ -10,8 +10,7 @@ from silo.core.recipes import ArrayRecipe, ScalarRecipe
 from silo.core.signature import NoDefault
 from silo.errors import BundleError
 from silo.export.c_names import comment_text, identifier, joined, string_literal
-from silo.export.c_text import c_header, c_source
-from silo.export.cpp_text import cpp_header
+from silo.export.c_text import c_header, c_source, cpp_header
 from silo.export.exported_library import ExportedLibrary, element_type, filled, number
 from silo.export.function_signatures import ExportedFunction, ParameterRole
 from silo.export.native_sources import framework_files, licence, native_sources

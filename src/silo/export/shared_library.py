@@ -1,15 +1,20 @@
-"""What a shared library asks of the machine that loads it, read from its ELF tables."""
+"""Shared libraries of an export: built where it was written, and what one asks of the machine that loads it."""
 
 from __future__ import annotations
 
+import importlib.util
+import shutil
 import struct
-from collections.abc import Iterable, Iterator
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from silo.errors import BundleError
+from silo.errors import BundleError, CompileError, CompilerMissingError, PackageError
 
-__all__ = ["Needs", "needs_of", "platform_tag"]
+__all__ = ["Needs", "built_libraries", "needs_of", "platform_tag"]
+
+# ---- What a shared library asks of the machine that loads it, read from its ELF tables ----
 
 _GLIBC = frozenset({"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1"})
 _LOADERS = ("ld-linux",)
@@ -106,3 +111,49 @@ def platform_tag(libraries: Iterable[Needs]) -> str:
     needed = max(tuple(map(int, number.split("."))) for number in numbers)
     major, minor = max(needed, _OLDEST)[:2]
     return f"manylinux_{major}_{minor}_{machine}"
+
+
+# ---- Building the shared libraries of an export where it was written, with CMake and the machine's compilers ----
+
+_SHOWN_LINES = 30
+
+
+def built_libraries(folder: Path, name: str, work: Path, *, torch: bool) -> tuple[Path, ...]:
+    """The libraries of the export in ``folder``, built in ``work``: without paths of this machine, stripped.
+
+    ``torch``: with the operators, for which the headers of the installed torch are used.
+
+    Raises:
+        CompilerMissingError: there is no CMake.
+        PackageError: there is no torch.
+        CompileError: the build fails; has the end of what it said.
+    """
+    cmake = shutil.which("cmake")
+    if cmake is None:
+        raise CompilerMissingError("building a wheel needs CMake: install it (apt install cmake, or pip install cmake)")
+    plain = f"-O2 -ffile-prefix-map={folder}=."
+    configure = [
+        *(cmake, "-S", str(folder), "-B", str(work), "-DCMAKE_BUILD_TYPE=Release"),
+        *(f"-DCMAKE_{language}_FLAGS={plain}" for language in ("C", "CXX")),
+        *(f"-DCMAKE_{kind}_LINKER_FLAGS=-Wl,-s" for kind in ("SHARED", "MODULE")),
+    ]
+    if torch:
+        configure.append(f"-DTORCH_FOLDER={_torch_folder()}")
+    targets = [f"{name}_shared", *([f"{name}_torch"] if torch else [])]
+    _run(configure, folder)
+    _run([cmake, "--build", str(work), "--parallel", "--target", *targets], folder)
+    return tuple(work / "frameworks" / f"lib{name}{end}.so" for end in ("", *(["_torch"] if torch else [])))
+
+
+def _torch_folder() -> Path:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        raise PackageError("operators of torch are built with its headers: install torch 2.10 or newer")
+    return Path(spec.submodule_search_locations[0])
+
+
+def _run(command: Sequence[str], folder: Path) -> None:
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode != 0:
+        said = "\n".join(done.stdout.splitlines()[-_SHOWN_LINES:])
+        raise CompileError(f"the export in {folder} does not build: {' '.join(command[:3])} ...\n{said}")

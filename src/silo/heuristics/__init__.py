@@ -21,8 +21,7 @@ from silo.heuristics.heuristic_space import BoundSpace, HeuristicSpace, space
 from silo.heuristics.kernel_choice import KernelChoice, cooperative_fits, fastest, nearest, persistent_fits
 from silo.heuristics.native_matmul import native_matmul
 from silo.heuristics.pointwise import pointwise
-from silo.heuristics.reductions import cooperative_reduction, mix_order, persistent_reduction, reduction
-from silo.heuristics.split_scan import split_scan
+from silo.heuristics.reductions import cooperative_reduction, mix_order, persistent_reduction, reduction, split_scan
 
 __all__ = [
     "AutotuneHint",

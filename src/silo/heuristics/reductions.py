@@ -1,4 +1,4 @@
-"""Reductions: looped, persistent, cooperative (several programs share a row) and mixed-order (rows and columns)."""
+"""Reductions: looped, persistent, cooperative (several programs share a row), mixed-order; and scans of long rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ __all__ = [
     "persistent_candidates",
     "persistent_reduction",
     "reduction",
+    "split_scan",
 ]
+
+# ---- Reductions: looped, persistent, cooperative (several programs share a row) and mixed-order (rows and ----
 
 # ---- Looped reductions: rows of ``x`` (and ``y``) reduced along ``r0_`` (and ``r1_``), a block of the row ----
 
@@ -399,3 +402,39 @@ def mix_order(
                 draft.add(changed(config, num_warps=before * 2), f"{reason}; twice the warps for long rows")
     done = draft.done()
     return deterministic_filter(replace(done, rejected=made.rejected), facts, effort).for_target(known)
+
+
+# ---- Split scans: a long row is scanned by many programs, each of which waits for the sum of those before it ----
+
+
+def split_scan(
+    target: TargetFacts | Target | str,
+    hints: SizeHints | Mapping[str, int],
+    facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
+    effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
+) -> Candidates:
+    """Configs of a split scan along ``r`` of rows ``x``, one row a program, in blocks of at least 256 elements.
+
+    The values follow PyTorch 2.13 (``triton_heuristics.split_scan``); XBLOCK is always 1, which the grid of such
+    a kernel needs. ``SpaceError`` for other dimensions.
+
+    >>> [config.as_dict()["R0_BLOCK"] for config in split_scan("cuda:sm_90", {"r": 1 << 20}).configs]
+    [2048, 256, 512, 256]
+    """
+    known = TargetFacts.of(target)
+    sizes = reduction_sizes("split scan", hints, facts)
+    if len(sizes.sizes) != 2:
+        raise SpaceError(f"a split scan has sizes x and r, not {sizes}")
+    if facts.descriptor_minimums.get("XBLOCK", 1) > 1:
+        raise SpaceError("descriptors ask for a longer XBLOCK than 1, and a split scan has one row a program")
+    rows = sizes.replaced(x=1)
+    made = looped_candidates("split scan", known, rows, replace(facts, dynamic_sizes=0), effort)
+    draft = Draft(made.kind)
+    for one in made:
+        block = one.config.as_dict()["R0_BLOCK"]
+        assert isinstance(block, int)
+        raised = max(block, facts.min_scan_block)
+        reason = one.reason if raised == block else f"{one.reason}; raised to {raised}"
+        draft.add(changed(one.config, R0_BLOCK=raised), reason)
+    made = descriptor_filter(replace(draft.done(), rejected=made.rejected), facts, known)
+    return deterministic_filter(made, facts, effort).for_target(known)

@@ -26,7 +26,7 @@ from silo.machine.process_session import session
 from silo.machine.shared_arguments import describable, shared_limit
 from silo.measuring.measuring_process import ArgumentCopy, MeasuredCandidate, MeasuringProcess
 from silo.tuner.measure import Beside, Contender, MeasurePolicy, Timing, interleave, measure
-from silo.tuner.reference_config import ReferenceConfig
+from silo.tuner.statistics import ReferenceConfig
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,7 +15,7 @@ from silo.errors import CompilerMissingError, SiloError
 from silo.status_line import working
 from silo.tuner.carried_trials import EarlierStudy, carried_before, carried_trials, earlier_studies
 from silo.tuner.ledger import Ledger
-from silo.tuner.reachable_configs import ReachableConfigs
+from silo.tuner.refine import ReachableConfigs
 from silo.tuner.time_spent import note_effort, read_effort
 from silo.tuner.trial import Study
 

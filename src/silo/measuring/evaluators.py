@@ -21,9 +21,8 @@ from silo.measuring.benches import Bench, ReferenceCode
 from silo.tuner.failures import fault_of
 from silo.tuner.lanes import Lanes, make_lanes
 from silo.tuner.measure import is_suspicious
-from silo.tuner.reference_config import ReferenceConfig, counted_samples
 from silo.tuner.result_check import BaseCheck, Check, RememberingCheck, ResultComparison
-from silo.tuner.statistics import median
+from silo.tuner.statistics import ReferenceConfig, counted_samples, median
 from silo.tuner.trial import ReferenceSamples, Status, Study, Trial, resources_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from silo.tuner.catalog import catch_up, studies_of
 from silo.tuner.generalization import Sample, fitted_rules
 from silo.tuner.ledger import read_trials
 from silo.tuner.measure import MeasurePolicy
-from silo.tuner.reachable_configs import ReachableConfigs
+from silo.tuner.refine import ReachableConfigs
 from silo.tuner.seeds import neighbours, seeds
 from silo.tuner.trial import Status, Study, Trial
 from silo.tuner.winner import Winner, choose_winner

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from silo.core.config import Config
 from silo.core.values import Value
-from silo.tuner.reference_config import Scales
-from silo.tuner.statistics import median
+from silo.tuner.statistics import Scales, median
 from silo.tuner.trial import Stage, Status, Trial
 from silo.tuner.winner import Winner, standings
 

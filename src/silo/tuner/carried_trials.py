@@ -16,7 +16,7 @@ from silo.core.config import Config
 from silo.core.protocols import RecordStore
 from silo.tuner.catalog import catch_up, studies_of
 from silo.tuner.ledger import read_trials
-from silo.tuner.reachable_configs import ReachableConfigs
+from silo.tuner.refine import ReachableConfigs
 from silo.tuner.trial import Study, Trial
 from silo.tuner.winner import Winner, choose_winner
 

@@ -1,14 +1,19 @@
-"""Doubts: the reasons why a winner may be one by noise, read from its trials."""
+"""Doubts: the reasons why a winner may be one by noise; and the records that end the counting of trials."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 
-from silo.tuner.reference_config import Scales
+from silo.core.json_reader import read_list, read_object, read_text
+from silo.core.values import JSON, digest
+from silo.tuner.statistics import Scales
 from silo.tuner.trial import Stage, Status, Trial, distinct_trials
 from silo.tuner.winner import Winner, choose_winner, undecided
 
-__all__ = ["REMEDY", "doubt"]
+__all__ = ["REMEDY", "doubt", "event_of", "is_superseding", "superseded_by", "superseding_record"]
+
+# ---- Doubts: the reasons why a winner may be one by noise, read from its trials ----
 
 REMEDY = "silo tune --remeasure measures anew"
 
@@ -57,3 +62,36 @@ def _within_drift(winner: Winner, searched: Sequence[Trial]) -> str:
         f"{second.config} is {behind} behind and was not compared with it in pairs, and the reference drifted by "
         f"{drifted} meanwhile; {REMEDY}"
     )
+
+
+# ---- Superseding records: events that end the counting of trials, kept among the trials of a study ----
+
+SUPERSEDED_SCHEMA = "superseded/1"
+
+_FINGERPRINT = re.compile("[0-9a-f]{32}")
+
+
+def superseding_record(fingerprints: Iterable[str]) -> JSON:
+    """The event that supersedes the trials with these fingerprints (:attr:`silo.tuner.trial.Trial.fingerprint`)."""
+    return {"schema": SUPERSEDED_SCHEMA, "trials": sorted(fingerprints)}
+
+
+def is_superseding(record: JSON) -> bool:
+    """Whether a record is such an event, well formed or not."""
+    return isinstance(record, dict) and record.get("schema") == SUPERSEDED_SCHEMA
+
+
+def superseded_by(record: JSON) -> tuple[str, ...]:
+    """The fingerprints that an event names; ``ValueError`` on anything else."""
+    what = "a superseding record"
+    members = read_object(record, ("schema", "trials"), what)
+    names = tuple(read_text(name, what) for name in read_list(members["trials"], what))
+    for name in names:
+        if not _FINGERPRINT.fullmatch(name):
+            raise ValueError(f"{what} names no trial by {name[:80]!r}")
+    return names
+
+
+def event_of(record: JSON) -> str:
+    """The name of an event: 16 hexadecimal digits, equal for equal records."""
+    return digest("superseded/1", record)[:16]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from silo.core.config import Config
-from silo.tuner.reference_config import ReferenceConfig
+from silo.tuner.statistics import ReferenceConfig
 from silo.tuner.trial import Trial
 
 __all__ = ["Evaluator"]

@@ -9,11 +9,10 @@ from silo.core.config import Config, ConfigSet
 from silo.core.search_space import SearchSpace
 from silo.tuner.doubts import doubt
 from silo.tuner.progress import format_time
-from silo.tuner.reference_config import Scales
 from silo.tuner.search.searchers import DEFAULT_SEARCHER, make_searcher
 from silo.tuner.seeds import Seed
 from silo.tuner.spilling import SpillingConfig, ranked
-from silo.tuner.statistics import median
+from silo.tuner.statistics import Scales, median
 from silo.tuner.study_distance import Neighbour
 from silo.tuner.trial import Stage, Status, Study, Trial
 from silo.tuner.winner import Winner, choose_winner

@@ -9,8 +9,8 @@ from typing import Protocol, Self, runtime_checkable
 from silo.core.config import Config
 from silo.errors import SiloError
 from silo.tuner.evaluator import Evaluator
-from silo.tuner.reference_config import ReferenceConfig
 from silo.tuner.spilling import SpillingConfig
+from silo.tuner.statistics import ReferenceConfig
 from silo.tuner.trial import Trial
 
 __all__ = ["InlineLane", "Lanes", "ThreadedLanes", "make_lanes"]

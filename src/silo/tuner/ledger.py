@@ -11,8 +11,8 @@ from silo.core.protocols import RecordStore
 from silo.core.values import JSON
 from silo.errors import StoreError
 from silo.tuner.catalog import note_study
+from silo.tuner.doubts import event_of, is_superseding, superseded_by, superseding_record
 from silo.tuner.failures import fault_told
-from silo.tuner.superseding import event_of, is_superseding, superseded_by, superseding_record
 from silo.tuner.trial import Stage, Status, Study, Trial, trials_from_record, trials_to_record
 
 __all__ = ["Ledger", "read_trials"]

@@ -23,7 +23,7 @@ from silo.core.dispatch import Bucket, DispatchRules
 from silo.core.json_reader import read_integers, read_list, read_natural, read_object, read_text
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.tuner.foreign_decision import ForeignWinner
-from silo.tuner.reachable_configs import ReachableConfigs
+from silo.tuner.refine import ReachableConfigs
 from silo.tuner.statistics import Estimate, indistinguishable
 from silo.tuner.study_distance import Neighbour, StudyDifference, differences, nearest
 from silo.tuner.trial import Stage, Status, Study, Trial

@@ -16,10 +16,9 @@ from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.errors import TuneError
 from silo.tuner.formats.result_files import read_results
-from silo.tuner.reference_config import ReferenceConfig
 from silo.tuner.search.searchers import AHEAD
 from silo.tuner.session import FINISH_SHARE
-from silo.tuner.statistics import median
+from silo.tuner.statistics import ReferenceConfig, median
 from silo.tuner.trial import Status, Study, Trial
 
 __all__ = ["RecordedOutcome", "RecordedSpace", "ReplayEvaluator", "replay_search"]

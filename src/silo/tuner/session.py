@@ -25,15 +25,13 @@ from silo.tuner.failures import fault_of
 from silo.tuner.lanes import InlineLane, Lanes
 from silo.tuner.ledger import Ledger
 from silo.tuner.outcome import Budget, TuneInterrupted, TuneOutcome, count_failures
-from silo.tuner.paired_rounds import comparison_name
 from silo.tuner.progress import Progress
-from silo.tuner.reference_config import ReferenceConfig, Scales, successor
 from silo.tuner.refine import Refinement, describe_refinements
 from silo.tuner.search.search_state import Seed
 from silo.tuner.search.searchers import AHEAD, DEFAULT_SEARCHER, ahead_of, gone_through, make_searcher
 from silo.tuner.session_options import SearchOptions, SessionScope, SessionWatch
 from silo.tuner.spilling import Aside, SpillingConfig, judge
-from silo.tuner.statistics import median
+from silo.tuner.statistics import ReferenceConfig, Scales, comparison_name, median, successor
 from silo.tuner.trial import Stage, Status, Study, Trial
 from silo.tuner.winner import choose_winner, disqualified, finalists, unbeaten, undecided
 

@@ -1,12 +1,32 @@
-"""Statistics of samples, in integers only, so that every machine draws the same conclusion from the same trials."""
+"""Statistics of samples, in integers: medians with intervals, pairs of the same rounds, times beside a reference."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import comb
 
-__all__ = ["FINALIST_PERMILLE", "NOISE_LIMIT_PERMILLE", "Estimate", "estimate", "indistinguishable", "median"]
+from silo.core.config import Config
+from silo.core.values import JSON, digest
+from silo.tuner.trial import ReferenceSamples, Stage, Status, Trial
+
+__all__ = [
+    "FINALIST_PERMILLE",
+    "NOISE_LIMIT_PERMILLE",
+    "PPM",
+    "Estimate",
+    "ReferenceConfig",
+    "Rounds",
+    "Scales",
+    "comparison_name",
+    "counted_samples",
+    "estimate",
+    "indistinguishable",
+    "median",
+    "successor",
+]
+
+# ---- Statistics of samples, in integers only, so that every machine draws the same conclusion from the same ----
 
 # However noisy the samples are, a config whose median is this much slower than the best one is never called its equal.
 NOISE_LIMIT_PERMILLE = 10
@@ -79,3 +99,249 @@ def indistinguishable(best: Estimate, other: Estimate) -> bool:
     if difference <= best.median_ns * _RESOLUTION_PERMILLE:
         return True
     return difference <= best.median_ns * NOISE_LIMIT_PERMILLE and other.low_ns <= best.high_ns
+
+
+# ---- Pairs: configs compared by samples that were taken in the same rounds, so that what slows a machine cancels ----
+
+PPM = 1_000_000
+
+# Rounds count that took at most a tenth longer than the quickest tenth of them, and never fewer than a quarter.
+_QUIET_PERMILLE = 1100
+_QUICKEST = 10
+_LEAST_SHARE = 4
+
+
+def comparison_name(samples: Mapping[Config, Sequence[int]]) -> str:
+    """The name of a comparison: 16 hexadecimal digits of a digest of its configs and samples."""
+    taken: JSON = [[config.to_json(), list(samples[config])] for config in sorted(samples, key=lambda c: c.order_key)]
+    return digest("comparison/1", taken)[:16]
+
+
+class Rounds:
+    """The rounds of every comparison that some trials belong to: of each, the quiet ones.
+
+    What else runs on a machine only ever makes a round longer, so rounds that took long say least.
+    """
+
+    def __init__(self, pools: Mapping[bytes, Sequence[Trial]]) -> None:
+        together: dict[str, dict[bytes, tuple[int, ...]]] = {}
+        self._all: dict[bytes, list[int]] = {}
+        for key, pool in pools.items():
+            finals = [trial for trial in pool if trial.stage is Stage.FINAL]
+            self._all[key] = [sample for trial in finals for sample in trial.samples_ns]
+            for trial in finals:
+                if trial.comparison:
+                    together.setdefault(trial.comparison, {})[key] = trial.samples_ns
+        self._quiet = {name: _quiet(taken) for name, taken in sorted(together.items())}
+        self._estimates: dict[bytes, Estimate] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any config was compared in rounds."""
+        return bool(self._quiet)
+
+    def shared(self, key: bytes, other: bytes) -> list[int]:
+        """The quotients of samples of ``key`` and ``other`` in the rounds they share, in millionths; none: []."""
+        return [
+            one * PPM // max(two, 1)
+            for taken in self._quiet.values()
+            if key in taken and other in taken
+            for one, two in zip(taken[key], taken[other], strict=True)
+        ]
+
+    def time(self, key: bytes) -> Estimate:
+        """The time of a config in the quiet rounds of its comparisons, or by all samples where it has no rounds."""
+        if key not in self._estimates:
+            quiet = [sample for taken in self._quiet.values() for sample in taken.get(key, ())]
+            self._estimates[key] = estimate(quiet or self._all[key])
+        return self._estimates[key]
+
+    def middle(self, key: bytes, other: bytes) -> int:
+        """How many millionths of the time of ``other`` a config takes."""
+        shared = self.shared(key, other)
+        return median(shared) if shared else self.quotient(key, other).median_ns
+
+    def quotient(self, key: bytes, other: bytes) -> Estimate:
+        """The same with its interval: in the rounds that both share.
+
+        Where they share none it is found through a third config that has rounds with both (of several, the middle one
+        decides); without any, by the times of the two.
+        """
+        shared = self.shared(key, other)
+        if shared:
+            return estimate(shared)
+        thirds = (self._through(key, third, other) for third in sorted(self._all) if third not in (key, other))
+        found = sorted((one for one in thirds if one), key=lambda one: (one.median_ns, one.low_ns, one.high_ns))
+        if found:
+            return found[len(found) // 2]
+        one, two = self.time(key), self.time(other)
+        return Estimate(
+            one.median_ns * PPM // max(two.median_ns, 1),
+            one.low_ns * PPM // max(two.high_ns, 1),
+            one.high_ns * PPM // max(two.low_ns, 1),
+            min(one.samples, two.samples),
+        )
+
+    def _through(self, key: bytes, third: bytes, other: bytes) -> Estimate | None:
+        one, two = self.shared(key, third), self.shared(third, other)
+        if not one or not two:
+            return None
+        near, far = estimate(one), estimate(two)
+        return Estimate(
+            near.median_ns * far.median_ns // PPM,
+            near.low_ns * far.low_ns // PPM,
+            near.high_ns * far.high_ns // PPM,
+            min(near.samples, far.samples),
+        )
+
+    def leader(self) -> bytes:
+        """The config that is furthest behind none: its worst quotient beside any other is the smallest.
+
+        ``ValueError`` without configs.
+        """
+        worst = dict.fromkeys(self._all, 0)
+        keys = sorted(self._all)
+        for number, key in enumerate(keys):
+            for other in keys[number + 1 :]:
+                ahead = max(self.middle(key, other), 1)
+                worst[key] = max(worst[key], ahead)
+                worst[other] = max(worst[other], PPM * PPM // ahead)
+        return min(keys, key=lambda key: (worst[key], self.time(key).median_ns, key))
+
+
+def _quiet(taken: Mapping[bytes, tuple[int, ...]]) -> dict[bytes, tuple[int, ...]]:
+    """The samples of the quiet rounds of one comparison; none where its trials do not have the same rounds."""
+    if len({len(samples) for samples in taken.values()}) != 1:
+        return {}
+    totals = [sum(samples) for samples in zip(*taken.values(), strict=True)]
+    ordered = sorted(totals)
+    least = ordered[min(len(ordered) // _LEAST_SHARE, len(ordered) - 1)]
+    limit = max(ordered[len(ordered) // _QUICKEST] * _QUIET_PERMILLE // 1000, least)
+    kept = [number for number, total in enumerate(totals) if total <= limit]
+    return {key: tuple([samples[number] for number in kept]) for key, samples in taken.items()}
+
+
+# ---- The reference config: measured beside the others, so that a slow phase of the machine slows no config alone ----
+
+# A config so many times faster than the reference takes its place: a slow reference takes long and tells little.
+_FASTER = 2
+# The part of the reference's drift by which an interval is widened: a slow phase does not slow all configs alike.
+_DRIFT_SHARE = 4
+_RESTLESS_PERMILLE = 1050
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceConfig:
+    """A config that others are measured beside, and the time in nanoseconds that one launch of it counts for."""
+
+    config: Config
+    time_ns: int
+
+
+def counted_samples(samples: Sequence[int], beside: Sequence[int], time_ns: int) -> tuple[int, ...]:
+    """Samples as they would have been, had the reference taken ``time_ns`` nanoseconds all the time.
+
+    ``beside`` are the reference's samples, spread evenly among the others.
+
+    >>> counted_samples([110, 200, 220], [100, 200, 200], 100)
+    (110, 100, 110)
+    """
+    count = len(samples)
+    return tuple(
+        [sample * time_ns // max(beside[number * len(beside) // count], 1) for number, sample in enumerate(samples)]
+    )
+
+
+class Scales:
+    """The times that references count for, and the samples and intervals of trials by these times.
+
+    A reference that was itself measured beside another one counts for what it took then; the first one for the lower
+    quartile of the medians that it had beside all others, which slow phases leave alone.
+    """
+
+    def __init__(self, trials: Iterable[Trial]) -> None:
+        self._own: dict[bytes, list[Trial]] = {}
+        self._levels: dict[bytes, list[int]] = {}
+        self._times: dict[bytes, int] = {}
+        for trial in trials:
+            self.add(trial)
+
+    def add(self, trial: Trial) -> None:
+        """Take in one more trial. A time that was computed stays, so that a search compares like with like."""
+        if trial.reference is None or trial.status is not Status.OK or trial.stage is not Stage.SEARCH:
+            return
+        beside = trial.reference.config.order_key
+        self._levels.setdefault(beside, []).append(median(trial.reference.samples_ns))
+        if beside != trial.config.order_key:
+            self._own.setdefault(trial.config.order_key, []).append(trial)
+
+    def __bool__(self) -> bool:
+        """Whether any trial has a reference."""
+        return bool(self._levels)
+
+    def time_ns(self, reference: ReferenceSamples) -> int:
+        """The time that a reference counts for."""
+        return self._time_ns(reference.config.order_key, frozenset())
+
+    def _time_ns(self, key: bytes, above: frozenset[bytes]) -> int:
+        if not above and key in self._times:
+            return self._times[key]
+        counted: list[int] = []
+        for trial in self._own.get(key, ()):
+            assert trial.reference is not None
+            parent = trial.reference.config.order_key
+            if parent not in above and parent != key:
+                time_ns = self._time_ns(parent, above | {key})
+                counted += counted_samples(trial.samples_ns, trial.reference.samples_ns, time_ns)
+        found = median(counted) if counted else self._level(key)
+        if not above:  # within a chain the result leaves out what is above it, so it is not the reference's own
+            self._times[key] = max(found, 1)
+        return max(found, 1)
+
+    def samples(self, trial: Trial) -> tuple[int, ...]:
+        """A trial's samples as they count: by its reference, or as they are where it has none."""
+        if trial.reference is None:
+            return trial.samples_ns
+        return counted_samples(trial.samples_ns, trial.reference.samples_ns, self.time_ns(trial.reference))
+
+    def drift_permille(self, trial: Trial) -> int:
+        """How far the reference was from its usual level while the trial was measured, in thousandths of that level.
+
+        The level is the lower quartile of the medians that it had beside all trials.
+        """
+        if trial.reference is None:
+            return 0
+        level = self._level(trial.reference.config.order_key)
+        return abs(median(trial.reference.samples_ns) - level) * 1000 // level
+
+    @property
+    def restless(self) -> bool:
+        """Whether a reference was slower by a twentieth than its usual level beside more than a tenth of the trials."""
+        slow = sum(
+            sum(one * 1000 > self._level(key) * _RESTLESS_PERMILLE for one in levels)
+            for key, levels in self._levels.items()
+        )
+        return slow * 10 > sum(map(len, self._levels.values()))
+
+    def _level(self, key: bytes) -> int:
+        levels = sorted(self._levels.get(key, ())) or [1]
+        return max(levels[(len(levels) - 1) // 4], 1)
+
+    def estimate(self, pool: Sequence[Trial]) -> Estimate:
+        """The time of a config by all its trials; its interval is wider by a part of the least drift among them."""
+        found = estimate([sample for trial in pool for sample in self.samples(trial)])
+        drift = min(self.drift_permille(trial) for trial in pool)
+        margin = found.median_ns * drift // (1000 * _DRIFT_SHARE)
+        return replace(found, low_ns=max(found.low_ns - margin, 0), high_ns=found.high_ns + margin)
+
+
+def successor(reference: ReferenceConfig | None, trial: Trial, scales: Scales) -> ReferenceConfig | None:
+    """The reference for the next trials after ``trial``: its own, or its config where that is much faster.
+
+    Trials without a reference change nothing: what measured them measures none.
+    """
+    if trial.reference is None or trial.status is not Status.OK:
+        return reference
+    if reference is None:
+        reference = ReferenceConfig(trial.reference.config, scales.time_ns(trial.reference))
+    time_ns = max(median(scales.samples(trial)), 1)
+    return ReferenceConfig(trial.config, time_ns) if time_ns * _FASTER <= reference.time_ns else reference

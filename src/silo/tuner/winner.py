@@ -7,9 +7,16 @@ from dataclasses import dataclass
 
 from silo.core.config import Config
 from silo.core.plugins import threads_of_option
-from silo.tuner.paired_rounds import PPM, Rounds
-from silo.tuner.reference_config import Scales
-from silo.tuner.statistics import FINALIST_PERMILLE, NOISE_LIMIT_PERMILLE, Estimate, indistinguishable, median
+from silo.tuner.statistics import (
+    FINALIST_PERMILLE,
+    NOISE_LIMIT_PERMILLE,
+    PPM,
+    Estimate,
+    Rounds,
+    Scales,
+    indistinguishable,
+    median,
+)
 from silo.tuner.trial import Stage, Status, Trial, distinct_trials
 
 __all__ = ["Standing", "Winner", "choose_winner", "disqualified", "finalists", "standings", "unbeaten", "undecided"]
@@ -57,9 +64,9 @@ def choose_winner(trials: Iterable[Trial]) -> Winner | None:
     """The winner among ``trials``, or None where no config can be used.
 
     The order of the trials does not matter, and a trial given twice counts once. Samples of a config's trials are
-    pooled, as they count beside their reference (:mod:`silo.tuner.reference_config`). Where finalists were compared
+    pooled, as they count beside their reference (:mod:`silo.tuner.statistics`). Where finalists were compared
     with one
-    another, only they can win, by the samples of those comparisons, pair by pair (:mod:`silo.tuner.paired_rounds`):
+    another, only they can win, by the samples of those comparisons, pair by pair (:mod:`silo.tuner.statistics`):
     samples
     taken side by side are not distorted by a machine that drifts. But a config measured later that leaves all
     of them so far behind that no comparison is needed (:func:`finalists`) makes theirs one of losers. Configs that

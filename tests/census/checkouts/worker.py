@@ -165,8 +165,8 @@ def _lower(compiler: Any, function: Any, guess: Guess, *, wide: bool) -> Any:
     from silo.core.variant import Variant
     from silo.drivers.cpu.levels import host_target
     from silo.errors import CompileError
-    from silo.kinds.triton.front.constants import to_value
     from silo.kinds.triton.front.triton_source import TritonSource
+    from silo.kinds.triton.front.triton_specialize import to_value
 
     source = TritonSource.of(function)
     facts: dict[str, ArgumentFacts] = {}

@@ -14,7 +14,7 @@ from silo.core.dispatch import bucket_of
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.errors import CompileError
-from silo.tuner.reference_config import ReferenceConfig
+from silo.tuner.statistics import ReferenceConfig
 from silo.tuner.trial import Status, Study, Trial
 
 __all__ = ["FAKE_POLICY", "FakeEvaluator", "FakeLandscape", "fake_study"]

@@ -9,8 +9,7 @@ pytest.importorskip("numpy")
 
 from emulator_jobs import require_clang
 from silo.cli.main import main
-from silo.kinds.metal.programs.metal_selftest import selftest
-from silo.kinds.metal.programs.probes import PROBES
+from silo.kinds.metal.programs.metal_selftest import PROBES, selftest
 
 
 def exit_code():

@@ -64,7 +64,7 @@ CALLS = {
         "measuring/measuring_worker.py": "Device.load with the consent of the process that asks",
         "kinds/triton/programs/program_kernels.py": "Device.load for what Triton launched, with consent to it",
         "kinds/triton/programs/records/served_launches.py": "Device.load of a recording's code, with consent to it",
-        "integrations/inductor/launchers.py": "Device.load for what Inductor had Triton compile, with consent to it",
+        "integrations/inductor/generated_kernels.py": "Device.load of what Inductor had Triton compile, with consent",
         "kinds/triton/front/ceiling_kernels.py": "Triton's language",
         "kinds/triton/cpu/checking/checked_code.py": "code that checks itself, compiled a moment ago",
         "kinds/metal/checking/compiling.py": "code that checks itself, compiled a moment ago",
@@ -195,7 +195,7 @@ def test_devices_are_given_what_they_load_with_consent(calls):
     asked = [(path, node) for path, _, node in calls if ast.unparse(node.func).endswith("device.load")]
     assert [path for path, _ in asked] == [
         "building/loaded_kernels.py",
-        "integrations/inductor/launchers.py",
+        "integrations/inductor/generated_kernels.py",
         "kinds/triton/programs/program_kernels.py",
         "kinds/triton/programs/records/served_launches.py",
         "measuring/measuring_worker.py",

@@ -15,7 +15,7 @@ from silo.tuner.carried_trials import (
     earlier_studies,
 )
 from silo.tuner.ledger import Ledger, read_trials
-from silo.tuner.reachable_configs import ReachableConfigs
+from silo.tuner.refine import ReachableConfigs
 from silo.tuner.trial import ReferenceSamples, Stage, Status
 
 A, B, C, D, E, F = CONFIGS = [Config.of(BLOCK=1 << power) for power in range(6, 12)]

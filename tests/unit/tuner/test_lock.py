@@ -19,7 +19,7 @@ from silo.store.store import MemoryStore
 from silo.tuner.foreign_decision import ForeignWinner
 from silo.tuner.lock import Lock, LockEntry, choose, slot_of
 from silo.tuner.outcome import Budget
-from silo.tuner.reachable_configs import ReachableConfigs
+from silo.tuner.refine import ReachableConfigs
 from silo.tuner.statistics import Estimate
 from silo.tuner.trial import Stage, Status
 from silo.tuner.winner import choose_winner

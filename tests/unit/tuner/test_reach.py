@@ -5,7 +5,7 @@ import random
 import pytest
 
 from silo.core.config import Config, ConfigSet
-from silo.tuner.reachable_configs import ReachableConfigs, halved, one_stage, reduction_blocks
+from silo.tuner.refine import ReachableConfigs, halved, one_stage, reduction_blocks
 
 
 def every_form(configs, fixed):
@@ -87,7 +87,7 @@ def test_equal_values_of_other_types_are_other_configs():
 def test_nothing_is_made_that_nobody_asks_about(monkeypatch):
     """A space may have thousands of configs, and a first call asks about those with trials."""
     made = []
-    monkeypatch.setattr("silo.tuner.reachable_configs.halved", lambda config: made.append(config) or halved(config))
+    monkeypatch.setattr("silo.tuner.refine.halved", lambda config: made.append(config) or halved(config))
     configs = tuple(Config.of(A=number, R0_BLOCK=1024) for number in range(50))
     reach = ReachableConfigs(ConfigSet(configs))
     assert all(config in reach for config in configs)

@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from fake_backend.measure import FakeEvaluator, FakeLandscape, fake_study
 from silo.core.config import Config
 from silo.store.store import MemoryStore
-from silo.tuner.doubts import REMEDY, doubt
+from silo.tuner.doubts import REMEDY, doubt, superseding_record
 from silo.tuner.ledger import Ledger, read_trials
 from silo.tuner.measure import Beside, Contender, MeasurePolicy, measure
-from silo.tuner.paired_rounds import Rounds, comparison_name
-from silo.tuner.reference_config import ReferenceConfig, Scales, counted_samples, successor
-from silo.tuner.superseding import superseding_record
+from silo.tuner.statistics import ReferenceConfig, Rounds, Scales, comparison_name, counted_samples, successor
 from silo.tuner.trial import ReferenceSamples, Stage, Status, Trial, trials_to_record
 from silo.tuner.winner import choose_winner, finalists, standings, undecided
 from tuning_samples import tune

@@ -65,9 +65,10 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
 
 def has_gpus() -> bool:
     """Return whether this machine has a GPU that torch calls ``cuda``, by its drivers."""
+    from silo.core.plugins import drivers  # noqa: PLC0415
     from silo.machine.device_plugins import devices_of_kind  # noqa: PLC0415
 
-    return bool(devices_of_kind("cuda") or devices_of_kind("hip"))
+    return any(devices_of_kind(one.kind) for one in drivers() if one.torch_build)
 
 
 def _require_triton() -> None:

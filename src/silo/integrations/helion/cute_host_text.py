@@ -12,7 +12,7 @@ from typing import Any
 from silo.integrations.helion.launcher_call import Axes, LaunchMarks, name_of
 from silo.integrations.helion.matmul_description import host_lines, read_plans
 from silo.kinds.cute.front.cute_installation import FRONT_END, dsl_module
-from silo.kinds.cute.front.text_functions import function_of_text
+from silo.kinds.cute.front.wrapping import function_of_text
 
 __all__ = ["STREAM", "HostParameter", "host_function", "host_text"]
 

@@ -11,7 +11,7 @@ from silo.forks import Mutex
 from silo.frozen import frozen
 from silo.integrations.helion.launcher_call import name_of
 from silo.kernels.kernel import maker
-from silo.kinds.pallas.front.argument_spec import ArgSpec, Scratch
+from silo.kinds.pallas.front.launch_spec import ArgSpec, Scratch
 
 __all__ = ["default_pallas_launcher", "specs_of"]
 

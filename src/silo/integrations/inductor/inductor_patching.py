@@ -13,9 +13,14 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.notices import Notices
 from silo.errors import PackageError, SiloError
 from silo.forks import Mutex
-from silo.integrations.inductor.generated_kernels import chosen_configs, in_process, never_unwrapped, own_promises
+from silo.integrations.inductor.generated_kernels import (
+    chosen_configs,
+    in_process,
+    never_unwrapped,
+    own_promises,
+    served_launcher,
+)
 from silo.integrations.inductor.hook_points import InductorHookPoints, find_seams
-from silo.integrations.inductor.launchers import served_launcher
 from silo.kinds.triton.front.adapter import plugin_driver, require_triton
 from silo.launch.torch_versions import judge_inductor
 from silo.machine.switched_on import SwitchedOn

@@ -13,12 +13,10 @@ from silo.core.signature import ParameterKind
 from silo.errors import ArgumentError, LaunchError, SourceError
 from silo.frozen import frozen
 from silo.integrations.torch import operator_registry as registry
-from silo.integrations.torch.batches import strided_names
 from silo.integrations.torch.call_facts import CallFacts, example_of, facts_of_call
 from silo.integrations.torch.call_forms import TorchCallForm, grid_argument
 from silo.integrations.torch.fast_calls import QuietCalls, tracks_gradient
-from silo.integrations.torch.outputs import Outputs, OutputSpec
-from silo.integrations.torch.rules import register_rules
+from silo.integrations.torch.rules import Outputs, OutputSpec, register_rules, strided_names
 from silo.integrations.torch.schema import OpArgument, OperatorKind, argument_of, fill, parse_name, schema_text
 from silo.kernels.kernel import Kernel, kernel_of
 from silo.launch.torch_versions import judge_version, load_torch

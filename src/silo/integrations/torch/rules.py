@@ -1,14 +1,232 @@
-"""What torch asks of an operator besides running it: a fake form, gradients, batches."""
+"""What torch asks of an operator besides running it: a fake form, gradients, batches, the tensors it makes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, Protocol, TypeAlias, cast
 
-from silo.errors import UnsupportedError
-from silo.integrations.torch.batches import BatchedOperator, batch_rule
+from silo.core.signature import Effect
+from silo.errors import ArgumentError, SourceError, UnsupportedError
+from silo.integrations.torch.schema import OpArgument, OperatorKind
+from silo.kernels.kernel import Kernel
 
-__all__ = ["RuledOperator", "register_rules"]
+__all__ = ["BatchedOperator", "OutputSpec", "Outputs", "RuledOperator", "batch_rule", "register_rules", "strided_names"]
+
+# ---- ``torch.vmap`` over an operator: the kernel runs once for each example of the batch ----
+
+
+class BatchedOperator(Protocol):
+    """What the rule needs of an operator; see :class:`silo.integrations.torch.TorchOp`."""
+
+    name: str
+    arguments: tuple[OpArgument, ...]
+    outputs: tuple[str, ...]
+    strided: frozenset[str]
+    overload: Any
+
+    def filled(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The values that torch's dispatcher gives, with defaults."""
+        ...
+
+
+def strided_names(
+    operator: str, kernel: Kernel, arguments: Sequence[OpArgument], strided: Collection[str] | None
+) -> frozenset[str]:
+    """The tensors that the kernel reads by strides that calls pass, so that any layout is right for them.
+
+    ``strided`` is what the author declares. With None it is every tensor of a kernel that has a parameter with "stride"
+    in its name, and no tensor of any other kernel.
+
+    Raises:
+        ArgumentError: ``strided`` names something other than tensors, or a tensor that the kernel declares contiguous.
+    """
+    tensors = [one.name for one in arguments if one.kind is OperatorKind.TENSOR]
+    if strided is None:
+        takes_strides = any("stride" in name.lower() for name in kernel.source.signature.names)
+        return frozenset(tensors) if takes_strides else frozenset()
+    unknown = [name for name in strided if name not in tensors]
+    if isinstance(strided, str) or unknown:
+        raise ArgumentError(
+            f"{operator}: strided= names tensors among the arguments, which are {', '.join(tensors) or 'none'}, and is "
+            f"{strided!r}"
+        )
+    return frozenset(strided)
+
+
+def batch_rule(torch: Any, operator: BatchedOperator) -> Callable[..., tuple[Any, Any]]:  # noqa: ANN401  # the module
+    """The rule for ``torch.library.register_vmap``.
+
+    Each example is a tensor of its own layout, dense rows in order, because a kernel that takes no strides assumes
+    them; a view of the batch with another layout is copied, and copied back if the kernel writes to it. Tensors that
+    the operator declares strided are passed as views of the batch with the strides that they have there.
+    """
+    dense = [one.kind is OperatorKind.TENSOR and one.name not in operator.strided for one in operator.arguments]
+
+    def rule(info: Any, given_dims: Sequence[int | None], *given: Any) -> tuple[Any, Any]:  # noqa: ANN401
+        args = list(operator.filled(given))
+        in_dims = [
+            place if one.kind is OperatorKind.TENSOR else None  # of a grid it is a list
+            for one, place in zip_longest(operator.arguments, given_dims)
+        ]
+        for one, place in zip(operator.arguments, in_dims, strict=True):
+            if one.writes and place is None:
+                raise ArgumentError(
+                    f"{operator.name} writes to {one.name}, which is one tensor for the whole batch of torch.vmap, "
+                    "so that examples would overwrite each other: make it inside vmap, from something that has the "
+                    "batch"
+                )
+        for index, (value, place) in enumerate(zip(args, in_dims, strict=True)):
+            if dense[index] and place is None and value is not None:
+                args[index] = value.contiguous()  # copied once, if at all, for the whole batch
+        made = [_run_one(operator, dense, args, in_dims, number) for number in range(info.batch_size)]
+        if not operator.outputs:
+            return None, None
+        if len(operator.outputs) == 1:
+            return torch.stack(made), 0
+        return tuple(torch.stack(column) for column in zip(*made, strict=True)), (0,) * len(operator.outputs)
+
+    return rule
+
+
+def _run_one(
+    operator: BatchedOperator, dense: Sequence[bool], args: Sequence[Any], in_dims: Sequence[int | None], number: int
+) -> Any:  # noqa: ANN401  # what the operator returns
+    """Run the operator on example ``number`` of the batch."""
+    values: list[Any] = []
+    copied: list[tuple[Any, Any]] = []
+    for one, is_dense, value, place in zip(operator.arguments, dense, args, in_dims, strict=True):
+        if place is None:
+            values.append(value)
+            continue
+        view = value.select(place, number)
+        example = view.contiguous() if is_dense else view
+        if one.writes and example is not view:
+            copied.append((view, example))
+        values.append(example)
+    made = operator.overload(*values)
+    for view, example in copied:
+        view.copy_(example)
+    return made
+
+
+# ---- The tensors that an operator makes for its kernel to write to, instead of being given them ----
+
+OutputSpec: TypeAlias = "str | Callable[[Any], object]"
+
+# What torch raises where a fake tensor is asked for its values.
+_DATA_DEPENDENT = ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode")
+
+
+class _Arguments:
+    """The arguments of one call as attributes, for the functions that make outputs."""
+
+    def __init__(self, names: Sequence[str], values: Sequence[object]) -> None:
+        self.__dict__.update(zip(names, values, strict=True))
+
+    def __getattr__(self, name: str) -> object:
+        raise AttributeError(f"the operator has no argument {name}; it has {', '.join(vars(self))}")
+
+
+class Outputs:
+    """How each output of an operator is made: like an argument, or by a function of the arguments.
+
+    Raises:
+        ArgumentError: an output is not a tensor that the kernel writes to, or is like something unknown.
+    """
+
+    def __init__(
+        self,
+        operator: str,
+        specs: Mapping[str, OutputSpec],
+        effects: Mapping[str, Effect],
+        arguments: Sequence[str],
+        torch: Any,  # noqa: ANN401  # the module
+    ) -> None:
+        self.names = tuple(name for name in effects if name in specs)
+        self._operator = operator
+        self._torch = torch
+        self._arguments = tuple(arguments)
+        for name, spec in specs.items():
+            self._check(name, spec, effects)
+        like = [self._arguments.index(spec) for spec in map(specs.get, self.names) if isinstance(spec, str)]
+        # Made with nothing in them, so that the kernel must not read them first.
+        self.unfilled = frozenset(name for name in self.names if isinstance(specs[name], str))
+        self._specs = tuple((name, specs[name]) for name in self.names)
+        # The usual one: the place of the argument that a single output is like.
+        self.only_like = like[0] if len(like) == len(self.names) == 1 else None
+
+    def _check(self, name: str, spec: OutputSpec, effects: Mapping[str, Effect]) -> None:
+        where = f"{self._operator}: out= "
+        if name not in effects:
+            raise ArgumentError(f"{where}names {name}, and the kernel's tensors are {', '.join(effects) or 'none'}")
+        effect = effects[name]
+        if not effect.writes:
+            raise ArgumentError(f"{where}names {name}, which the kernel does not write to: leave it an argument")
+        if isinstance(spec, str):
+            if spec not in self._arguments:
+                raise ArgumentError(
+                    f"{where}makes {name} like {spec!r}, which is not an argument; there are "
+                    f"{', '.join(self._arguments)}"
+                )
+            if effect.reads:
+                raise ArgumentError(
+                    f"{where}makes {name} like {spec}, with nothing in it, and the kernel may read {name} before it "
+                    f"writes (it adds to it, or reads it back): give a function that fills it, "
+                    f"out={{{name!r}: lambda a: torch.zeros_like(a.{spec})}}"
+                )
+        elif not callable(spec):
+            raise ArgumentError(f"{where}{name} is an argument's name or a function of the arguments, and not {spec!r}")
+
+    def make(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The outputs of a call with these arguments, whatever kind of tensors they are."""
+        if self.only_like is not None:
+            return (self._torch.empty_like(values[self.only_like]),)
+        return tuple(self._made(name, spec, values) for name, spec in self._specs)
+
+    def _made(self, name: str, spec: OutputSpec, values: tuple[Any, ...]) -> Any:  # noqa: ANN401
+        if isinstance(spec, str):
+            return self._torch.empty_like(values[self._arguments.index(spec)])
+        try:
+            made = spec(_Arguments(self._arguments, values))
+        except Exception as error:
+            if type(error).__name__ in _DATA_DEPENDENT:
+                raise SourceError(
+                    f"{self._operator}: the shape of the output {name} depends on the values in a tensor, which are "
+                    f"not known while torch traces ({error}): compute the size before the call and pass it as an "
+                    "argument, or pass a tensor that is large enough"
+                ) from error
+            raise
+        if not isinstance(made, self._torch.Tensor):
+            raise ArgumentError(
+                f"{self._operator}: out= makes {name} by a function that returned a {type(made).__name__}; it "
+                "returns a tensor"
+            )
+        return cast("Any", made)
+
+    def refuse_aliases(self, made: Sequence[Any], values: Sequence[Any]) -> None:
+        """Nothing, where no output shares memory with an argument or another output. ArgumentError names both."""
+        seen = {
+            _storage(value): name
+            for name, value in zip(self._arguments, values, strict=True)
+            if isinstance(value, self._torch.Tensor)
+        }
+        for name, tensor in zip(self.names, made, strict=True):
+            key = _storage(tensor)
+            if key in seen and key and tensor.numel():  # 0: it has no memory, which the launcher says
+                raise ArgumentError(
+                    f"{self._operator}: the output {name} lies in the memory of {seen[key]}, and an operator's outputs "
+                    f"are new tensors: make a copy in out= (torch.empty_like, clone), or leave {name} an argument, "
+                    "which the operator then writes to"
+                )
+            seen[key] = name
+
+
+def _storage(tensor: Any) -> int:  # noqa: ANN401
+    return int(tensor.untyped_storage().data_ptr())
+
+
+# ---- What torch asks of an operator besides running it: a fake form, gradients, batches ----
 
 
 class RuledOperator(BatchedOperator, Protocol):

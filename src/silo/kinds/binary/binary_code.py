@@ -14,7 +14,7 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.specialization import Specialization
 from silo.core.target import Target
 from silo.core.values import JSON
-from silo.kinds.binary.assumptions import holds
+from silo.kinds.binary.binary_parameters import holds
 
 __all__ = ["BinaryCode", "choose_code", "preference"]
 

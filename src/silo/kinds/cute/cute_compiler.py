@@ -23,7 +23,7 @@ from silo.kinds.cute.cute_launch import launch_info
 from silo.kinds.cute.cute_lowering import trace
 from silo.kinds.cute.cute_toolchain import bindings, dsl_identity, require_dsl, toolkit_version, usable
 from silo.kinds.cute.front.cute_installation import FRONT_END
-from silo.kinds.cute.front.wrapper import Wrapper
+from silo.kinds.cute.front.wrapping import Wrapper
 from silo.kinds.cute.host_object import host_object, linker
 from silo.kinds.cute.tensor_maps import maps_of_kernel
 from silo.sources.kernel_source import RunsInLibrary

@@ -26,7 +26,7 @@ from silo.core.variant import CompileJob
 from silo.errors import CompileError
 from silo.frozen import field, frozen, names_of
 from silo.kinds.cute.cute_declaration import CUTE
-from silo.kinds.cute.front.wrapper import Wrapper
+from silo.kinds.cute.front.wrapping import Wrapper
 from silo.kinds.cute.tensor_maps import HostMaps
 
 __all__ = ["AXES", "CuteArgumentRole", "CuteJob", "HostArgument", "host_arguments"]

@@ -15,7 +15,7 @@ from silo.errors import CompileError, SiloError
 from silo.gc_pause import seldom_collected
 from silo.kinds.cute.cute_toolchain import DslBindings, bindings, diagnosis
 from silo.kinds.cute.front.cute_installation import dsl_module, dsl_version
-from silo.kinds.cute.front.wrapper import Wrapper
+from silo.kinds.cute.front.wrapping import Wrapper
 from silo.kinds.cute.tensor_maps import HostMaps, read_maps
 
 __all__ = ["TracedFunction", "trace"]

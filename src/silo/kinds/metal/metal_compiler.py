@@ -19,8 +19,7 @@ from silo.kinds.metal.clang import code_flags, find_clang
 from silo.kinds.metal.compile_job import compile_job, emulator_identity, entry_text
 from silo.kinds.metal.front.metal_source import MetalSource
 from silo.kinds.metal.metal_declaration import EMULATOR
-from silo.kinds.metal.metal_job import EmulatorJob
-from silo.kinds.metal.metal_lowering import lowered_job
+from silo.kinds.metal.metal_job import EmulatorJob, lowered_job
 
 __all__ = ["EmulatorCompiler"]
 

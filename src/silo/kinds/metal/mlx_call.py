@@ -8,8 +8,8 @@ from typing import Any
 
 from silo.errors import ArgumentError, DeviceError, SourceError
 from silo.frozen import frozen
-from silo.kinds.metal.front.mlx_signature import MLX_POSITIONS, SMALL
 from silo.kinds.metal.front.parser import AddressSpace, MslKernel, MslParameter, parse_metal
+from silo.kinds.metal.front.variant_text import MLX_POSITIONS, SMALL
 from silo.kinds.metal.shader_compiler import ShaderBuffer, ShaderLayout
 
 __all__ = ["MlxBody", "MlxCall", "MlxInput", "mlx_body"]

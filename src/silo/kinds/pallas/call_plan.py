@@ -10,7 +10,7 @@ from silo.core.json_reader import read_dtype, read_integers, read_list, read_nat
 from silo.core.signature import Signature
 from silo.core.values import JSON, MAX_PARAMETERS, canonical_json, malformed, parse_json
 from silo.frozen import frozen, names_of
-from silo.kinds.pallas.front.argument_spec import ArgumentRole
+from silo.kinds.pallas.front.launch_spec import ArgumentRole
 from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch
 
 __all__ = ["ArrayPlace", "CallLayout", "ScalarPlace", "call_plan"]

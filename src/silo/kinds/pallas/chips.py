@@ -7,7 +7,7 @@ from silo.core.dtypes import DTypeKind
 from silo.core.extents import shape_text
 from silo.errors import TargetError
 from silo.frozen import frozen
-from silo.kinds.pallas.front.argument_spec import MemorySpace
+from silo.kinds.pallas.front.launch_spec import MemorySpace
 from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch
 
 __all__ = ["CHIPS", "INTERPRETED_CHIP", "Chip", "blocks_for_tpus", "chip_named"]

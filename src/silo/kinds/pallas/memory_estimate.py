@@ -13,7 +13,7 @@ from silo.core.values import JSON, malformed
 from silo.errors import ResourceError
 from silo.frozen import frozen, names_of
 from silo.kinds.pallas.chips import Chip
-from silo.kinds.pallas.front.argument_spec import ArgumentRole, MemorySpace, ScratchKind
+from silo.kinds.pallas.front.launch_spec import ArgumentRole, MemorySpace, ScratchKind
 from silo.kinds.pallas.front.pallas_element_types import dtype_of
 from silo.kinds.pallas.pallas_blocks import BlockedArray, BlockedLaunch, ScratchBuffer
 

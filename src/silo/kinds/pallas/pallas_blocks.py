@@ -14,8 +14,17 @@ from silo.core.nodes import Bindings
 from silo.core.variant import Variant
 from silo.errors import SourceError
 from silo.frozen import frozen
-from silo.kinds.pallas.front.argument_spec import ArgumentRole, Dim, MemorySpace, Pad, Scheme, ScratchKind
-from silo.kinds.pallas.front.launch_spec import ArraySpec, ScratchSpec, size_value
+from silo.kinds.pallas.front.launch_spec import (
+    ArgumentRole,
+    ArraySpec,
+    Dim,
+    MemorySpace,
+    Pad,
+    Scheme,
+    ScratchKind,
+    ScratchSpec,
+    size_value,
+)
 from silo.kinds.pallas.front.pallas_source import PallasSource
 
 __all__ = ["BlockedArray", "BlockedLaunch", "PassedScalar", "ScratchBuffer", "blocked_launch"]

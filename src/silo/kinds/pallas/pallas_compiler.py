@@ -20,17 +20,15 @@ from silo.errors import CompileError, SourceError, ToolchainError, UnsupportedEr
 from silo.frozen import replace
 from silo.kinds.pallas.call_plan import ArrayPlace, CallLayout, call_plan
 from silo.kinds.pallas.chips import CHIPS, blocks_for_tpus, chip_named
-from silo.kinds.pallas.front.argument_spec import ArgumentRole, Scheme
+from silo.kinds.pallas.front.launch_spec import ArgumentRole, Scheme
 from silo.kinds.pallas.front.pallas_installation import jax_version, usable, versions
 from silo.kinds.pallas.front.pallas_source import PallasSource
-from silo.kinds.pallas.gpu_program import make_gpu_program
+from silo.kinds.pallas.gpu_program import make_gpu_program, make_mosaic_program
 from silo.kinds.pallas.libtpu import LIBTPU, accept, libtpu_version
 from silo.kinds.pallas.memory_estimate import body_memory, estimate, require_memory
-from silo.kinds.pallas.mosaic_program import make_mosaic_program
 from silo.kinds.pallas.pallas_blocks import BlockedLaunch, blocked_launch
 from silo.kinds.pallas.pallas_declaration import PALLAS
-from silo.kinds.pallas.pallas_export import export_program
-from silo.kinds.pallas.pallas_job import PallasJob
+from silo.kinds.pallas.pallas_job import PallasJob, export_program
 from silo.kinds.pallas.pallas_program import PallasProgram, make_program
 
 if TYPE_CHECKING:

@@ -1,20 +1,31 @@
-"""A compile job of Pallas: the bytes of the exported program, and what its worker and its loader need besides."""
+"""A compile job of Pallas: the bytes of the exported program, without paths, and what its worker needs."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any
 
 from silo.core.json_reader import read_list, read_natural, read_object, read_text
 from silo.core.target import Target
 from silo.core.values import JSON
 from silo.core.variant import CompileJob
-from silo.errors import CompileError
+from silo.errors import CompileError, SiloError
 from silo.frozen import frozen, names_of
+from silo.kinds.pallas.chips import INTERPRETED_CHIP, chip_named
+from silo.kinds.pallas.front.pallas_installation import FRONT_END, jax_module, jax_version
+from silo.kinds.pallas.gpu_program import on_gpu
 from silo.kinds.pallas.memory_estimate import MemoryReport
 from silo.kinds.pallas.pallas_declaration import PALLAS
+from silo.kinds.pallas.pallas_program import PallasProgram
 
-__all__ = ["PallasJob"]
+__all__ = ["PallasJob", "export_program", "held_settings", "on_chip"]
+
+# ---- A compile job of Pallas: the bytes of the exported program, and what its worker and its loader need besides ----
 
 
 @frozen
@@ -68,3 +79,94 @@ class PallasJob:
             )
         except (TypeError, KeyError, ValueError, binascii.Error) as error:
             raise CompileError(f"{job.kernel}: the job is no Pallas job: {error}") from error
+
+
+# ---- Export of a program of jax: bytes that hold no path and are the same wherever they are made ----
+
+
+def export_program(
+    program: PallasProgram, target: Target, kernel: str, check: Callable[[Any], None] | None = None
+) -> tuple[bytes, int]:
+    """The program for one target, serialized, and the version of its calling convention.
+
+    Traces the author's body. ``check`` gets what is traced, a jaxpr, before it is lowered, and may refuse it with an
+    error of Silo's. Raises CompileError: jax refused the kernel; ToolchainError: no usable jax.
+    """
+    jax, export = jax_module(), jax_module("jax.export")
+    chip = target.arch if target.kind == "tpu" else INTERPRETED_CHIP
+    checks = [export.DisabledSafetyCheck.custom_call(program.custom_call)] if program.custom_call else []
+    with held_settings(), on_gpu() if target.kind == "cuda" else on_chip(chip):
+        try:
+            function = jax.jit(program.function)
+            if check is not None:
+                check(function.trace(*program.operands).jaxpr)  # jax keeps the trace for the export
+            made = export.export(function, platforms=[target.kind], disabled_checks=checks)(*program.operands)
+            return bytes(made.serialize()), int(made.calling_convention_version)
+        except SiloError:
+            raise
+        except Exception as error:  # the author's own Python runs here, and may raise anything
+            raise CompileError(f"{kernel} for {target}: {diagnosis(error)}{_place(error)}") from error
+
+
+@contextmanager
+def on_chip(chip: str) -> Generator[None]:
+    """Within the block what is traced is for one TPU chip, though there is none."""
+    jax = jax_module()
+    sharding = jax.sharding
+    device = {"device_kind": chip_named(chip).device_kind, "num_cores": 1}
+    if "platform" in sharding.AbstractDevice.__init__.__code__.co_varnames:
+        device["platform"] = "tpu"
+    mesh = sharding.AbstractMesh(
+        (1,), ("_",), (sharding.AxisType.Auto,), abstract_device=sharding.AbstractDevice(**device)
+    )
+    with sharding.use_abstract_mesh(mesh):
+        yield
+
+
+@contextmanager
+def held_settings() -> Generator[None]:
+    """Within the block jax traces as Silo has it, whatever the process has set; under the front end's lock.
+
+    Settings that change what is traced are the same everywhere, and locations are off: they hold the paths of files.
+    """
+    jax = jax_module()
+    with FRONT_END, ExitStack() as held:
+        held.enter_context(jax.enable_x64(False))  # noqa: FBT003  # jax's way
+        held.enter_context(jax.default_matmul_precision(None))
+        held.enter_context(jax.disable_jit(False))  # noqa: FBT003
+        held.enter_context(jax.debug_nans(False))  # noqa: FBT003
+        held.enter_context(jax.debug_infs(False))  # noqa: FBT003
+        held.enter_context(jax.numpy_dtype_promotion("standard"))
+        held.enter_context(jax.numpy_rank_promotion("allow"))
+        held.enter_context(jax.threefry_partitionable(True))  # noqa: FBT003
+        held.enter_context(jax.default_prng_impl("threefry2x32"))
+        # Mosaic GPU has a line of the author's in any case, of a file whose name is cut off by the second.
+        for name, value in (
+            ("jax_traceback_in_locations_limit", 0),
+            ("jax_hlo_source_file_canonicalization_regex", ".*"),
+        ):
+            held.callback(jax.config.update, name, getattr(jax.config, name))
+            jax.config.update(name, value)
+        yield
+
+
+def diagnosis(error: BaseException) -> str:
+    r"""What jax says is wrong: the first part of its message, without what it says of its own traceback.
+
+    >>> diagnosis(ValueError("no such block\n\n\nFor simplicity, JAX has removed its internal frames."))
+    'ValueError: no such block'
+    """
+    lines = [line.rstrip() for line in str(error).splitlines()]
+    kept = [line for line in lines if line and not line.startswith(("--------------------", "For simplicity, JAX"))]
+    return f"{type(error).__name__}: {chr(10).join(kept)}" if kept else type(error).__name__
+
+
+def _place(error: BaseException) -> str:
+    """Where in the author's own code it was raised; "" where jax says it itself."""
+    folders = tuple(str(Path(name).parent) for name in (jax_module().__file__, __file__))
+    frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]
+    own = [(name, line) for name, line in frames if not name.startswith((*folders, "<")) and "/jaxlib/" not in name]
+    if not own or own[-1][0] in str(error):
+        return ""
+    file, line = own[-1]
+    return f" ({file}:{line}, jax {jax_version()})"

@@ -11,9 +11,8 @@ from silo.errors import DeviceError
 from silo.kinds.pallas.bridge import Arrays
 from silo.kinds.pallas.call_plan import CallLayout
 from silo.kinds.pallas.front.pallas_installation import jax_module, jax_version, usable
-from silo.kinds.pallas.gpu_call import GpuCall
-from silo.kinds.pallas.host_call import HostCall
-from silo.kinds.pallas.mosaic_program import MOSAIC_CALL
+from silo.kinds.pallas.gpu_program import MOSAIC_CALL
+from silo.kinds.pallas.program_calls import GpuCall, HostCall
 
 __all__ = ["load_jaxexp"]
 

@@ -28,7 +28,7 @@ from silo.measuring.benches import benches_on, grid_at
 from silo.measuring.evaluators import BenchEvaluator, CompiledCandidate, Findings, Measured
 from silo.measuring.sent_code import received_consent
 from silo.measuring.study_key import measure_policy
-from silo.tuner.reference_config import ReferenceConfig
+from silo.tuner.statistics import ReferenceConfig
 from silo.tuner.trial import ReferenceSamples
 from silo.tuning.agents.agent_facts import AgentFacts
 from silo.tuning.agents.sent_case import SentCase

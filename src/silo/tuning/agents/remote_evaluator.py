@@ -15,8 +15,7 @@ from silo.measuring.evaluators import CandidateArtifacts, CompiledCandidate, Fin
 from silo.measuring.measuring_process import rebuilt
 from silo.measuring.sent_code import consent_to_json
 from silo.tuner.lanes import Lanes, make_lanes
-from silo.tuner.reference_config import ReferenceConfig, counted_samples
-from silo.tuner.statistics import median
+from silo.tuner.statistics import ReferenceConfig, counted_samples, median
 from silo.tuner.trial import Status, Trial, resources_of
 from silo.tuning.agents.connection import AgentLostError, Connection, exchange
 from silo.tuning.agents.fleet import Fleet, Turn

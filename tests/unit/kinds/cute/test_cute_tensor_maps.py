@@ -26,7 +26,7 @@ from silo.kinds.cute.compiled_module import back_end, read_artifact, read_module
 from silo.kinds.cute.cute_lowering import trace
 from silo.kinds.cute.cute_toolchain import bindings
 from silo.kinds.cute.front.cute_installation import FRONT_END
-from silo.kinds.cute.front.wrapper import Wrapper
+from silo.kinds.cute.front.wrapping import Wrapper
 from silo.kinds.cute.tensor_maps import ArrayMap, HostMaps, maps_of_kernel
 
 BFLOAT16, FLOAT32, TFLOAT32, UINT8 = 9, 7, 11, 0  # CUtensorMapDataType

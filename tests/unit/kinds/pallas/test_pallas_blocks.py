@@ -5,7 +5,7 @@ import pytest
 from pallas_variants import source_of, variant_of
 from silo import ArgSpec, Scratch
 from silo.errors import CompileError, SourceError
-from silo.kinds.pallas.front.argument_spec import ArgumentRole
+from silo.kinds.pallas.front.launch_spec import ArgumentRole
 from silo.kinds.pallas.pallas_blocks import blocked_launch
 from silo.kinds.pallas.pallas_program import block_index, visited_anew
 

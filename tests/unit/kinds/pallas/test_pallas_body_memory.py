@@ -17,7 +17,7 @@ from silo.kinds.pallas.libtpu import libtpu_version  # noqa: E402
 from silo.kinds.pallas.memory_estimate import body_memory  # noqa: E402
 from silo.kinds.pallas.pallas_blocks import blocked_launch  # noqa: E402
 from silo.kinds.pallas.pallas_compiler import PallasCompiler  # noqa: E402
-from silo.kinds.pallas.pallas_export import held_settings, on_chip  # noqa: E402
+from silo.kinds.pallas.pallas_job import held_settings, on_chip  # noqa: E402
 from silo.kinds.pallas.pallas_program import make_program  # noqa: E402
 
 MIB = 1 << 20

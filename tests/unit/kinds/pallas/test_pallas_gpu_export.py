@@ -16,9 +16,9 @@ from silo.core.target import Target  # noqa: E402
 from silo.errors import CompileError  # noqa: E402
 from silo.kinds.pallas.bridge import Arrays  # noqa: E402
 from silo.kinds.pallas.call_plan import ArrayPlace, CallLayout  # noqa: E402
-from silo.kinds.pallas.gpu_call import GpuCall  # noqa: E402
 from silo.kinds.pallas.pallas_compiler import PallasCompiler  # noqa: E402
 from silo.kinds.pallas.pallas_job import PallasJob  # noqa: E402
+from silo.kinds.pallas.program_calls import GpuCall  # noqa: E402
 
 ROWS, OUT = bodies.rows(), bodies.rows(role="out")
 

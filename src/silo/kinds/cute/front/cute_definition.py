@@ -13,10 +13,10 @@ from silo.core.signature import NO_DEFAULT, Parameter, ParameterKind, Signature
 from silo.core.space import Space
 from silo.core.values import Value
 from silo.errors import SourceError, SpaceError
-from silo.kinds.cute.front.cute_fingerprint import constant_value, plain_function
 from silo.kinds.cute.front.cute_installation import decorated_as
 from silo.kinds.cute.front.cute_parameters import declared_parameters
 from silo.kinds.cute.front.cute_source import CuteSource, Host, Layouts, WrittenWrapper
+from silo.kinds.cute.front.cute_specialize import constant_value, plain_function
 from silo.sources.declaration import Declaration
 from silo.sources.launch_options import LaunchOption, LaunchOptions, read_launch_options
 from silo.sources.written_signature import written_members

@@ -14,7 +14,7 @@ from silo.core.values import Value
 from silo.errors import SourceError
 from silo.frozen import replace
 from silo.kinds.cute.front.cute_element_types import dtype_named
-from silo.kinds.cute.front.cute_fingerprint import constant_value
+from silo.kinds.cute.front.cute_specialize import constant_value
 
 __all__ = ["DeclaredCuteParameters", "Passed", "declared_parameters"]
 

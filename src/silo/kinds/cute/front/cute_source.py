@@ -16,10 +16,9 @@ from silo.core.specialization import Specialization
 from silo.core.values import Value, digest
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, SourceError
-from silo.kinds.cute.front.cute_fingerprint import constant_value, reached_from
 from silo.kinds.cute.front.cute_parameters import Passed
-from silo.kinds.cute.front.cute_specialize import specialize
-from silo.kinds.cute.front.wrapper import Wrapper
+from silo.kinds.cute.front.cute_specialize import constant_value, reached_from, specialize
+from silo.kinds.cute.front.wrapping import Wrapper
 from silo.sources.launch_options import LaunchOptions
 
 __all__ = ["CuteSource", "Host", "Layouts", "WrittenWrapper"]

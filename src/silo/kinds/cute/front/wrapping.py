@@ -1,12 +1,13 @@
-"""Wrappers made: fake arguments for tracing, and the host function that Silo writes round a ``@cute.kernel``.
-
-Imports the DSL. Everything here runs while the front end's lock is held.
-"""
+"""Wrappers: the host function that launches a device function, as the DSL takes it; by Silo or by the author."""
 
 from __future__ import annotations
 
 import copy
+import linecache
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import CodeType, FunctionType
 from typing import Any
 
 from silo.core.dtypes import DType, DTypeKind
@@ -23,12 +24,85 @@ from silo.kinds.cute.front.cute_element_types import dsl_type
 from silo.kinds.cute.front.cute_installation import dsl_module
 from silo.kinds.cute.front.cute_parameters import Passed
 from silo.kinds.cute.front.cute_specialize import ALIGNMENT
-from silo.kinds.cute.front.text_functions import function_of_text
-from silo.kinds.cute.front.wrapper import Form, Wrapper, WrapperParameter
 from silo.sources.functions import recall
 from silo.sources.launch_options import LaunchOptions, LaunchValues
 
-__all__ = ["Wrapped", "make_wrapper"]
+__all__ = ["Form", "Wrapped", "Wrapper", "WrapperParameter", "function_of_text", "make_wrapper"]
+
+# ---- Wrappers: the host function that launches a device function, as the DSL's front end takes it ----
+
+
+class Form(Enum):
+    """How an argument reaches the device function."""
+
+    POINTER = "pointer"  # an array whose layout the code was made for: its address
+    TENSOR = "tensor"  # an array of a dynamic layout: a struct of its address and the leaves
+    SCALAR = "scalar"
+
+
+@dataclass(frozen=True, slots=True)
+class WrapperParameter:
+    """One parameter.
+
+    ``name`` is the kernel parameter. ``dtype`` is the element's of an array, the value's of a scalar. ``leaves`` of a
+    dynamic tensor are its members in C's order, as :class:`silo.core.launch_info.LayoutSlot` has them:
+    ``(AbiType.POINTER, "")``, ``(AbiType.I32, "shape.0")``, ``(AbiType.I64, "stride.1")``.
+    """
+
+    name: str
+    form: Form
+    dtype: DType
+    leaves: tuple[tuple[AbiType, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """A host function ready to be traced: ``to_precompiled_mlir(function, *arguments)``.
+
+    Attributes:
+        function: a ``@cute.jit`` function, or an object whose ``__call__`` is one.
+        arguments: what it is traced with, which needs no device. Where ``written``: one for each of ``parameters``,
+            then the three dimensions of the grid (Int32), then, if ``stream``, the stream of the environment. Of the
+            author's host function: as it declares them, constants and the stream among them.
+        parameters: where ``written``, the parameters of the device function in its order, constants left out: it has
+            no others. Else the parameters of the author's host function, without constants and the stream; which of
+            them reach the device function, the artifact says.
+        written: Silo wrote it: one launch of one device function, with a grid that each call gives.
+        stream: one argument is a stream.
+        block, cluster, smem: as the author decided for this variant; None: what the artifact says.
+        text: the wrapper's own text, "" where it is the author's.
+    """
+
+    function: Any
+    arguments: tuple[Any, ...]
+    parameters: tuple[WrapperParameter, ...]
+    written: bool
+    stream: bool = False
+    block: tuple[int, int, int] | None = None
+    cluster: tuple[int, int, int] | None = None
+    smem: int | None = None
+    text: str = ""
+
+
+# ---- Functions of the DSL made of text that Silo writes: the host functions of wrappers and of launches ----
+
+
+def function_of_text(file: str, text: str, name: str, annotations: Mapping[str, Any], namespace: dict[str, Any]) -> Any:  # noqa: ANN401  # a function of the DSL
+    """The function ``name`` that a text defines, as ``@cute.jit`` decorates it; nothing else of the text is run.
+
+    ``file`` stands for the text in tracebacks and has no path: the DSL reads its source again, which it finds there.
+    Called while ``silo.kinds.cute.front.cute_installation.FRONT_END`` is held. Raises ToolchainError.
+    """
+    # Without a time of its own the entry is never looked for on the disk.
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    defined = (one for one in compile(text, file, "exec").co_consts if isinstance(one, CodeType))
+    (code,) = (one for one in defined if one.co_name == name)
+    function = FunctionType(code, namespace)
+    function.__annotations__ = dict(annotations)
+    return dsl_module().jit(function)
+
+
+# ---- Wrappers made: fake arguments for tracing, and the host function that Silo writes round a ``@cute.kernel`` ----
 
 _AXES = "xyz"
 _LAUNCH = "silo_launch"

@@ -14,7 +14,7 @@ from silo.checking.memory import Contents, CopiedMemory, MemoryLaunch, allocatio
 from silo.core.check_limits import CheckLimits
 from silo.core.launch_info import AbiType, LayoutSlot
 from silo.kinds.metal.checking.lines import LineTable
-from silo.kinds.metal.checking.metal_faults import (
+from silo.kinds.metal.checking.metal_report import (
     CELL_BYTES,
     Area,
     AreaKind,
@@ -22,9 +22,9 @@ from silo.kinds.metal.checking.metal_faults import (
     FoundFault,
     FoundKind,
     MetalFault,
+    MetalReporter,
     MetalSuspect,
 )
-from silo.kinds.metal.checking.metal_report import MetalReporter
 from silo.launch.argument_memory import Allocation
 
 __all__ = ["SCHEDULES", "CheckedVariable", "MetalCheckedRuns", "MetalLaunch", "Ready"]

@@ -1,4 +1,4 @@
-"""A kernel's text with what a variant sets, as Metal and the emulator get it. Lines stay where they are."""
+"""A kernel's text with what a variant sets, as Metal, MLX and the emulator get it. Lines stay where they are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from silo.core.values import Value
 from silo.errors import CompileError
 from silo.kinds.metal.front.parser import MslKernel, MslText, tokens_of
 
-__all__ = ["metal_text"]
+__all__ = ["MLX_POSITIONS", "SMALL", "metal_text"]
+
+# ---- A kernel's text with what a variant sets, as Metal and the emulator get it. Lines stay where they are ----
 
 _Edit = tuple[int, int, str]
 
@@ -98,3 +100,33 @@ def _edited(text: str, edits: Iterable[_Edit]) -> str:
         lost = text.count("\n", begin, end) - made.count("\n")
         text = text[:begin] + made + "\n" * lost + text[end:]
     return text
+
+
+# ---- What MLX declares in the signature that it writes for the body of a kernel ----
+
+# An input with fewer elements is passed in constant memory, whatever the kernel wants.
+SMALL = 8
+
+# What MLX declares where the body has the word, by its type.
+MLX_POSITIONS: dict[str, str] = {
+    "dispatch_quadgroups_per_threadgroup": "uint",
+    "dispatch_simdgroups_per_threadgroup": "uint",
+    "dispatch_threads_per_threadgroup": "uint3",
+    "grid_origin": "uint3",
+    "grid_size": "uint3",
+    "quadgroup_index_in_threadgroup": "uint",
+    "quadgroups_per_threadgroup": "uint",
+    "simdgroup_index_in_threadgroup": "uint",
+    "simdgroups_per_threadgroup": "uint",
+    "thread_execution_width": "uint",
+    "thread_index_in_quadgroup": "uint",
+    "thread_index_in_simdgroup": "uint",
+    "thread_index_in_threadgroup": "uint",
+    "thread_position_in_grid": "uint3",
+    "thread_position_in_threadgroup": "uint3",
+    "threadgroup_position_in_grid": "uint3",
+    "threadgroups_per_grid": "uint3",
+    "threads_per_grid": "uint3",
+    "threads_per_simdgroup": "uint",
+    "threads_per_threadgroup": "uint3",
+}

@@ -1,4 +1,4 @@
-"""``silo selftest metal``: what runs Metal kernels here does what the language promises, as a report to paste."""
+"""``silo selftest metal``: small kernels, each with what it should compute, as a report to paste."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from silo.core.selftest_report import SelfTestReport, SelfTestResult
@@ -14,13 +15,166 @@ from silo.errors import SiloError, ToolchainError
 from silo.frozen import frozen
 from silo.kernels.kernel import kernel as make_kernel
 from silo.kinds.metal.front.metal_definition import metal
-from silo.kinds.metal.programs.probes import CONSTANTS, PROBES, TEXT, Probe
 from silo.machine.device_plugins import devices_of_kind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Runner", "selftest"]
+__all__ = ["CONSTANTS", "PROBES", "TEXT", "Probe", "Runner", "selftest"]
+
+# ---- Small Metal kernels, in ``probes.metal``: what each asks of who runs it, and what it should compute ----
+
+TEXT = Path(__file__).with_name("probes.metal")
+CONSTANTS: dict[str, bool | int | float] = {"TIMES": 3, "PLUS": 0.25, "TURN": True}
+
+
+@frozen
+class Probe:
+    """One kernel, launched as ``grid`` of threadgroups of ``group`` threads.
+
+    ``arguments`` takes the module numpy and makes what is passed; ``expected`` takes numpy and that, and makes what the
+    array ``out`` holds afterwards. ``bound`` is how far off results may be, as a part of that: 0 is every bit.
+    """
+
+    kernel: str
+    asks: str
+    group: tuple[int, ...]
+    grid: tuple[int, ...]
+    arguments: Callable[[Any], tuple[Any, ...]]
+    expected: Callable[[Any, tuple[Any, ...]], Any]
+    bound: float = 0.0
+
+
+def _values(np: Any, count: int, dtype: str = "float32") -> Any:  # noqa: ANN401  # numpy, imported by who asks
+    return ((np.arange(count) * 37 + 11) % 101).astype(dtype)
+
+
+def _sums(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
+    x = given[0]
+    made = x.copy().reshape(-1, 32)
+    for v, row in zip(x.reshape(-1, 32), made, strict=True):
+        before = np.cumsum(v) - v
+        row[:] = v.sum() * 3 + v[np.arange(32) ^ 5] * 7 + before + v[31] * 11 + np.arange(32)
+    return made.reshape(-1)
+
+
+def _fragment(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
+    """Lane ``l`` has two neighbours of row ``4 (l/16) + (l/2) % 4``, in the half of the columns that bit 3 names."""
+    del given
+    made = np.zeros((8, 8), np.float32)
+    for lane in range(32):
+        quad = lane // 4
+        row, column = (quad & 4) + (lane // 2) % 4, (quad & 2) * 2 + (lane % 2) * 2
+        made[row, column : column + 2] = lane * 2, lane * 2 + 1
+    return made.reshape(-1)
+
+
+def _groups(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
+    del given
+    z, y, x = np.indices((4, 6, 8))
+    return (x // 4 + 10 * (y // 2) + 100 * (z // 2)).astype(np.int32).reshape(-1)
+
+
+def _mathematics(np: Any, given: tuple[Any, ...]) -> Any:  # noqa: ANN401
+    x = given[0]
+    wide = x.astype(np.float64)
+    return np.exp(-wide / 16) + np.sqrt(wide) / (wide + 3) + 1 / np.sqrt(wide + 1)
+
+
+PROBES: tuple[Probe, ...] = (
+    Probe(
+        "add",
+        "a grid with more threads than elements",
+        (256,),
+        (4,),
+        lambda np: (_values(np, 1000), np.full(1000, 0.5, np.float32), np.zeros(1000, np.float32), 1000),
+        lambda _, given: given[0] + given[1],
+    ),
+    Probe(
+        "numbers",
+        "numbers of every width, passed by value",
+        (1,),
+        (1,),
+        lambda np: (np.zeros(8, np.float32), 2**32 - 7, -(2**31), 65535, -300, 200, True, 0.5, 1.5),
+        lambda np, _: np.array([9, -1, 65535, -300, 200, 1, 0.5, 1.5], np.float32),
+    ),
+    Probe(
+        "constants",
+        "constants with values",
+        (64,),
+        (2,),
+        lambda np: (_values(np, 128), np.zeros(128, np.float32)),
+        lambda np, given: -(given[0] * 3 + np.float32(0.25)),
+    ),
+    Probe(
+        "barrier",
+        "threadgroup memory, and threads that wait for each other",
+        (128,),
+        (3,),
+        lambda np: (_values(np, 384, "int32"), np.zeros(384, np.int32)),
+        lambda _, given: given[0].reshape(3, 128)[:, ::-1].reshape(-1),
+    ),
+    Probe(
+        "simd",
+        "32 lanes: sums, shuffles, running sums",
+        (64,),
+        (1,),
+        lambda np: (_values(np, 64, "int32"), np.zeros(64, np.int32)),
+        _sums,
+    ),
+    Probe(
+        "product",
+        "matrices of 8x8, loaded, multiplied and stored by a simdgroup",
+        (32,),
+        (1,),
+        lambda np: (_values(np, 64), _values(np, 64)[::-1].copy(), np.zeros(64, np.float32)),
+        lambda _, given: (given[0].reshape(8, 8) @ given[1].reshape(8, 8) + 1).reshape(-1),
+    ),
+    Probe(
+        "fragment_lanes",
+        "which elements of such a matrix each lane holds",
+        (32,),
+        (1,),
+        lambda np: (np.zeros(64, np.float32),),
+        _fragment,
+    ),
+    Probe(
+        "atomics",
+        "atomic additions of many threads",
+        (256,),
+        (1,),
+        lambda np: (_values(np, 4096, "uint8"), np.zeros(16, np.uint32)),
+        lambda np, given: np.bincount(given[0] % 16, minlength=16).astype(np.uint32),
+    ),
+    Probe(
+        "axes",
+        "grids and threadgroups of three axes",
+        (4, 2, 2),
+        (2, 3, 2),
+        lambda np: (np.zeros(8 * 6 * 4, np.int32),),
+        _groups,
+    ),
+    Probe(
+        "halves",
+        "half, swizzles, and conversions between vectors",
+        (32,),
+        (2,),
+        lambda np: (_values(np, 64, "float16"), np.zeros(64, np.float16)),
+        lambda _, given: given[0] * 7 + 1,
+    ),
+    Probe(
+        "fast_math",
+        "exp, division and square roots, to four parts in a million",
+        (32,),
+        (4,),
+        lambda np: (_values(np, 128), np.zeros(128, np.float32)),
+        _mathematics,
+        bound=4e-6,
+    ),
+)
+
+
+# ---- ``silo selftest metal``: what runs Metal kernels here does what the language promises, as a report to paste ----
 
 
 @frozen

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from silo.frozen import frozen
-from silo.kinds.metal.front.mlx_signature import MLX_POSITIONS, SMALL
+from silo.kinds.metal.front.variant_text import MLX_POSITIONS, SMALL
 from silo.kinds.metal.programs.shader_library import EmulatedLibrary
 
 __all__ = ["EmulatedMlxKernel", "MlxTexts"]

@@ -17,8 +17,8 @@ from silo.kinds.pallas.checking.race_reports import Heard, listening, races_in
 from silo.kinds.pallas.checking.waits import endless_waits_raise, stuck_in
 from silo.kinds.pallas.front.pallas_installation import jax_module
 from silo.kinds.pallas.front.pallas_source import PallasSource
-from silo.kinds.pallas.host_call import given_scalar
 from silo.kinds.pallas.pallas_blocks import BlockedLaunch
+from silo.kinds.pallas.program_calls import given_scalar
 from silo.launch.array_libraries.library_table import library_of
 
 if TYPE_CHECKING:

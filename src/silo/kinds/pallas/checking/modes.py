@@ -13,7 +13,7 @@ from silo.kinds.pallas.chips import INTERPRETED_CHIP
 from silo.kinds.pallas.front.pallas_installation import jax_module
 from silo.kinds.pallas.front.pallas_source import PallasSource
 from silo.kinds.pallas.pallas_blocks import BlockedLaunch
-from silo.kinds.pallas.pallas_export import diagnosis, held_settings, on_chip
+from silo.kinds.pallas.pallas_job import diagnosis, held_settings, on_chip
 from silo.kinds.pallas.pallas_program import make_program
 
 __all__ = ["CheckMode", "Interpreted", "forget", "interpreted"]

@@ -15,9 +15,12 @@ from silo.core.signature import NO_DEFAULT, Effect, Parameter, ParameterKind, Si
 from silo.core.space import Space
 from silo.core.values import Value
 from silo.errors import SourceError, SpaceError
-from silo.kinds.pallas.front.argument_spec import ArgSpec, ArgumentRole, Scheme, Scratch
 from silo.kinds.pallas.front.launch_spec import (
+    ArgSpec,
+    ArgumentRole,
     ArraySpec,
+    Scheme,
+    Scratch,
     SpecReader,
     choice,
     constants_read,

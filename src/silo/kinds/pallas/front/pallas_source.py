@@ -18,8 +18,7 @@ from silo.core.values import JSON, Value, digest
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, SourceError
 from silo.frozen import replace
-from silo.kinds.pallas.front.argument_spec import Scheme
-from silo.kinds.pallas.front.launch_spec import ArraySpec, ScratchSpec
+from silo.kinds.pallas.front.launch_spec import ArraySpec, Scheme, ScratchSpec
 from silo.kinds.pallas.front.pallas_element_types import refuse_wide
 from silo.kinds.pallas.front.pallas_fingerprint import constant_value, reached_from
 

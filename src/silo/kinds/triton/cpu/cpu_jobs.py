@@ -18,7 +18,7 @@ from silo.core.values import JSON
 from silo.core.variant import CompileJob, Variant
 from silo.drivers.cpu.levels import level_of
 from silo.errors import CompileError, SourceError, UnsupportedError
-from silo.kinds.triton.cpu.analysis.program_work import program_nanoseconds
+from silo.kinds.triton.cpu.analysis.costs import program_nanoseconds
 from silo.kinds.triton.cpu.analysis.supported import check_supported, unsupported_operations
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.cpu_declaration import CPU
@@ -29,8 +29,8 @@ from silo.kinds.triton.front.adapter import Ttir, lower_to_ttir, triton_version
 from silo.kinds.triton.front.facts import TtirFacts
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.ssa import Module, Operation
-from silo.kinds.triton.front.triton_parameters import ModuleArgument, module_arguments
 from silo.kinds.triton.front.triton_source import TritonSource
+from silo.kinds.triton.front.triton_specialize import ModuleArgument, module_arguments
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.kinds.triton.front.verifier import verify
 from silo.settings import settings

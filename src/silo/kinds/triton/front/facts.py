@@ -10,7 +10,7 @@ from silo.core.signature import Effect, Signature
 from silo.core.specialization import Specialization
 from silo.errors import SourceError
 from silo.kinds.triton.front.ssa import Module
-from silo.kinds.triton.front.triton_parameters import module_arguments
+from silo.kinds.triton.front.triton_specialize import module_arguments
 from silo.kinds.triton.front.ttir import parse_ttir
 
 __all__ = ["TtirFacts", "shows_its_memory"]
@@ -36,7 +36,7 @@ class TtirFacts(CodeFacts):
     @property
     def effects(self) -> Mapping[str, Effect]:
         """By parameter; none of a text that cannot be read, so that every pointer counts as read and written."""
-        from silo.kinds.triton.front.effects import effects_of  # noqa: PLC0415  # code that is stored has them beside it
+        from silo.kinds.triton.front.ssa_facts import effects_of  # noqa: PLC0415  # code that is stored has them beside it
 
         try:
             return effects_of(self._module, self._signature, self._specialization)
@@ -50,16 +50,16 @@ class TtirFacts(CodeFacts):
 
     @property
     def traits(self) -> Traits:
-        """See :func:`silo.kinds.triton.front.traits.traits_of`."""
-        from silo.kinds.triton.front.traits import traits_of  # noqa: PLC0415  # few kernels leave their space to a guess
+        """See :func:`silo.kinds.triton.front.ssa_facts.traits_of`."""
+        from silo.kinds.triton.front.ssa_facts import traits_of  # noqa: PLC0415  # few kernels leave their space to a guess
 
         arguments = module_arguments(self._signature, self._specialization, self._module)
         return traits_of(self._module, [argument.parameter for argument in arguments])
 
     @property
     def numerics(self) -> Numerics:
-        """See :func:`silo.kinds.triton.front.numerics.numerics_of`."""
-        from silo.kinds.triton.front.numerics import numerics_of  # noqa: PLC0415  # asked for in deterministic mode alone
+        """See :func:`silo.kinds.triton.front.ssa_facts.numerics_of`."""
+        from silo.kinds.triton.front.ssa_facts import numerics_of  # noqa: PLC0415  # asked for in deterministic mode alone
 
         return numerics_of(self._module)
 

@@ -9,9 +9,15 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from silo.errors import SourceError
-from silo.kinds.triton.front.cursor import Cursor
-from silo.kinds.triton.front.mlir_floats import FLOAT_FORMATS, float_from_bits, round_to_format
-from silo.kinds.triton.front.mlir_types import is_scalar_type, read_type, read_type_list
+from silo.kinds.triton.front.mlir_text import (
+    FLOAT_FORMATS,
+    Cursor,
+    float_from_bits,
+    is_scalar_type,
+    read_type,
+    read_type_list,
+    round_to_format,
+)
 from silo.kinds.triton.front.ssa import Attribute, Dense, Type
 
 __all__ = ["parse_attributes", "read_attribute", "read_attributes"]

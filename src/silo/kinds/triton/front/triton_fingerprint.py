@@ -1,20 +1,54 @@
-"""The fingerprint of a Triton kernel: a hash of its source, the functions it calls and the globals it reads."""
+"""The fingerprint of a Triton kernel: a hash of its source, functions it calls, globals and attributes it reads."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
-from types import BuiltinFunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, TypeAlias, cast
 
 from silo.core.values import JSON, FunctionValue, digest, value_to_json
+from silo.errors import SourceError
 from silo.frozen import frozen
-from silo.kinds.triton.front.constants import to_value
-from silo.kinds.triton.front.plain_functions import LIBRARIES, plain_function
+from silo.kinds.triton.front.adapter import is_constexpr
+from silo.kinds.triton.front.triton_specialize import to_value
 from silo.sources.functions import remember
 from silo.sources.places import Places
 from silo.sources.reached_code import Names, ReachedCode
 
-__all__ = ["Globals", "ReadSource", "fingerprint", "function_value", "functions_reached", "read_source", "texts_of"]
+__all__ = [
+    "LIBRARIES",
+    "Globals",
+    "ReadSource",
+    "fingerprint",
+    "function_value",
+    "functions_reached",
+    "is_library",
+    "plain_function",
+    "read_attributes",
+    "read_source",
+    "texts_of",
+]
+
+# ---- Python functions within Triton's objects, and the libraries whose code is known by name. Imports ----
+
+LIBRARIES = ("triton", "builtins", "math", "typing", "copy")
+"""Packages whose code is known by name: their versions are part of the compiler's identity."""
+
+
+def is_library(name: str | None) -> bool:
+    """Whether a module's code is known by name."""
+    return name is not None and name.partition(".")[0] in LIBRARIES
+
+
+def plain_function(function: Any) -> Any:  # noqa: ANN401
+    """The Python function within Triton's objects; any other object as it is."""
+    while not inspect.isfunction(function) and hasattr(function, "fn"):
+        function = function.fn
+    return function
+
+
+# ---- The fingerprint of a Triton kernel: a hash of its source, the functions it calls and the globals it reads ----
 
 Globals: TypeAlias = dict[tuple[str, int], tuple[object, dict[str, Any]]]
 """Values and the dictionaries that they are in, by name and the dictionary's id: as Triton notes them."""
@@ -130,3 +164,50 @@ class _Reached(ReachedCode):
 
     def value_of(self, value: Any) -> JSON:  # noqa: ANN401
         return value_to_json(to_value(value, functions=None))
+
+
+# ---- Kernels that read constants as attributes of modules and objects, which Triton's own key of a kernel lacks ----
+
+_PLAIN = (bool, int, float, str, tuple, type(None))
+
+
+def read_attributes(function: Any) -> str:  # noqa: ANN401  # Triton's JITFunction
+    """The kernel's fingerprint where it reads an attribute that is a value, such as ``helper.CONST``; "" otherwise.
+
+    A kernel that Silo cannot read has none: Triton's key is all there is then.
+    """
+    if not _may_read(function, set()):
+        return ""
+
+    try:
+        read = read_source(function)
+    except SourceError:
+        return ""
+    return read.fingerprint if read.attributes else ""
+
+
+def _may_read(function: Any, seen: set[int]) -> bool:  # noqa: ANN401
+    """Whether a name in the function's code means a module or an object that is no library's. Parses no text."""
+    plain = plain_function(function)
+    if not isinstance(plain, FunctionType) or id(plain) in seen:
+        return False
+    seen.add(id(plain))
+    cells = dict(zip(plain.__code__.co_freevars, plain.__closure__ or (), strict=False))
+    for name in (*plain.__code__.co_names, *cells):
+        value: Any = plain.__globals__.get(name)
+        if name in cells:
+            try:
+                value = cells[name].cell_contents
+            except ValueError:  # not bound yet
+                continue
+        if isinstance(value, _PLAIN) or is_constexpr(value):
+            continue
+        if isinstance(value, ModuleType):
+            if not is_library(value.__name__):
+                return True
+        elif isinstance(plain_function(value), FunctionType):
+            if not is_library(plain_function(value).__module__) and _may_read(value, seen):
+                return True
+        elif not is_library(getattr(value, "__module__", None)):
+            return True
+    return False

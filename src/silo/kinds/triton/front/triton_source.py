@@ -19,10 +19,9 @@ from silo.core.values import Value, digest
 from silo.errors import SourceError
 from silo.frozen import replace as replace_frozen
 from silo.kinds.triton.front import adapter
-from silo.kinds.triton.front.constants import to_value
 from silo.kinds.triton.front.pre_hooks import CallDecidesError, effects_of_hook
 from silo.kinds.triton.front.triton_fingerprint import ReadSource, function_value, read_source, texts_of
-from silo.kinds.triton.front.triton_specialize import specialize
+from silo.kinds.triton.front.triton_specialize import specialize, to_value
 from silo.sources.places import places_hold
 from silo.sources.reached_code import Names
 

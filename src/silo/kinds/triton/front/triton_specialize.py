@@ -1,8 +1,10 @@
-"""Specialization of one call by Triton's rules: the typed signature, and the facts that a compiler may assume."""
+"""Specialization of a call by Triton's rules: constants, the typed signature, the facts of the arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from silo.core.argument_descriptions import describe
 from silo.core.argument_facts import ArgumentFacts
@@ -10,10 +12,16 @@ from silo.core.dtypes import DType, DTypeKind, dtype
 from silo.core.signature import NO_DEFAULT, NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.values import FunctionValue, Value
-from silo.errors import ArgumentError
+from silo.errors import ArgumentError, SourceError
 from silo.frozen import replace
+from silo.kinds.triton.front.adapter.triton_objects import is_constexpr, is_function
+from silo.kinds.triton.front.ssa import Module, Type
+from silo.sources import constant_values
+from silo.sources.constant_values import NOT_SPECIAL, NotSpecial, dtype_value
 
-__all__ = ["specialize"]
+__all__ = ["ModuleArgument", "module_arguments", "specialize", "to_value"]
+
+# ---- Specialization of one call by Triton's rules: the typed signature, and the facts that a compiler may assume ----
 
 _I32 = range(-(1 << 31), 1 << 31)
 _I64 = range(-(1 << 63), 1 << 63)
@@ -160,3 +168,83 @@ def _range_of(element: DType) -> range:
     if element.kind is DTypeKind.UINT:
         return range(1 << element.bits)
     return range(-(1 << (element.bits - 1)), 1 << (element.bits - 1))
+
+
+# ---- The kernel parameter that each argument of a lowered module comes from ----
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleArgument:
+    """One argument of the kernel function.
+
+    ``part`` is "" for a pointer, a scalar or the descriptor itself (its base pointer where descriptors were rewritten
+    to pointers). The rest of a descriptor: ``shape.0``, ``stride.0``, ..., ``nan`` (pad with NaN) and ``tf32`` (round
+    what is loaded to tf32). Shape and strides come twice where descriptors were rewritten.
+    """
+
+    parameter: str
+    part: str
+    type: Type
+
+
+def module_arguments(
+    signature: Signature, specialization: Specialization, module: Module
+) -> tuple[ModuleArgument, ...]:
+    """The kernel's arguments in order. Parameters folded into the code have none.
+
+    Raises:
+        SourceError: the module was not lowered from this signature and specialization.
+    """
+    types = [argument.type for argument in module.entry.regions[0].blocks[0].arguments]
+    found: list[ModuleArgument] = []
+    for parameter in signature.parameters:
+        facts = specialization.facts_of(parameter.name)
+        if parameter.kind is ParameterKind.CONSTEXPR or facts & {Fact.EQUAL_1, Fact.NONE}:
+            continue
+        for part in _parts(parameter, specialization, types[len(found) :]):
+            if len(found) == len(types):
+                break
+            found.append(ModuleArgument(parameter.name, part, types[len(found)]))
+    if len(found) != len(types):
+        raise SourceError(
+            f"the module's kernel {module.kernel} takes {len(types)} arguments, "
+            f"its signature makes {len(found)} with this specialization"
+        )
+    return tuple(found)
+
+
+def _parts(parameter: Parameter, specialization: Specialization, rest: list[Type]) -> Iterator[str]:
+    yield ""
+    if parameter.kind is not ParameterKind.DESCRIPTOR:
+        return
+    block = specialization.constant_values.get(parameter.name)
+    rank = len(block) if isinstance(block, tuple) else 0
+    sizes = [*(f"shape.{axis}" for axis in range(rank)), *(f"stride.{axis}" for axis in range(rank))]
+    if rest and rest[0].pointer:  # rewritten: 64-bit sizes and flags come before Triton's usual ones
+        yield from sizes
+        flags = rest[1 + len(sizes) : 3 + len(sizes)]
+        yield from (name for name, kind in zip(("nan", "tf32"), flags, strict=False) if kind.element == "i1")
+    yield from sizes
+
+
+# ---- Conversion between Triton's constexpr objects and values that can be part of a key ----
+
+
+def to_value(candidate: Any, functions: Callable[[Any], FunctionValue] | None) -> Value:  # noqa: ANN401
+    """The value of a constexpr; ``functions`` turns a Triton function into its value.
+
+    Raises:
+        TypeError: the object has no canonical form.
+    """
+
+    def special(one: Any) -> Value | NotSpecial:  # noqa: ANN401
+        kind: type[object] = one.__class__
+        if is_constexpr(one):
+            return to_value(one.value, functions)
+        if kind.__module__.startswith("triton.") and kind.__name__ == "dtype":
+            return dtype_value(one.name)
+        if functions is not None and is_function(one):
+            return functions(one)
+        return NOT_SPECIAL
+
+    return constant_values.to_value(candidate, special)

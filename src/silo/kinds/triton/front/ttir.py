@@ -10,10 +10,8 @@ import re
 from dataclasses import dataclass, field
 
 from silo.errors import SourceError
-from silo.kinds.triton.front.cursor import Cursor
-from silo.kinds.triton.front.locations import Locations
 from silo.kinds.triton.front.mlir_attributes import parse_attributes, read_attributes
-from silo.kinds.triton.front.mlir_types import parse_signature, read_type, read_type_list
+from silo.kinds.triton.front.mlir_text import Cursor, Locations, parse_signature, read_type, read_type_list
 from silo.kinds.triton.front.ssa import Attribute, Block, Module, Operation, Region, Type, Value
 
 __all__ = ["parse_ttir"]

@@ -30,7 +30,7 @@ from silo.frozen import replace
 from silo.kinds.cute.front.cute_definition import cute
 from silo.kinds.cute.front.cute_installation import FRONT_END
 from silo.kinds.cute.front.cute_source import Layouts
-from silo.kinds.cute.front.wrapper import Form, WrapperParameter
+from silo.kinds.cute.front.wrapping import Form, WrapperParameter
 
 FLAT = ("float32", (1000,), (1,))
 ADD = {"x": FLAT, "y": FLAT, "out": FLAT, "n": 1000}

@@ -12,7 +12,7 @@ from silo import ArgSpec, Scratch
 from silo.core.extents import HeldExtents
 from silo.core.signature import Effect, ParameterKind
 from silo.errors import SourceError, TraceError
-from silo.kinds.pallas.front.argument_spec import MemorySpace, ScratchKind
+from silo.kinds.pallas.front.launch_spec import MemorySpace, ScratchKind
 from silo.kinds.pallas.front.pallas_definition import pallas
 from silo.sources.kinds import kind_named, kind_reading
 

@@ -9,8 +9,8 @@ import triton
 import triton.language as tl
 
 from cpu_samples import MODES, module_of, needs_compiler, run
-from silo.kinds.triton.cpu.analysis.deferred_adds import is_plain_add, may_come_later
-from silo.kinds.triton.cpu.analysis.roots import every_operation
+from silo.kinds.triton.cpu.analysis.streams import is_plain_add, may_come_later
+from silo.kinds.triton.cpu.analysis.value_properties import every_operation
 
 pytestmark = needs_compiler
 each_mode = pytest.mark.parametrize("mode", MODES)

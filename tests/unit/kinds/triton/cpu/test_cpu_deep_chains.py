@@ -16,14 +16,12 @@ triton = pytest.importorskip("triton")
 import triton.language as tl
 
 from cpu_samples import module_of, needs_compiler, run
-from silo.kinds.triton.cpu.analysis.program_work import program_nanoseconds
-from silo.kinds.triton.cpu.analysis.value_walks import all_of, any_of, fold
+from silo.kinds.triton.cpu.analysis.costs import program_nanoseconds
+from silo.kinds.triton.cpu.analysis.value_properties import all_of, any_of, fold
 from silo.kinds.triton.cpu.checking.instrument import instrument
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.emit.kernel_text import emit_c
-from silo.kinds.triton.front.effects import argument_effects
-from silo.kinds.triton.front.numerics import numerics_of
-from silo.kinds.triton.front.traits import traits_of
+from silo.kinds.triton.front.ssa_facts import argument_effects, numerics_of, traits_of
 from silo.kinds.triton.front.verifier import verify
 
 MODES = ("optimized", "reference")

@@ -14,8 +14,8 @@ import triton.language as tl  # noqa: E402
 from test_cpu_dot import WAYS, laid_out  # noqa: E402
 
 from cpu_samples import module_of, needs_compiler, run  # noqa: E402
-from silo.kinds.triton.cpu.analysis.roots import every_operation  # noqa: E402
 from silo.kinds.triton.cpu.analysis.used_elements import seen_masks  # noqa: E402
+from silo.kinds.triton.cpu.analysis.value_properties import every_operation  # noqa: E402
 from silo.kinds.triton.front.operations import flow, tt  # noqa: E402
 
 pytestmark = needs_compiler

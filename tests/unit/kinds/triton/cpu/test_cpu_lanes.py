@@ -14,7 +14,7 @@ from silo.drivers.cpu.levels import gather_facts, highest_level  # noqa: E402
 from silo.kinds.triton.cpu.code_options import CpuOptions  # noqa: E402
 from silo.kinds.triton.cpu.emit.kernel_text import emit_c  # noqa: E402
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, LoopProgram  # noqa: E402
-from silo.kinds.triton.cpu.lower.reduction_lanes import reduce_in_lanes  # noqa: E402
+from silo.kinds.triton.cpu.lower.reduction import reduce_in_lanes  # noqa: E402
 
 pytestmark = needs_compiler
 

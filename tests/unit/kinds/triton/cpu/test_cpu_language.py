@@ -14,7 +14,7 @@ import triton.language as tl
 import cpu_samples
 import silo
 from cpu_samples import module_of, run
-from silo.kinds.triton.front.mlir_types import parse_signature
+from silo.kinds.triton.front.mlir_text import parse_signature
 
 pytestmark = [cpu_samples.needs_compiler, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 modes = pytest.mark.parametrize("mode", cpu_samples.MODES)

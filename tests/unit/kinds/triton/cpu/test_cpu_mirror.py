@@ -9,7 +9,7 @@ import triton
 import triton.language as tl
 
 from cpu_samples import module_of, needs_compiler
-from silo.kinds.triton.cpu.analysis.neighbour_exchange import find_mirrors
+from silo.kinds.triton.cpu.analysis.networks import find_mirrors
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.emit.kernel_text import lower
 from silo.kinds.triton.cpu.loop_ir import For

@@ -12,7 +12,7 @@ from silo.errors import CompileError
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.emit.kernel_text import emit_c
 from silo.kinds.triton.cpu.loop_ir import Assign, Copy, Define, For, Forever, If, LoopBuffer, LoopCall, Statement
-from silo.kinds.triton.cpu.lower.sharing import check_sharing, clashes
+from silo.kinds.triton.cpu.lower.overlap import check_sharing, clashes
 from silo.kinds.triton.cpu.schedule.scratch_layout import Lifetimes
 
 triton = pytest.importorskip("triton")

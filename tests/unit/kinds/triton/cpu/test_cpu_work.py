@@ -9,7 +9,7 @@ triton = pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
 from cpu_samples import module_of  # noqa: E402
-from silo.kinds.triton.cpu.analysis.program_work import program_nanoseconds  # noqa: E402
+from silo.kinds.triton.cpu.analysis.costs import program_nanoseconds  # noqa: E402
 
 
 @triton.jit

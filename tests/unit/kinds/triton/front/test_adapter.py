@@ -26,7 +26,7 @@ from silo.errors import CompileError, SourceError, TargetError, ToolchainError
 from silo.kinds.triton.front import adapter
 from silo.kinds.triton.front.adapter import triton_installation as installation
 from silo.kinds.triton.front.adapter import triton_toolchain as toolchain
-from silo.kinds.triton.front.effects import effects_of
+from silo.kinds.triton.front.ssa_facts import effects_of
 from silo.kinds.triton.front.triton_source import TritonSource
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.kinds.triton.front.verifier import verify

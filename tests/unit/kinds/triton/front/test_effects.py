@@ -8,8 +8,8 @@ from silo.core.dtypes import dtype
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Fact, Specialization
 from silo.errors import SourceError
-from silo.kinds.triton.front.effects import argument_effects, effects_of
-from silo.kinds.triton.front.triton_parameters import module_arguments
+from silo.kinds.triton.front.ssa_facts import argument_effects, effects_of
+from silo.kinds.triton.front.triton_specialize import module_arguments
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.kinds.triton.front.verifier import verify
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from silo.core.config import Config
-from silo.kinds.triton.front.numerics import numerics_of
+from silo.kinds.triton.front.ssa_facts import numerics_of
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.tuner.determinism import same_bits
 

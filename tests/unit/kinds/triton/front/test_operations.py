@@ -233,7 +233,7 @@ def test_compilers_import_no_record_before_they_read_code():
     import sys
     import silo.kinds.triton.cpu.cpu_compiler, silo.kinds.triton.gpu.gpu_compiler
     assert "silo.kinds.triton.front.operations" not in sys.modules
-    import silo.kinds.triton.front.effects
+    import silo.kinds.triton.front.ssa_facts
     assert "silo.kinds.triton.front.operations.tt" in sys.modules
     assert "silo.kinds.triton.front.operations.nvidia" not in sys.modules  # few kernels call libdevice
     """

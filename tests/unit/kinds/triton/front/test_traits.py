@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from silo.core.code_facts import BlockTraits
-from silo.kinds.triton.front.traits import traits_of
+from silo.kinds.triton.front.ssa_facts import traits_of
 from silo.kinds.triton.front.ttir import parse_ttir
 
 TEXTS = Path(__file__).parents[4] / "data" / "ttir"

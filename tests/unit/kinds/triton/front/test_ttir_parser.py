@@ -6,10 +6,8 @@ from pathlib import Path
 import pytest
 
 from silo.errors import SourceError
-from silo.kinds.triton.front.cursor import Cursor
-from silo.kinds.triton.front.locations import Locations
 from silo.kinds.triton.front.mlir_attributes import read_attribute
-from silo.kinds.triton.front.mlir_floats import FLOAT_FORMATS, float_from_bits, round_to_format
+from silo.kinds.triton.front.mlir_text import FLOAT_FORMATS, Cursor, Locations, float_from_bits, round_to_format
 from silo.kinds.triton.front.ssa import Dense, Type
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.kinds.triton.front.verifier import verify

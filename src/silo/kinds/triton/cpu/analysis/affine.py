@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from silo.kinds.triton.cpu.analysis.value_properties import is_unit_reshape, scalar_source
-from silo.kinds.triton.cpu.analysis.value_walks import fold, remembered
+from silo.kinds.triton.cpu.analysis.value_properties import fold, is_unit_reshape, remembered, scalar_source
 from silo.kinds.triton.front.operations import arith, tt
 from silo.kinds.triton.front.operations.operation_table import DOTS, VIEWS
 from silo.kinds.triton.front.ssa import Value

@@ -1,10 +1,4 @@
-"""Finds the steps of sorting networks, which Triton spells out, and puts one operation in the place of each run.
-
-``tl.sort`` and ``tl.topk`` view 2^n elements as a tensor of n axes of extent 2. One step exchanges elements with their
-partners along one axis: the partner is found by exclusive-oring an element with the exclusive or of both, and taken
-where ``(own > partner) != turned``. ``turned`` is the exclusive or of the element's place along that axis, perhaps its
-place along one more axis, and perhaps 1. So much shows in the operations; nothing is guessed from names.
-"""
+"""Finds sorting networks and exchanges of neighbours, which Triton spells out, and makes one operation of each."""
 
 from __future__ import annotations
 
@@ -12,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from silo.kinds.triton.cpu.analysis.combining import combining_operation
 from silo.kinds.triton.cpu.analysis.ssa_rewriting import cast, drop, replace
-from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, is_unit_reshape
-from silo.kinds.triton.cpu.analysis.value_walks import fold
+from silo.kinds.triton.cpu.analysis.value_properties import combining_operation, constant_scalar, fold, is_unit_reshape
 from silo.kinds.triton.front.operations import arith, tt
 from silo.kinds.triton.front.operations.operation_table import VIEWS, is_arithmetic
-from silo.kinds.triton.front.operations.own import NETWORK
+from silo.kinds.triton.front.operations.own import MIRROR, NETWORK
 from silo.kinds.triton.front.ssa import Block, Module, Operation, Type, Value
 
-__all__ = ["NO_FLIP", "SwapStep", "fold_networks", "steps_of"]
+__all__ = ["NO_FLIP", "SwapStep", "find_mirrors", "fold_networks", "steps_of"]
+
+# ---- Finds the steps of sorting networks, which Triton spells out, and puts one operation in the place of ----
 
 NO_FLIP = 30  # a bit that is set in no index
 _MOST_ELEMENTS = 1 << NO_FLIP
@@ -300,3 +294,62 @@ def _widen(block: Block) -> None:
         network.results[0] = sorted_
         narrow = cast(block, arith.TRUNCF if floats else arith.TRUNCI, sorted_, result.type, network, after=True)
         replace(result, narrow)
+
+
+# ---- Finds elements exchanged with their neighbours: Triton makes sorts and flips of that, spelled with ----
+
+
+def find_mirrors(module: Module) -> None:
+    """Replace what exchanges elements by ``silo.mirror``, in place."""
+    for operation in module.walk():
+        if operation.name != arith.XORI:
+            continue
+        for value, folded in (operation.operands, reversed(operation.operands)):
+            reduce = _folded(folded, value)
+            if reduce is not None:
+                _replace(operation, value, reduce)
+                break
+
+
+def _folded(value: Value, source: Value) -> Operation | None:
+    """The reduction of which ``value`` is the result, spread again over the axis that it folded."""
+    spread = value.owner
+    if spread is None or spread.name != tt.BROADCAST:
+        return None
+    expand = spread.operands[0].owner
+    if expand is None or expand.name != tt.EXPAND_DIMS:
+        return None
+    reduce = expand.operands[0].owner
+    if reduce is None or reduce.name != tt.REDUCE or reduce.operands != [source]:
+        return None
+    combining, axis = combining_operation(reduce), reduce.attributes["axis"]
+    assert isinstance(axis, int)
+    exclusive = combining is not None and combining.name == arith.XORI
+    return reduce if exclusive and expand.attributes["axis"] == axis and source.type.shape[axis] == 2 else None
+
+
+def _replace(operation: Operation, value: Value, reduce: Operation) -> None:
+    dropped = [operand for operand in operation.operands if operand is not value]
+    operation.name = MIRROR
+    operation.operands = [value]
+    operation.attributes = {"axis": reduce.attributes["axis"]}
+    for operand in dropped:
+        operand.uses.remove(operation)
+        _neighbour_exchange_drop_unused(operand)
+
+
+def _neighbour_exchange_drop_unused(root: Value) -> None:
+    """Take away what computes ``root`` if nothing else uses it: views and the reduction."""
+    pending = [root]
+    while pending:
+        operation = pending.pop().owner
+        if operation is None or any(result.uses for result in operation.results):
+            continue
+        if operation.name not in {tt.BROADCAST, tt.EXPAND_DIMS, tt.REDUCE}:
+            continue
+        block = operation.block
+        assert isinstance(block, Block)
+        block.operations.remove(operation)
+        for operand in operation.operands:
+            operand.uses.remove(operation)
+        pending.extend(operation.operands)

@@ -1,23 +1,19 @@
-"""Makes reductions and scans say the same whatever order their elements are combined in, as far as their types allow.
-
-Both rewritings are of what Triton writes itself: its order of combining is free, and differs from one GPU to another.
-
-- A running sum or product of a narrow type is carried in f32, and each result is rounded once, as sums of reductions
-  are. Rounded at every element it would drift away with the length of the row.
-- The place of an extreme (``tl.argmax``, ``tl.max(..., return_indices=True)``) ignores NaNs, as extremes alone do.
-  Triton's own function takes the second of two elements unless the first is greater: a NaN then loses to what comes
-  after it, and wins over all that came before.
-"""
+"""Orders made explicit: of elements that are combined, as far as types allow, and of accesses if programs may wait."""
 
 from __future__ import annotations
 
-from silo.kinds.triton.cpu.analysis.combining import combining_operation
+from collections.abc import Iterable, Iterator, Sequence
+
 from silo.kinds.triton.cpu.analysis.ssa_rewriting import cast, insert, replace
-from silo.kinds.triton.cpu.analysis.value_walks import any_of
-from silo.kinds.triton.front.operations import arith, tt
+from silo.kinds.triton.cpu.analysis.value_properties import any_of, combining_operation
+from silo.kinds.triton.front.operations import arith, flow, tt
+from silo.kinds.triton.front.operations.operation_table import ATOMICS, BARRIERS
+from silo.kinds.triton.front.operations.own import FENCE, VOLATILE_LOAD
 from silo.kinds.triton.front.ssa import Block, Module, Operation, Type, Value
 
-__all__ = ["free_orders"]
+__all__ = ["free_orders", "jump_may_wait", "may_wait", "order_memory"]
+
+# ---- Makes reductions and scans say the same whatever order their elements are combined in, as far as their ----
 
 _NARROW = frozenset({"f16", "bf16"})
 _SUMS = frozenset({arith.ADDF, arith.MULF})
@@ -126,3 +122,82 @@ def _compares(operation: Operation, first: Value, second: Value, predicates: set
         and operation.attributes.get("predicate") in predicates
         and operation.operands == [first, second]
     )
+
+
+# ---- Makes the order of memory accesses explicit where programs may wait for each other ----
+
+_WATCHES = frozenset({VOLATILE_LOAD, tt.CALL, *ATOMICS})
+# What a program does that is not waiting.
+_WORK = frozenset({tt.STORE, tt.DOT})
+
+
+def order_memory(module: Module) -> None:
+    """Give volatile loads their own name and add the fences, in place; nothing changes where no program may wait.
+
+    A module that was ordered before stays as it is.
+    """
+    if any(op.name in {FENCE, VOLATILE_LOAD} for op in module.walk()):
+        return
+    named = False
+    for operation in module.walk():
+        is_volatile = operation.name == tt.LOAD and operation.attributes.get("isVolatile")
+        if is_volatile or operation.name == tt.ATOMIC_LOAD:
+            operation.name, named = VOLATILE_LOAD, True
+        elif operation.name == tt.ATOMIC_STORE:
+            operation.name, named = tt.STORE, True
+    if not named and not any(op.name in ATOMICS and _is_repeated(op) for op in module.walk()):
+        return
+    for block in _blocks(module):
+        ordered: list[Operation] = []
+        for operation in block.operations:
+            if operation.name == tt.STORE or operation.name in BARRIERS:
+                ordered.append(Operation(FENCE, [], [], {}, block=block, location=operation.location))
+            if operation.name not in BARRIERS:
+                ordered.append(operation)
+        block.operations = ordered
+
+
+def _blocks(module: Module) -> Iterator[Block]:
+    pending = list(module.functions.values())
+    while pending:
+        operation = pending.pop()
+        for region in operation.regions:
+            yield from region.blocks
+            pending.extend(op for block in region.blocks for op in block.operations)
+
+
+def may_wait(loop: Operation) -> bool:
+    """Whether an ``scf.while`` may wait for another program."""
+    return _reads_and_waits(op for region in loop.regions for block in region.blocks for op in block.operations)
+
+
+def jump_may_wait(block: Block, blocks: Sequence[Block]) -> bool:
+    """Whether the jump at the end of ``block`` may close a loop, over ``blocks`` of one function, that waits."""
+    order = {one: number for number, one in enumerate(blocks)}
+    targets = [order[one] for one in block.operations[-1].successors if order[one] <= order[block]]
+    return any(
+        _reads_and_waits(op for one in blocks[target : order[block] + 1] for op in one.operations) for target in targets
+    )
+
+
+def _reads_and_waits(operations: Iterable[Operation]) -> bool:
+    waits = False
+    pending = list(operations)
+    while pending:
+        operation = pending.pop()
+        if operation.name in _WORK:
+            return False
+        waits = waits or operation.name in _WATCHES
+        pending.extend(op for region in operation.regions for block in region.blocks for op in block.operations)
+    return waits
+
+
+def _is_repeated(operation: Operation) -> bool:
+    """Whether it is in a loop that runs until a condition holds."""
+    block = operation.block
+    while block is not None and block.region is not None and block.region.owner is not None:
+        owner = block.region.owner
+        if owner.name == flow.WHILE:
+            return True
+        block = owner.block
+    return False

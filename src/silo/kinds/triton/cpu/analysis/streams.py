@@ -1,17 +1,16 @@
-"""The stores that may bypass the caches, because the kernel touches their memory once.
-
-A launch that writes more than a cache holds gains by not reading every line before it is written over. How much a
-launch writes shows when it runs; that nothing else in the kernel needs these lines shows here.
-"""
+"""Stores that may bypass the caches, and atomic adds that may reach memory after their program has ended."""
 
 from __future__ import annotations
 
-from silo.kinds.triton.cpu.analysis.value_properties import load_parts, store_parts
+from silo.kinds.triton.cpu.analysis.value_properties import every_operation, load_parts, may_precede, store_parts
 from silo.kinds.triton.front.operations import arith, flow, tt
-from silo.kinds.triton.front.operations.operation_table import WRITES
-from silo.kinds.triton.front.ssa import Block, Operation, Value
+from silo.kinds.triton.front.operations.cpu.atomics import ATOMIC_KINDS
+from silo.kinds.triton.front.operations.operation_table import CHECKS, EFFECTS, WRITES
+from silo.kinds.triton.front.ssa import Block, Module, Operation, Value
 
-__all__ = ["enclosing_loops", "streamable_stores"]
+__all__ = ["enclosing_loops", "is_plain_add", "may_come_later", "streamable_stores"]
+
+# ---- The stores that may bypass the caches, because the kernel touches their memory once ----
 
 
 def streamable_stores(kernel: Operation) -> frozenset[Operation]:
@@ -119,3 +118,31 @@ _KEEPS_ORIGIN = frozenset(
     {tt.ADDPTR, tt.SPLAT, tt.BROADCAST, tt.EXPAND_DIMS, tt.RESHAPE, tt.TRANS, arith.SELECT}
     | {flow.FOR, flow.IF, flow.WHILE}
 )
+
+
+# ---- Atomic adds that may reach memory after their program has ended, together with later programs' adds ----
+
+
+def is_plain_add(operation: Operation) -> bool:
+    """Whether ``operation`` is an atomic add of integers whose old values nobody asks for."""
+    if operation.name != tt.ATOMIC_RMW or operation.result.uses:
+        return False
+    kind = ATOMIC_KINDS.get(operation.attributes.get("atomic_rmw_op"))
+    return kind == "add" and operation.result.type.element in {"i32", "i64"}
+
+
+def may_come_later(module: Module, operation: Operation) -> bool:
+    """Whether no program of a launch can tell when the adds of ``operation`` reach memory.
+
+    Programs have no order among them, and the only way to wait for another's add is an atomic or volatile access, a
+    fence or a call. A program's own order shows where it reads or stores anything after it added, through whatever
+    argument, because two may lie in one memory. What a program says to the world (a message) ends it, too.
+    """
+    for other in every_operation(module.entry):
+        name = other.name
+        if name in {tt.LOAD, tt.STORE}:
+            if may_precede(operation, other):
+                return False
+        elif name in CHECKS or (name in EFFECTS and not is_plain_add(other)):
+            return False
+    return True

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from silo.errors import UnsupportedError
 from silo.kinds.triton.cpu import ops
-from silo.kinds.triton.cpu.analysis.combining import combining_operation
+from silo.kinds.triton.cpu.analysis.value_properties import combining_operation
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.operation_table import OPERATIONS, foreign_reason
 from silo.kinds.triton.front.operations.own import FENCE, VOLATILE_LOAD

@@ -1,27 +1,136 @@
-"""Properties of values and of the operations that make them: axes, constants, parts."""
+"""Properties of values: axes, constants, parts, functions of two elements, arguments behind pointers; and walks."""
 
 from __future__ import annotations
 
-from silo.kinds.triton.cpu.analysis.combining import combining_operation
-from silo.kinds.triton.front.operations import arith, tt
-from silo.kinds.triton.front.operations.operation_table import ORDERED, VIEWS, WHOLE
-from silo.kinds.triton.front.ssa import Block, Operation, Value
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from silo.kinds.triton.front.operations import arith, flow, tt
+from silo.kinds.triton.front.operations.operation_table import ASSOCIATIVE, ORDERED, VIEWS, WHOLE, WRITES
+from silo.kinds.triton.front.operations.own import FENCE
+from silo.kinds.triton.front.ssa import Block, Module, Operation, Value
 
 __all__ = [
+    "all_of",
+    "any_of",
+    "combining_operation",
     "constant_scalar",
     "defining_block",
     "dot_inputs",
+    "every_operation",
     "first_tensor",
+    "fold",
     "inner_axis",
     "is_ordered",
     "is_unit_reshape",
     "is_whole",
+    "keeps_unchanged",
     "load_parts",
     "loaded_by",
+    "may_precede",
+    "pointer_roots",
+    "remembered",
     "scalar_source",
     "store_parts",
     "stored_operands",
+    "unchanged",
 ]
+
+# ---- Walks over the values that a value is made of, without Python's own stack: chains of operations may be long ----
+
+_Node = TypeVar("_Node")
+_Result = TypeVar("_Result")
+_FOUND: ContextVar[dict[Hashable, dict[Value, Any]] | None] = ContextVar("found", default=None)
+
+
+def fold(
+    root: _Node,
+    parts: Callable[[_Node], Sequence[_Node]],
+    result: Callable[[_Node, list[_Result]], _Result],
+    known: dict[_Node, _Result] | None = None,
+) -> _Result:
+    """The result of ``root``, made of the results of its parts, each of which is made of the results of its own parts.
+
+    Args:
+        root: where to begin.
+        parts: the nodes whose results that of a node needs; a node must not be a part of itself.
+        result: the result of a node, from the results of its parts in their order. Asked once for each node.
+        known: results of earlier calls, to which this call adds its own.
+
+    >>> fold(5, lambda n: [n - 1, n - 2] if n > 1 else [], lambda n, found: sum(found) or n)
+    5
+    """
+    known = {} if known is None else known
+    pending = [root]
+    while pending:
+        node = pending[-1]
+        if node in known:
+            pending.pop()
+            continue
+        inner = parts(node)
+        missing = [part for part in inner if part not in known]
+        if missing:
+            pending.extend(reversed(missing))
+            continue
+        known[node] = result(node, [known[part] for part in inner])
+        pending.pop()
+    return known[root]
+
+
+def all_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> bool:
+    """Whether ``parts`` refuses (with None) neither the root nor any value that it gives, near or far."""
+    seen: set[Value] = set()
+    pending = [root]
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        inner = parts(value)
+        if inner is None:
+            return False
+        pending.extend(inner)
+    return True
+
+
+def any_of(root: Value, parts: Callable[[Value], Iterable[Value] | None]) -> bool:
+    """Whether ``parts`` picks (with None) the root or any value that it gives, near or far."""
+    return not all_of(root, parts)
+
+
+@contextmanager
+def unchanged() -> Generator[None]:
+    """Within it no operation is rewritten, so that :func:`remembered` may keep what was found of values."""
+    token = _FOUND.set({})
+    try:
+        yield
+    finally:
+        _FOUND.reset(token)
+
+
+def remembered(question: Hashable) -> dict[Value, Any]:
+    """What was found of values for ``question`` within :func:`unchanged`, for :func:`fold`; outside of it nothing."""
+    found = _FOUND.get()
+    return {} if found is None else found.setdefault(question, {})
+
+
+# ---- The functions that reductions and scans apply to two elements ----
+
+
+def combining_operation(operation: Operation) -> Operation | None:
+    """The only operation with which a ``tt.reduce`` or ``tt.scan`` combines two elements, or None for any other."""
+    block = operation.regions[0].blocks[0]
+    if len(operation.operands) != 1 or len(block.operations) != 2:
+        return None
+    combining, end = block.operations
+    if combining.name not in ASSOCIATIVE or end.operands != combining.results:
+        return None
+    return combining if set(combining.operands) == set(block.arguments) else None
+
+
+# ---- Properties of values and of the operations that make them: axes, constants, parts ----
 
 
 def defining_block(value: Value) -> Block | None:
@@ -164,3 +273,101 @@ def loaded_by(value: Value) -> Operation | None:
     while operation is not None and operation.name == tt.TRANS:
         operation = operation.operands[0].owner
     return operation if operation is not None and operation.name == tt.LOAD else None
+
+
+# ---- The arguments that a pointer may be derived from, and the order of a program's operations ----
+
+_STEPS = frozenset({tt.ADDPTR, tt.SPLAT, tt.BROADCAST, tt.EXPAND_DIMS, tt.RESHAPE, tt.TRANS, tt.BITCAST})
+# What writes, or lets others write, memory of which nothing shows here.
+_UNSEEN = WRITES - {FENCE, tt.STORE}
+
+
+def pointer_roots(pointer: Value) -> frozenset[Value] | None:
+    """The kernel's arguments that ``pointer`` may be an offset from; None where that does not show."""
+    roots: set[Value] = set()
+    seen: set[Value] = set()
+    pending = [pointer]
+    while pending:
+        value = pending.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        operation = value.owner
+        if operation is not None:
+            if operation.name not in _STEPS:
+                return None
+            pending.append(operation.operands[0])
+            continue
+        region = value.block.region if value.block is not None else None
+        owner = region.owner if region is not None else None
+        if owner is None or value.block is None:
+            return None
+        if owner.name == tt.FUNC and region is not None and value.block is region.blocks[0]:
+            roots.add(value)
+        elif owner.name == flow.FOR:
+            place = value.block.arguments.index(value) - 1
+            pending += [owner.operands[3 + place], value.block.operations[-1].operands[place]]
+        else:
+            return None
+    return frozenset(roots)
+
+
+def keeps_unchanged(module: Module, load: Operation) -> bool:
+    """Whether what ``load`` reads may be taken not to change while the programs of one launch run.
+
+    So it is where nothing is stored through an argument that its pointer derives from, and where programs have no way
+    to wait for each other: then no program can tell whether another's stores came before its loads. A program's own
+    stores it can tell, and two arguments may lie in one memory: so none may come before the load.
+    """
+    roots = pointer_roots(load_parts(load)[0])
+    if roots is None:
+        return False
+    for operation in every_operation(module.entry):
+        name = operation.name
+        if name == tt.STORE:
+            stored = pointer_roots(operation.operands[0])
+            if stored is None or stored & roots or may_precede(operation, load):
+                return False
+        elif name in _UNSEEN:
+            return False
+    return True
+
+
+def may_precede(one: Operation, other: Operation) -> bool:
+    """Whether a program may run ``one`` before it runs ``other``: in its order, or in the round of a loop before."""
+    paths = _path(one), _path(other)
+    for mine, its in zip(*paths, strict=False):
+        if mine is its:
+            if mine.name in {flow.FOR, flow.WHILE}:
+                return True
+            continue
+        assert mine.block is not None
+        assert its.block is not None
+        if mine.block is its.block:
+            operations = mine.block.operations
+            return operations.index(mine) < operations.index(its)
+        # Blocks of a function come in an order that jumps follow; of two sides of a branch one alone is run.
+        region = mine.block.region
+        if region is None or region is not its.block.region:
+            return False
+        return region.blocks.index(mine.block) < region.blocks.index(its.block)
+    return False
+
+
+def _path(operation: Operation) -> list[Operation]:
+    """The operations round ``operation``, outermost first, and itself."""
+    found = [operation]
+    while (block := found[0].block) is not None and block.region is not None and block.region.owner is not None:
+        found.insert(0, block.region.owner)
+    return found
+
+
+def every_operation(operation: Operation) -> list[Operation]:
+    """``operation`` and all within its regions."""
+    found: list[Operation] = []
+    pending = [operation]
+    while pending:
+        current = pending.pop()
+        found.append(current)
+        pending += [inner for region in current.regions for block in region.blocks for inner in block.operations]
+    return found

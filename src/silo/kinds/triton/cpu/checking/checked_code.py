@@ -12,7 +12,7 @@ from silo.core.signature import Effect
 from silo.drivers.cpu.levels import CpuLevel
 from silo.frozen import frozen
 from silo.kinds.triton.cpu.analysis.networks import fold_networks
-from silo.kinds.triton.cpu.analysis.polls import spell_out_polls
+from silo.kinds.triton.cpu.analysis.ssa_rewriting import spell_out_polls
 from silo.kinds.triton.cpu.analysis.supported import check_supported, refuse_depth
 from silo.kinds.triton.cpu.checking.cpu_runs import CpuCheckedRuns
 from silo.kinds.triton.cpu.checking.instrument import instrument
@@ -20,7 +20,7 @@ from silo.kinds.triton.cpu.checking.sites import Site
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.emit.kernel_text import EmittedKernel, emit_supported
 from silo.kinds.triton.cpu.object_build import build, compile_flags
-from silo.kinds.triton.front.effects import argument_effects
+from silo.kinds.triton.front.ssa_facts import argument_effects
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.kinds.triton.front.verifier import verify
 from silo.launch.cpu_objects import load

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 
 from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, load_parts, scalar_source
 from silo.kinds.triton.cpu.checking.sites import Site, SiteKind, Use
-from silo.kinds.triton.front.effects import control_flows, pointer_roots
 from silo.kinds.triton.front.operations import arith, flow, maths, others, own, tt
 from silo.kinds.triton.front.operations.cpu.c_types import FLOATS, element_bytes
 from silo.kinds.triton.front.operations.operation_table import ATOMICS
 from silo.kinds.triton.front.ssa import Attribute, Block, Dense, Module, Operation, Region, Type, Value
+from silo.kinds.triton.front.ssa_facts import control_flows, pointer_roots
 
 __all__ = ["instrument"]
 

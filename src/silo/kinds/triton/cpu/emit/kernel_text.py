@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from silo.kinds.triton.cpu import runtime
-from silo.kinds.triton.cpu.analysis.edges import join_edges
-from silo.kinds.triton.cpu.analysis.inline_results import split_inline
-from silo.kinds.triton.cpu.analysis.neighbour_exchange import find_mirrors
-from silo.kinds.triton.cpu.analysis.networks import fold_networks
-from silo.kinds.triton.cpu.analysis.orders import free_orders
-from silo.kinds.triton.cpu.analysis.polls import spell_out_polls
+from silo.kinds.triton.cpu.analysis.networks import find_mirrors, fold_networks
+from silo.kinds.triton.cpu.analysis.orders import free_orders, order_memory
+from silo.kinds.triton.cpu.analysis.ssa_rewriting import join_edges, spell_out_polls, split_inline
 from silo.kinds.triton.cpu.analysis.supported import check_supported, refuse_depth
-from silo.kinds.triton.cpu.analysis.waiting_order import order_memory
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.compile_effort import USUAL, CompileEffort, effort_of
 from silo.kinds.triton.cpu.emit.c_printer import kernel_text
@@ -20,8 +16,8 @@ from silo.kinds.triton.cpu.emit.shared_text import BLOCK, REST
 from silo.kinds.triton.cpu.loop_ir import LoopProgram
 from silo.kinds.triton.cpu.lower.half_precision import PIECE, convert_in_blocks
 from silo.kinds.triton.cpu.lower.module_lowering import lower_kernel
-from silo.kinds.triton.cpu.lower.quotient_runs import RUN_PRELUDE
-from silo.kinds.triton.cpu.lower.reduction_lanes import reduce_in_lanes
+from silo.kinds.triton.cpu.lower.nest_loops import RUN_PRELUDE
+from silo.kinds.triton.cpu.lower.reduction import reduce_in_lanes
 from silo.kinds.triton.front.ssa import Module
 
 __all__ = ["PRELUDE", "EmittedKernel", "emit_c", "emit_supported", "lower"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from silo.kinds.triton.cpu import ops
+from silo.kinds.triton.cpu.analysis.orders import jump_may_wait, may_wait
 from silo.kinds.triton.cpu.analysis.streams import enclosing_loops
 from silo.kinds.triton.cpu.analysis.value_properties import load_parts, store_parts
-from silo.kinds.triton.cpu.analysis.waiting_order import jump_may_wait, may_wait
 from silo.kinds.triton.cpu.loop_ir import (
     Assign,
     Break,
@@ -22,11 +22,15 @@ from silo.kinds.triton.cpu.loop_ir import (
     Statement,
 )
 from silo.kinds.triton.cpu.lower.atomic import atomic_call, atomic_mask, volatile_load
-from silo.kinds.triton.cpu.lower.checked import checked_expression, checked_statement
 from silo.kinds.triton.cpu.lower.dot import leading_products, lower_dot
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.materialized import lower_whole
-from silo.kinds.triton.cpu.lower.messages import flush_statement, message_statements
+from silo.kinds.triton.cpu.lower.messages import (
+    checked_expression,
+    checked_statement,
+    flush_statement,
+    message_statements,
+)
 from silo.kinds.triton.cpu.lower.transpose import lower_turning
 from silo.kinds.triton.cpu.schedule.block_schedule import (
     BlockSchedule,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from silo.kinds.triton.cpu.analysis.value_properties import scalar_source
-from silo.kinds.triton.cpu.analysis.value_walks import fold
+from silo.kinds.triton.cpu.analysis.value_properties import fold, scalar_source
 from silo.kinds.triton.cpu.lower.index import remap
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.nest import Nest

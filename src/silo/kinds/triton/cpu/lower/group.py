@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from silo.kinds.triton.cpu import ops
-from silo.kinds.triton.cpu.analysis.combining import combining_operation
-from silo.kinds.triton.cpu.analysis.value_properties import load_parts, store_parts
+from silo.kinds.triton.cpu.analysis.value_properties import combining_operation, load_parts, store_parts
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
-from silo.kinds.triton.cpu.lower.flat import flat_cut
 from silo.kinds.triton.cpu.lower.index import linear_index
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope, Tail
 from silo.kinds.triton.cpu.lower.nest import Nest
+from silo.kinds.triton.cpu.lower.nest_loops import flat_cut
 from silo.kinds.triton.cpu.lower.ordered_nests import lower_ordered
 from silo.kinds.triton.cpu.lower.overlap import safe_to_fuse
 from silo.kinds.triton.cpu.lower.reduction import Accumulation, accumulation

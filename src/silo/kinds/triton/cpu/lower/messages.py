@@ -1,16 +1,26 @@
-"""Lowers ``tt.print`` and ``tt.assert``: one line, or one question, for each element."""
+"""Lowers ``tt.print``, ``tt.assert`` and the operations of a check to calls of the runtime."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.loop_ir import If, LoopCall, Return, Statement
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
-from silo.kinds.triton.front.operations import tt
-from silo.kinds.triton.front.operations.cpu.c_types import FLOATS, INTEGERS, NARROW, element_bytes
+from silo.kinds.triton.front.operations import own, tt
+from silo.kinds.triton.front.operations.cpu.c_types import FLOATS, FP8, INTEGERS, NARROW, element_bytes
 from silo.kinds.triton.front.ssa import Block, Module, Operation, Type
 
-__all__ = ["assert_statements", "flush_statement", "message_statements", "split_prints"]
+__all__ = [
+    "assert_statements",
+    "checked_expression",
+    "checked_statement",
+    "flush_statement",
+    "message_statements",
+    "split_prints",
+]
+
+# ---- Lowers ``tt.print`` and ``tt.assert``: one line, or one question, for each element ----
 
 _PROGRAM = "program_x, program_y, program_z"
 
@@ -145,3 +155,145 @@ def c_string(text: str) -> str:
     data = text.encode(errors="surrogatepass")
     plain = [chr(byte) if 32 <= byte < 127 and byte not in b'"\\?%' else f"\\{byte:03o}" for byte in data]
     return '"' + "".join(plain) + '"'
+
+
+# ---- The operations of a check (``checking.instrument`` adds them) as C: calls of the runtime piece ``check`` ----
+
+_SCALAR = "-1"  # the lane of what has no index
+_HOLDS = {"device_assert": "SILO_CHECK_ASSERT", "assume": "SILO_CHECK_ASSUME"}
+
+
+def checked_statement(scope: LoweringScope, operation: Operation) -> Statement | None:
+    """The statement of a scalar operation whose result nobody uses; None for one that is an expression."""
+    scope.pieces.add("check")
+    match operation.name:
+        case own.BEGIN:
+            return If("silo_check_begin(context, program)", [Return("1")])
+        case own.STEP:
+            return If(f"silo_check_step(context, {_site(operation)})", [Return("1")])
+        case own.STORES:
+            return LoopCall(f"silo_check_stores(context, {_site(operation)})")
+        case own.HOLDS:
+            return LoopCall(_holds(operation, [scope.scalar(operation.operands[0])], _SCALAR))
+        case _:
+            return None
+
+
+def checked_expression(
+    scope: LoweringScope, operation: Operation, operands: Sequence[str], lane: str = _SCALAR, index: Sequence[str] = ()
+) -> str:
+    """One element of an operation's result, at the row-major ``lane`` and the ``index`` of its tile."""
+    scope.pieces.add("check")
+    match operation.name:
+        case own.ACCESS:
+            return _access(operation, operands, lane)
+        case own.PLACE:
+            place = f"silo_check_place(context, {_site(operation)}, (uint64_t){operands[0]}, {lane})"
+            return f"({ops.c_type(operation.result.type)})(uintptr_t){place}"
+        case own.HOLDS:
+            return _holds(operation, operands, lane)
+        case own.HINT:
+            return _hint(operation, operands[0], lane, index)
+        case own.WITHIN:
+            extent = operation.attributes["extent"]
+            within = f"silo_check_within(context, {_site(operation)}, {lane}, (int64_t){operands[0]}, {extent})"
+            return f"({ops.c_type(operation.result.type)}){within}"
+        case _:
+            return _suspect(scope, operation, operands, lane)
+
+
+def _site(operation: Operation) -> int:
+    site = operation.attributes["site"]
+    assert isinstance(site, int)
+    return site
+
+
+def _access(operation: Operation, operands: Sequence[str], lane: str) -> str:
+    """Operands: the address, the mask if there is one, and what is stored if ``stores`` is set."""
+    address, *rest = operands
+    stored = rest.pop() if operation.attributes.get("stores") else None
+    about = f"context, {_site(operation)}, (uint64_t){address}, {rest[0] if rest else 1}, {lane}"
+    if stored is None:
+        return f"silo_check_access({about})"
+    ctype = ops.c_type(operation.operands[-1].type)
+    return f"silo_check_store({about}, ({ctype} const[1]){{{stored}}})"
+
+
+def _holds(operation: Operation, operands: Sequence[str], lane: str) -> str:
+    kind = _HOLDS[str(operation.attributes["what"])]
+    return f"silo_check_holds(context, {kind}, {_site(operation)}, {lane}, {operands[0]})"
+
+
+def _hint(operation: Operation, value: str, lane: str, index: Sequence[str]) -> str:
+    type_ = operation.operands[0].type
+    unit = element_bytes(type_.element) if type_.pointer else 1
+    axis = operation.attributes["axis"]
+    assert isinstance(axis, int)
+    along = index[axis] if index else "0"
+    promised = ", ".join(
+        str(operation.attributes[name]) for name in ("tt.divisibility", "tt.contiguity", "tt.constancy")
+    )
+    about = f"{_site(operation)}, {lane}, {along}, (int64_t){value}, {unit}, {promised}, {int(type_.pointer)}"
+    return f"silo_check_hint(context, {about})"
+
+
+def _suspect(scope: LoweringScope, operation: Operation, operands: Sequence[str], lane: str) -> str:
+    """The value itself, or one of three others, as the check asks."""
+    value, *facts = operands
+    condition = _SUSPICIONS[str(operation.attributes["what"])](scope, operation, value, facts)
+    others = _others(operation.result.type, str(operation.attributes["what"]), value)
+    choice = f"silo_check_suspect(context, {_site(operation)}, {lane}, {condition})"
+    ctype = ops.c_type(operation.result.type)
+    return f"(({ctype} const[4]){{{value}, {others[0]}, {others[1]}, {others[2]}}})[{choice}]"
+
+
+def _is_masked_off(_scope: LoweringScope, _operation: Operation, _value: str, facts: Sequence[str]) -> str:
+    return f"!{facts[0]}"
+
+
+def _is_by_zero(_scope: LoweringScope, _operation: Operation, _value: str, facts: Sequence[str]) -> str:
+    return f"{facts[0]} == 0"
+
+
+def _has_wrapped(_scope: LoweringScope, operation: Operation, _value: str, facts: Sequence[str]) -> str:
+    return f"silo_check_wraps_{operation.attributes['how']}({facts[0]}, {facts[1]})"
+
+
+def _is_new_nan(scope: LoweringScope, operation: Operation, value: str, facts: Sequence[str]) -> str:
+    types = [operand.type for operand in operation.operands]
+    tests = [_is_nan(scope, text, type_) for text, type_ in zip([value, *facts], types, strict=True)]
+    return " && ".join([tests[0], *(f"!({test})" for test in tests[1:])])
+
+
+def _is_nan(scope: LoweringScope, text: str, type_: Type) -> str:
+    if type_.element == "i1":
+        return text
+    if type_.element in NARROW:
+        scope.pieces.add(NARROW[type_.element])
+        text = f"silo_{type_.element}_to_f32({text})"
+    return f"__builtin_isnan({text})"
+
+
+_SUSPICIONS: dict[str, Callable[[LoweringScope, Operation, str, Sequence[str]], str]] = {
+    "masked load": _is_masked_off,
+    "division": _is_by_zero,
+    "32-bit arithmetic": _has_wrapped,
+    "not a number": _is_new_nan,
+}
+
+
+def _others(type_: Type, what: str, value: str) -> tuple[str, str, str]:
+    """Two values that are unlikely to leave a result as it was, far out on both sides, and 0."""
+    element = type_.element
+    zero = ops.zero(type_)
+    if what == "not a number":
+        return ops.literal(1.5, element), ops.literal(-2.5, element), zero
+    if element == "i1":
+        return f"(uint8_t)!{value}", f"(uint8_t)!{value}", zero
+    if element in INTEGERS:
+        half = 2 ** (INTEGERS[element] - 2)
+        ctype = ops.c_type(type_)
+        return f"({ctype})({value} ^ {half + 5})", f"({ctype})({value} ^ ~({half}ll + 2))", zero
+    if element in FP8:  # some have no infinity
+        return "(uint8_t)0x78", "(uint8_t)0xf8", zero
+    return ops.literal(float("inf"), element), ops.literal(float("-inf"), element), zero

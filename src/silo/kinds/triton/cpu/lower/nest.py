@@ -13,15 +13,12 @@ import re
 from collections.abc import Mapping
 
 from silo.kinds.triton.cpu import ops
-from silo.kinds.triton.cpu.analysis.value_properties import is_unit_reshape, load_parts, scalar_source
-from silo.kinds.triton.cpu.analysis.value_walks import fold
-from silo.kinds.triton.cpu.lower.affine_text import combine
-from silo.kinds.triton.cpu.lower.checked import checked_expression
+from silo.kinds.triton.cpu.analysis.value_properties import fold, is_unit_reshape, load_parts, scalar_source
 from silo.kinds.triton.cpu.lower.deep_calls import Descent
-from silo.kinds.triton.cpu.lower.index import Index, linear_index, remap
-from silo.kinds.triton.cpu.lower.known_conditions import holds_within
+from silo.kinds.triton.cpu.lower.index import Index, combine, linear_index, remap
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
-from silo.kinds.triton.cpu.lower.nest_loops import NestLoops
+from silo.kinds.triton.cpu.lower.messages import checked_expression
+from silo.kinds.triton.cpu.lower.nest_loops import NestLoops, holds_within
 from silo.kinds.triton.front.operations import arith, tt
 from silo.kinds.triton.front.operations.operation_table import CHECKS, SHUFFLES, VIEWS
 from silo.kinds.triton.front.operations.own import MIRROR

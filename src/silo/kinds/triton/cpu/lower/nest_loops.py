@@ -1,22 +1,259 @@
-"""The loops of one nest, and the statements of each of their levels.
-
-A value that is defined goes to the outermost level at which all that it depends on is known, so the level of every
-name is kept. Names of which no level is known are older than the nest: level 0.
-"""
+"""The loops of one nest: long ones made of short axes, conditions of leading parts, runs of equal quotients."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from silo.kinds.triton.cpu.loop_ir import Define, For, Statement
-from silo.kinds.triton.cpu.lower.flat import FlatLoops
-from silo.kinds.triton.cpu.lower.index import Index, linear_index
+from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar, is_unit_reshape, scalar_source
+from silo.kinds.triton.cpu.loop_ir import Assign, Break, Define, For, Forever, If, Statement
+from silo.kinds.triton.cpu.lower.index import Index, linear_index, remap
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
-from silo.kinds.triton.cpu.lower.quotient_runs import Runs
+from silo.kinds.triton.cpu.schedule.block_schedule import BufferFill, NestGroup, StoreSink
+from silo.kinds.triton.front.operations import arith, tt
+from silo.kinds.triton.front.operations.operation_table import OPAQUE, VIEWS
+from silo.kinds.triton.front.operations.own import MIRROR
+from silo.kinds.triton.front.ssa import Value
 
-__all__ = ["NestLoops"]
+__all__ = ["RUN_PRELUDE", "FlatLoops", "NestLoops", "Runs", "flat_cut", "holds_within"]
 
+# ---- Which conditions hold wherever the leading part of an innermost loop is: it ends where one of its ----
+
+
+def holds_within(
+    limits: Sequence[str], condition: Value, index: Index, limit_of: Callable[[Value, Index], str | None]
+) -> bool:
+    """Whether ``condition`` at ``index`` follows from ``limits`` that accesses of the loop have set already.
+
+    ``limit_of`` is the limit that a comparison, or a condition which the loop does not change, would set; None where
+    it must not be looked into, as its value lies in memory.
+    """
+    seen: set[tuple[Value, Index]] = set()
+    pending = [(condition, index)]
+    while pending:
+        part = pending.pop()
+        if part in seen:
+            continue
+        seen.add(part)
+        source = scalar_source(part[0])
+        if source is not None and constant_scalar(source) is not None:
+            if not constant_scalar(source):
+                return False
+            continue
+        limit = limit_of(*part)
+        if limit is None:
+            return False
+        if limit and limit in limits:
+            continue
+        operands = _conjunction(*part)
+        if not operands:
+            return False
+        pending.extend(reversed(operands))
+    return True
+
+
+def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
+    """The conditions that hold together where ``condition`` does; [] if it is no conjunction and no view of one."""
+    operation = condition.owner
+    if operation is None or not condition.type.tensor:
+        return []
+    if operation.name in VIEWS and not (operation.name == tt.RESHAPE and not is_unit_reshape(operation)):
+        return [(operation.operands[0], remap(operation, index))]
+    return [(operand, index) for operand in operation.operands] if operation.name == arith.ANDI else []
+
+
+# ---- Runs of an innermost loop in which quotients stay the same: ``i // d`` is one number, and ``i % d`` ----
+
+_NUMBER = re.compile(r"\(int64_t\)\(\(int32_t\)([0-9]+)\)")
+# Whole runs of a known length: some vectors, and not so many that their ends are of no account.
+_WHOLE = range(16, 1025, 16)
 _WORD = re.compile(r"[A-Za-z_]\w*")
+# A run of fewer iterations costs more than quotients for each.
+_SHORTEST = 16
+
+RUN_PRELUDE = f"""\
+/* limit, where base .. base + limit - 1 are natural 32-bit numbers and the divisor makes runs worth having; else 0. */
+SILO_INLINE int64_t nest_runs(int64_t base, int64_t divisor, int64_t limit) {{
+  return base >= 0 && divisor >= {_SHORTEST} && base + limit - 1 <= 2147483647 ? limit : 0;
+}}
+
+/* Of natural numbers; most are below the divisor. */
+SILO_INLINE int64_t nest_quotient(int64_t dividend, int64_t divisor) {{
+  return dividend < divisor ? 0 : (int64_t)((uint64_t)dividend / (uint64_t)divisor);
+}}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """One dividend and divisor: C texts of both, and the names of quotient and remainder where a run begins."""
+
+    base: str
+    divisor: str
+    quotient: str
+    remainder: str
+
+
+@dataclass(slots=True)
+class Runs:
+    """The runs of one nest. ``first`` is the C name of the index at which a run begins."""
+
+    name: Callable[[str], str]
+    first: str
+    _pairs: dict[tuple[str, str], _Pair] = field(default_factory=dict[tuple[str, str], _Pair])
+
+    def pair(self, base: str, divisor: str) -> _Pair:
+        """The names that stand for ``(base + index) // divisor`` and the remainder within a run."""
+        found = self._pairs.get((base, divisor))
+        if found is None:
+            found = _Pair(base, divisor, self.name("quotient"), self.name("remainder"))
+            self._pairs[base, divisor] = found
+        return found
+
+    @property
+    def limits(self) -> list[str]:
+        """What bounds the part of the loop that has runs, as texts over ``limit``."""
+        return [f"nest_runs({pair.base}, {pair.divisor}, limit)" for pair in self._pairs.values()]
+
+    def loop(self, end: str, before: list[Statement], inner: Callable[[str, str], For]) -> list[Statement]:
+        """The runs up to ``end``: statements of each, then its innermost loop, made of its two bounds."""
+        last = self.name("last")
+        run: list[Statement] = [If(f"{self.first} >= {end}", [Break()])]
+        for pair in self._pairs.values():
+            dividend = f"{pair.base} + {self.first}"
+            run.append(Define("int64_t", pair.quotient, f"nest_quotient({dividend}, {pair.divisor})"))
+            run.append(Define("int64_t", pair.remainder, f"{dividend} - {pair.quotient} * ({pair.divisor})"))
+        run.append(Define("int64_t", last, end, mutable=True))
+        for pair in self._pairs.values():
+            next_ = f"{self.first} + ({pair.divisor}) - {pair.remainder}"
+            run.append(Assign(last, f"{last} < {next_} ? {last} : {next_}"))
+        body: Statement = inner(self.first, last)
+        if (whole := self._whole_length()) is not None:
+            body = If(f"{last} - {self.first} == {whole}", [inner(self.first, f"{self.first} + {whole}")], [body])
+        run += [*before, body, Assign(self.first, last)]
+        return [Define("int64_t", self.first, "0", mutable=True), Forever(run)]
+
+    def by_quotients(
+        self, end: str, body: list[Statement], reductions: tuple[tuple[str, str], ...]
+    ) -> list[Statement] | None:
+        """What each run up to ``end`` does once, as a loop over quotients; None where it asks for more than these."""
+        pairs = list(self._pairs.values())
+        if len(pairs) != 1 or not all(isinstance(statement, Define | Assign) for statement in body):
+            return None
+        (pair,) = pairs
+        if {self.first, pair.remainder} & set(_WORD.findall(" ".join(map(repr, body)))):
+            return None
+        low, high = self.name("low"), self.name("high")
+
+        def quotient(of: str) -> str:  # of numbers that are known to be natural where there is a run at all
+            return f"{end} > 0 ? nest_quotient({of}, {pair.divisor})"
+
+        return [
+            Define("int64_t", low, f"{quotient(pair.base)} : 0"),
+            Define("int64_t", high, f"{quotient(f'{pair.base} + {end} - 1')} + 1 : 0"),
+            For(pair.quotient, low, high, body, simd=True, reductions=reductions),
+        ]
+
+    def _whole_length(self) -> int | None:
+        """The length of a run that nothing cuts, where it is worth knowing."""
+        if len(self._pairs) != 1:
+            return None
+        (pair,) = self._pairs.values()
+        number = _NUMBER.fullmatch(pair.divisor)
+        return int(number[1]) if number is not None and int(number[1]) in _WHOLE else None
+
+
+# ---- Loops over many short axes as one or two long ones, of which the indices along the axes are bits ----
+
+_SHORT = 16  # an innermost loop of fewer iterations is not worth being one
+_FEWEST_AXES = 3
+
+
+class FlatLoops:
+    """The axes before ``cut`` as the outer loop, the others as the inner one; all extents are powers of two."""
+
+    def __init__(self, scope: LoweringScope, shape: tuple[int, ...], index: tuple[str, ...], cut: int) -> None:
+        self.shape, self.index, self.cut = shape, index, cut
+        parts = [shape[:cut], shape[cut:]] if cut else [shape]
+        self.loops = [(scope.name("i"), math.prod(part)) for part in parts]
+        self.levels = {name: self._level(axis) for axis, name in enumerate(index) if name != "0"}
+
+    def coordinates(self, level: int) -> list[Statement]:
+        """Definitions of the indices along the axes of one loop."""
+        return [
+            Define("int32_t", name, self._coordinate(axis, level))
+            for axis, name in enumerate(self.index)
+            if name != "0" and self._level(axis) == level
+        ]
+
+    def _coordinate(self, axis: int, level: int) -> str:
+        return f"{self.loops[level - 1][0]} >> {self._shift(axis)} & {self.shape[axis] - 1}"
+
+    def linear(self, exchanged: list[int]) -> str:
+        """The place of the present index with some of its axes, of extent 2, mirrored."""
+        texts: list[str] = []
+        for level, (name, _) in enumerate(self.loops, 1):
+            bits = sum(1 << self._shift(axis) for axis in exchanged if self._level(axis) == level)
+            texts.append(f"({name} ^ {bits})" if bits else name)
+        return texts[0] if len(texts) == 1 else f"{texts[0]} * {self.loops[1][1]} + {texts[1]}"
+
+    def _level(self, axis: int) -> int:
+        return 2 if self.cut and axis >= self.cut else 1
+
+    def _shift(self, axis: int) -> int:
+        """Bits of the axes inside of this one in the same loop."""
+        end = self.cut if self.cut and axis < self.cut else len(self.shape)
+        return math.prod(self.shape[axis + 1 : end]).bit_length() - 1
+
+
+def flat_cut(scope: LoweringScope, group: NestGroup) -> int | None:
+    """Where to cut the axes of a nest for two flat loops, 0 for one; None where its loops are better as they are."""
+    shape = group.shape
+    long = [extent for extent in shape if extent != 1]
+    if len(long) < _FEWEST_AXES or long[-1] >= _SHORT or any(extent & (extent - 1) for extent in shape):
+        return None
+    if group.checks or not all(isinstance(sink, BufferFill | StoreSink) for sink in group.sinks):
+        return None
+    mirrored = _mirrored_axes(scope, group)
+    if not mirrored:
+        cut = next((axis for axis in range(len(shape), 0, -1) if math.prod(shape[axis:]) >= _SHORT), 0)
+        return cut if math.prod(shape[cut:]) >= _SHORT else 0
+    # The elements of a run inside of every mirrored axis are exchanged as a whole.
+    cut = max(mirrored) + 1
+    return cut if math.prod(shape[cut:]) >= _SHORT else 0
+
+
+def _mirrored_axes(scope: LoweringScope, group: NestGroup) -> set[int]:
+    """The axes along which the nest reads mirrored elements."""
+    found: set[int] = set()
+    seen: set[Value] = set()
+    pending = [operand for sink in group.sinks for operand in _roots(sink)]
+    while pending:
+        value = scope.resolve(pending.pop())
+        operation = value.owner
+        filled = any(isinstance(sink, BufferFill) and sink.value is value for sink in group.sinks)
+        if value in seen or operation is None or operation.name in OPAQUE:
+            continue
+        seen.add(value)
+        if scope.buffer(value) is not None and not filled:
+            continue
+        if operation.name == MIRROR:
+            axis = operation.attributes["axis"]
+            assert isinstance(axis, int)
+            found.add(axis)
+        pending.extend(operation.operands)
+    return found
+
+
+def _roots(sink: object) -> list[Value]:
+    if isinstance(sink, BufferFill):
+        return [sink.value]
+    return list(sink.operation.operands) if isinstance(sink, StoreSink) else []
+
+
+# ---- The loops of one nest, and the statements of each of their levels ----
 
 
 class NestLoops:

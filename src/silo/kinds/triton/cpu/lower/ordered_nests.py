@@ -7,13 +7,12 @@ import math
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.value_properties import load_parts
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
-from silo.kinds.triton.cpu.lower.atomic import atomic_call, atomic_mask, combined, volatile_load
+from silo.kinds.triton.cpu.lower.atomic import atomic_call, atomic_mask, combined, plain_adds, volatile_load
 from silo.kinds.triton.cpu.lower.index import linear_index
 from silo.kinds.triton.cpu.lower.leading import Body, leading_loops
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.lower.messages import flush_statement, message_statements
 from silo.kinds.triton.cpu.lower.nest import Nest
-from silo.kinds.triton.cpu.lower.plain_adds import plain_adds
 from silo.kinds.triton.cpu.schedule.block_schedule import NestGroup
 from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.operation_table import ATOMICS, MESSAGES

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from silo.kinds.triton.cpu.analysis.roots import keeps_unchanged
 from silo.kinds.triton.cpu.analysis.streams import enclosing_loops
-from silo.kinds.triton.cpu.analysis.value_properties import loaded_by
+from silo.kinds.triton.cpu.analysis.value_properties import keeps_unchanged, loaded_by
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, LoopBuffer
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
 from silo.kinds.triton.cpu.runtime import DOT_DEPTH_BYTES

@@ -1,20 +1,20 @@
-"""Reductions along the innermost loop: an accumulator that a vector unit may split into lanes.
-
-The order in which elements are combined is free, as it is on a GPU; types narrower than f32 are
-accumulated in it and rounded once.
-"""
+"""Reductions along the innermost loop: an accumulator, or one result for each lane of a vector, folded at the end."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from silo.kinds.triton.cpu import ops
+from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, Forever, If, LoopProgram, Statement
 from silo.kinds.triton.front.operations import arith
 from silo.kinds.triton.front.operations.cpu.c_types import INTEGERS, NARROW
 from silo.kinds.triton.front.ssa import Operation, Type
 
-__all__ = ["Accumulation", "accumulation"]
+__all__ = ["Accumulation", "accumulation", "reduce_in_lanes"]
+
+# ---- Reductions along the innermost loop: an accumulator that a vector unit may split into lanes ----
 
 _FLOAT_ORDER: Mapping[str, tuple[str, str, str]] = {
     arith.MAXNUMF: (">", "-", "max"),
@@ -104,3 +104,153 @@ def _integer(name: str, element: str) -> Accumulation:
         return Accumulation(signed, least if clause == "max" else most, clause, "{0}", combine, finish)
     start = "0" if clause == "max" else f"({unsigned})-1"
     return Accumulation(unsigned, start, clause, f"({unsigned})({{0}})", combine, finish)
+
+
+# ---- Reductions in lanes: a loop that accumulates keeps one result a lane of a vector and folds them at its end ----
+
+_LANE_BITS = 32
+_MOST_BITS = 512  # of a vector
+# Accumulators whose lanes fill one vector, or two.
+_CTYPES = ("float", "double", "int32_t", "uint32_t", "int64_t", "uint64_t")
+# OpenMP's operator: what each lane starts with ("": with the accumulator), and how two are combined.
+_START: Mapping[str, str] = {"+": "0", "*": "1", "|": "0", "^": "0", "&": "-1", "max": "", "min": ""}
+_NAMES: Mapping[str, str] = {"+": "sum", "*": "product", "|": "or", "^": "xor", "&": "and", "max": "max", "min": "min"}
+_ORDER: Mapping[str, str] = {"max": ">", "min": "<"}
+
+
+def reduce_in_lanes(program: LoopProgram, vector_bits: int) -> None:
+    """Cut the loops of ``program`` that reduce."""
+    state = _State(min(vector_bits, _MOST_BITS) // _LANE_BITS)
+    program.body = _statements(program.body, state, {})
+    for function in program.functions:
+        function.body = _statements(function.body, state, {})
+    program.constants.extend(state.folds.values())
+
+
+class _State:
+    """Lanes of a vector, how many names were made, and the functions that fold."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        self.count = 0
+        self.folds: dict[str, str] = {}
+
+    def name(self, stem: str) -> str:
+        self.count += 1
+        return f"{stem}{self.count}"
+
+    def fold(self, ctype: str, operator: str) -> str:
+        """The C function that folds an array of lanes."""
+        name = f"silo_fold_{_NAMES[operator]}_{ctype}"
+        if name not in self.folds:
+            self.folds[name] = _fold_text(name, ctype, operator, self.lanes)
+        return name
+
+
+def _fold_text(name: str, ctype: str, operator: str, lanes: int) -> str:
+    """By halves, each half a vector, so that the compiler uses vectors; the last pair by itself."""
+    lines = [f"SILO_INLINE {ctype} {name}({ctype} const *lanes) {{"]
+    source, width = "lanes", lanes // 2
+    while width > 1:
+        target = f"to{width}"
+        pair = _combined(operator, f"{source}[i]", f"{source}[i + {width}]")
+        lines.append(f"  {ctype} {target}[{width}];")
+        lines.append(f"  for (int i = 0; i < {width}; i++)\n    {target}[i] = {pair};")
+        source, width = target, width // 2
+    return "\n".join([*lines, f"  return {_combined(operator, f'{source}[0]', f'{source}[1]')};", "}"])
+
+
+def _combined(operator: str, left: str, right: str) -> str:
+    order = _ORDER.get(operator)
+    return f"({right} {order} {left} ? {right} : {left})" if order else f"{left} {operator} {right}"
+
+
+def _statements(body: list[Statement], state: _State, ctypes: Mapping[str, str]) -> list[Statement]:
+    known = dict(ctypes)  # the C type of each accumulator that may be in sight
+    result: list[Statement] = []
+    for statement in body:
+        match statement:
+            case Define(ctype, name, _, True):
+                known[name] = ctype
+                result.append(statement)
+            case For() if statement.simd and statement.reductions:
+                result.extend(_in_lanes(statement, state, known))
+            case For():
+                result.append(replace(statement, body=_statements(statement.body, state, known)))
+            case If(condition, then, otherwise):
+                then, otherwise = _statements(then, state, known), _statements(otherwise, state, known)
+                result.append(If(condition, then, otherwise))
+            case Forever(inner):
+                result.append(Forever(_statements(inner, state, known)))
+            case _:
+                result.append(statement)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Lanes:
+    """The lanes of one accumulator."""
+
+    accumulator: str
+    operator: str
+    ctype: str
+    array: str
+
+
+def _in_lanes(loop: For, state: _State, ctypes: Mapping[str, str]) -> list[Statement]:
+    """The loop by blocks of one vector, or as it is where a block would not fill."""
+    lanes = state.lanes
+    plain = all(isinstance(statement, Define | Assign) for statement in loop.body)
+    constant = loop.start == "0" and loop.end.isdigit()
+    short = constant and int(loop.end) < lanes
+    held = [ctypes.get(name) in _CTYPES for _, name in loop.reductions]
+    if loop.step != "1" or not plain or short or not all(held):
+        return [loop]
+    all_lanes = [_Lanes(name, operator, ctypes[name], state.name("lanes")) for operator, name in loop.reductions]
+    block, lane, count = state.name("vector"), state.name("lane"), str(lanes)
+    # The lane counts in 32 bits: vectors of indices are then made of one addition each.
+    own = Define(loop.ctype, loop.variable, f"({loop.ctype})((int32_t){block} + {lane})")
+    result: list[Statement] = []
+    for one in all_lanes:
+        result.append(Define(one.ctype, f"{one.array}[{count}]", None, mutable=True))
+        start = _START[one.operator]
+        first = f"({one.ctype}){start}" if start else one.accumulator
+        result.append(For(lane, "0", count, [Assign(f"{one.array}[{lane}]", first)], ctype="int32_t"))
+    inner = For(lane, "0", count, [own, *_renamed(loop.body, all_lanes, lane)], ctype="int32_t", simd=True)
+    rest: list[Statement] = []
+    if constant:
+        whole = int(loop.end) // lanes * lanes
+        result.append(For(block, "0", str(whole), [inner], count))
+        if whole < int(loop.end):
+            rest = [replace(loop, start=str(whole), simd=False, reductions=())]
+    else:
+        end = state.name("whole")
+        length = f"(({loop.end}) - ({loop.start}))"  # what is below 0 is divided toward it
+        result.append(Define("int64_t", end, f"({loop.start}) + {length} / {count} * {count}"))
+        result.append(For(block, loop.start, end, [inner], count))
+        rest = [replace(loop, start=end, simd=False, reductions=())]
+    for one in all_lanes:
+        folded = f"{state.fold(one.ctype, one.operator)}({one.array})"
+        known = folded if not _START[one.operator] else _combined(one.operator, one.accumulator, folded)
+        result.append(Assign(one.accumulator, known))
+    return [*result, *rest]
+
+
+def _renamed(body: list[Statement], all_lanes: list[_Lanes], lane: str) -> list[Statement]:
+    """The body with each accumulator's lane in its place."""
+    places = {one.accumulator: f"{one.array}[{lane}]" for one in all_lanes}
+    word = re.compile(rf"\b(?:{'|'.join(map(re.escape, places))})\b")
+
+    def text(given: str) -> str:
+        return word.sub(lambda found: places[found.group()], given)
+
+    result: list[Statement] = []
+    for statement in body:
+        match statement:
+            case Define(ctype, name, value, mutable):
+                result.append(Define(ctype, name, value and text(value), mutable))
+            case Assign(target, value, condition):
+                result.append(Assign(text(target), text(value), text(condition)))
+            case _:
+                raise AssertionError(statement)  # excluded by the caller
+    return result

@@ -1,16 +1,38 @@
-"""Who needs a value, and how: what the optimised schedule decides by whether it is evaluated in place or stored."""
+"""Facts that the optimised schedule decides by: who needs a value and how, the order of loops, loops of one product."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from silo.kinds.triton.cpu.analysis.affine import unit_axis
 from silo.kinds.triton.cpu.analysis.costs import row_axis
-from silo.kinds.triton.cpu.schedule.block_schedule import NestGroup, Step, StoreSink
-from silo.kinds.triton.front.operations.operation_table import ATOMICS, MESSAGES
+from silo.kinds.triton.cpu.analysis.value_properties import load_parts, store_parts
+from silo.kinds.triton.cpu.schedule.block_schedule import (
+    BlockSchedule,
+    Carried,
+    DotStep,
+    NestGroup,
+    ScalarStep,
+    Step,
+    StoreSink,
+)
+from silo.kinds.triton.front.operations.cpu.c_types import HALVES
+from silo.kinds.triton.front.operations.operation_table import ATOMICS, EFFECTS, MESSAGES
 from silo.kinds.triton.front.ssa import Operation
 
-__all__ = ["Demand", "one_by_one", "reads_out_of_order", "turned_by", "whole_demand"]
+__all__ = [
+    "Demand",
+    "inner_axis_of",
+    "lone_dot",
+    "one_by_one",
+    "read_across",
+    "reads_out_of_order",
+    "turned_by",
+    "whole_demand",
+]
+
+# ---- Who needs a value, and how: what the optimised schedule decides by whether it is evaluated in place or ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +78,47 @@ def turned_by(demands: Sequence[Demand], across: int) -> NestGroup | None:
         return None
     stores = all(isinstance(sink, StoreSink) for sink in nest.sinks)
     return nest if stores and nest.inner != across and len(nest.shape) == 2 else None
+
+
+# ---- Which axis of a nest the innermost loop goes along: the one along which memory is written, and read, ----
+
+
+def inner_axis_of(group: NestGroup) -> int:
+    """The axis for the innermost loop: the one along which stores write successive places, where all of them do."""
+    last = len(group.shape) - 1
+    if not group.stores or len(group.stores) != len(group.sinks):
+        return last
+    found = {unit_axis(store_parts(store)[0]) for store in group.stores}
+    (axis,) = found if len(found) == 1 else (None,)
+    return last if axis is None else axis
+
+
+def read_across(load: Operation, inner: Sequence[int | None]) -> int | None:
+    """The axis along which a load reads successive places, where every nest that needs it goes along another one.
+
+    ``inner`` are the axes of the loaded value that the innermost loops of these nests follow; None follows none.
+    """
+    axis = unit_axis(load_parts(load)[0])
+    if axis is None or any(other is None or other == axis for other in inner):
+        return None
+    return axis
+
+
+# ---- Which loops do nothing but add one product to a carried tensor, so that several of their turns can be ----
+
+
+def lone_dot(plan: BlockSchedule, carried: list[Carried]) -> DotStep | None:
+    """The dot that is all that the body of a loop does, adding to a carried tensor of the type of its sums."""
+    rest = [step for step in plan.steps if not isinstance(step, ScalarStep)]
+    step = rest[0] if len(rest) == 1 else None
+    if not isinstance(step, DotStep):
+        return None
+    # Scalars are computed to look at an iteration, and again where it turns out to be no part of the product.
+    if any(isinstance(other, ScalarStep) and other.operation.name in EFFECTS for other in plan.steps):
+        return None
+    plain = step.accumulator is None and not step.fresh and step.target.type.element not in HALVES
+    in_place = step.left is not None and step.right is not None and len(step.target.type.shape) == 2
+    others = [entry for entry in carried if entry.argument is not step.target]
+    if not plain or not in_place or any(entry.kind == "buffer" for entry in others):
+        return None
+    return step

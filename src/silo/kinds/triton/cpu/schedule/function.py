@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from silo.kinds.triton.cpu.analysis.value_walks import unchanged
+from silo.kinds.triton.cpu.analysis.value_properties import unchanged
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.schedule import optimized_schedule as optimized
 from silo.kinds.triton.cpu.schedule import reference_schedule as reference

@@ -50,13 +50,14 @@ from silo.kinds.triton.cpu.schedule.block_schedule import (
 )
 from silo.kinds.triton.cpu.schedule.demands import (
     Demand,
+    inner_axis_of,
+    lone_dot,
     one_by_one,
+    read_across,
     reads_out_of_order,
     turned_by,
     whole_demand,
 )
-from silo.kinds.triton.cpu.schedule.lone_dot import lone_dot
-from silo.kinds.triton.cpu.schedule.loop_order import inner_axis_of, read_across
 from silo.kinds.triton.cpu.schedule.loop_values import NO_OFFSETS, Offsets, carried_of, jump_arguments
 from silo.kinds.triton.front.operations import flow, tt
 from silo.kinds.triton.front.operations.cpu.c_types import FLOATS

@@ -87,7 +87,6 @@ from silo.kinds.triton.front.adapter.lazy_kernels import (
 )
 from silo.kinds.triton.front.adapter.lowering import Ttir, lower_for_gpu, lower_to_ttir, read_off
 from silo.kinds.triton.front.adapter.remote_cache import KeepsFiles, remote_cache
-from silo.kinds.triton.front.adapter.replaced import when_text_is_replaced
 from silo.kinds.triton.front.adapter.triton_installation import (
     TESTED_VERSIONS,
     debug_by_default,
@@ -96,7 +95,7 @@ from silo.kinds.triton.front.adapter.triton_installation import (
     triton_identity,
     triton_version,
 )
-from silo.kinds.triton.front.adapter.triton_keys import complete_keys
+from silo.kinds.triton.front.adapter.triton_keys import complete_keys, when_text_is_replaced
 from silo.kinds.triton.front.adapter.triton_objects import code_of_functions, dtype_name, is_constexpr, is_settled
 from silo.kinds.triton.front.adapter.triton_toolchain import plugin_driver
 from silo.kinds.triton.front.adapter.wrap import wrap

@@ -1,14 +1,17 @@
-"""Triton's key of a kernel in its cache of files, made to tell what Triton leaves out."""
+"""Triton's key of a kernel in its cache of files, made to tell what Triton leaves out; and texts replaced in place."""
 
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from silo.kinds.triton.front.adapter.triton_toolchain import module
 
-__all__ = ["complete_keys"]
+__all__ = ["UPDATE", "complete_keys", "when_text_is_replaced"]
+
+# ---- Triton's key of a kernel in its cache of files, made to tell what Triton leaves out ----
 
 
 def complete_keys(besides: Callable[[Any], str]) -> None:
@@ -27,3 +30,46 @@ def complete_keys(besides: Callable[[Any], str]) -> None:
 
     completed.silo_completes = True  # pyright: ignore[reportFunctionMemberAccess]  # how it is known again
     kind.hash = completed
+
+
+# ---- Functions whose text is replaced in place (``_unsafe_update_src``): readers of the text are notified ----
+
+UPDATE = "_unsafe_update_src"
+
+
+class _Update:
+    """Stands in front of Triton's method in one function, and calls the listeners that are alive afterwards."""
+
+    def __init__(self, function: Any) -> None:  # noqa: ANN401  # Triton's JITCallable
+        self._function = function
+        self._listeners: dict[int, weakref.WeakMethod[Callable[[], None]]] = {}
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        self._listeners[id(cast("Any", changed).__self__)] = weakref.WeakMethod(changed)
+
+    def __call__(self, text: str) -> None:
+        kind: Any = self._function.__class__
+        getattr(kind, UPDATE)(self._function, text)
+        for method in list(self._listeners.values()):
+            changed = method()
+            if changed is not None:
+                changed()
+
+    def __reduce__(self) -> tuple[Any, tuple[Any]]:
+        return _Update, (self._function,)  # listeners belong to this process
+
+
+def when_text_is_replaced(function: Any, changed: Callable[[], None]) -> None:  # noqa: ANN401  # as above
+    """Call ``changed``, a bound method whose object is held weakly, each time the function's text was replaced.
+
+    Triton lets nothing else replace a text, so the method is put in front of Triton's in this one object: other
+    functions, and launches, cost nothing more.
+    """
+    members: dict[str, Any] | None = getattr(function, "__dict__", None)
+    kind: Any = function.__class__
+    if members is None or not hasattr(kind, UPDATE):
+        return  # a plain function, or of a Triton without the method
+    update = members.get(UPDATE)
+    if not isinstance(update, _Update):
+        update = members[UPDATE] = _Update(function)
+    update.listen(changed)

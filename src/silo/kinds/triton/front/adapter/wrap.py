@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from silo.kinds.triton.front.adapter.decorators import is_interpreted
-from silo.kinds.triton.front.adapter.references import reference_to
-from silo.kinds.triton.front.adapter.replaced import UPDATE
+from silo.kinds.triton.front.adapter.triton_keys import UPDATE
+from silo.kinds.triton.front.adapter.triton_objects import reference_to
 
 __all__ = ["wrap"]
 

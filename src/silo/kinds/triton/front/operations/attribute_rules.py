@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from silo.kinds.triton.front.mlir_floats import FLOAT_FORMATS
+from silo.kinds.triton.front.mlir_text import FLOAT_FORMATS
 from silo.kinds.triton.front.operations.type_rules import malformed
 from silo.kinds.triton.front.ssa import Attribute, Dense, Operation
 

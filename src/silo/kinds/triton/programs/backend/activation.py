@@ -100,7 +100,7 @@ def claim() -> bool:
 def complete_keys() -> bool:
     """Have Triton's cache of files tell kernels apart that read other constants as attributes, as helper.CONST."""
     from silo.kinds.triton.front import adapter  # noqa: PLC0415  # with `import triton`, where nobody may launch on a CPU
-    from silo.kinds.triton.front.attributes import read_attributes  # noqa: PLC0415  # as above
+    from silo.kinds.triton.front.triton_fingerprint import read_attributes  # noqa: PLC0415  # as above
 
     adapter.complete_keys(read_attributes)
     return True

@@ -18,7 +18,7 @@ from silo.kinds.triton.cpu.cpu_jobs import EmittedJob, emit_job, make_job, modul
 from silo.kinds.triton.cpu.object_build import build_kernel
 from silo.kinds.triton.front.adapter import read_off, run_cpu_passes
 from silo.kinds.triton.front.adapter.triton_toolchain import module
-from silo.kinds.triton.front.effects import argument_effects
+from silo.kinds.triton.front.ssa_facts import argument_effects
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.kinds.triton.programs.backend.front_end import concrete_target
 from silo.kinds.triton.programs.backend.launch_metadata import CHECKED, EFFECTS, LAUNCH, METADATA

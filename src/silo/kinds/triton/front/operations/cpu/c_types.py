@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from silo.errors import UnsupportedError
-from silo.kinds.triton.front.mlir_floats import FLOAT_FORMATS
+from silo.kinds.triton.front.mlir_text import FLOAT_FORMATS
 from silo.kinds.triton.front.ssa import Type
 
 __all__ = [

@@ -1,0 +1,375 @@
+"""Facts of code, read from a kernel's SSA form: effects on memory, traits, numerics."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from silo.core.code_facts import BlockTraits, Numerics, Traits
+from silo.core.signature import Effect, ParameterKind, Signature
+from silo.core.specialization import Specialization
+from silo.core.values import digest
+from silo.kinds.triton.front.operations import arith, flow, tt
+from silo.kinds.triton.front.operations.operation_record import Family, OperationRecord
+from silo.kinds.triton.front.operations.operation_table import OPERATIONS, family_of, is_arithmetic
+from silo.kinds.triton.front.operations.pointer_flows import Flow, derived, no_flow
+from silo.kinds.triton.front.ssa import Attribute, Block, Dense, Module, Operation, Value
+from silo.kinds.triton.front.triton_specialize import module_arguments
+
+__all__ = ["argument_effects", "control_flows", "effects_of", "numerics_of", "pointer_roots", "traits_of"]
+
+# ---- Effects: whether a kernel reads or writes through each of its pointers, found in its SSA form ----
+
+_READS, _WRITES = 1, 2
+
+_BITS = {Effect.NONE: 0, Effect.READ: _READS, Effect.WRITE: _WRITES, Effect.BOTH: _READS | _WRITES}
+_EFFECTS = {bits: effect for effect, bits in _BITS.items()}
+
+
+def effects_of(module: Module, signature: Signature, specialization: Specialization) -> dict[str, Effect]:
+    """The effect of each pointer and descriptor parameter, by name; for ``Signature.with_effects``.
+
+    A pointer that is None, or that the kernel never uses, has no effect.
+    """
+    kinds = (ParameterKind.POINTER, ParameterKind.DESCRIPTOR)
+    found = {parameter.name: Effect.NONE for parameter in signature.parameters if parameter.kind in kinds}
+    for slot, effect in zip(module_arguments(signature, specialization, module), argument_effects(module), strict=True):
+        if slot.part == "" and slot.parameter in found:
+            found[slot.parameter] = effect
+    return found
+
+
+def argument_effects(module: Module) -> tuple[Effect, ...]:
+    """The effect through each argument of the kernel, in order; ``NONE`` for scalars."""
+    return _Analysis(module).run()
+
+
+def pointer_roots(module: Module) -> dict[Value, frozenset[int]]:
+    """Which arguments of the kernel, by position, each pointer may derive from; -1 for any memory."""
+    analysis = _Analysis(module)
+    for operation in analysis.operations:
+        if _flow(operation) in (None, no_flow):
+            analysis.roots.update({value: {-1} for value in operation.results if _points(value)})
+    analysis.solve()
+    return {value: frozenset(roots) for value, roots in analysis.roots.items() if _points(value)}
+
+
+def control_flows(module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
+    """(source, target) of every value that a branch, loop or call hands to another value."""
+    flow = _flow(operation)
+    return iter(()) if flow is None or flow is derived else flow(module, operation)
+
+
+def _points(value: Value) -> bool:
+    return value.type.pointer or value.type.element.startswith("!")
+
+
+@dataclass(slots=True, eq=False)
+class _Analysis:
+    module: Module
+    roots: dict[Value, set[int]] = field(default_factory=dict[Value, set[int]])
+    effects: dict[int, int] = field(default_factory=dict[int, int])
+    operations: list[Operation] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.operations = list(self.module.walk())
+
+    def run(self) -> tuple[Effect, ...]:
+        self.solve()
+        for operation in self.operations:
+            self._touch(operation)
+        arguments = self.module.entry.regions[0].blocks[0].arguments
+        return tuple(_EFFECTS[self.effects.get(index, 0)] for index in range(len(arguments)))
+
+    def solve(self) -> None:
+        """Find the roots of every value."""
+        arguments = self.module.entry.regions[0].blocks[0].arguments
+        for index, argument in enumerate(arguments):
+            if _points(argument):
+                self.roots[argument] = {index}
+        flows = [flow for operation in self.operations for flow in self._flows(operation)]
+        changed = True
+        while changed:
+            changed = False
+            for source, target in flows:
+                reached = self.roots.get(source)
+                if reached and not reached <= self.roots.setdefault(target, set()):
+                    self.roots[target] |= reached
+                    changed = True
+
+    # -- where pointers flow -----------------------------------------------------------------------------------------
+
+    def _flows(self, operation: Operation) -> Iterator[tuple[Value, Value]]:
+        flow = _flow(operation)
+        if flow is not None:
+            return flow(self.module, operation)
+        if _access(operation) is not None:
+            return iter(())
+        # Unknown: a pointer that comes out may be any that went in, and what its regions get is any of them too.
+        inner = (argument for block in _entries(operation) for argument in block.arguments)
+        return (
+            (source, target)
+            for target in (*operation.results, *inner)
+            if _points(target)
+            for source in operation.operands
+        )
+
+    # -- what is done through them -----------------------------------------------------------------------------------
+
+    def _touch(self, operation: Operation) -> None:
+        access = _access(operation)
+        if access is not None:
+            self._mark(operation.operands[:1], _BITS[access])
+            self._mark(operation.operands[1:], _READS | _WRITES)  # an address that is stored escapes
+        elif operation.name == tt.CALL:
+            if self.module.functions.get(operation.callee) is None:
+                self._mark(operation.operands, _READS | _WRITES)
+        elif _flow(operation) is None:
+            self._mark(operation.operands, _READS | _WRITES)
+
+    def _mark(self, values: Iterable[Value], what: int) -> None:
+        for value in values:
+            for root in self.roots.get(value, ()):
+                self.effects[root] = self.effects.get(root, 0) | what
+
+
+def _entries(operation: Operation) -> Iterator[Block]:
+    return (region.blocks[0] for region in operation.regions if region.blocks)
+
+
+def _flow(operation: Operation) -> Flow | None:
+    record = OPERATIONS.get(operation.name)
+    return None if record is None else record.flow
+
+
+def _access(operation: Operation) -> Effect | None:
+    record = OPERATIONS.get(operation.name)
+    return None if record is None else record.access
+
+
+# ---- Traits of a kernel, read from its SSA form: what kinds of operations it has, and what its blocks run over ----
+
+_BELOW = frozenset((2, 6))  # slt, ult of arith.cmpi
+
+
+def traits_of(module: Module, names: Sequence[str]) -> Traits:
+    """The traits of a module's kernel; functions it calls count as part of it. ``names`` are its arguments' names."""
+    operations = list(module.walk())
+    counts = Counter(family_of(operation) for operation in operations)
+    arguments = {value: index for index, value in enumerate(module.entry.regions[0].blocks[0].arguments)}
+    along = dict(_along(operations))
+    reduced = {length for one in operations if one.name == tt.REDUCE for length in _axis_lengths(one)}
+    scanned = {length for one in operations if one.name == tt.SCAN for length in _axis_lengths(one)}
+    limits: dict[int, dict[int, None]] = {}
+    for operation in operations:
+        if operation.name == arith.CMPI and operation.attributes.get("predicate") in _BELOW:
+            lengths = along.get(operation.operands[0], frozenset())
+            position = _argument(operation.operands[1], arguments)
+            if len(lengths) == 1 and position is not None:
+                limits.setdefault(next(iter(lengths)), {})[position] = None
+    loops = [operation for operation in operations if family_of(operation) is Family.LOOP]
+    stepped = {step: position for loop in loops for step, position in _steps(loop, arguments)}
+    placed = set(_placed(operations))
+    lengths = {length for found in along.values() for length in found}
+    for length in lengths:
+        position = stepped.get(length)
+        if position is not None:
+            limits.setdefault(length, {})[position] = None
+    return Traits(
+        loads=counts[Family.LOAD],
+        stores=counts[Family.STORE],
+        atomics=counts[Family.ATOMIC],
+        dots=counts[Family.DOT],
+        reductions=counts[Family.REDUCTION],
+        scans=counts[Family.SCAN],
+        blocks={
+            length: BlockTraits(
+                length,
+                tuple(names[position] for position in limits.get(length, {})),
+                reduced=length in reduced,
+                scanned=length in scanned,
+                stepped=length in stepped,
+                placed=length in placed,
+            )
+            for length in sorted(lengths)
+        },
+    )
+
+
+def _along(operations: list[Operation]) -> Iterator[tuple[Value, frozenset[int]]]:
+    """Of which ranges each tensor of integers is made, by their length."""
+    known: dict[Value, frozenset[int]] = {}
+    for operation in operations:
+        if operation.name == tt.MAKE_RANGE:
+            start, end = operation.attributes.get("start"), operation.attributes.get("end")
+            found = frozenset((end - start,)) if isinstance(start, int) and isinstance(end, int) else frozenset[int]()
+        elif _keeps_range(operation):
+            found = frozenset[int]().union(*(known.get(operand, frozenset()) for operand in operation.operands))
+        else:
+            continue
+        for result in operation.results:
+            known[result] = found
+            if found:
+                yield result, found
+
+
+def _axis_lengths(operation: Operation) -> Iterator[int]:
+    """How long the axis of a reduction or a scan is."""
+    axis = operation.attributes.get("axis")
+    if isinstance(axis, int):
+        for operand in operation.operands:
+            if axis < len(operand.type.shape):
+                yield operand.type.shape[axis]
+
+
+def _placed(operations: list[Operation]) -> Iterator[int]:
+    """Constants by which something that comes from a program's number is multiplied."""
+    numbers: set[Value] = set()
+    for operation in operations:
+        if operation.name == tt.GET_PROGRAM_ID or (
+            is_arithmetic(operation.name) and any(operand in numbers for operand in operation.operands)
+        ):
+            numbers.update(operation.results)
+            if operation.name == arith.MULI:
+                factors = [_constant(operand) for operand in operation.operands]
+                yield from (factor for factor in factors if factor is not None)
+
+
+def _steps(loop: Operation, arguments: Mapping[Value, int]) -> Iterator[tuple[int, int | None]]:
+    """What a counted loop steps by, and the argument it goes up to: ``range(0, n, B)`` and ``range(cdiv(n, B))``."""
+    if loop.name != flow.FOR:
+        return
+    _, upper, step = loop.operands[:3]
+    by = _constant(step)
+    if by is not None and by > 1:
+        yield by, _argument(upper, arguments)
+    owner = upper.owner
+    if by == 1 and owner is not None and owner.name in (arith.DIVSI, arith.CEILDIVSI):
+        divisor = _constant(owner.operands[1])
+        if divisor is not None:
+            yield divisor, _argument(owner.operands[0], arguments)
+
+
+def _constant(value: Value) -> int | None:
+    if value.owner is None or value.owner.name != arith.CONSTANT:
+        return None
+    found: Attribute | None = value.owner.attributes.get("value")
+    if isinstance(found, Dense):
+        found = found.splat
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def _argument(value: Value, arguments: Mapping[Value, int]) -> int | None:
+    """The position of the argument that a size comes from, or None."""
+    while value not in arguments:
+        if value.owner is None or not _keeps_size(value.owner):
+            return None
+        value = value.owner.operands[0]
+    return arguments[value]
+
+
+def _keeps_range(operation: Operation) -> bool:
+    record = OPERATIONS.get(operation.name)
+    return record is not None and record.keeps_range
+
+
+def _keeps_size(operation: Operation) -> bool:
+    record = OPERATIONS.get(operation.name)
+    return record is not None and record.keeps_size
+
+
+# ---- Numerics of a kernel, read from its SSA form: the order of each sum, and the expression of each stored value ----
+
+_FLOAT = re.compile(r"b?f\d+\w*")
+# Attributes that say how something is laid out or cached.
+_NO_MATTER = frozenset(("cache", "evict", "isVolatile", "operandSegmentSizes", "resultSegmentSizes"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A value as a digest; ``data``: it comes from what memory or floating-point arguments hold, not from positions."""
+
+    text: str
+    data: bool
+
+
+_POSITION = _Known("position", data=False)
+
+
+def numerics_of(module: Module) -> Numerics:
+    """The numerics of a module's kernel; functions it calls count as part of it."""
+    counts = Counter(record.order for _, record in _recorded(module) if record.order)
+    carried = sum(_carries(one, record) for one, record in _recorded(module))
+    if carried:
+        counts["loop or call that carries values"] = carried
+    ordered = tuple(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts.items())
+    known = {
+        value: _Known(f"argument {index}", data=value.type.pointer or _is_float(value))
+        for index, value in enumerate(module.entry.regions[0].blocks[0].arguments)
+    }
+    return Numerics(ordered, frozenset(_stored(module.entry, known)))
+
+
+def _is_float(value: Value) -> bool:
+    return not value.type.pointer and _FLOAT.fullmatch(value.type.element) is not None
+
+
+def _recorded(module: Module) -> Iterator[tuple[Operation, OperationRecord]]:
+    for operation in module.walk():
+        record = OPERATIONS.get(operation.name)
+        if record is not None:
+            yield operation, record
+
+
+def _carries(operation: Operation, record: OperationRecord) -> bool:
+    """Whether floating-point values go round a loop, from block to block, or into a function."""
+    if record.family is Family.LOOP:
+        return any(_is_float(result) for result in operation.results)
+    return record.carries and any(_is_float(value) for value in (*operation.operands, *operation.results))
+
+
+def _stored(operation: Operation, known: dict[Value, _Known]) -> Iterator[str]:
+    """Goes through what is inside an operation; ``known`` gets every value on the way."""
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield from _stored(inner, known)
+                if family_of(inner) is Family.STORE:
+                    target, *rest = (known.get(value, _POSITION) for value in inner.operands)
+                    yield digest("store", [inner.name, target.text, *(one.text for one in rest if one.data)])
+                found = _result(inner, known)
+                known.update((result, found) for result in inner.results)
+
+
+def _result(operation: Operation, known: Mapping[Value, _Known]) -> _Known:
+    """What all results of an operation are."""
+    operands = [known.get(value, _POSITION) for value in operation.operands]
+    if operation.name == arith.CONSTANT:
+        return _Known(f"constant {_plain(operation.attributes.get('value', ''))}", data=_is_float(operation.result))
+    record = OPERATIONS.get(operation.name)
+    loads = record is not None and record.family is Family.LOAD
+    if record is not None and record.moves and operands and not any(one.data for one in operands[1:]):
+        return operands[0]
+    inside = [
+        known.get(value, _POSITION)
+        for region in operation.regions
+        for block in region.blocks
+        for value in (block.operations[-1].operands if block.operations else ())
+    ]
+    if not loads and not any(one.data for one in (*operands, *inside)):
+        return _POSITION
+    attributes = {name: _plain(one) for name, one in operation.attributes.items() if name not in _NO_MATTER}
+    types = [value.type.element for value in operation.results]
+    parts = [one.text for one in (*operands, *inside)]
+    if loads:
+        parts = [operands[0].text, *(one.text for one in operands[1:] if one.data)]
+    return _Known(digest("value", [operation.name, types, attributes, parts]), data=True)
+
+
+def _plain(attribute: Attribute) -> str:
+    """An attribute as text, without the shape of a constant."""
+    if isinstance(attribute, Dense):
+        return repr(attribute.splat if attribute.splat is not None else attribute.values)
+    return repr(attribute)
