@@ -5,8 +5,8 @@
 #include "cpu_workers.h"
 
 #include "cpu_clock.h"
-#include "cpu_quota.h"
 #include "cpu_pace.h"
+#include "cpu_quota.h"
 #include "cpu_thread.h"
 #include "cpu_waiting.h"
 #include "cpu_work.h"
@@ -45,7 +45,7 @@ static struct {
     uint64_t number;
     int helpers;
     /* Of the thread that has the pool: */
-    int running;                 /* workers that exist: the first ones */
+    int running; /* workers that exist: the first ones */
     _Atomic bool pinned;
     _Atomic uint64_t spin, look; /* nanoseconds: see silo_cpu_workers_spin, _look */
     /* The launching thread sleeps, or is about to, until nobody is inside. */

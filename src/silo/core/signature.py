@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from silo.core.dtypes import DType
-from silo.core.json_reader import BOOL, DTYPE, TEXT, VALUE, Form, Persisted, enumerated, read_list
+from silo.core.json_reader import BOOL, DTYPE, TEXT, VALUE, Form, Persisted, enumerated, read_list, write_members
 from silo.core.values import JSON, MAX_PARAMETERS, Value, identity_of, malformed
 from silo.frozen import field, frozen, remembered, replace
 
@@ -142,7 +142,7 @@ class Signature:
     @remembered
     def _json(self) -> tuple[Mapping[str, JSON], ...]:
         """The canonical forms of the parameters, which many keys are made of."""
-        return tuple([parameter.to_json() for parameter in self.parameters])
+        return tuple([write_members(parameter) for parameter in self.parameters])
 
     @classmethod
     def from_json(cls, data: JSON) -> Signature:
