@@ -6,13 +6,10 @@ import re
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from silo.core.json_reader import NATURAL, TEXT, Persisted
 from silo.frozen import field, frozen
-
-if TYPE_CHECKING:
-    from silo.core.target import Target
 
 __all__ = [
     "DEVICE_FACTS",
@@ -166,6 +163,11 @@ class Place:
 HOST = Place("cpu", HOST_MEMORY)
 
 
+class _OfKind(Protocol):
+    @property
+    def kind(self) -> str: ...
+
+
 class _Owner(Protocol):
     """The part of a device that says where its memory is."""
 
@@ -173,7 +175,7 @@ class _Owner(Protocol):
     def memory(self) -> Memory: ...
 
     @property
-    def target(self) -> Target: ...
+    def target(self) -> _OfKind: ...
 
     @property
     def index(self) -> int: ...

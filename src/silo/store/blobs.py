@@ -8,15 +8,11 @@ import mmap
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from silo.core.notices import Notices
 from silo.errors import StoreError
-from silo.store.atomic_files import publish
+from silo.store.atomic_files import DiskGate, publish
 from silo.store.privacy import NotPrivateError, open_private, private_size, read_private
-
-if TYPE_CHECKING:
-    from silo.store.store import DiskGate
 
 __all__ = ["DiskBlobs", "FallbackBlobs", "MemoryBlobs", "check_sha256"]
 

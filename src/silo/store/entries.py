@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.store.append_log import decode_line, encode_line
-from silo.store.atomic_files import publish
+from silo.store.atomic_files import DiskGate, publish
 from silo.store.blobs import check_sha256, set_aside
 from silo.store.privacy import read_private
-
-if TYPE_CHECKING:
-    from silo.store.store import DiskGate
 
 __all__ = ["DiskEntries", "Entries", "FallbackEntries", "MemoryEntries"]
 

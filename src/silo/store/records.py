@@ -6,17 +6,13 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
 from silo.store.append_log import LINES, AppendLog, LogFile, decode_line, encode_line
-from silo.store.atomic_files import make_directory
+from silo.store.atomic_files import DiskGate, make_directory
 from silo.store.privacy import open_private
-
-if TYPE_CHECKING:
-    from silo.store.store import DiskGate
 
 __all__ = ["DiskRecords", "FallbackRecords", "MemoryRecords", "check_key"]
 

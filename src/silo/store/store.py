@@ -18,8 +18,7 @@ used (:mod:`silo.store.privacy`).
 from __future__ import annotations
 
 import errno
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -28,7 +27,7 @@ from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
 from silo.forks import Mutex
-from silo.store.atomic_files import make_directory, publish
+from silo.store.atomic_files import DiskGate, make_directory, publish
 from silo.store.privacy import NotPrivateError, examine, read_private
 from silo.store.records import DiskRecords, FallbackRecords, MemoryRecords
 from silo.store.trust_ledger import TrustLedger
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from silo.store.remote.client import RemoteClient
     from silo.store.remote.shared_records import LocalRecords
 
-__all__ = ["SCHEMA_VERSION", "DiskGate", "KeyedRecords", "MemoryStore", "Store", "StoreBase", "privacy_of"]
+__all__ = ["SCHEMA_VERSION", "KeyedRecords", "MemoryStore", "Store", "StoreBase", "privacy_of"]
 
 SCHEMA_VERSION = 1
 _SCHEMA_FILE = "silo-store.json"
@@ -80,30 +79,6 @@ class KeyedRecords(Protocol):
     def keys(self) -> tuple[str, ...]:
         """The keys that have records, sorted."""
         ...
-
-
-class DiskGate:
-    """Lets writes through to the disk, after ``prepare``; reports the first refusal."""
-
-    def __init__(self, root: Path, notices: Notices, prepare: Callable[[], None]) -> None:
-        self._root = root
-        self._notices = notices
-        self._prepare = prepare
-
-    def write(self, action: Callable[[], object]) -> bool:
-        """Whether ``action`` reached the disk. A full disk is tried again next time: it may have been emptied."""
-        try:
-            self._prepare()
-            action()
-        except OSError as error:
-            reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
-            self._notices.once(
-                "not kept",
-                f"the store {self._root} cannot be written: {reason}; going on in memory, so results of this process "
-                f"are lost at its end (set SILO_HOME to a writable directory, or free space with 'silo cache prune')",
-            )
-            return False
-        return True
 
 
 class _Parts(NamedTuple):

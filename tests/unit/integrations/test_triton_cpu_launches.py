@@ -3,6 +3,8 @@
 # ruff: noqa: E402  # what follows needs Triton
 
 import gc
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,9 +64,22 @@ class Array:
 
 RNG = np.random.default_rng(1)
 
+LOADED = """
+import sys, triton
+apart = [name for name, module in list(sys.modules.items()) if name.startswith("triton.")
+         and getattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], None) is None]
+print(sorted(apart))
+"""
 
-def arrays(*shapes):
-    return [Array(RNG.normal(size=shape).astype(np.float32)) for shape in shapes]
+
+def test_every_module_of_triton_is_in_its_package_as_without_silo(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(LOADED)
+    found = [
+        subprocess.run([sys.executable, *words, str(program)], capture_output=True, text=True, check=True).stdout
+        for words in ([], ["-m", "silo", "exec"])
+    ]
+    assert found[0] == found[1]
 
 
 @triton.jit

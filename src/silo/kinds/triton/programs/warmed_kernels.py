@@ -1,4 +1,4 @@
-"""Compiled kernels that a program launches by hand: ``kernel.warmup(...)[grid](...)``."""
+"""Compiled kernels that a program launches by hand, as ``kernel.warmup`` returns them."""
 
 from __future__ import annotations
 

@@ -94,8 +94,11 @@ class LaunchHookPoints:
 
 
 def seams_are_loaded() -> bool:
-    """Whether Triton is imported so far that its classes are complete."""
-    return hasattr(sys.modules.get(_JIT), "JITFunction") and hasattr(sys.modules.get(_AUTOTUNER), "Heuristics")
+    """Whether Triton is imported so far that its classes are complete, and their modules are in their packages."""
+    jit, autotuner = sys.modules.get(_JIT), sys.modules.get(_AUTOTUNER)
+    package, _, name = _COMPILER.rpartition(".")
+    compiler = getattr(sys.modules.get(package), name, None)
+    return hasattr(jit, "JITFunction") and hasattr(autotuner, "Heuristics") and hasattr(compiler, "CompiledKernel")
 
 
 def seams() -> LaunchHookPoints:
