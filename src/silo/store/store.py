@@ -6,6 +6,7 @@
     blobs/ab/<sha256>           bytes by content
     artifacts/ab/<key>.json     artifact key -> artifact
     jobs/ab/<key>.json          job key -> outcome of a compile job
+    files/ab/<key>.json         files of another compiler's cache, of this machine alone
     records/<key>.jsonl         append-only records, one framed line each
     trust/{built,trusted}.jsonl host code that was built or trusted here; remotes.jsonl: remote stores
     damaged/                    what was found damaged and set aside
@@ -32,6 +33,7 @@ from silo.store.atomic_files import make_directory, publish
 from silo.store.blobs import DiskBlobs, MemoryBlobs
 from silo.store.entries import DiskEntries, Entries, MemoryEntries
 from silo.store.fallback import DiskGate, FallbackBlobs, FallbackEntries, FallbackRecords
+from silo.store.kept_files import KeptFiles
 from silo.store.privacy import NotPrivateError, examine, read_private
 from silo.store.records import DiskRecords, MemoryRecords
 from silo.store.trust_ledger import TrustLedger
@@ -44,7 +46,7 @@ __all__ = ["SCHEMA_VERSION", "KeyedRecords", "MemoryStore", "Store", "StoreBase"
 
 SCHEMA_VERSION = 1
 _SCHEMA_FILE = "silo-store.json"
-_NAMES = (_SCHEMA_FILE, "blobs", "artifacts", "jobs", "records", "trust", "damaged")
+_NAMES = (_SCHEMA_FILE, "blobs", "artifacts", "jobs", "files", "records", "trust", "damaged")
 
 
 class _DamagedError(OSError):
@@ -84,16 +86,17 @@ class KeyedRecords(Protocol):
 
 
 class StoreBase:
-    """What every store has: ``blobs``, ``records``, ``artifacts`` and ``trust``."""
+    """What every store has: ``blobs``, ``records``, ``artifacts``, ``files`` and ``trust``."""
 
     blobs: Blobs
     records: KeyedRecords
     artifacts: Artifacts
+    files: KeptFiles
     trust: TrustLedger
 
     def _keep_in_memory(self, notices: Notices, link: RemoteClient | None = None) -> None:
         self.trust = TrustLedger(MemoryRecords())
-        self._assemble(MemoryBlobs(), MemoryRecords(), MemoryEntries(), MemoryEntries(), notices, link)
+        self._assemble(MemoryBlobs(), MemoryRecords(), MemoryEntries(), MemoryEntries(), MemoryEntries(), notices, link)
 
     def _assemble(
         self,
@@ -101,9 +104,11 @@ class StoreBase:
         records: LocalRecords,
         artifacts: Entries,
         jobs: Entries,
+        files: Entries,
         notices: Notices,
         link: RemoteClient | None,
     ) -> None:
+        self.files = KeptFiles(files, blobs, notices)
         if link is None:
             self.blobs, self.records = blobs, records
             self.artifacts = Artifacts(artifacts, jobs, blobs, self.trust, notices)
@@ -179,6 +184,7 @@ class Store(StoreBase):
             FallbackRecords(gate, DiskRecords(self._directory / "records", notices)),
             FallbackEntries(gate, DiskEntries(self._directory, "artifacts", notices)),
             FallbackEntries(gate, DiskEntries(self._directory, "jobs", notices)),
+            FallbackEntries(gate, DiskEntries(self._directory, "files", notices)),
             notices,
             link,
         )
