@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
 
 from silo.artifacts.artifact import BlobRef
 from silo.core.json_reader import read_list, read_natural, read_object, read_text
@@ -15,9 +16,10 @@ from silo.core.notices import Notices
 from silo.core.values import JSON, malformed
 from silo.errors import StoreError
 from silo.store.artifacts import Blobs
-from silo.store.entries import Entries
+from silo.store.blobs import DiskBlobs
+from silo.store.entries import DiskEntries, Entries
 
-__all__ = ["MOST_BYTES", "KeptFiles"]
+__all__ = ["MOST_BYTES", "KeptFiles", "blobs_kept_here"]
 
 MOST_BYTES = 64 << 20  # of the files under one key
 _SCHEMA = "files/1"
@@ -47,6 +49,11 @@ class KeptFiles:
         """Whether files of a key (a sha256 in hex) seem to be here; their bytes are not read."""
         found = self._read(key)
         return found is not None and self._blobs.holds(found[0].sha256, found[0].size)
+
+    def blob_of(self, key: str) -> str | None:
+        """The sha256 of the blob that holds the files of a key, or None."""
+        found = self._read(key)
+        return None if found is None else found[0].sha256
 
     def put(self, key: str, files: Mapping[str, bytes]) -> bool:
         """Keep files by name under a key, for others that were there; False: they have too many bytes."""
@@ -104,6 +111,15 @@ class KeptFiles:
         self._notices.once(
             f"files {key}", f"files {key} in the store cannot be used: {reason}; they will be made again"
         )
+
+
+def blobs_kept_here(root: Path) -> frozenset[str]:
+    """The blobs of the store at ``root`` that hold such files, and are not sent to a remote store."""
+    notices = Notices("silo.store")
+    entries = DiskEntries(root, "files", notices)
+    keys = [path.stem for path in (root / "files").glob("??/*.json") if len(path.stem) == 64]
+    found = [KeptFiles(entries, DiskBlobs(root, notices), notices).blob_of(key) for key in keys]
+    return frozenset(sha256 for sha256 in found if sha256 is not None)
 
 
 def _size(data: JSON) -> tuple[str, int]:
