@@ -170,10 +170,11 @@ def reason_to_compile_in_turn(tuner: Any, runs: Callable[[Any], bool]) -> str:  
     return "" if runs(function) else "the program has replaced how its kernel is launched"
 
 
-def reason_to_keep_nothing(request: CompileRequest, entry: CacheEntry) -> str:
+def reason_to_keep_nothing(request: CompileRequest, entry: CacheEntry, *, measured: bool) -> str:
     """Why the files of a compile are of no use to a process with another cache; "" if they are.
 
-    A listener of compiles is no reason: it is told that the cache had the kernel.
+    A listener of compiles is a reason while a tuner measures (``measured``), whose configs compile in their turn then.
+    Else it is told that the cache had the kernel.
     """
     version = triton_version() or ""
     if version.rpartition(".")[0] not in TESTED_VERSIONS:
@@ -183,7 +184,7 @@ def reason_to_keep_nothing(request: CompileRequest, entry: CacheEntry) -> str:
     if not keeps_in_files():
         return "the program has a cache of its own"
     knobs = module("triton.knobs")
-    if reason := _reason_of_knobs(knobs, [name for name in _SEEN if name != "listener"]):
+    if reason := _reason_of_knobs(knobs, [name for name in _SEEN if measured or name != "listener"]):
         return reason
     if getattr(knobs.nvidia, "dump_ptxas_log", False):
         return "its compile prints"

@@ -42,9 +42,11 @@ class StoredCode:
 
     def before_compile(self, request: CompileRequest) -> Callable[[], None] | None:
         """Triton is about to compile: put the files into its cache, if the store has them and the cache does not."""
+        search = search_of_thread()
+        place = None if search is None else search.measuring
         try:
             entry = request.entry
-            reason = reason_to_keep_nothing(request, entry)
+            reason = reason_to_keep_nothing(request, entry, measured=place is not None)
         except Exception as error:  # noqa: BLE001  # Triton's own errors have no common base; it meets them in its turn
             _log.debug("the store is not asked for the code of %s: %s", request.source.name, error)
             return None
@@ -59,9 +61,8 @@ class StoredCode:
                     return None
         except (SiloError, OSError, UnicodeDecodeError) as error:
             self._notices.once("put back", f"code of {entry.name} stays in the store, and Triton compiles it: {error}")
-        search = search_of_thread()
-        if search is not None and search.measuring is not None:
-            search.compiled.setdefault(search.measuring, []).append(entry)
+        if search is not None and place is not None:
+            search.compiled.setdefault(place, []).append(entry)
             return None
         return lambda: self._keep(entry, request.source.fn)
 

@@ -188,6 +188,24 @@ KeptFiles.get = other
     assert line(said) == "staged 3 0 128"
 
 
+def test_a_cache_that_takes_no_files_is_said_once(home):
+    program(WHOLE, SILO_HOME=home, SILO_COMPILE_AHEAD="0")
+    failing = """
+from triton.runtime.cache import FileCacheManager
+own_put = FileCacheManager.put
+def put(self, data, filename, binary=True):
+    if not refused:
+        refused.append(filename)
+        raise OSError(28, "No space left on device")
+    return own_put(self, data, filename, binary)
+refused = []
+FileCacheManager.put = put
+"""
+    said = program(TUNED + COUNTED + failing + CALLS, SILO_HOME=home)
+    assert line(said) == "staged 1 0 128"  # the first; there is room for the others
+    assert said.count("stays in the store, and Triton compiles it") == 1
+
+
 def test_what_prints_while_it_is_compiled_is_not_kept(home):
     printing = WHOLE.replace("    i = tl", '    tl.static_print("compiled")\n    i = tl', 1)
     for expected in ("staged 5 4 128", "staged 2 0 128"):
