@@ -1,7 +1,7 @@
-"""Files of another compiler's cache, which programs would otherwise make again: those of this machine alone.
+"""Files of another compiler's cache, which programs would otherwise make again. They stay on this machine.
 
-They are neither sent to a remote store nor taken from one: whoever loads them has nobody's word but this store's, which
-is its user's alone. Native code of the host is none of them.
+They are neither sent to a remote store nor taken from one, because only this store, which is its user's alone, vouches
+for them. They hold no native code for the host.
 """
 
 from __future__ import annotations

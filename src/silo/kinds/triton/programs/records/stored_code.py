@@ -1,8 +1,8 @@
-"""Code of programs that tune, in the store: what Triton compiled here is put back where Triton's cache lacks it.
+"""Code of programs that tune, in the store: it is put back into Triton's cache, if that has lost it.
 
 Files are kept under Triton's own key, which holds the compiler, the options, the environment and the source, so a
-kernel never gets those of another. They are of this machine's store alone (:mod:`silo.store.kept_files`), and code of
-devices: nothing of them is loaded into this process but by a device's driver, as Triton's own cache is.
+kernel never gets the files of another. They stay in this machine's store (:mod:`silo.store.kept_files`) and are code for
+devices: a driver loads them, as it loads what lies in Triton's own cache.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = logging.getLogger("silo")
 class StoredCode:
     """Sees each compile of a process whose tuners were asked. Its methods may be called by any thread.
 
-    Of the configs that a tuner measures, :meth:`keep_winner` keeps those that it chose; of other kernels, all.
+    Of the configs that a tuner measures, :meth:`keep_winner` keeps the chosen one; of other kernels everything is kept.
     """
 
     def __init__(self) -> None:
