@@ -1,8 +1,8 @@
 """Code of programs that tune, in the store: it is put back into Triton's cache, if that has lost it.
 
 Files are kept under Triton's own key, which holds the compiler, the options, the environment and the source, so a
-kernel never gets the files of another. They stay in this machine's store (:mod:`silo.store.kept_files`) and are code for
-devices: a driver loads them, as it loads what lies in Triton's own cache.
+kernel never gets the files of another. They stay in this machine's store (:mod:`silo.store.kept_files`) and are code
+for devices: a driver loads them, as it loads what lies in Triton's own cache.
 """
 
 from __future__ import annotations
