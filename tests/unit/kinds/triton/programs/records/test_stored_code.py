@@ -106,8 +106,9 @@ def test_what_workers_compiled_is_kept_as_well(home):
 )
 def test_other_code_is_compiled(home, tmp_path, change, variables, staged):
     program(WHOLE, SILO_HOME=home, SILO_COMPILE_AHEAD="0")
-    changed = WHOLE.replace(*change, 1)
-    assert (changed != WHOLE) == (change != ("", ""))
+    before, after = change
+    changed = WHOLE.replace(before, after, 1)
+    assert (changed != WHOLE) == (before != after)
     given = {"SILO_HOME": home, "SILO_COMPILE_AHEAD": "0", "TRITON_DUMP_DIR": str(tmp_path), **variables}
     assert int(line(program(changed, **given)).split()[1]) == staged
 
