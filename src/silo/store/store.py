@@ -6,6 +6,7 @@
     blobs/ab/<sha256>           bytes by content
     artifacts/ab/<key>.json     artifact key -> artifact
     jobs/ab/<key>.json          job key -> outcome of a compile job
+    files/ab/<key>.json         files of another compiler's cache, of this machine alone
     records/<key>.jsonl         append-only records, one framed line each
     trust/{built,trusted}.jsonl host code that was built or trusted here; remotes.jsonl: remote stores
     damaged/                    what was found damaged and set aside
@@ -35,6 +36,7 @@ from silo.store.trust_ledger import TrustLedger
 if TYPE_CHECKING:
     from silo.store.artifacts import Artifacts, Blobs
     from silo.store.entries import Entries
+    from silo.store.kept_files import KeptFiles
     from silo.store.remote.client import RemoteClient
     from silo.store.remote.shared_records import LocalRecords
 
@@ -42,7 +44,7 @@ __all__ = ["SCHEMA_VERSION", "KeyedRecords", "MemoryStore", "Store", "StoreBase"
 
 SCHEMA_VERSION = 1
 _SCHEMA_FILE = "silo-store.json"
-_NAMES = (_SCHEMA_FILE, "blobs", "artifacts", "jobs", "records", "trust", "damaged")
+_NAMES = (_SCHEMA_FILE, "blobs", "artifacts", "jobs", "files", "records", "trust", "damaged")
 
 
 class _DamagedError(OSError):
@@ -85,10 +87,11 @@ class _Parts(NamedTuple):
     blobs: Blobs
     records: KeyedRecords
     artifacts: Artifacts
+    files: KeptFiles
 
 
 class StoreBase:
-    """What every store has: ``blobs``, ``records``, ``artifacts`` and ``trust``.
+    """What every store has: ``blobs``, ``records``, ``artifacts``, ``files`` and ``trust``.
 
     A program that launches from a bundle reads ``trust`` alone: the other parts are made when one is first read.
     """
@@ -114,6 +117,11 @@ class StoreBase:
         """Artifacts, and outcomes of compile jobs."""
         return self._made().artifacts
 
+    @property
+    def files(self) -> KeptFiles:
+        """Files of another compiler's cache, of this machine alone."""
+        return self._made().files
+
     def _made(self) -> _Parts:
         if self._parts is None:
             with self._making:
@@ -129,7 +137,8 @@ def _in_memory(trust: TrustLedger, notices: Notices, link: RemoteClient | None =
     from silo.store.blobs import MemoryBlobs  # noqa: PLC0415  # a program that launches from a bundle needs none
     from silo.store.entries import MemoryEntries  # noqa: PLC0415
 
-    return _assembled(MemoryBlobs(), MemoryRecords(), MemoryEntries(), MemoryEntries(), trust, notices, link)
+    entries = (MemoryEntries(), MemoryEntries(), MemoryEntries())
+    return _assembled(MemoryBlobs(), MemoryRecords(), *entries, trust, notices, link)
 
 
 def _assembled(
@@ -137,21 +146,25 @@ def _assembled(
     records: LocalRecords,
     artifacts: Entries,
     jobs: Entries,
+    files: Entries,
     trust: TrustLedger,
     notices: Notices,
     link: RemoteClient | None,
 ) -> _Parts:
     from silo.store.artifacts import Artifacts  # noqa: PLC0415  # see _in_memory
+    from silo.store.kept_files import KeptFiles  # noqa: PLC0415
 
+    kept = KeptFiles(files, blobs, notices)
     if link is None:
-        return _Parts(blobs, records, Artifacts(artifacts, jobs, blobs, trust, notices))
+        return _Parts(blobs, records, Artifacts(artifacts, jobs, blobs, trust, notices), kept)
     from silo.store.remote.fetched_artifacts import FetchedArtifacts  # noqa: PLC0415  # few programs have a remote store
     from silo.store.remote.shared_blobs import SharedBlobs  # noqa: PLC0415
     from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
 
     shared = SharedBlobs(blobs, link)
     fetched = FetchedArtifacts(link, artifacts, jobs, shared, trust)
-    return _Parts(shared, SharedRecords(records, link), Artifacts(artifacts, jobs, shared, trust, notices, fetched))
+    known = Artifacts(artifacts, jobs, shared, trust, notices, fetched)
+    return _Parts(shared, SharedRecords(records, link), known, kept)
 
 
 class MemoryStore(StoreBase):
@@ -227,6 +240,7 @@ class Store(StoreBase):
             FallbackRecords(gate, DiskRecords(root / "records", notices)),
             FallbackEntries(gate, DiskEntries(root, "artifacts", notices)),
             FallbackEntries(gate, DiskEntries(root, "jobs", notices)),
+            FallbackEntries(gate, DiskEntries(root, "files", notices)),
             self.trust,
             notices,
             self.link,

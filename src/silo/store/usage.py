@@ -16,7 +16,7 @@ from silo.store.entries import DiskEntries
 __all__ = ["PARTS", "Pruned", "Usage", "clear", "prune", "usage"]
 
 # What `clear` may remove. Trust is not a cache: it holds the user's word.
-PARTS = ("blobs", "artifacts", "jobs", "records", "damaged")
+PARTS = ("blobs", "artifacts", "jobs", "files", "records", "damaged")
 GRACE_S = 3600
 
 
@@ -61,9 +61,9 @@ def usage(root: Path) -> Usage:
 
 
 def prune(root: Path, *, max_bytes: int, grace_s: float = GRACE_S) -> Pruned:
-    """Bring blobs, artifacts and jobs down to ``max_bytes``: blobs that nothing refers to first, oldest first.
+    """Bring blobs, artifacts, jobs and files down to ``max_bytes``: blobs that nothing refers to first, oldest first.
 
-    Then go the oldest artifacts and jobs with the blobs that only they held. Records (trials) are never pruned.
+    Then go the oldest artifacts, jobs and files with the blobs that only they held. Records (trials) are never pruned.
     What is younger than ``grace_s`` seconds stays: another process may be about to refer to it. A process that finds
     a blob gone makes it again.
     """
@@ -137,14 +137,14 @@ def _unlink(file: _File) -> int:
 
 def _entries(root: Path) -> Iterator[tuple[_File, frozenset[str]]]:
     notices = Notices("silo.store")
-    for part in ("artifacts", "jobs"):
+    for part in ("artifacts", "jobs", "files"):
         entries = DiskEntries(root, part, notices)
         for file in _files(root / part):
             yield file, frozenset(_shas(entries.get(file.path.stem)))
 
 
 def _shas(document: JSON) -> Iterator[str]:
-    """Every sha256 that an artifact or a job refers to, wherever it stands in the document."""
+    """Every sha256 that an entry refers to, wherever it stands in the document."""
     if isinstance(document, dict):
         if isinstance(sha256 := document.get("sha256"), str):
             yield sha256

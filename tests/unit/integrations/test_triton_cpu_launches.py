@@ -72,6 +72,10 @@ print(sorted(apart))
 """
 
 
+def arrays(*shapes):
+    return [Array(RNG.normal(size=shape).astype(np.float32)) for shape in shapes]
+
+
 def test_every_module_of_triton_is_in_its_package_as_without_silo(tmp_path):
     program = tmp_path / "program.py"
     program.write_text(LOADED)

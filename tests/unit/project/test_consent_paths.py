@@ -93,6 +93,12 @@ CALLS = {
         "kinds/triton/programs/backend/stages.py": "what Triton lowered in this process, or kept in its own cache",
         "kinds/metal/metal_compiler.py": "check_source, and check_text after it looked at the consent",
     },
+    # Code for a device in Triton's own cache, which a program loads by Triton.
+    "keep_files": {
+        "kinds/triton/programs/searches/ahead_compiles.py": "what a worker of this process has compiled",
+        "kinds/triton/front/adapter/cache_compiles.py": "put_back_files, which refuses files for the host",
+    },
+    "put_back_files": {"kinds/triton/programs/records/stored_code.py": "what Triton compiled on this machine"},
     # Who gives consent.
     "Consent": {"core/consent.py": "issue_consent"},
     "issue_consent": {"store/trust_ledger.py": "the ledger"},

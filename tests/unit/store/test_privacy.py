@@ -61,13 +61,14 @@ def assert_not_used(root: Path, caplog, *words: str) -> None:
         assert word in caplog.text
 
 
-PARTS = [".", "silo-store.json", "blobs", "artifacts", "jobs", "records", "trust"]
+PARTS = [".", "silo-store.json", "blobs", "artifacts", "jobs", "files", "records", "trust"]
 
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("extra", [stat.S_IWGRP, stat.S_IWOTH])
 def test_a_store_that_others_may_write_is_not_used(root, caplog, part, extra):
-    (root / "artifacts").mkdir(mode=0o700, exist_ok=True)
+    for absent in ("artifacts", "files"):
+        (root / absent).mkdir(mode=0o700, exist_ok=True)
     path = root / part
     path.chmod(stat.S_IMODE(path.stat().st_mode) | extra)
     mode = f"{stat.S_IMODE(path.stat().st_mode):o}"
@@ -77,7 +78,8 @@ def test_a_store_that_others_may_write_is_not_used(root, caplog, part, extra):
 @as_root
 @pytest.mark.parametrize("part", PARTS)
 def test_a_store_of_another_user_is_not_used(root, caplog, part):
-    (root / "artifacts").mkdir(mode=0o700, exist_ok=True)
+    for absent in ("artifacts", "files"):
+        (root / absent).mkdir(mode=0o700, exist_ok=True)
     os.chown(root / part, STRANGER, STRANGER)
     assert_not_used(root, caplog, f"it belongs to user {STRANGER}, not 0", f"chown -R 0 {root / part}")
 
@@ -90,7 +92,8 @@ def test_a_store_of_another_user_is_not_used_by_anybody(root, caplog, monkeypatc
 
 @pytest.mark.parametrize("part", PARTS[1:])
 def test_a_link_inside_is_not_followed(root, tmp_path, caplog, part):
-    (root / "artifacts").mkdir(mode=0o700, exist_ok=True)
+    for absent in ("artifacts", "files"):
+        (root / absent).mkdir(mode=0o700, exist_ok=True)
     (root / part).rename(tmp_path / "elsewhere")
     (root / part).symlink_to(tmp_path / "elsewhere")
     assert_not_used(root, caplog, str(root / part), "it is a symbolic link")
@@ -265,7 +268,7 @@ def test_looking_takes_one_call_for_each_name(root, monkeypatch):
     real = os.lstat
     monkeypatch.setattr(privacy.os, "lstat", lambda path: looked.append(path) or real(path))
     assert privacy_of(root)
-    assert len(looked) <= len(root.resolve().parts) + 8
+    assert len(looked) <= len(root.resolve().parts) + 9
 
 
 def test_the_commands_on_the_store_leave_it_alone(root, tmp_path):

@@ -500,11 +500,13 @@ def test_push_pull_and_check(tmp_path, double):
     own = Store(tmp_path / "first")
     key, artifact = keep(own)
     keep(own, 1, b"native", kind="so")
+    assert own.files.put("f" * 64, {"ptx": b"of this machine alone"})
     for number in range(30):
         own.records.append(KEY, {"n": number})
     link = link_to(double.address)
     rows = {row.part: row for row in copying.push(tmp_path / "first", link)}
     assert (rows["blobs"].copied, rows["records"].copied, rows["jobs"].copied) == (3, 30, 2)
+    assert (rows["blobs"].left, "files" in rows) == (1, False)
     assert (rows["artifacts"].copied, rows["artifacts"].left) == (1, 1)
     again = copying.push(tmp_path / "first", link_to(double.address))
     assert [row.copied for row in again] == [0] * 4

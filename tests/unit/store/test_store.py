@@ -182,7 +182,7 @@ def test_usage_counts_every_part(tmp_path):
     keep(store, 1, b"x" * 1000)
     store.records.append("k", 1)
     found = usage(tmp_path)
-    assert found.files == {"blobs": 2, "artifacts": 1, "jobs": 1, "records": 1, "damaged": 0}
+    assert found.files == {"blobs": 2, "artifacts": 1, "jobs": 1, "files": 0, "records": 1, "damaged": 0}
     assert found.size_bytes["blobs"] == 1006
     assert found.total_bytes == sum(found.size_bytes.values())
     assert usage(tmp_path / "absent").total_bytes == 0

@@ -17,6 +17,7 @@ from silo.store.append_log import decode_line, encode_line
 from silo.store.artifacts import Artifacts, Outcome
 from silo.store.blobs import DiskBlobs
 from silo.store.entries import DiskEntries
+from silo.store.kept_files import blobs_kept_here
 from silo.store.records import DiskRecords
 from silo.store.remote.client import RemoteClient
 from silo.store.remote.object_protocol import (
@@ -231,8 +232,9 @@ def _own_objects(root: Path, part: str) -> Iterator[tuple[str, bytes | None]]:
     notices = Notices("silo.store")
     if part == "blobs":
         blobs = DiskBlobs(root, notices)
+        here = blobs_kept_here(root)
         for sha256 in _stems(root / part, ""):
-            data = blobs.get(sha256)
+            data = None if sha256 in here else blobs.get(sha256)
             yield blob_name(sha256), data if data is not None and len(data) <= MOST_BLOB_BYTES else None
     else:
         entries = DiskEntries(root, part, notices)

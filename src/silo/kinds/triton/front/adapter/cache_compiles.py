@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -34,12 +34,15 @@ __all__ = [
     "CacheEntry",
     "CompileRequest",
     "FrontEnds",
+    "cached_files",
     "is_cached",
     "job_parameters",
     "keep_files",
     "keeps_in_files",
     "make_cache_files",
+    "put_back_files",
     "reason_to_compile_in_turn",
+    "reason_to_keep_nothing",
     "requested_compile",
     "watch_requests",
 ]
@@ -51,6 +54,10 @@ _ABSENT = "absent"
 _OWN_WORKERS = "TRITON_AUTOTUNING_COMPILE_WORKERS"
 # Knobs of compilation whose effects are seen when a kernel is compiled, and not when it is found in the cache.
 _SEEN = ("override", "dump_ir", "always_compile", "use_ir_loc", "store_binary_only", "listener")
+# What stages leave in the cache. Anything else would be for the host, and is never put there for Triton.
+_ENDINGS = frozenset({"source", "ttir", "ttgir", "llir", "ptx", "cubin", "amdgcn", "hsaco", "json"})
+# In names of variables with which compiles print, or run code that is no part of the key.
+_UNKEYED = ("DUMP", "DIAGNOSTICS", "TIMING", "PLUGIN")
 # The groups of knobs that stages read.
 _GROUPS = ("language", "compilation", "nvidia", "amd", "runtime", "cache")
 
@@ -100,17 +107,18 @@ class _RequestedError(BaseException):
 _asking = threading.local()
 
 
-def watch_requests(before: Callable[[CompileRequest], None]) -> Callable[[], None]:
+def watch_requests(before: Callable[[CompileRequest], Callable[[], None] | None]) -> Callable[[], None]:
     """Call ``before`` before each compile of Triton's; the function returned undoes it.
 
-    While it is watched, :func:`requested_compile` may be called. What ``before`` raises, the launch raises.
+    A function that ``before`` returns is called after the compile, unless that failed. While it is watched,
+    :func:`requested_compile` may be called. What ``before`` raises, the launch raises.
     """
 
-    def see(source: Any, target: Any, options: Mapping[str, Any]) -> None:  # noqa: ANN401
+    def see(source: Any, target: Any, options: Mapping[str, Any]) -> Callable[[], None] | None:  # noqa: ANN401
         request = CompileRequest(source, target, options)
         if getattr(_asking, "on", False):
             raise _RequestedError(request)
-        before(request)
+        return before(request)
 
     return watch_compiles(see)
 
@@ -148,16 +156,8 @@ def reason_to_compile_in_turn(tuner: Any, runs: Callable[[Any], bool]) -> str:  
         return "its kernel is not a plain function of Triton's"
     if notices_compiles(function):
         return "a hook of the program sees launches or compiles"
-    if getattr(knobs.runtime, "add_stages_inspection_hook", None) is not None:
-        return "a hook of the program decides about the stages of compiles"
-    if knobs.runtime.interpret:
-        return "kernels are interpreted"
-    seen = next((name for name in _SEEN if getattr(knobs.compilation, name, None)), None)
-    if seen is not None:
-        return f"Triton's knob compilation.{seen} is set"
-    unsent = next((name for group in _GROUPS if (name := _unsent(getattr(knobs, group, None)))), None)
-    if unsent is not None:
-        return f"the program has set Triton's knob {unsent} for its own process alone"
+    if reason := _reason_of_knobs(knobs, _SEEN):
+        return reason
     if _asynchronous():
         return "the program compiles in parallel itself"
     layer = tuner.fn
@@ -168,6 +168,42 @@ def reason_to_compile_in_turn(tuner: Any, runs: Callable[[Any], bool]) -> str:  
             return "the program has replaced how it is launched"
         layer = layer.fn
     return "" if runs(function) else "the program has replaced how its kernel is launched"
+
+
+def reason_to_keep_nothing(request: CompileRequest, entry: CacheEntry, *, measured: bool) -> str:
+    """Why the files of a compile are of no use to a process with another cache; "" if they are.
+
+    A listener of compiles is a reason while a tuner measures (``measured``), whose configs compile in their turn then.
+    Else it is told that the cache had the kernel.
+    """
+    version = triton_version() or ""
+    if version.rpartition(".")[0] not in TESTED_VERSIONS:
+        return f"this is Triton {version}, whose compiles Silo does not know"
+    if request.target.backend not in ("cuda", "hip"):
+        return "it is code for the host"
+    if not keeps_in_files():
+        return "the program has a cache of its own"
+    knobs = module("triton.knobs")
+    if reason := _reason_of_knobs(knobs, [name for name in _SEEN if measured or name != "listener"]):
+        return reason
+    if getattr(knobs.nvidia, "dump_ptxas_log", False):
+        return "its compile prints"
+    if getattr(entry.options, "ir_override", None):
+        return "a file takes the place of a stage"
+    unkeyed = next((name for name in entry.keyed if any(word in name for word in _UNKEYED)), None)
+    return "" if unkeyed is None else f"{unkeyed} is set"
+
+
+def _reason_of_knobs(knobs: Any, seen: Sequence[str]) -> str:  # noqa: ANN401
+    if getattr(knobs.runtime, "add_stages_inspection_hook", None) is not None:
+        return "a hook of the program decides about the stages of compiles"
+    if knobs.runtime.interpret:
+        return "kernels are interpreted"
+    found = next((name for name in seen if getattr(knobs.compilation, name, None)), None)
+    if found is not None:
+        return f"Triton's knob compilation.{found} is set"
+    unsent = next((name for group in _GROUPS if (name := _unsent(getattr(knobs, group, None)))), None)
+    return "" if unsent is None else f"the program has set Triton's knob {unsent} for its own process alone"
 
 
 def _asynchronous() -> bool:
@@ -280,6 +316,41 @@ def keep_files(entry: CacheEntry, text: str, files: Mapping[str, bytes]) -> None
     last = f"{entry.name}.json"
     group[last] = manager.put(files["json"].decode(), last, binary=False)
     manager.put_group(last, group)
+
+
+def cached_files(entry: CacheEntry) -> dict[str, bytes] | None:
+    """The files of a compile that Triton's cache has, by their endings; None: it has none, or other files than stages.
+
+    Raises OSError.
+    """
+    group = cast("Mapping[str, str]", _manager(entry).get_group(f"{entry.name}.json") or {})
+    begin = f"{entry.name}."
+    if not all(name.startswith(begin) for name in group):
+        return None
+    files = {name.removeprefix(begin): Path(path).read_bytes() for name, path in group.items()}
+    return files if _is_whole(entry, files) else None
+
+
+def put_back_files(entry: CacheEntry, files: Mapping[str, bytes]) -> bool:
+    """Put what :func:`cached_files` returned into Triton's cache; False: these are no files of this compile.
+
+    Raises OSError.
+    """
+    if not _is_whole(entry, files):
+        return False
+    keep_files(entry, files["source"].decode(), {ending: data for ending, data in files.items() if ending != "source"})
+    return True
+
+
+def _is_whole(entry: CacheEntry, files: Mapping[str, bytes]) -> bool:
+    """Whether these are all files of a compile, with nothing for the host, and its metadata names this key."""
+    if not {"source", "ttir", "json"} <= files.keys() <= _ENDINGS or files.keys().isdisjoint({"cubin", "hsaco"}):
+        return False
+    try:
+        metadata: object = json.loads(files["json"])
+    except ValueError:
+        return False
+    return isinstance(metadata, dict) and cast("dict[str, object]", metadata).get("hash") == entry.key
 
 
 # -- the compile, in a worker ------------------------------------------------------------------------------------------

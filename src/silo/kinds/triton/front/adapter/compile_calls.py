@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from silo.forks import Mutex
 from silo.kinds.triton.front.adapter.lowering import read_off
@@ -99,16 +99,21 @@ def intercept_compiles(handler: Handler) -> Callable[[], None]:
     return _begin(_handlers, handler)
 
 
-def watch_compiles(before: Callable[[Any, Any, Mapping[str, Any]], None]) -> Callable[[], None]:
+# Source, target and options of a compile; what it returns, unless None, is called when that has succeeded.
+CompileWatcher: TypeAlias = Callable[[Any, Any, Mapping[str, Any]], Callable[[], None] | None]
+
+
+def watch_compiles(before: CompileWatcher) -> Callable[[], None]:
     """Call ``before`` with source, target and options each time Triton's compiler is called; what undoes it exactly.
 
-    A compile that a handler of :func:`intercept_compiles` answers itself is none.
+    A function that it returns is called after the compile, unless that failed. A compile that a handler of
+    :func:`intercept_compiles` answers itself is none.
     """
     return _begin(_watchers, before)
 
 
 _handlers: list[Handler] = []
-_watchers: list[Callable[[Any, Any, Mapping[str, Any]], None]] = []
+_watchers: list[CompileWatcher] = []
 _own: list[Any] = []  # the member of Triton's class that is replaced, while there are handlers or watchers
 _changing = Mutex()
 
@@ -146,9 +151,12 @@ def _replace() -> Any:  # noqa: ANN401
             target = rest.get("target")
 
             def proceed(source: Any, given: dict[str, Any]) -> Any:  # noqa: ANN401
-                for before in _watchers:
-                    before(source, target, given)
-                return own(source, **{**rest, "options": given})
+                later = [before(source, target, given) for before in tuple(_watchers)]
+                made = own(source, **{**rest, "options": given})
+                for after in later:
+                    if after is not None:
+                        after()
+                return made
 
             handler = _handlers[-1] if _handlers else None
             call = None if handler is None else _read(src, options, target)

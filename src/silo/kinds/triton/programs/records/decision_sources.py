@@ -5,11 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from silo.errors import LockError
-from silo.kinds.triton.front.adapter import TunerDecisions, TunerKey, seams, watch_autotuners
+from silo.forks import Mutex
+from silo.kinds.triton.front.adapter import TunerDecisions, TunerKey, seams, watch_autotuners, watch_requests
 from silo.settings import records_wanted, settings
+
+if TYPE_CHECKING:
+    from silo.kinds.triton.programs.records.stored_code import StoredCode
 
 __all__ = ["decide_while_accelerated", "stored_decisions"]
 
@@ -49,6 +53,48 @@ class _LaterStored:
         return self._stored.decided(tuner, key, config)
 
 
+class _WithCode:
+    """Decisions, and from the first question on the code of the program's kernels in the store: few programs tune."""
+
+    def __init__(self, decisions: TunerDecisions) -> None:
+        self._decisions = decisions
+        self._code: StoredCode | None = None
+        self._unwatch: Callable[[], None] | None = None
+        self._lock = Mutex()
+
+    def _begun(self) -> StoredCode:
+        from silo.kinds.triton.programs.records.stored_code import StoredCode  # noqa: PLC0415  # see above
+
+        with self._lock:
+            code = self._code
+            if code is None:
+                code = self._code = StoredCode()
+                self._unwatch = watch_requests(code.before_compile)
+            return code
+
+    def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
+        """As the decisions; the launch that follows compiles."""
+        self._begun()
+        return self._decisions.known(tuner, key, configs)
+
+    def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
+        """As the decisions; the winner's code is kept."""
+        from silo.kinds.triton.programs.searches.tuner_search import search_of_thread  # noqa: PLC0415  # see above
+
+        search = search_of_thread()
+        chosen = self._decisions.decided(tuner, key, config)
+        if search is not None and search.tuner is tuner:
+            self._begun().keep_winner(search, chosen)
+        return chosen
+
+    def end(self) -> None:
+        """Compiles are watched no more."""
+        with self._lock:
+            unwatch, self._unwatch = self._unwatch, None
+        if unwatch is not None:
+            unwatch()
+
+
 def decide_while_accelerated() -> Callable[[], None] | None:
     """Let the lock of ``SILO_LOCK`` and the store decide for the tuners of an accelerated program; returns the undo.
 
@@ -74,4 +120,13 @@ def decide_while_accelerated() -> Callable[[], None] | None:
     if decisions is None or (current.lock is None and seams().tuned_run is None):
         return None
     # The switch, which asks, knows the order of methods. A recording that the program begins comes before the store.
-    return watch_autotuners(decisions, last=current.lock is None)
+    if not current.keep_decisions or current.frozen:
+        return watch_autotuners(decisions, last=current.lock is None)
+    coded = _WithCode(decisions)
+    undo = watch_autotuners(coded, last=current.lock is None)
+
+    def end() -> None:
+        undo()
+        coded.end()
+
+    return end

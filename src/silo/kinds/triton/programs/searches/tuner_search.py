@@ -12,12 +12,12 @@ from typing import Any
 
 from silo.errors import SiloError
 from silo.forks import Mutex
-from silo.kinds.triton.front.adapter import TunedLaunch, kernel_of_tuner, reason_to_compile_in_turn
+from silo.kinds.triton.front.adapter import CacheEntry, TunedLaunch, kernel_of_tuner, reason_to_compile_in_turn
 from silo.kinds.triton.front.triton_fingerprint import functions_reached
 from silo.kinds.triton.programs.searches.ahead_compiles import AheadCompiles
 from silo.status_line import Task, report_progress, working
 
-__all__ = ["Search", "TunerSearches", "finished_search"]
+__all__ = ["Search", "TunerSearches", "finished_search", "prints_while_compiled", "search_of_thread"]
 
 _log = logging.getLogger("silo")
 
@@ -25,6 +25,12 @@ _STATIC_PRINT = "static_print"
 
 
 _local = threading.local()  # ``next``: a tuner and its configs; ``search``, ``finished``: searches of this thread
+
+
+def search_of_thread() -> Search | None:
+    """The search that this thread is in, or has just ended; see ``Search.measuring``."""
+    running: Search | None = getattr(_local, "search", None)
+    return running if running is not None else getattr(_local, "finished", None)
 
 
 def finished_search(tuner: Any) -> Search | None:  # noqa: ANN401
@@ -36,11 +42,17 @@ def finished_search(tuner: Any) -> Search | None:  # noqa: ANN401
 
 @dataclass(slots=True, eq=False)
 class Search:
-    """One tuner that measures ``configs`` for one key: times by config's place, seconds from the first to the last."""
+    """One tuner that measures ``configs`` for one key: times by config's place, seconds from the first to the last.
+
+    ``measuring`` is the place of the config that is being measured, None between them. ``compiled`` are compiles that
+    were asked of Triton meanwhile, by place; whoever watches compiles notes them.
+    """
 
     tuner: Any
     configs: Sequence[Any]
     times: dict[int, Any] = field(default_factory=dict[int, Any])
+    measuring: int | None = None
+    compiled: dict[int, list[CacheEntry]] = field(default_factory=dict[int, "list[CacheEntry]"])
     ahead: list[str] = field(default_factory=list[str])
     task: Task | None = None
     open: ExitStack = field(default_factory=ExitStack)
@@ -80,12 +92,14 @@ class TunerSearches:
         search = self._search_of(tuner, config, launch)
         if search is None:
             return own()
+        place = search.measuring = search.place_of(config)
         try:
             found = own()
         except BaseException:  # the tuner's errors, and Ctrl-C
             self._end()
             raise
-        place = search.place_of(config)
+        finally:
+            search.measuring = None
         if place is not None:
             search.times[place] = found
         self._progress(search)
@@ -122,7 +136,7 @@ class TunerSearches:
         if self._ahead is None:
             return
         reason = reason_to_compile_in_turn(search.tuner, self._runs)
-        if not reason and _prints(kernel_of_tuner(search.tuner)):
+        if not reason and prints_while_compiled(kernel_of_tuner(search.tuner)):
             reason = "it prints while it is compiled (tl.static_print)"
         if reason:
             _log.info("configs of %s are compiled in turn: %s", kernel_of_tuner(search.tuner).__name__, reason)
@@ -151,7 +165,7 @@ class TunerSearches:
             self._ahead.end(search.ahead)
 
 
-def _prints(function: Any) -> bool:  # noqa: ANN401
+def prints_while_compiled(function: Any) -> bool:  # noqa: ANN401
     """Whether Triton's front end prints for a kernel: once for each config, and nothing for those in the cache."""
     try:
         found = functions_reached(function)
