@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
-TORCH = {"silo": "silo.integrations.cuda_on_cpu.activation:begin"}
+TORCH = {"silo": "silo.integrations.torch_autoload:begin"}
 SILO = {"silo": "silo.kinds.triton.programs.backend", "cpu": "silo.kinds.triton.programs.backend.named_cpu"}
 
 

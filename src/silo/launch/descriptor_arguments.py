@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
@@ -34,7 +33,6 @@ Packed: TypeAlias = tuple[int | str | bool | tuple[int | tuple[int, int], ...], 
 """One parameter of a binding; ``native/python/binding.c`` reads it."""
 
 
-@lru_cache(256)
 def is_descriptor_type(kind: type) -> bool:
     """Whether objects of a type are tensor descriptors: the type says so, or is one that kernel languages have.
 

@@ -90,6 +90,8 @@ class StudyKey:
         return tuple(study for study in studies_of(self.kernel, self.records) if self._holds(study))
 
     def _holds(self, study: Study) -> bool:
+        if study.bucket_names != self.key:  # another kernel of the same name, or this one with another key
+            return False
         return study.key == self.study(study.specialization, study.bucket).key
 
     def rules(self, like: Specialization, reach: ReachableConfigs) -> DispatchRules | None:

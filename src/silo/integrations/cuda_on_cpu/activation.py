@@ -14,7 +14,7 @@ _began = False
 
 
 def begin() -> None:
-    """Make ``cuda`` the CPU if ``SILO_ON=cpu``; torch calls this at the end of ``import torch``.
+    """Make ``cuda`` the CPU if ``SILO_ON=cpu``; called at the end of ``import torch``.
 
     Raises:
         SettingsError: ``SILO_PRETEND`` names no device that is known, or ``SILO_TRITON=off``.

@@ -60,7 +60,7 @@ ALLOWED = {
     "checking/instrument.py": HINTS,
     "checking/cpu_report.py": HINTS,
     "checking/cpu_runs.py": HINTS,
-    "lower/checked.py": HINTS,
+    "lower/messages.py": HINTS,
     "compiled_for.py": HINTS,
     "adapter/lowering.py": HINTS,
     "ssa.py": {"cf.br", "tt.call"},
