@@ -16,8 +16,8 @@ int silo_cpu_threads(void);
  * that up. 0, or an errno. */
 int silo_cpu_set_threads(int count);
 
-/* Pin the calling thread and those of the pool to a processor each, if there are as many threads as
- * processors that this process may use; whether they are. For processes that measure: on a busy
+/* Pin the calling thread and the pool's threads to a processor each, if there are as many threads
+ * as processors that this process may use; whether they are. For processes that measure: on a busy
  * machine the system may have all of them on one processor for seconds. */
 bool silo_cpu_pin_threads(void);
 

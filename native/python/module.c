@@ -320,7 +320,7 @@ static PyObject *py_stream_handle(PyObject *module, PyObject *args) {
 
 static PyMethodDef methods[] = {
     {"cpu_pin_threads", py_cpu_pin_threads, METH_NOARGS,
-     "cpu_pin_threads() -> bool\n\nPin this thread and those of the pool to a processor each, if "
+     "cpu_pin_threads() -> bool\n\nPin this thread and the pool's threads to a processor each, if "
      "there "
      "are as many; whether they are."},
     {"cpu_short_handed", py_cpu_short_handed, METH_NOARGS,

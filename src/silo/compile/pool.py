@@ -30,7 +30,7 @@ _ENOUGH = 8  # jobs, before anything is concluded from them
 
 # numpy, which some compilers import, starts a thread for every core but one, and each waits busily for a tenth of a
 # second for linear algebra that no compiler asks for.
-# A worker launches nothing and is no part of a recording, whatever the program that started it does.
+# A worker launches nothing and records nothing, whatever the program that started it does.
 _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "SILO_ACCELERATE": "0",

@@ -258,7 +258,10 @@ def listed(form: Form[T], least: int = 0, most: int | None = None) -> Form[tuple
             raise malformed(what, data)
         return tuple([form.read(item, what) for item in items])
 
-    return Form(read, lambda values: [form.write(value) for value in values], items=form)
+    def write(values: tuple[T, ...]) -> JSON:
+        return cast("JSON", list(values)) if form.write is _itself else [form.write(value) for value in values]
+
+    return Form(read, write, items=form)
 
 
 def paired(form: Form[T]) -> Form[tuple[tuple[str, T], ...]]:
@@ -420,7 +423,8 @@ def write_members(value: Persisted) -> dict[str, JSON]:
     for one in members:
         item = getattr(value, one.name)
         if not (one.left_out and item == one.default):
-            data[one.member] = one.form.write(item)
+            write = one.form.write
+            data[one.member] = item if write is _itself else write(item)
     return dict(sorted({**data, **cls.tags}.items())) if cls.tags else data
 
 

@@ -45,7 +45,7 @@ class Search:
     """One tuner that measures ``configs`` for one key: times by config's place, seconds from the first to the last.
 
     ``measuring`` is the place of the config that is being measured, None between them. ``compiled`` are compiles that
-    were asked of Triton meanwhile, by place; whoever watches compiles notes them.
+    were asked of Triton meanwhile, by place; the watch on compiles notes them.
     """
 
     tuner: Any
