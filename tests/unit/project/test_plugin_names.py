@@ -21,7 +21,7 @@ TRITON = {
     **dict.fromkeys(
         (
             f"integrations/inductor/{name}.py"
-            for name in ("generated_kernels", "hook_points", "inductor_patching", "launchers")
+            for name in ("generated_kernels", "hook_points", "inductor_patching")
         ),
         "the kernels that Inductor generates, which are of that kind",
     ),
