@@ -56,7 +56,7 @@ def _rendered(call: ScalarCall, truncation: str) -> str:
     call.pointer_free()
     operation = call.operation
     text = str(operation.attributes.get("asm_string"))
-    if not call.operands and text.strip().removesuffix(";") in _WAITS:
+    if not call.operands and text.partition("//")[0].strip().removesuffix(";").strip() in _WAITS:
         return "0"
     given = operation.attributes.get("results", (call.element,))
     assert isinstance(given, tuple)
