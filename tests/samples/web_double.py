@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 import time
 from contextlib import contextmanager
@@ -113,11 +115,33 @@ class Double:
         self.address = ""
 
 
+class _Server(ThreadingHTTPServer):
+    """Connections that clients keep open end with the server: a process that runs many doubles has few files left."""
+
+    daemon_threads = True
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self._open = set()
+
+    def process_request(self, request, client_address):
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request):
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self):
+        for one in list(self._open):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
 @contextmanager
 def web_double(**options):
     """A double at ``double.address``, until the block ends."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server = _Server(("127.0.0.1", 0), Handler)
     server.double = double = Double(**options)
     double.address = f"http://127.0.0.1:{server.server_port}/cache"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -127,4 +151,5 @@ def web_double(**options):
     finally:
         server.shutdown()
         server.server_close()
+        server.hang_up()
         thread.join()
