@@ -223,16 +223,23 @@ PyObject *silo_triton_launch_function(PyObject *function, PyObject *const *argum
     return triton_run(function, arguments, positional, names);
 }
 
+/* The arguments of a call of what `function[grid]` or `compiled[grid]` made. */
+static inline struct silo_triton_call call_of(const struct silo_triton_bound *bound,
+                                              PyObject *const *arguments, size_t flagged,
+                                              PyObject *names) {
+    return (struct silo_triton_call){.function = bound->owner,
+                                     .arguments = arguments,
+                                     .positional =
+                                         (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET),
+                                     .names = names,
+                                     .grid = bound->grid};
+}
+
 static SILO_HOT PyObject *bound_call(PyObject *self, PyObject *const *arguments, size_t flagged,
                                      PyObject *names) {
     struct silo_triton_bound *bound = (struct silo_triton_bound *)self;
     silo_triton_bound_used(bound);
-    struct silo_triton_call call = {.function = bound->owner,
-                                    .arguments = arguments,
-                                    .positional =
-                                        (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET),
-                                    .names = names,
-                                    .grid = bound->grid};
+    struct silo_triton_call call = call_of(bound, arguments, flagged, names);
     if (SILO_UNLIKELY(!silo_triton_class_runs(&functions, bound->owner))) {
         PyObject *run = PyObject_GetAttr(bound->owner, silo_triton_s_run);
         PyObject *result = run != NULL ? silo_triton_by(run, &call) : NULL;
@@ -253,13 +260,8 @@ static SILO_HOT PyObject *compiled_call(PyObject *self, PyObject *const *argumen
                                         PyObject *names) {
     struct silo_triton_bound *bound = (struct silo_triton_bound *)self;
     silo_triton_bound_used(bound);
-    struct silo_triton_call call = {.function = bound->owner,
-                                    .arguments = arguments,
-                                    .positional =
-                                        (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET),
-                                    .names = names,
-                                    .grid = bound->grid,
-                                    .compiled = true};
+    struct silo_triton_call call = call_of(bound, arguments, flagged, names);
+    call.compiled = true;
     /* Triton takes the three extents, and no fewer. */
     const bool plain = bound->plain && PyTuple_Size(bound->grid) == 3;
     return serve(&call, bound->dims,

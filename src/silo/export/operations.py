@@ -281,7 +281,7 @@ def _table(name: str, operation: ExportedOperation) -> str:
     )
 
 
-# ---- The C source that makes kernels functions of TVM-FFI: a symbol and a table each; native/frameworks ----
+# ---- The C source that makes kernels functions of TVM-FFI: a symbol and a table each ----
 
 _KINDS = {OperationArgument.REAL: "SILO_FRAMEWORK_FLOAT", OperationArgument.DESCRIPTOR: "SILO_FRAMEWORK_DESCRIPTOR"}
 

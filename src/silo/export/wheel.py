@@ -122,7 +122,7 @@ def _words(argument: GivenArgument) -> str:
     return ", ".join(parts).replace("\\", "\\\\").replace('"""', "'''")
 
 
-# ---- Wheels of exported libraries: an archive that one build of, and any Python 3, installs; the same bytes ----
+# ---- Wheels of exported libraries: the archive, for any Python 3 ----
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?(\+[a-z0-9]+(\.[a-z0-9]+)*)?")

@@ -97,7 +97,7 @@ def size_name(role: str, arguments: Sequence[str]) -> str | None:
     return next((lowered[name] for name in SIZE_NAMES.get(role, ()) if name in lowered), None)
 
 
-# ---- Guessing the heuristic of a kernel that has no space: from the names of its block sizes and what its ----
+# ---- The heuristic of a kernel without a space, by the names of its block sizes and its code ----
 
 # Rows of blocks that a product of matrices handles together, where the kernel asks how many.
 _GROUP_ROWS = 8

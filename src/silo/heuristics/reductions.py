@@ -43,9 +43,7 @@ __all__ = [
     "split_scan",
 ]
 
-# ---- Reductions: looped, persistent, cooperative (several programs share a row) and mixed-order (rows and ----
-
-# ---- Looped reductions: rows of ``x`` (and ``y``) reduced along ``r0_`` (and ``r1_``), a block of the row ----
+# ---- Looped reductions: rows are reduced a block of the row at a time ----
 
 
 def reduction(

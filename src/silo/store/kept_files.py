@@ -9,12 +9,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from silo.artifacts.artifact import BlobRef
-from silo.core.json_reader import read_list, read_natural, read_object, read_text
+from silo.core.json_reader import NATURAL, Persisted, paired, value_of
 from silo.core.notices import Notices
-from silo.core.values import JSON, malformed
 from silo.errors import StoreError
+from silo.frozen import field, frozen
 from silo.store.artifacts import Blobs
 from silo.store.blobs import DiskBlobs
 from silo.store.entries import DiskEntries, Entries
@@ -22,9 +23,19 @@ from silo.store.entries import DiskEntries, Entries
 __all__ = ["MOST_BYTES", "KeptFiles", "blobs_kept_here"]
 
 MOST_BYTES = 64 << 20  # of the files under one key
-_SCHEMA = "files/1"
 _KIND = "files"
 _LEVEL = 1  # of compression: most of the bytes are the texts of compilers
+
+
+@frozen
+class _Kept(Persisted):
+    """The blob that holds the files of a key one after the other, and the name and size of each."""
+
+    title = "files in the store"
+    tags = MappingProxyType({"schema": "files/1"})
+
+    blob: BlobRef = field(form=value_of(BlobRef))
+    files: tuple[tuple[str, int], ...] = field(form=paired(NATURAL))
 
 
 class KeptFiles:
@@ -48,12 +59,12 @@ class KeptFiles:
     def holds(self, key: str) -> bool:
         """Whether files of a key (a sha256 in hex) seem to be here; their bytes are not read."""
         found = self._read(key)
-        return found is not None and self._blobs.holds(found[0].sha256, found[0].size)
+        return found is not None and self._blobs.holds(found.blob.sha256, found.blob.size)
 
     def blob_of(self, key: str) -> str | None:
         """The sha256 of the blob that holds the files of a key, or None."""
         found = self._read(key)
-        return None if found is None else found[0].sha256
+        return None if found is None else found.blob.sha256
 
     def put(self, key: str, files: Mapping[str, bytes]) -> bool:
         """Keep files by name under a key, for others that were there; False: they have too many bytes."""
@@ -61,8 +72,7 @@ class KeptFiles:
             return False
         packed = zlib.compress(b"".join(files.values()), _LEVEL)
         ref = BlobRef(self._blobs.put(packed), _KIND, len(packed))
-        sizes: JSON = [[name, len(data)] for name, data in files.items()]
-        self._entries.put(key, {"schema": _SCHEMA, "blob": ref.to_json(), "files": sizes})
+        self._entries.put(key, _Kept(ref, tuple((name, len(data)) for name, data in files.items())).to_json())
         return True
 
     def get(self, key: str) -> Mapping[str, bytes] | None:
@@ -73,7 +83,7 @@ class KeptFiles:
         found = self._read(key)
         if found is None:
             return None
-        ref, sizes = found
+        ref, sizes = found.blob, found.files
         if not self._blobs.holds(ref.sha256, ref.size):
             self._note(key, "their bytes are gone")
             return None
@@ -94,16 +104,12 @@ class KeptFiles:
             begin += size
         return files
 
-    def _read(self, key: str) -> tuple[BlobRef, tuple[tuple[str, int], ...]] | None:
+    def _read(self, key: str) -> _Kept | None:
         document = self._entries.get(key)
         if document is None:
             return None
         try:
-            members = read_object(document, ("schema", "blob", "files"), "files in the store")
-            if members["schema"] != _SCHEMA:
-                raise malformed("the schema of files in the store", members["schema"])
-            sizes = tuple(_size(one) for one in read_list(members["files"], "files in the store"))
-            return BlobRef.from_json(members["blob"]), sizes
+            return _Kept.from_json(document)
         except (ValueError, StoreError) as error:
             return self._note(key, str(error))
 
@@ -120,10 +126,3 @@ def blobs_kept_here(root: Path) -> frozenset[str]:
     keys = [path.stem for path in (root / "files").glob("??/*.json") if len(path.stem) == 64]
     found = [KeptFiles(entries, DiskBlobs(root, notices), notices).blob_of(key) for key in keys]
     return frozenset(sha256 for sha256 in found if sha256 is not None)
-
-
-def _size(data: JSON) -> tuple[str, int]:
-    pair = read_list(data, "a file in the store")
-    if len(pair) != 2:
-        raise malformed("a file in the store", data)
-    return read_text(pair[0], "the name of a file"), read_natural(pair[1], "the size of a file")

@@ -94,7 +94,7 @@ def _unrefined(config: Config) -> _Members:
 
 
 def _refined(config: Config, fixed: frozenset[str]) -> Iterator[Config]:
-    """What refinements of one config may come to."""
+    """The configs that refinements of one config may give."""
     plain = one_stage(config)
     if plain is not None and "num_stages" not in fixed:
         yield plain

@@ -26,7 +26,7 @@ __all__ = [
     "successor",
 ]
 
-# ---- Statistics of samples, in integers only, so that every machine draws the same conclusion from the same ----
+# ---- Statistics of samples, in integers only ----
 
 # However noisy the samples are, a config whose median is this much slower than the best one is never called its equal.
 NOISE_LIMIT_PERMILLE = 10

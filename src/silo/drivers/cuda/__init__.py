@@ -12,7 +12,7 @@ DRIVER = DriverDeclaration(
     arch=r"sm_[1-9][0-9]{1,2}[af]?",
     example="sm_90a",
     suffixes="af",
-    # By what stands beside each.
+    # The device that each figure is of stands beside it.
     units=MappingProxyType(
         {
             "sm_70": 80,  # V100 (sysrqmts.com)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from silo.settings import stand_in_wanted
-
 __all__ = ["begin", "has_gpus", "program_changes"]
 
 _ENTRY = ("torch.backends", "silo")
@@ -14,14 +12,14 @@ _began = False
 
 
 def begin() -> None:
-    """Make ``cuda`` the CPU if ``SILO_ON=cpu``; called at the end of ``import torch``.
+    """Make ``cuda`` the CPU. :mod:`silo.integrations.torch_autoload` calls it at the end of ``import torch``.
 
     Raises:
         SettingsError: ``SILO_PRETEND`` names no device that is known, or ``SILO_TRITON=off``.
         DeviceError: torch has a GPU here.
     """
     global _began  # noqa: PLW0603  # once a process
-    if not stand_in_wanted() or _began:
+    if _began:
         return
     _began = True
     import sys  # noqa: PLC0415  # with `import torch`, for the few who ask for it

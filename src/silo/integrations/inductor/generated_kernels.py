@@ -19,7 +19,7 @@ from silo.machine.device_plugins import devices_of_kind
 
 __all__ = ["chosen_configs", "in_process", "never_unwrapped", "own_promises", "served_launcher"]
 
-# ---- Inductor's generated kernels for the CPU: Silo's configs in the place of a GPU's, and no torch process ----
+# ---- Inductor's generated kernels for the CPU, with Silo's configs ----
 
 _log = logging.getLogger("silo")
 

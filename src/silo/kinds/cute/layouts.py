@@ -21,7 +21,7 @@ __all__ = [
     "type_parameters",
 ]
 
-# ---- Layouts and types as MLIR writes them in the DSL's types: ``(256,(64,8)):(512,(1,64))``, ----
+# ---- Layouts and types as MLIR writes them in the DSL's types ----
 
 
 @dataclass(frozen=True, slots=True)

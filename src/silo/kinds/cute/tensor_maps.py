@@ -101,7 +101,7 @@ def maps_of_kernel(host: HostMaps, call: LaunchCall) -> Mapping[int, ArrayMap]:
     return maps
 
 
-# ---- The tensor maps that a host function makes of its arrays, read off the traced module before the DSL's ----
+# ---- The maps read off the traced module ----
 
 _LOAD = "cute_nvgpu.atom.make_non_exec_tiled_tma_load"
 _MADE = {

@@ -14,7 +14,7 @@ from silo.kinds.metal.shader_compiler import ShaderBuffer, ShaderLayout
 
 __all__ = ["MlxBody", "MlxCall", "MlxInput", "mlx_body"]
 
-# ---- A kernel's text as MLX takes it: the body of a function whose signature MLX writes, and what stands ----
+# ---- A kernel's text as MLX takes it: the body of a function whose signature MLX writes ----
 
 
 @frozen
@@ -121,7 +121,7 @@ def _positions(kernel: MslKernel, name: str) -> Iterator[str]:
         yield f"{one.type} {one.name} = {one.type}(silo_{one.attribute}{part});"
 
 
-# ---- Launching Metal kernels through MLX: arrays to read go in, fresh ones come out and take the place of ----
+# ---- Launching Metal kernels through MLX: results take the place of the arrays that were given ----
 
 # What MLX calls the dtypes that it has under other names.
 _DTYPES = {"bool": "bool_"}

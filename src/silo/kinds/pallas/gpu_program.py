@@ -196,7 +196,7 @@ def _filled(one: BlockedArray) -> tuple[int, ...]:
     return tuple(-(-full // size) * size for full, size in zip(one.padded, one.block, strict=True))
 
 
-# ---- The function of jax that a kernel of Mosaic GPU is: the author's body under ``plgpu.kernel``, exported ----
+# ---- The function of jax that a kernel of Mosaic GPU is: the author's body under ``plgpu.kernel`` ----
 
 MOSAIC_CALL = "mosaic_gpu_v2"
 """What the exported program has Mosaic's IR in: jax gives no promise for how long it can be read."""

@@ -208,7 +208,7 @@ def _size(count: int) -> str:
     return f"{count / (1 << 20):.2f} MiB" if count >= 1 << 20 else f"{count / 1024:.2f} KiB"
 
 
-# ---- What a traced body takes of VMEM besides its blocks and scratch: memory that it asks for itself, and ----
+# ---- The VMEM that a traced body takes besides its blocks and scratch ----
 
 _REGISTERS = 64 * 8 * 128 * 4  # bytes: values that fit there take no memory
 

@@ -47,7 +47,7 @@ class PallasJob:
 
     @property
     def memory_table(self) -> str:
-        """What the estimate says of each argument; "" where there is none."""
+        """The estimated memory of each argument, as a table; "" without an estimate."""
         return "" if self.memory is None else MemoryReport.from_json(self.memory).table()
 
     def to_job(self, kernel: str, target: Target) -> CompileJob:

@@ -138,7 +138,7 @@ def folders_of(package: str) -> list[Path]:
     return [Path(one) for one in spec.submodule_search_locations or ()]
 
 
-# ---- What ``silo doctor`` says of the parts of the CuTe DSL: each that is missing, with the reason. Imports ----
+# ---- The parts of the CuTe DSL that are missing, with reasons, for ``silo doctor`` ----
 
 _CUTE_FINDINGS_FLAVOUR = re.compile(re.escape(PACKAGE) + r"-libs-cu([0-9]+)")
 _OPTIONAL = "optional"

@@ -129,7 +129,7 @@ def _scalar(kernel: str, parameter: Parameter, value: Value) -> Parameter:
     return parameter
 
 
-# ---- What a CuTe kernel is known by: its source, what it calls and the globals it reads; and the values of ----
+# ---- The fingerprint of a CuTe kernel, and the values of its constants ----
 
 
 def reached_from(function: Any) -> JSON:  # noqa: ANN401

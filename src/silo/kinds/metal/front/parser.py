@@ -137,7 +137,7 @@ def _number_end(text: str, at: int) -> int:
     return at
 
 
-# ---- What a text in Metal Shading Language has: kernels with their parameters, function constants, ----
+# ---- The declarations of a text: kernels with their parameters, function constants ----
 
 Span = tuple[int, int]  # from a character up to another
 
@@ -283,7 +283,7 @@ def _end(tokens: Sequence[Token], place: int, opening: str, closing: str) -> int
     return len(tokens)
 
 
-# ---- From a text in Metal Shading Language to what it declares: only that is read, and clang or Metal read ----
+# ---- The parser: from tokens to declarations ----
 
 _OPEN = {"(": ")", "[": "]", "{": "}", "[[": "]]"}
 _CLOSE = frozenset(_OPEN.values())

@@ -127,7 +127,7 @@ class Scratch:
     dtype: str = "fp32"
 
 
-# ---- What an author says of a launch, as expressions over constants and shapes: read once, when a kernel is ----
+# ---- The author's description of a launch: expressions over constants and shapes ----
 
 _MOST_BUFFERS = 16
 

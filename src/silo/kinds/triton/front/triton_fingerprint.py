@@ -30,7 +30,7 @@ __all__ = [
     "texts_of",
 ]
 
-# ---- Python functions within Triton's objects, and the libraries whose code is known by name. Imports ----
+# ---- Python functions within Triton's objects, and the libraries whose code is known by name ----
 
 LIBRARIES = ("triton", "builtins", "math", "typing", "copy")
 """Packages whose code is known by name: their versions are part of the compiler's identity."""

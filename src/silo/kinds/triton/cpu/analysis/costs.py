@@ -134,7 +134,7 @@ def _arithmetic_parts(value: Value) -> list[Value] | None:
     return operation.operands
 
 
-# ---- About how long one program runs, from its operations and the bytes they move: known before any launch ----
+# ---- The time that one program takes, from its operations and the bytes they move ----
 
 # Nanoseconds on one thread of a server of today, with vectors of 512 bits and arrays in its caches. What a program
 # takes on another machine differs by some times; launches correct it.

@@ -15,7 +15,7 @@ from silo.kinds.triton.front.ssa import Block, Module, Operation, Type, Value
 
 __all__ = ["NO_FLIP", "SwapStep", "find_mirrors", "fold_networks", "steps_of"]
 
-# ---- Finds the steps of sorting networks, which Triton spells out, and puts one operation in the place of ----
+# ---- Finds the steps of sorting networks, and puts one operation in the place of each run ----
 
 NO_FLIP = 30  # a bit that is set in no index
 _MOST_ELEMENTS = 1 << NO_FLIP
@@ -296,7 +296,7 @@ def _widen(block: Block) -> None:
         replace(result, narrow)
 
 
-# ---- Finds elements exchanged with their neighbours: Triton makes sorts and flips of that, spelled with ----
+# ---- Finds elements exchanged with their neighbours, spelled with exclusive or ----
 
 
 def find_mirrors(module: Module) -> None:

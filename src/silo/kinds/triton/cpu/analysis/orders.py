@@ -13,7 +13,7 @@ from silo.kinds.triton.front.ssa import Block, Module, Operation, Type, Value
 
 __all__ = ["free_orders", "jump_may_wait", "may_wait", "order_memory"]
 
-# ---- Makes reductions and scans say the same whatever order their elements are combined in, as far as their ----
+# ---- Reductions and scans say the same whatever order their elements are combined in ----
 
 _NARROW = frozenset({"f16", "bf16"})
 _SUMS = frozenset({arith.ADDF, arith.MULF})

@@ -66,7 +66,7 @@ def split_inline(module: Module) -> None:
             operation.block.operations[place : place + 1] = parts
 
 
-# ---- Lowering of ``tl.atomic_poll`` to a loop that loads until every element has its expected value, or ----
+# ---- Lowering of ``tl.atomic_poll`` to a loop ----
 
 _FLAG = Type("i1")
 _EQUAL, _NOT_EQUAL, _BELOW = 0, 1, 6  # predicates of arith.cmpi; the last is unsigned

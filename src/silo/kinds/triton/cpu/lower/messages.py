@@ -159,7 +159,7 @@ def c_string(text: str) -> str:
 
 # ---- The operations of a check (``checking.instrument`` adds them) as C: calls of the runtime piece ``check`` ----
 
-_SCALAR = "-1"  # the lane of what has no index
+_SCALAR = "-1"  # the lane of a value without an index
 _HOLDS = {"device_assert": "SILO_CHECK_ASSERT", "assume": "SILO_CHECK_ASSUME"}
 
 

@@ -19,7 +19,7 @@ from silo.kinds.triton.front.ssa import Value
 
 __all__ = ["RUN_PRELUDE", "FlatLoops", "NestLoops", "Runs", "flat_cut", "holds_within"]
 
-# ---- Which conditions hold wherever the leading part of an innermost loop is: it ends where one of its ----
+# ---- The conditions that hold wherever the leading part of an innermost loop is ----
 
 
 def holds_within(
@@ -64,7 +64,7 @@ def _conjunction(condition: Value, index: Index) -> list[tuple[Value, Index]]:
     return [(operand, index) for operand in operation.operands] if operation.name == arith.ANDI else []
 
 
-# ---- Runs of an innermost loop in which quotients stay the same: ``i // d`` is one number, and ``i % d`` ----
+# ---- Runs of an innermost loop in which quotients stay the same ----
 
 _NUMBER = re.compile(r"\(int64_t\)\(\(int32_t\)([0-9]+)\)")
 # Whole runs of a known length: some vectors, and not so many that their ends are of no account.

@@ -32,7 +32,7 @@ __all__ = [
     "whole_demand",
 ]
 
-# ---- Who needs a value, and how: what the optimised schedule decides by whether it is evaluated in place or ----
+# ---- The demands on a value: who needs it, and how ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def turned_by(demands: Sequence[Demand], across: int) -> NestGroup | None:
     return nest if stores and nest.inner != across and len(nest.shape) == 2 else None
 
 
-# ---- Which axis of a nest the innermost loop goes along: the one along which memory is written, and read, ----
+# ---- The axis of a nest along which its innermost loop goes ----
 
 
 def inner_axis_of(group: NestGroup) -> int:
@@ -104,7 +104,7 @@ def read_across(load: Operation, inner: Sequence[int | None]) -> int | None:
     return axis
 
 
-# ---- Which loops do nothing but add one product to a carried tensor, so that several of their turns can be ----
+# ---- Loops that do nothing but add one product to a carried tensor ----
 
 
 def lone_dot(plan: BlockSchedule, carried: list[Carried]) -> DotStep | None:

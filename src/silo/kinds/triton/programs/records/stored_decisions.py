@@ -10,15 +10,17 @@ import logging
 import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as member
 from typing import Any, cast
 
 from silo.core.config import Config
-from silo.core.json_reader import read_list, read_natural, read_object
+from silo.core.json_reader import NATURAL, VALUE, Persisted, listed, value_of
 from silo.core.notices import Notices
-from silo.core.values import JSON, digest, value_from_json, value_to_json
+from silo.core.values import digest
 from silo.errors import FrozenError, SiloError
 from silo.forks import Mutex
+from silo.frozen import field, frozen
 from silo.kinds.triton.front.adapter import (
     TunerKey,
     active_device,
@@ -42,41 +44,6 @@ _log = logging.getLogger("silo")
 
 # Decided by this process, whose other tuners measure by themselves, as in Triton: by place in the store and slot.
 _own: set[tuple[str, tuple[str, str, str]]] = set()
-_MEMBERS = ("winner", "times", "milliseconds")
-
-
-@dataclass(frozen=True, slots=True)
-class KeptDecision:
-    """A decision with the search that led to it.
-
-    ``times`` are in Triton's unit, by config: a number, or a tuple of quantiles, as the tuner's benchmark returned it;
-    () if they have no plain form. ``milliseconds`` is how long the search took, with the compiles.
-    """
-
-    winner: ForeignWinner
-    times: tuple[float | tuple[float, ...], ...]
-    milliseconds: int
-
-    def to_json(self) -> JSON:
-        """The canonical form."""
-        return {
-            "winner": self.winner.to_json(),
-            "times": [value_to_json(one) for one in self.times],
-            "milliseconds": self.milliseconds,
-        }
-
-    @classmethod
-    def from_json(cls, data: JSON) -> KeptDecision:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
-        members = read_object(data, _MEMBERS, "a kept decision")
-        times = tuple(value_from_json(one) for one in read_list(members["times"], "the times of a kept decision"))
-        if not all(_is_time(one) for one in times):
-            raise ValueError("the times of a kept decision are not numbers")
-        return cls(
-            ForeignWinner.from_json(members["winner"]),
-            cast("tuple[float | tuple[float, ...], ...]", times),
-            read_natural(members["milliseconds"], "the milliseconds of a kept decision"),
-        )
 
 
 def _is_time(value: object) -> bool:
@@ -84,6 +51,25 @@ def _is_time(value: object) -> bool:
         items = cast("tuple[object, ...]", value)
         return bool(items) and all(isinstance(one, float) for one in items)
     return isinstance(value, float)
+
+
+@frozen
+class KeptDecision(Persisted):
+    """A decision with the search that led to it.
+
+    ``times`` are in Triton's unit, by config: a number, or a tuple of quantiles, as the tuner's benchmark returned it;
+    () if they have no plain form. ``milliseconds`` is how long the search took, with the compiles.
+    """
+
+    title = "a kept decision"
+
+    winner: ForeignWinner = field(form=value_of(ForeignWinner))
+    times: tuple[float | tuple[float, ...], ...] = field(form=listed(VALUE))
+    milliseconds: int = field(form=NATURAL)
+
+    def __post_init__(self) -> None:
+        if not all(_is_time(one) for one in self.times):
+            raise ValueError("the times of a kept decision are not numbers")
 
 
 @dataclass(slots=True, eq=False)
@@ -100,7 +86,7 @@ class _Tuner:
     """A tuner's source and its questions by key."""
 
     source: TritonSource
-    asked: dict[TunerKey, _Question] = field(default_factory=dict[TunerKey, "_Question"])
+    asked: dict[TunerKey, _Question] = member(default_factory=dict[TunerKey, "_Question"])
 
 
 class StoredDecisions:
