@@ -177,7 +177,9 @@ class _Server:
             with its:
                 socket.send_fds(self._channel, [b"run"], [wanted.fileno(), *map(_number, streams), its.fileno()])
             number = int(mine.recv(32))
-            if not select.select([mine], [], [], timeout)[0]:
+            ready = select.poll()  # select.select refuses descriptors from 1,024 on
+            ready.register(mine, select.POLLIN)
+            if not ready.poll(None if timeout is None else timeout * 1000):
                 os.kill(number, signal.SIGKILL)
                 mine.recv(32)
                 return None
