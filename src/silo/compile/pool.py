@@ -22,6 +22,8 @@ from silo.settings import settings
 
 __all__ = ["WorkerPool", "learned_limit"]
 
+IDLE_S = 30.0  # seconds; a worker holds 40 to 100 MB, and another starts in 0.1 s
+
 # A config that compiles far longer than its siblings hardly ever wins, and holds a worker meanwhile. Helion measured
 # that limits of 15 to 30 s lose nothing where the 90th percentile is below (pytorch/helion #1384).
 _LEAST_S = 30.0
@@ -60,7 +62,7 @@ class _Entry:
 
 
 class WorkerPool:
-    """Worker processes that compile. They start when there is work, one thread serves each, and they stay warm.
+    """Worker processes that compile. They start when there is work and end when they had none for a while.
 
     A worker that passes a time limit fails only the job it was at and is replaced. Where one dies its job is tried once
     more in another: only a job that kills two is to blame. Equal jobs that are not finished yet share one compilation.
@@ -72,7 +74,7 @@ class WorkerPool:
         workers: the most workers; ``SILO_JOBS`` or the CPUs this process may use by default.
         timeout_s: seconds one job may take; ``SILO_COMPILE_TIMEOUT`` by default.
         plugins: compilers (name to ``module:Class``) besides the installed ones.
-        idle_s: seconds without a job after which a worker ends; None: it stays.
+        idle_s: seconds without a job after which a worker ends; None: a worker stays until the pool is closed.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class WorkerPool:
         workers: int | None = None,
         timeout_s: float | None = None,
         plugins: Mapping[str, str] | None = None,
-        idle_s: float | None = None,
+        idle_s: float | None = IDLE_S,
     ) -> None:
         self._most = max(1, settings().jobs if workers is None else workers)
         self._limit_s = settings().compile_timeout_s if timeout_s is None else timeout_s

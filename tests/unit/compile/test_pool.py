@@ -207,3 +207,14 @@ def test_what_is_no_message_is_refused(data):
 )
 def test_what_is_no_outcome_is_an_error(header):
     assert isinstance(decode_outcome(({**header, "sizes": []}, ())), SiloError)
+
+
+def test_workers_without_jobs_end_and_others_start_for_the_next_job():
+    with WorkerPool(workers=1, timeout_s=60, plugins=PLUGINS, idle_s=0.05) as pool:
+        first = pool.submit(job()).result()
+        (thread,) = pool._threads
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+        assert not pool._threads
+        assert not pool._processes
+        assert pool.submit(job(REGISTERS=3)).result() != first

@@ -40,7 +40,6 @@ __all__ = ["AheadCompiles", "AheadCounts", "turned", "worker_count"]
 _log = logging.getLogger("silo")
 
 _COMPILER = "triton"
-_IDLE_S = 30.0  # after which a worker without a job ends: it holds 80 to 100 MB
 _MOST_FAULTS = 3  # of the machine or of workers, in one process; then Triton compiles everything itself
 
 
@@ -162,7 +161,7 @@ class AheadCompiles:
 
                 from silo.compile.pool import WorkerPool  # noqa: PLC0415
 
-                self._pool = WorkerPool(workers, idle_s=_IDLE_S)
+                self._pool = WorkerPool(workers)
                 atexit.register(self._pool.close)
             return self._pool
 
