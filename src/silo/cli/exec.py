@@ -101,6 +101,14 @@ def command(
         Path | None,
         typer.Option("--bundle", metavar="K.silo", help="Serve the kernels from such a recording."),
     ] = None,
+    caches: Annotated[
+        str | None,
+        typer.Option(
+            "--caches",
+            metavar="NAMES",
+            help="With --record: also keep the GPU code that these runtimes cache: deep_gemm, flashinfer_cubins.",
+        ),
+    ] = None,
     frozen: Annotated[
         bool,
         typer.Option("--frozen", help="With --bundle: what it does not hold is an error, never compiled or measured."),
@@ -143,18 +151,22 @@ def command(
         raise SettingsError(
             "a program is recorded (--record), or served (--bundle, perhaps with --frozen): name one file"
         )
+    if caches is not None and record is None:
+        raise SettingsError("--caches names the caches that a recording keeps: add --record K.silo")
     changes = {"SILO_ACCELERATE": "1"}
     if record is not None:
         changes["SILO_RECORD"] = str(record.absolute())
         if not os.access(record.absolute().parent, os.W_OK):
             raise SettingsError(f"nothing can be recorded into {record}: its folder is not there, or cannot be written")
     if bundle is not None:
-        from silo.bundle.reader import open_bundle  # noqa: PLC0415
         from silo.core.plugins import load_place  # noqa: PLC0415
 
         journal_of = cast("Callable[[Path], Path]", load_place("silo.kinds.triton.programs.records.journal:journal_of"))
         if bundle.exists() or not journal_of(bundle).exists():  # a recording may have its journal alone
-            open_bundle(bundle).close()  # what is wrong with it is said before the program runs
+            from silo.cli.exec_caches import served_variables  # noqa: PLC0415
+
+            # This also reads the bundle, so that a fault of it is reported before the program runs.
+            changes |= served_variables(bundle, program_environment(), frozen=frozen)
         changes |= {"SILO_BUNDLE": str(bundle.absolute()), "SILO_FROZEN": "1" if frozen else "0"}
     if lock is not None:
         from silo.measuring.lock_files import read_lock  # noqa: PLC0415
@@ -176,6 +188,11 @@ def command(
     ]
     sys.stdout.flush()
     sys.stderr.flush()
+    if record is not None and caches is not None:
+        from silo.cli.exec_caches import names_of, record_run  # noqa: PLC0415
+
+        names = names_of(caches)
+        raise typer.Exit(record_run(arguments, program_environment(**changes), record.absolute(), names))
     os.execve(sys.executable, arguments, program_environment(**changes))  # noqa: S606  # what the user asked for
 
 

@@ -1,0 +1,288 @@
+"""Caches of other GPU runtimes, carried in a bundle: DeepGEMM's cubins, FlashInfer's cubins.
+
+A program that uses one of these runtimes beside Triton finds its code in a folder that an environment variable names.
+``silo exec --record K.silo --caches NAMES`` gives each runtime a new folder, and puts the files that the program left
+there into ``K.silo`` as attachments; ``silo exec --bundle K.silo`` writes them into a folder of the store and sets the
+variable. The runtime itself decides by its own key whether a file serves.
+
+Only texts and code for GPUs are carried: no file of these patterns is loaded into the process, compiled or executed on
+the host. A cubin is an ELF file for the machine ``EM_CUDA``; a file of that name with another content is refused.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import os
+import re
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from silo.artifacts.artifact import BlobRef
+from silo.bundle.contents import BundleContents
+from silo.bundle.format import FILE_KIND
+from silo.bundle.reader import Bundle, open_bundle, stored_blobs
+from silo.bundle.signing import Signing
+from silo.bundle.update import locked_bundle
+from silo.bundle.writer import place_of_bundle, write_bundle
+from silo.core.decisions import Accepted, Decision, Rejected
+from silo.errors import BundleError, SettingsError
+from silo.frozen import replace
+from silo.plain_files import read_plain
+from silo.settings import settings
+from silo.store.atomic_files import AtomicFile, make_directory
+from silo.store.privacy import check_folder
+from silo.store.store import privacy_of
+from silo.version import __version__
+
+__all__ = [
+    "CACHES",
+    "CacheFolder",
+    "add_caches",
+    "cache_folder",
+    "cached_files",
+    "carried_caches",
+    "check_file",
+    "write_cache",
+    "write_caches",
+]
+
+_ATTACHED = "caches/"
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=,@-]{0,199}")
+_MOST_PARTS = 12
+_ELF = b"\x7fELF"
+_EM_CUDA = 190  # of the System V ABI's list of machines
+
+
+@dataclass(frozen=True, slots=True)
+class CacheFolder:
+    """The cache folder of one runtime.
+
+    Args:
+        name: the name in ``--caches`` and in a bundle.
+        project: the runtime.
+        variable: the environment variable that names the folder.
+        patterns: the files that are carried, by their path in the folder; ``*`` matches ``/`` too.
+        frozen: variables with which the runtime refuses code that the folder lacks; set with ``--frozen``.
+    """
+
+    name: str
+    project: str
+    variable: str
+    patterns: tuple[str, ...]
+    frozen: tuple[tuple[str, str], ...] = ()
+
+    def holds(self, path: str) -> bool:
+        """Whether a file of the folder is carried.
+
+        >>> CACHES["deep_gemm"].holds("cache/kernel.gemm.01ab/kernel.cubin")
+        True
+        >>> CACHES["deep_gemm"].holds("tmp/7f/kernel.cubin")
+        False
+        """
+        return any(fnmatch.fnmatchcase(path, pattern) for pattern in self.patterns)
+
+
+# DeepGEMM: csrc/jit/compiler.hpp (DG_JIT_CACHE_DIR; cache/kernel.NAME.DIGEST/kernel.{cu,cubin}) at 54e2261.
+# FlashInfer: flashinfer/jit/{env,cubin_loader}.py (FLASHINFER_CUBIN_DIR, FLASHINFER_NO_DOWNLOAD) at fb28d7242; it
+# compares each file with a SHA-256 of its own.
+CACHES: Mapping[str, CacheFolder] = {
+    folder.name: folder
+    for folder in (
+        CacheFolder(
+            "deep_gemm",
+            "DeepGEMM",
+            "DG_JIT_CACHE_DIR",
+            ("cache/kernel.*/kernel.cu", "cache/kernel.*/kernel.cubin"),
+        ),
+        CacheFolder(
+            "flashinfer_cubins",
+            "FlashInfer",
+            "FLASHINFER_CUBIN_DIR",
+            ("*.cubin", "*checksums.txt"),
+            (("FLASHINFER_NO_DOWNLOAD", "1"),),
+        ),
+    )
+}
+
+
+def cache_folder(name: str) -> CacheFolder:
+    """Return the folder of this name.
+
+    Raises:
+        SettingsError: the name is unknown.
+    """
+    if name not in CACHES:
+        raise SettingsError(f"--caches knows {', '.join(sorted(CACHES))}, not {name!r}")
+    return CACHES[name]
+
+
+def check_file(path: str, data: bytes) -> Decision:
+    """Whether a file may be carried: its path is plain and relative, and a cubin is code for a GPU. Pure.
+
+    >>> check_file("cache/../kernel.cu", b"")
+    Rejected(reason="'..' is not a plain name")
+    >>> check_file("a.cubin", b"text")
+    Rejected(reason='it is not an ELF file for CUDA devices')
+    >>> bool(check_file("cache/kernel.gemm.01ab/kernel.cu", b"// text"))
+    True
+    """
+    parts = path.split("/")
+    if len(parts) > _MOST_PARTS:
+        return Rejected(f"its path has more than {_MOST_PARTS} parts")
+    for part in parts:
+        if not _PART.fullmatch(part):
+            return Rejected(f"{part!r} is not a plain name")
+    is_elf = data.startswith(_ELF)
+    if path.endswith(".cubin"):
+        machine = struct.unpack_from("<H", data, 18)[0] if is_elf and len(data) >= 20 else 0
+        return Accepted() if machine == _EM_CUDA else Rejected("it is not an ELF file for CUDA devices")
+    return Rejected("it is native code") if is_elf else Accepted()
+
+
+# ---- From a folder into a bundle ----
+
+
+def cached_files(folder: Path, cache: CacheFolder) -> tuple[dict[str, bytes], list[tuple[str, str]]]:
+    """Return the files of ``folder`` that are carried, by their relative paths, and those refused, with the reasons.
+
+    Links are not followed; a file larger than ``SILO_FILE_BYTES`` is refused.
+    """
+    found: dict[str, bytes] = {}
+    refused: list[tuple[str, str]] = []
+    for path in sorted(_files(folder)):
+        name = PurePosixPath(path.relative_to(folder)).as_posix()
+        if not cache.holds(name):
+            continue
+        try:
+            data = read_plain(path, settings().file_bytes)
+        except OSError as error:
+            refused.append((name, error.strerror or str(error)))
+            continue
+        allowed = check_file(name, data)
+        if isinstance(allowed, Rejected):
+            refused.append((name, allowed.reason))
+        else:
+            found[name] = data
+    return found, refused
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for at, _, names in os.walk(folder, followlinks=False):
+        yield from (Path(at, name) for name in names)
+
+
+def add_caches(path: str | os.PathLike[str], caches: Mapping[str, Mapping[str, bytes]]) -> int:
+    """Put files into the bundle at ``path``, by cache and relative path, and return how many are new there.
+
+    The bundle is made if it is missing. A file of the same place is replaced. On any failure the bundle is as it was.
+
+    Raises:
+        BundleError: the bundle cannot be read or written.
+    """
+    blobs: dict[str, bytes] = {}
+    added: dict[str, BlobRef] = {}
+    for name, files in caches.items():
+        for relative, data in files.items():
+            sha256 = hashlib.sha256(data).hexdigest()
+            blobs[sha256] = data
+            added[f"{_ATTACHED}{name}/{relative}"] = BlobRef(sha256, FILE_KIND, len(data))
+    if not added:
+        return 0
+    target = place_of_bundle(path)
+    if not target.exists():
+        contents = BundleContents((), (("silo", __version__),), attachments=tuple(sorted(added.items())))
+        write_bundle(target, contents, blobs.get)
+        return len(added)
+    with locked_bundle(target), open_bundle(target) as bundle:
+        contents = bundle.contents()
+        before = dict(contents.attachments)
+        new = [name for name, ref in added.items() if before.get(name) != ref]
+        if new:
+            kinds = {ref.sha256: ref for kernel in contents.kernels for ref in kernel.refs}
+            joined = {**before, **{name: kinds.get(ref.sha256, ref) for name, ref in added.items()}}
+            contents = replace(contents, attachments=tuple(sorted(joined.items())))
+            written = write_bundle(target, contents, blobs.get, read_stored=stored_blobs([bundle]))
+            Signing(bundle.signed_bytes).settle(target, bundle.signed_bytes, written.header)
+        return len(new)
+
+
+# ---- From a bundle into a folder ----
+
+
+def carried_caches(attachments: Iterable[str]) -> dict[str, list[str]]:
+    """Return the relative paths of the files that a bundle carries, by cache.
+
+    >>> carried_caches(["caches/deep_gemm/cache/kernel.a.b/kernel.cubin", "triton/winners.jsonl"])
+    {'deep_gemm': ['cache/kernel.a.b/kernel.cubin']}
+    """
+    found: dict[str, list[str]] = {}
+    for attachment in sorted(attachments):
+        name, separator, relative = attachment.removeprefix(_ATTACHED).partition("/")
+        if attachment.startswith(_ATTACHED) and separator:
+            found.setdefault(name, []).append(relative)
+    return found
+
+
+def write_caches(bundle: Bundle, names: Iterable[str]) -> dict[str, Path]:
+    """Write the files that a bundle carries for the caches ``names`` into folders of the store; return the folders.
+
+    A folder belongs to the files it was made of, so another bundle has another; a file that is there is kept, because
+    the folder is this user's alone.
+
+    Raises:
+        BundleError: a file may not be carried, or cannot be written.
+    """
+    folders: dict[str, Path] = {}
+    store = settings().store_folder
+    private = privacy_of(store)
+    if isinstance(private, Rejected):
+        raise BundleError(f"{bundle.name}: the caches it carries are not written into {store}: {private.reason}")
+    for name in names:
+        hashes = hashlib.sha256()
+        for relative, ref in _carried(bundle, name).items():
+            hashes.update(f"{relative}\n{ref.sha256}\n".encode())
+        folders[name] = store / "caches" / f"{name}-{hashes.hexdigest()[:32]}"
+        write_cache(bundle, name, folders[name])
+    return folders
+
+
+def write_cache(bundle: Bundle, name: str, root: Path) -> None:
+    """Write the files that a bundle carries for one cache into the folder ``root``, which is this user's alone.
+
+    Raises:
+        BundleError: a file may not be carried, or cannot be written.
+    """
+    cache = CACHES[name]
+    try:
+        make_directory(root)
+        check_folder(root)
+        for relative, ref in _carried(bundle, name).items():
+            _write_file(bundle, cache, root, relative, ref)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        message = f"{bundle.name}: its files for {cache.project} cannot be written into {root}: {reason}"
+        raise BundleError(message) from error
+
+
+def _carried(bundle: Bundle, name: str) -> dict[str, BlobRef]:
+    paths = carried_caches(bundle.attachments).get(name, [])
+    return {relative: bundle.attachments[f"{_ATTACHED}{name}/{relative}"] for relative in paths}
+
+
+def _write_file(bundle: Bundle, cache: CacheFolder, root: Path, relative: str, ref: BlobRef) -> None:
+    # A bundle is a stranger's: its names and its bytes are checked as those of a folder are.
+    allowed: Decision = Accepted() if cache.holds(relative) else Rejected(f"{cache.project} keeps no such file")
+    place, data = root / relative, b""
+    if allowed:
+        data = bundle.blob(ref.sha256)
+        allowed = check_file(relative, data)
+    if isinstance(allowed, Rejected):
+        raise BundleError(f"{bundle.name}: the file {relative!r} for {cache.project} is not written: {allowed.reason}")
+    if not place.exists():
+        make_directory(place.parent)
+        with AtomicFile(place) as file:
+            file.write(data)
+            file.commit()
