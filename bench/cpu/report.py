@@ -170,19 +170,43 @@ def verdict_lines(verdicts: Sequence[Verdict]) -> list[str]:
 
 
 def markdown(rows: Sequence[Figures]) -> str:
-    """The table of the documentation."""
-    head = "| row | size | threads | Silo, ms | to torch eager | to torch.compile | over the interpreter |"
-    lines = [head, "| --- | --- | --- | --- | --- | --- | --- |"]
+    """The table of the documentation: a line for each kernel, with medians of its dtypes and thread counts.
+
+    A kernel of another dtype alone has its figures in the columns of the first dtype. The intervals are in the JSON.
+    """
+    by_row: dict[str, dict[tuple[str, int], Figures]] = {}
+    main = rows[0].dtype if rows else "fp32"
+    alone = {row.row for row in rows} - {row.row for row in rows if row.dtype == main}
     for row in rows:
-        cells = [f"{row.row}, {row.dtype}", row.size, str(row.threads)]
-        if row.status == "measured":
-            slower = row.interpreter_reason or "-" if row.interpreter is None else f"{row.interpreter:,.0f}"
-            cells += [f"{row.ms['silo']:.3g}", _interval(row.to_eager), _interval(row.to_compiled), slower]
-        else:
-            reason = " ".join(row.reason.split()).replace("|", "/")
-            cells += [f"{row.status}: {reason[:100]}", "", "", ""]
+        name, dtype = (f"{row.row}, {row.dtype}", main) if row.row in alone else (row.row, row.dtype)
+        by_row.setdefault(name, {})[dtype, row.threads] = row
+    threads = sorted({row.threads for row in rows}) or [1]
+    dtypes = list(dict.fromkeys(dtype for found in by_row.values() for dtype, _ in found)) or [main]
+    columns = [(dtype, threads[0]) for dtype in dtypes] + [(main, more) for more in threads[1:]]
+    to_eager = [f"to eager: {dtype}, {_threads(count)}" for dtype, count in columns]
+    head = ["row", "size", f"{main}, ms, {_threads(threads[0])}", "to torch.compile", *to_eager]
+    lines = ["| " + " | ".join(head) + " |", "| --- " * len(head) + "|"]
+    for name, found in by_row.items():
+        one = found.get((main, threads[0])) or next(iter(found.values()))
+        time = f"{one.ms['silo']:.3g}" if one.status == "measured" else _reason(one)
+        compiled = "-" if one.to_compiled is None else f"{one.to_compiled.median:.2f}"
+        cells = [name, one.size, time, compiled, *(_median(found.get(column)) for column in columns)]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
+
+
+def _reason(row: Figures) -> str:
+    return f"{row.status}: {' '.join(row.reason.split())[:100]}".replace("|", "/")
+
+
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"
+
+
+def _median(row: Figures | None) -> str:
+    if row is None or (row.status == "measured" and row.to_eager is None):
+        return "-"
+    return row.status if row.to_eager is None else f"{row.to_eager.median:.2f}"
 
 
 def updated(page: str, table: str) -> str:

@@ -65,8 +65,21 @@ def test_rows_that_are_missing_fail_a_bar_and_show_their_reason():
     rows = [measured("add", 1.0, 1.0), missing("sort")]
     assert verdicts(rows)["rows that are missing"].passed is False
     table = report.markdown([report.figures(row, {}) for row in rows])
-    assert "| sort, fp32 | 16 | 1 | missing: tt.odd / not supported |" in table
-    assert all(line.count("|") == 8 for line in table.splitlines())
+    assert "| sort | 16 | missing: tt.odd / not supported | - | missing |" in table
+    assert all(line.count("|") == 6 for line in table.splitlines())
+
+
+def test_the_table_has_a_line_a_kernel_and_a_column_for_each_dtype_and_thread_count():
+    rows = [
+        measured("add", 1.0, 2.0),
+        measured("add", 1.0, 4.0, dtype="bf16"),
+        measured("add", 1.0, 1.0, threads=2),
+        measured("histogram", 3.0, 1.0, dtype="int32"),
+    ]
+    table = report.markdown([report.figures(row, {}) for row in rows]).splitlines()
+    assert table[0].endswith("| to eager: fp32, 1 thread | to eager: bf16, 1 thread | to eager: fp32, 2 threads |")
+    assert table[2].endswith("| 0.50 | 0.25 | 1.00 |")
+    assert table[3].startswith("| histogram, int32 |") and table[3].endswith("| 3.00 | - | - |")
 
 
 def test_the_least_over_the_interpreter_is_the_bar():
