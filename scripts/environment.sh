@@ -59,15 +59,23 @@ ensure_environment() {
   now=$(fingerprint)
   if [ "$(cat "$stamp" 2>/dev/null)" != "$now" ]; then
     say "installing Silo and what its scripts need into .venv (the first time takes a few minutes)"
-    "$PY" -m pip install --quiet --disable-pip-version-check "setuptools>=77,<83" wheel
+    step() { printf '  %s of 6: %s\n' "$1" "$2" >&2; }
+    quiet_pip() { "$PY" -m pip install --quiet --disable-pip-version-check "$@"; }
+    step 1 "build tools"
+    quiet_pip "setuptools>=77,<83" wheel
     # torch is the yardstick of the benchmark and one of the array libraries the tests cover; Silo does not need it.
-    "$PY" -m pip install --quiet --disable-pip-version-check "$TORCH" || say "torch could not be installed: its rows and tests are skipped"
-    "$PY" -m pip install --quiet --disable-pip-version-check "$TRITON" || say "Triton could not be installed: kernels cannot be compiled, only bundles run"
-    # What exported libraries are called through.
-    "$PY" -m pip install --quiet --disable-pip-version-check "$TVM_FFI" || say "tvm-ffi could not be installed: its tests are skipped"
-    "$PY" -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable ".[triton,report,dev]"
+    step 2 "$TORCH, some 200 MB"
+    quiet_pip "$TORCH" || say "torch could not be installed: its rows and tests are skipped"
+    step 3 "$TRITON, some 200 MB"
+    quiet_pip "$TRITON" || say "Triton could not be installed: kernels cannot be compiled, only bundles run"
+    # Exported libraries are called through it.
+    step 4 "$TVM_FFI"
+    quiet_pip "$TVM_FFI" || say "tvm-ffi could not be installed: its tests are skipped"
+    step 5 "Silo: its native module is compiled"
+    quiet_pip --no-build-isolation --editable ".[triton,report,dev]"
     # Libraries of kernels that know nothing of Silo: the census runs them on the CPU. Their own lists of what they need ask for GPU builds.
-    "$PY" -m pip install --quiet --disable-pip-version-check --no-deps "${KERNEL_LIBRARIES[@]}" || say "libraries of kernels could not be installed: their kinds are left out of the census"
+    step 6 "libraries of kernels, for the tests"
+    quiet_pip --no-deps "${KERNEL_LIBRARIES[@]}" || say "libraries of kernels could not be installed: their kinds are left out of the census"
     now=$(fingerprint)
     echo "$now" > "$stamp"
   fi

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-_LINK = re.compile(r"\[([^\]\n]*)\]\((?!https?://|mailto:|#)([^)\s]+)\)")
+_LINK = re.compile(r"(!?)\[([^\]\n]*)\]\((?!https?://|mailto:|#)([^)\s]+)\)")
 
 
 def long_description(readme: str, version: str, url: str | None = None) -> str:
@@ -18,12 +18,18 @@ def long_description(readme: str, version: str, url: str | None = None) -> str:
     'see launching (`docs/launching.md`) and `docs/a.md`\n\nPages named here lie in the source distribution.\n'
     >>> long_description("see [launching](docs/launching.md)", "1.0", "https://host.example/silo")
     'see [launching](https://host.example/silo/blob/v1.0/docs/launching.md)'
+    >>> long_description("![A launch](docs/a.svg)", "1.0").splitlines()[0]
+    '*A launch*'
+    >>> long_description("![A launch](docs/a.svg)", "1.0", "https://host.example/silo")
+    '![A launch](https://host.example/silo/raw/v1.0/docs/a.svg)'
     """
 
     def changed(link: re.Match[str]) -> str:
-        label, place = link.groups()
+        image, label, place = link.groups()
         if url is not None:
-            return f"[{label}]({url}/blob/v{version}/{place})"
+            return f"{image}[{label}]({url}/{'raw' if image else 'blob'}/v{version}/{place})"
+        if image:
+            return f"*{label}*"
         return f"`{place}`" if label == place else f"{label} (`{place}`)"
 
     text = _LINK.sub(changed, readme)
@@ -45,4 +51,4 @@ def project_urls(version: str, url: str | None) -> dict[str, str]:
 
 def relative_links(page: str) -> list[str]:
     """Where links of a page lead that have no address of their own."""
-    return [link.group(2) for link in _LINK.finditer(page)]
+    return [link.group(3) for link in _LINK.finditer(page)]
