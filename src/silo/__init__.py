@@ -138,17 +138,19 @@ class _OldNames:
 sys.meta_path.append(_OldNames)
 
 
-def __getattr__(name: str) -> object:
-    """Import the home of a public name the first time it is asked for (PEP 562).
+if not TYPE_CHECKING:  # to a type checker a misspelt name is an error
 
-    A kind of source whose kernels are made by a call has a name of its own: ``silo.binary``.
-    """
-    home = _HOMES.get(name)
-    if name in ("kernel", "torch_op"):  # kernels are on the way, which torch may trace
-        import_module("silo.integrations.torch.import_hook").watch()
-    value = _maker(name) if home is None else getattr(import_module(home), name)
-    globals()[name] = value
-    return value
+    def __getattr__(name: str) -> object:
+        """Import the home of a public name the first time it is asked for (PEP 562).
+
+        A kind of source whose kernels are made by a call has a name of its own: ``silo.binary``.
+        """
+        home = _HOMES.get(name)
+        if name in ("kernel", "torch_op"):  # kernels are on the way, which torch may trace
+            import_module("silo.integrations.torch.import_hook").watch()
+        value = _maker(name) if home is None else getattr(import_module(home), name)
+        globals()[name] = value
+        return value
 
 
 def _maker(name: str) -> object:

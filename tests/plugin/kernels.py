@@ -1,5 +1,5 @@
 """Kernels of the stack machine, with cases: what is built, bundled, tuned, launched and explained."""
-# pyright: reportCallIssue=false
+# pyright: reportCallIssue=false, reportAttributeAccessIssue=false
 
 import silo
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 import typer
@@ -28,29 +29,69 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _name, _command in {
-    "build": build.command,
-    "tune": tune.command,
-    "agent": agent.command,
-    "run": run.command,
-    "inspect": inspect.command,
-    "report": report.command,
-    "export": export.command,
-    "doctor": doctor.command,
-    "selftest": selftest.command,
-    "trust": trust.command,
-    "untrust": trust.untrust_command,
-    "keygen": sign.keygen_command,
-    "sign": sign.sign_command,
-    "verify": sign.verify_command,
-    "slice": slices.slice_command,
-    "merge": slices.merge_command,
-    "push": registry.push_command,
-    "pull": registry.pull_command,
-}.items():
-    app.command(_name, cls=Command)(_command)
-app.command("exec", cls=exec_.ExecCommand, context_settings=exec_.CONTEXT)(exec_.command)
-app.add_typer(cache.app, name="cache")
+_GROUPS: dict[str, dict[str, tuple[Callable[..., None], str]]] = {
+    "Kernels": {
+        "build": (build.command, "Compile kernels for every target into one bundle."),
+        "tune": (tune.command, "Measure configs, and keep every trial."),
+        "run": (run.command, "Run the cases of kernels and check the results."),
+        "check": (run.check_command, "Run the cases with every access checked."),
+        "inspect": (inspect.command, "Show a bundle: kernels, targets, winners, code."),
+        "report": (report.command, "Write a page for each kernel from its trials."),
+        "export": (export.command, "Make a C++ library that needs no Python."),
+    },
+    "Bundles": {
+        "slice": (slices.slice_command, "Cut a bundle by target."),
+        "merge": (slices.merge_command, "Join bundles."),
+        "push": (registry.push_command, "Push a bundle to a registry."),
+        "pull": (registry.pull_command, "Pull a bundle from a registry."),
+    },
+    "Trust": {
+        "trust": (trust.command, "Allow native code that others built."),
+        "untrust": (trust.untrust_command, "Withdraw that permission."),
+        "keygen": (sign.keygen_command, "Make a pair of keys to sign bundles with."),
+        "sign": (sign.sign_command, "Sign a bundle."),
+        "verify": (sign.verify_command, "Check the bytes and the signature of a bundle."),
+    },
+    "This machine": {
+        "doctor": (doctor.command, "Check what works here, and say why something does not."),
+        "selftest": (selftest.command, "Run small kernels of a kind and compare their results."),
+        "agent": (agent.command, "Measure here for a silo tune of another machine."),
+    },
+}
+app.command(
+    "exec",
+    cls=exec_.ExecCommand,
+    context_settings=exec_.CONTEXT,
+    rich_help_panel="Programs",
+    short_help="Run your program with its Triton kernels launched by Silo.",
+)(exec_.command)
+for _group, _commands in _GROUPS.items():
+    for _name, (_command, _line) in _commands.items():
+        app.command(_name, cls=Command, rich_help_panel=_group, short_help=_line)(_command)
+app.add_typer(
+    cache.app, name="cache", rich_help_panel="This machine", short_help="Size, pruning and copies of the store."
+)
+
+
+@app.command("help", cls=Command, rich_help_panel="Help", short_help="Show the help of a command.")
+def help_command(
+    context: typer.Context,
+    command: Annotated[list[str] | None, typer.Argument(metavar="COMMAND", help="As in: cache prune.")] = None,
+) -> None:
+    """Show the help of a command, or of all commands, as --help does."""
+    at: Any = context.parent
+    for name in command or ():
+        found = at.command.get_command(at, name) if hasattr(at.command, "get_command") else None
+        if found is None:
+            raise typer.BadParameter(f"there is no command {' '.join(command or ())}")
+        at = typer.Context(found, info_name=name, parent=at)
+    typer.echo(at.get_help())
+
+
+@app.command("version", cls=Command, rich_help_panel="Help", short_help="Show the version.")
+def version_command() -> None:
+    """Show the version of Silo, as --version does."""
+    _version(asked=True)
 
 
 # Packages that parts of Silo need, and how to get each.

@@ -18,7 +18,7 @@ from silo.tuner.progress import format_time
 if TYPE_CHECKING:
     from silo.commands.run_cases import CaseWatch
 
-__all__ = ["command", "watch"]
+__all__ = ["check_command", "command", "watch"]
 
 # In the process that runs the cases for another one: who chooses them and is told of each.
 watch: CaseWatch | None = None
@@ -93,6 +93,21 @@ def command(
         )
     if not all(row["ok"] for row in rows):
         raise typer.Exit(ExitCode.FAILED)
+
+
+def check_command(
+    path: Annotated[Path, typer.Argument(metavar="FILE|MODULE|K.silo", help=PLACES)],
+    device: Device = None,
+    kernel: Kernels = None,
+    arrays: Annotated[
+        str | None, typer.Option("--arrays", metavar="LIBRARY", callback=one_of(_LIBRARIES), help="As of silo run.")
+    ] = None,
+    *,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Run every case with every access checked, as silo run --check does: bounds, races, masked-off values and more."""
+    command(path, device, kernel, arrays, check=True, quiet=quiet, json=json)
 
 
 def _words(

@@ -249,3 +249,23 @@ def test_every_command_explains_itself(home, name):
     assert "Usage" in done.stdout
     assert "<path>" not in done.stdout
     assert "<list[" not in done.stdout
+
+
+def test_words_that_people_guess(home, kernels):
+    assert silo(home, "version").stdout == silo(home, "--version").stdout
+    assert silo(home, "help").stdout == silo(home, "--help").stdout
+    assert silo(home, "help", "cache", "prune").stdout == silo(home, "cache", "prune", "--help").stdout
+    wrong = silo(home, "help", "cache", "prone")
+    assert wrong.returncode == 2
+    assert "there is no command cache prone" in wrong.stderr
+    checked = silo(home, "check", kernels, "--json")
+    assert checked.stdout == silo(home, "run", "--check", kernels, "--json").stdout
+    assert checked.returncode == 0
+
+
+def test_help_has_one_line_for_each_command(home):
+    text = silo(home, "help", COLUMNS="80").stdout
+    lines = [line.strip("│ ") for line in text.splitlines() if line.startswith("│ ")]
+    for name in ("exec", "build", "check", "slice", "trust", "doctor", "cache", "version"):
+        (line,) = (one for one in lines if one.split(" ")[0] == name)
+        assert line.endswith(".")
