@@ -273,7 +273,7 @@ def _carried(bundle: Bundle, name: str) -> dict[str, BlobRef]:
 
 
 def _write_file(bundle: Bundle, cache: CacheFolder, root: Path, relative: str, ref: BlobRef) -> None:
-    # A bundle is a stranger's: its names and its bytes are checked as those of a folder are.
+    # A bundle may come from a stranger, so its names and bytes are checked like a folder's.
     allowed: Decision = Accepted() if cache.holds(relative) else Rejected(f"{cache.project} keeps no such file")
     place, data = root / relative, b""
     if allowed:
