@@ -63,8 +63,8 @@ class NumericsOf:
         self._known: dict[object, Numerics | str] = {}
 
     def judge(self, variants: Sequence[Variant]) -> dict[bytes, Decision]:
-        """For the config of each variant, by its order key, whether its results are the same bits as the first's."""
-        from silo.tuner.determinism import same_bits  # noqa: PLC0415  # with the next: most programs do not ask
+        """Decides for each config, by its order key, whether its results have the same bits as the first variant's."""
+        from silo.tuner.determinism import same_bits  # noqa: PLC0415  # only deterministic mode needs it
 
         configs: list[Config] = [variant.config for variant in variants]
         found = [self._of(variants[0])]

@@ -417,7 +417,7 @@ class Resolver:
 
     def carry(self, situation: CallContext) -> tuple[Config, ...]:
         """Calls :func:`silo.measuring.earlier_studies.carry_decision` for a call's study without trials."""
-        from silo.measuring.earlier_studies import carry_decision  # noqa: PLC0415  # a decided call does without
+        from silo.measuring.earlier_studies import carry_decision  # noqa: PLC0415  # decided calls skip it
         from silo.measuring.evaluators import CompiledArtifacts  # noqa: PLC0415
 
         study = self.problem(situation).study(situation.specialization, situation.bucket)
