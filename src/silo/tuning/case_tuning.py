@@ -334,9 +334,9 @@ def tune_case(
 def case_variants(
     kernel: Kernel, studies: Sequence[CaseStudy], planned: BuildVariant, facts: Mapping[str, int] | None = None
 ) -> list[BuildVariant]:
-    """A planned variant as its cases need it, each with the cases that it serves, in the order of the cases.
+    """A planned variant as its cases need it: variants with the cases that each serves, in the order of the cases.
 
-    ``facts`` are of the device that it is for, where that is here; a heuristic may read them.
+    ``facts`` are the device facts of the planned target, if such a device is here; heuristics may read them.
     """
     found: dict[Variant, list[str]] = {}
     for study in studies:
@@ -357,7 +357,7 @@ def _is_served(study: CaseStudy, planned: BuildVariant) -> bool:
 
 
 def _completed(kernel: Kernel, study: CaseStudy, variant: Variant, facts: Mapping[str, int] | None) -> Specialization:
-    """With the constexprs that heuristics compute from the case, and its grid where that decides the code."""
+    """The specialization, with constexprs that heuristics compute for the case, and a grid that decides the code."""
     situation, config = study.situation, variant.config
     known = situation.device.facts() if facts is None else facts
     own = derive(kernel.derived, situation.values, config.as_dict(), known)

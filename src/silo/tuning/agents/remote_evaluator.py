@@ -124,7 +124,7 @@ class RemoteEvaluator:
         return self._fleet.ask(self._turn, str(config), evaluated)
 
     def _read_trial(self, config: Config, found: CompiledCandidate, data: Any) -> Trial:  # noqa: ANN401  # JSON
-        """The trial that an agent answers with, if it is one of this study and config; what is known here is added."""
+        """Reads the trial in an agent's answer and adds facts known here. Raises AgentLostError if it does not fit."""
         study = self._sent.study
         try:
             trial = Trial.from_json(data)

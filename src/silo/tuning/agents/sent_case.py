@@ -23,8 +23,8 @@ _SCHEMA = "silo-agent-case/1"
 class SentCase:
     """All that an agent needs to run a study's configs, except their code.
 
-    ``grid`` is the kernel's grid, used if the case has none. ``values`` are arguments outside the recipe: the values of
-    heuristics written in Python. ``passed`` names the arguments of launches: all but the constants.
+    ``grid`` is the kernel's grid, used if the case gives none. ``values`` are arguments outside the recipe: the values
+    of heuristics written in Python. ``passed`` names the arguments of launches: all but the constants.
     """
 
     study: Study
