@@ -335,7 +335,7 @@ class Resolver:
     def _guessed(
         self, call: SeenCall, device: Device, signature: Signature, specialization: Specialization
     ) -> BoundSpace:
-        """The space of a call that leaves block sizes open, for a kernel without one. ``SpaceError`` where unclear."""
+        """The space inferred for a call that leaves blocks open, if its kernel declares none. Raises SpaceError."""
         from silo.calls.inferred_space import check_grid, guess_space  # noqa: PLC0415  # most kernels declare a space
 
         kept = {name: value for name, value in specialization.constants if name not in self._kernel.open_blocks}
