@@ -26,7 +26,6 @@ _log = logging.getLogger("silo")
 
 # Elements of float32 in each array of a copy (8 bytes of traffic each): from a core's own cache to 512 MiB, which is
 # more than any cache.
-# more than any cache.
 _COPIED = tuple(1 << power for power in (13, 15, 17, 19, 21, 23, 26))
 
 _COPY_SPACES: Mapping[str, Sequence[Mapping[str, Value]]] = {

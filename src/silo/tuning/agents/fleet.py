@@ -30,7 +30,6 @@ _MOST_FRUITLESS = 3
 # The most agents that one config may cost, one after the other, if the fleet has so many: a config hardly ever ends an
 # agent, because it runs in a separate process there. A smaller fleet risks two, so that a single config never gives an
 # agent up.
-# config, which runs in a process of its own there. Of fewer agents it costs two, so that none is given up for it alone.
 _MOST_TRIES = 3
 _PAUSE_S = 0.5  # seconds before an agent is restarted; doubles with each further time
 
