@@ -106,8 +106,8 @@ def code_text(forms: CodeForms, form: str, artifact: Artifact, *, bundled: bool)
     """One form as text.
 
     Raises:
-        SourceError, BundleError: the code lacks the form, or the bundle does not hold it; the text lists the available
-        forms.
+        SourceError, BundleError: the code does not have the form, or the bundle does not hold it; the text lists the
+        available forms.
         ToolchainError: a tool that makes it is missing.
         CompileError: making it failed.
     """
