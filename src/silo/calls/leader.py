@@ -58,7 +58,7 @@ def led_config(
 
     Raises:
         SettingsError: no lock file is named.
-        LockError: the lock file cannot be read or written, or its file system lacks locks.
+        LockError: the lock file cannot be read or written, or its file system does not support locks.
         FrozenError: this call cannot be measured, no config works, or the leader did not decide within
             ``SILO_LEADER_WAIT``.
     """
