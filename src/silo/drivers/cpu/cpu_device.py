@@ -100,7 +100,7 @@ class CpuDevice:
 
     @property
     def driver(self) -> str:
-        """Always empty: a CPU lacks a driver version."""
+        """Always empty: a CPU has no driver."""
         return ""
 
     @property

@@ -11,5 +11,5 @@ __all__ = ["devices"]
 
 
 def devices() -> Sequence[GpuDevice]:
-    """The AMD GPUs that this process may use. Raises DeviceError with the reason without one."""
+    """The AMD GPUs that this process may use. Raises DeviceError with the reason if it finds none."""
     return gpu_devices(DRIVER)

@@ -116,7 +116,7 @@ class MetalDevice:
 
 
 def devices() -> Sequence[MetalDevice]:
-    """The GPU of this Mac. Raises DeviceError with the reason without one."""
+    """The GPU of this Mac. Raises DeviceError with the reason if it finds none."""
     if platform.system() != "Darwin":
         raise DeviceError("Metal is on Macs alone; silo.emulated_metal and the target cpu run its kernels elsewhere")
     version = version_of_system(platform.mac_ver()[0])

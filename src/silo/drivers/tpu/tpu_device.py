@@ -1,4 +1,4 @@
-"""TPUs as devices. jax drives them, without a driver of Silo's; this was never run on a TPU."""
+"""TPUs as devices. jax drives them; Silo has no driver of its own. This was never run on a TPU."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def devices() -> Sequence[TpuDevice]:
     jax = import_module("jax")
     try:
         found = _local(jax)
-    except RuntimeError as error:  # raised by jax if it lacks the backend
+    except RuntimeError as error:  # raised by jax if it does not have the backend
         raise DeviceError(f"jax {jax.__version__} sees no TPU: {error}") from error
     return tuple(described(one, index, str(jax.__version__)) for index, one in enumerate(found))
 
