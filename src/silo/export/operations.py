@@ -187,7 +187,7 @@ def schema(operation: ExportedOperation) -> str:
     """The operation's schema for torch: types, written arguments, defaults.
 
     Raises:
-        BundleError: one of its arguments has a type that torch lacks.
+        BundleError: one of its arguments has a type that torch does not have.
     """
     positional = operation.arguments
     # After an argument with a default, every other argument needs a default.
@@ -253,7 +253,7 @@ def torch_source(name: str, operations: Sequence[ExportedOperation]) -> str:
     """The text of ``NAME_torch.cpp``; ``name`` is the exported library's, and the namespace of the operators.
 
     Raises:
-        BundleError: an argument has a type that torch lacks.
+        BundleError: an argument has a type that torch does not have.
     """
     tables = "".join(_table(name, one) for one in operations)
     defined = "".join(f"    m.def({string_literal(schema(one))});\n" for one in operations)
