@@ -248,7 +248,7 @@ def descriptor_filter(
     """Only configs whose blocks are as large as tensor descriptors require, after a config that surely is.
 
     That config is the first one with its blocks raised. A persistent reduction, whose rows have ``whole_row`` elements,
-    lacks blocks of reduced dimensions, so their minimums do not count. Raises SpaceError if a minimum is for a block
+    has no blocks of reduced dimensions, so their minimums do not count. Raises SpaceError if a minimum is for a block
     that the configs lack, or exceeds the largest block.
     """
     least = {

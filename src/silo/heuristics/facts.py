@@ -166,7 +166,7 @@ class KernelFacts:
         contiguous_reduction: whether some load or store is contiguous along the reduced axis.
         persistent_block: also try the whole reduced axis in one block.
         longest_persistent: elements of the longest reduced axis that a sub-kernel of a combo holds in one block (HIP).
-        single_row: the kernel lacks an x block: one row per program.
+        single_row: the kernel has no x block: one row per program.
         descriptor_minimums: the least block sizes that its tensor descriptors allow, by block name.
         min_xblock, min_rblock: least block sizes for another reason.
         rsplit_size: rows that one program of a mix-order reduction processes; 0 for any other kernel.
@@ -254,7 +254,7 @@ class TargetFacts:
     def of(cls, target: TargetFacts | Target | str, device: Mapping[str, int] | None = None) -> TargetFacts:
         """The facts of a target; ``device`` (leaves of the expression language) overrides facts assumed for its arch.
 
-        Raises SpaceError for a target whose kernels lack Triton blocks.
+        Raises SpaceError for a target whose kernels have no Triton blocks.
 
         >>> TargetFacts.of("cuda:sm_90a").units
         132

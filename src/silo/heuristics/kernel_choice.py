@@ -26,7 +26,7 @@ class KernelChoice:
 
 
 def fastest(times_ns: Mapping[str, Sequence[int]]) -> KernelChoice:
-    """The kernel with the least median of measured times, in nanoseconds; kernels that failed lack times.
+    """The kernel with the least median of measured times, in nanoseconds (empty for kernels that failed).
 
     If samples do not separate kernels from the fastest, the kernel named first is taken, so that noise decides nothing.
     Raises SpaceError if no kernel has a time.
