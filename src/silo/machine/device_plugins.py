@@ -32,7 +32,7 @@ __all__ = [
 
 @frozen
 class _Missing:
-    """The reason why a plug-in lacks devices; ``broken`` if that is a fault, and not normal on most machines."""
+    """The reason why a plug-in has no devices; ``broken`` if that is a fault, and not normal on most machines."""
 
     why: Rejected
     broken: bool
@@ -54,14 +54,14 @@ def _asked(kind: str) -> tuple[Device, ...] | _Missing:
         list_devices = cast("Callable[[], Sequence[Device]]", load_place(place))
         loaded = True
         return tuple(list_devices())
-    except Exception as error:  # noqa: BLE001  # any error of a foreign plug-in is the reason why it lacks devices
-        if loaded and isinstance(error, DeviceError):  # the plug-in's report that this machine lacks them
+    except Exception as error:  # noqa: BLE001  # any error of a foreign plug-in is the reason why it has no devices
+        if loaded and isinstance(error, DeviceError):  # the plug-in's report that this machine has none
             return _Missing(Rejected(str(error)), broken=False)
         return _Missing(Rejected(f"{type(error).__name__}: {error}"), broken=True)
 
 
 def devices_of_kind(kind: str) -> tuple[Device, ...]:
-    """The devices of one kind, by index; empty without any."""
+    """The devices of one kind, by index; empty if there are none."""
     asked = _asked(kind)
     return () if isinstance(asked, _Missing) else asked
 
