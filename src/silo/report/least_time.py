@@ -95,9 +95,9 @@ def speed_of_light(work: Work, ceilings: Ceilings, dot: str) -> SpeedOfLight | N
 
 
 def dot_dtype(signature: Signature) -> str:
-    """The dtype of dots to compare a kernel with: its narrowest floating-point arrays', float32 without any.
+    """The dtype of dots to compare a kernel with: its narrowest floating-point arrays', else float32.
 
-    bfloat16 counts as float16, which devices multiply at the same rate. Narrower and wider dtypes lack a ceiling.
+    bfloat16 counts as float16, which devices multiply at the same rate. Narrower and wider dtypes have no ceiling.
     """
     floats = [
         parameter.dtype for parameter in signature.parameters if parameter.dtype and parameter.dtype.kind in _FLOATS

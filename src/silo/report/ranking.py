@@ -158,7 +158,7 @@ def failure_groups(trials: Iterable[Trial]) -> tuple[FailureGroup, ...]:
 
 
 def compare(trials: Sequence[Trial], winner: Winner, default: Config, seed: str) -> ConfigComparison | None:
-    """The default against the winner, by samples taken side by side if they exist; None if the default lacks samples.
+    """The default against the winner, by samples taken side by side if they exist; None if the default has no samples.
 
     The interval is from a bootstrap of the ratio of medians (1000 resamples, seeded by ``seed``: the same trials give
     the same interval).
