@@ -63,7 +63,7 @@ def brought_tools() -> tuple[BroughtTools, ...]:
 
 
 def selftest_of(name: str) -> Callable[[], SelfTestReport]:
-    """The function that ``silo selftest`` calls for the kernels of a kind. Raises SourceError without one."""
+    """The function that ``silo selftest`` calls for the kernels of a kind. Raises SourceError if there is none."""
     known = {name: kind for name, kind in kinds().items() if isinstance(kind, TestsItself)}
     if name not in known:
         raise SourceError(f"there is a self-test of {', '.join(known)} kernels, and none of {name!r}")

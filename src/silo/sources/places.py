@@ -38,7 +38,7 @@ class Places:
             self._add(function.__globals__, name, function.__globals__[name])
 
     def add_attribute(self, holder: Any, name: str, value: object) -> None:  # noqa: ANN401
-        """Adds an attribute of an object, unless each read returns a new object (a method), not comparable."""
+        """Adds an attribute of an object, unless each read returns a new object, as for methods."""
         if isinstance(holder, ModuleType) and self._is_library(holder.__name__):
             return
         if _is_box(value) or not (isinstance(value, ModuleType) or callable(value)):

@@ -71,7 +71,7 @@ class ReachedCode:
         return ()
 
     def value_of(self, value: Any) -> JSON:  # noqa: ANN401
-        """The canonical form of a plain value. Raises TypeError for values without one."""
+        """The canonical form of a plain value. Raises TypeError for values that have none."""
         raise NotImplementedError
 
     def describe_class(self, kind: type) -> JSON:

@@ -26,7 +26,7 @@ def reached_by(code: ReachedObjects, root: Any) -> JSON:  # noqa: ANN401
     """Everything that decides the behaviour of an author's function, object or class, as data.
 
     Raises:
-        SourceError: a source is not available, or a value that is read lacks a canonical form.
+        SourceError: a source is not available, or a value that is read has no canonical form.
     """
     first = code.encode(root, getattr(root, "__name__", type(root).__name__))
     return [first, cast("JSON", code.parts)]
