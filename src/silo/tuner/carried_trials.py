@@ -1,4 +1,4 @@
-"""Trials of an earlier compiler: which of them count under today's compiler, and the configs that the others predict.
+"""Trials of an earlier compiler: which count under today's compiler, and the configs that the others predict.
 
 A compiler's identity changes with every release; the code of most kernels does not. A study of another identity that
 equals today's study in everything else is an *earlier study*. Its trials are *carried over* if a config's code is the

@@ -25,7 +25,7 @@ def doubt(trials: Sequence[Trial]) -> str:
 
     In order of weight: nothing was measured beside a reference, so slow phases of the machine do not show; the
     comparison in pairs did not settle which config is the fastest; no pairs were taken, and the reference drifted at
-    least as much as the next config is behind; some configs lack a reference.
+    least as much as the next config is behind; some configs have no reference.
     """
     winner = choose_winner(trials)
     if winner is None or not winner.runners_up:

@@ -111,7 +111,7 @@ class TunedCase:
 
 
 def require_winners(cases: Sequence[TunedCase]) -> None:
-    """Raises TuneError if a case lacks a usable config; see :func:`failure_of`."""
+    """Raises TuneError if a case has no usable config; see :func:`failure_of`."""
     if message := failure_of(cases):
         raise TuneError(message)
 

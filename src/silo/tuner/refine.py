@@ -111,7 +111,7 @@ def reduction_blocks(configs: Iterable[Config]) -> frozenset[str]:
 
 
 def halved(config: Config) -> Config | None:
-    """The config with its largest reduction block halved; None if it lacks one, or they are small already."""
+    """The config with its largest reduction block halved; None if it has none, or they are small already."""
     blocks = {name: value for name, value in config.values if _REDUCTION_BLOCK.fullmatch(name) and type(value) is int}
     if not blocks or math.prod(blocks.values()) <= _LEAST_REDUCTION:
         return None
@@ -178,8 +178,8 @@ class Occupancy:
 class Refiner:
     """Proposes refinements of the space ``configs``.
 
-    ``occupancy`` is None if the device lacks these numbers. ``programs`` returns the number of programs of a launch
-    with a config, None if unknown. ``fixed`` are members that the caller set.
+    ``occupancy`` is None if the device does not report these numbers. ``programs`` returns the number of programs of a
+    launch with a config, None if unknown. ``fixed`` are members that the caller set.
     """
 
     configs: tuple[Config, ...]

@@ -1,7 +1,7 @@
 """T4, the results format of the auto-tuning community's schema: a list of results, times in milliseconds.
 
 The form follows ``schema/T4/1.0.0/results-schema.json`` of Kernel Tuner 1.4.0, which benchmark_hub publishes too. T4
-lacks members for kernel, device, source and compiler. Files that Silo writes carry these in members named ``silo``,
+has no members for kernel, device, source and compiler. Files that Silo writes carry these in members named ``silo``,
 which the schema allows and other readers skip: reading them back gives exactly the same trials.
 """
 
