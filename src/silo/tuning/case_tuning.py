@@ -132,7 +132,7 @@ def make_of(library: str | None, device: Device | None = None) -> Make:
 
 
 def case_studies(kernel: Kernel, device: Device | None, library: str | None = None) -> list[CaseStudy]:
-    """Every case of a kernel, with its arguments made on ``device``. Raises CaseError if the kernel lacks cases.
+    """Every case of a kernel, with its arguments made on ``device``. Raises CaseError if the kernel has no cases.
 
     Without a device the arguments are in host memory, and the kernel's kind decides the device.
     """

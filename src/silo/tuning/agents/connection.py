@@ -162,7 +162,7 @@ class PipeConnection:
         wait_s: seconds until the agent must have sent its facts.
 
     Raises:
-        DeviceError: the command cannot be started, is not an agent, or the agent lacks a device.
+        DeviceError: the command cannot be started, is not an agent, or the agent has no device.
     """
 
     def __init__(self, command: str, wait_s: float) -> None:

@@ -180,7 +180,7 @@ def ray_fleet(
 
     Raises:
         PackageError: Ray is not installed.
-        DeviceError: the cluster is not reached, lacks GPUs, or does not place the actors in time.
+        DeviceError: the cluster is not reached, has no GPUs, or does not place the actors in time.
     """
     try:
         ray: Any = import_module("ray")
