@@ -1,1 +1,1 @@
-"""Compiled variants: blob, launch info, which device runs them."""
+"""Compiled variants: their blob, their launch info, and the devices that run them."""

@@ -37,7 +37,7 @@ class BlobRef(Persisted):
 
 
 def decoded(ref: BlobRef, data: bytes) -> str:
-    """The text that a blob is said to hold. ``SourceError`` where it is none: a file may say what it likes.
+    """The text of a blob. Raises SourceError if it is not text, because files may contain anything.
 
     >>> decoded(BlobRef("ab" * 32, "ttir", 2), b"ok")
     'ok'
@@ -50,11 +50,11 @@ def decoded(ref: BlobRef, data: bytes) -> str:
 
 @frozen
 class Artifact(Persisted):
-    """A compiled variant: which blob a driver loads, how it is launched, what made it.
+    """A compiled variant: the blob that a driver loads, how it is launched, and its compiler.
 
-    ``job`` is the key of the compile job it came from: variants with equal jobs share one artifact's blobs.
-    ``hidden_memory`` says why the code reaches memory that lies behind none of its arguments ("it loads addresses from
-    memory"); "" where nothing says that it does.
+    ``job`` is the key of its compile job: variants with equal jobs share one artifact's blobs. ``hidden_memory`` is the
+    reason why the code reaches memory that lies behind none of its arguments ("it loads addresses from memory"); "" if
+    no hidden access is known.
     """
 
     title = "an artifact"
@@ -69,11 +69,11 @@ class Artifact(Persisted):
 
     @property
     def runs_on_host(self) -> bool:
-        """Whether it is native code, which is loaded with consent alone."""
+        """Whether it is native code, which is loaded only with consent."""
         return is_host_code(self.blob.kind)
 
     def host_code(self, calls: JSON = None) -> HostCode:
-        """What consent to its native code is about; ``calls`` is what a bundle says besides."""
+        """The subject of consent to its native code; ``calls`` is a bundle's description of its calls."""
         return self._plain_host_code if calls is None else self._host_code(calls)
 
     @remembered
@@ -95,5 +95,5 @@ class Artifact(Persisted):
 
 
 def text_of(sidecars: tuple[BlobRef, ...]) -> str:
-    """The sha256 of the text among sidecars that a check compiles; "" where there is none."""
+    """The sha256 of the text among sidecars that a check compiles; "" without one."""
     return next((ref.sha256 for ref in sidecars if is_checked_text(ref.kind)), "")

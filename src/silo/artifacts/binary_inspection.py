@@ -1,14 +1,14 @@
 """Resources recorded in a device binary: registers, spills, parameters, entry points. No driver needed.
 
 NVIDIA (``cubin``). ``.nv.info`` and ``.nv.info.<entry>`` are lists of attributes: a format byte, an attribute byte, and
-either a 16-bit value or a 16-bit size with that many bytes. NVIDIA does not specify them; the names below are the ones
-that ``cuobjdump -elf`` prints, and the meaning was compared with ``cuobjdump --dump-resource-usage``:
+either a 16-bit value or a 16-bit size with that many bytes. NVIDIA does not specify them; the names below are printed
+by ``cuobjdump -elf``, and their meaning was compared with ``cuobjdump --dump-resource-usage``:
 
-- ``REGCOUNT`` (0x2f): symbol, 32-bit registers a thread (``REG``);
-- ``FRAME_SIZE`` (0x11): symbol, bytes of a thread's own stack frame (``STACK``), where ptxas puts spilled registers;
+- ``REGCOUNT`` (0x2f): symbol, 32-bit registers per thread (``REG``);
+- ``FRAME_SIZE`` (0x11): symbol, bytes of a thread's own stack frame (``STACK``), which holds spilled registers;
 - ``KPARAM_INFO`` (0x17): index, ordinal, offset, and the size in bits 18 to 31 of the last word;
-- ``REQNTID`` (0x10), ``MAX_THREADS`` (0x05), ``CTA_PER_CLUSTER`` (0x3d): three 32-bit numbers each, what ``.reqntid``,
-  ``.maxntid`` and ``.reqnctapercluster`` said (compared with ptxas of CUDA 12 and 13);
+- ``REQNTID`` (0x10), ``MAX_THREADS`` (0x05), ``CTA_PER_CLUSTER`` (0x3d): three 32-bit numbers each, the values of
+  ``.reqntid``, ``.maxntid`` and ``.reqnctapercluster`` (compared with ptxas of CUDA 12 and 13);
 - ``.nv.shared.<entry>``: its size is the statically allocated shared memory (``SHARED``).
 
 AMD (``hsaco``). The note ``NT_AMDGPU_METADATA`` (LLVM, "User Guide for AMDGPU Backend", code object metadata) is a
@@ -47,12 +47,12 @@ _SHT_NOTE = 7
 class BinaryKernel:
     """One kernel of a binary.
 
-    ``arch`` is ``sm_NN`` (a binary does not tell ``sm_90`` from ``sm_90a``) or ``gfxNNN``. ``registers`` are the 32-bit
-    vector registers of a thread; ``spills`` the 32-bit values a thread keeps in local memory for want of them (on
-    NVIDIA its whole stack frame, as the driver reports it); ``local_bytes`` a thread's local memory;
-    ``shared_bytes`` what is allocated statically. ``parameters`` holds offset and size in bytes of each, in order.
-    ``required_block`` is the only size of a block it can be launched with, ``most_threads`` the most threads of a
-    block, ``cluster`` the blocks of a cluster; None where the binary does not say.
+    ``arch`` is ``sm_NN`` (a binary does not distinguish ``sm_90`` from ``sm_90a``) or ``gfxNNN``. ``registers`` are the
+    32-bit vector registers of a thread; ``spills`` the 32-bit values that a thread keeps in local memory because
+    registers ran out (on NVIDIA its whole stack frame, as the driver reports it); ``local_bytes`` a thread's local
+    memory; ``shared_bytes`` the statically allocated shared memory. ``parameters`` holds offset and size in bytes of
+    each, in order. ``required_block`` is the only block size it can be launched with, ``most_threads`` the most threads
+    of a block, ``cluster`` the blocks of a cluster; None if the binary does not state it.
     """
 
     entry: str
@@ -71,7 +71,7 @@ def inspect_binary(data: bytes, kind: str) -> tuple[BinaryKernel, ...]:
     """The kernels of a ``cubin`` or ``hsaco``, sorted by name.
 
     Raises:
-        CompileError: not such a binary, truncated, damaged, or a kernel lacks what is read here.
+        CompileError: another kind of file, truncated, damaged, or a kernel lacks a value that is read here.
     """
     if kind not in ("cubin", "hsaco"):
         raise CompileError(f"a blob of kind {kind} says nothing of its registers; cubin and hsaco do")
@@ -195,7 +195,7 @@ def _required_block(kernel: Item) -> tuple[int, int, int] | None:
 
 
 def _is_hidden(argument: Item) -> bool:
-    """Arguments that the runtime itself fills in come after the kernel's own."""
+    """Whether the runtime itself fills in the argument; these come after the kernel's own."""
     kind = argument.get(".value_kind") if isinstance(argument, dict) else None
     return isinstance(kind, str) and kind.startswith("hidden_")
 

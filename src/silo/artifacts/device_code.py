@@ -24,7 +24,7 @@ _HOST_MACHINES = {3: "x86", 40: "ARM", 62: "x86-64", 183: "aarch64", 243: "RISC-
 _MOST_SHOWN = 300  # of parameters, in a message
 _RELOCATABLE = 1  # e_type ET_REL
 
-# First bytes of what people have at hand instead.
+# First bytes of files that users pass by mistake.
 _OTHERS: tuple[tuple[bytes, str], ...] = (
     (b"\x50\xed\x55\xba", "a CUDA fatbin; take one cubin or PTX out of it with cuobjdump -xelf all (or -xptx all)"),
     (b"__CLANG_OFFLOAD_BUNDLE__", "a bundle of clang; unbundle it with clang-offload-bundler --unbundle"),
@@ -41,10 +41,10 @@ _OTHERS: tuple[tuple[bytes, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """A file of device code: its kind (``cubin``, ``hsaco``, ``ptx``), its kernels and what they were built for.
+    """A file of device code: its kind (``cubin``, ``hsaco``, ``ptx``), its kernels and the target it was built for.
 
-    ``target`` is None for PTX that names no arch. A cubin does not tell ``sm_100`` from ``sm_100a``, so its target is
-    the plain form.
+    ``target`` is None for PTX without an arch. A cubin does not distinguish ``sm_100`` from ``sm_100a``, so its target
+    is the plain form.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class DeviceCode:
     kernels: tuple[BinaryKernel, ...]
 
     def kernel(self, entry: str | None, name: str) -> BinaryKernel:
-        """The kernel called ``entry``, or the only one. ``SourceError`` lists what is there."""
+        """The kernel called ``entry``, or the only kernel. Raises SourceError, which lists the kernels."""
         for kernel in self.kernels:
             if kernel.entry == entry or (entry is None and len(self.kernels) == 1):
                 return kernel
@@ -63,10 +63,10 @@ class DeviceCode:
 
 
 def read_device_code(data: bytes, name: str) -> DeviceCode:
-    """What ``data`` is, by its bytes. ``name`` stands for it in messages.
+    """Identifies and reads ``data`` by its bytes. ``name`` represents it in messages.
 
     Raises:
-        SourceError: something else, truncated or damaged; the message says what it is and what is taken.
+        SourceError: another kind of file, truncated or damaged; the message names it and lists the supported kinds.
     """
     if not data:
         raise SourceError(f"{name} is empty; {_TAKEN}")
@@ -108,7 +108,7 @@ def _target(blob: str, arch: str, name: str) -> Target:
 
 
 def _inside(elf: Elf) -> str:
-    """What to do with a file of host code."""
+    """Advice for a file of host code."""
     if elf.section(".nv_fatbin") is not None:
         return "it has CUDA code inside: take one cubin out of it with cuobjdump -xelf all"
     if elf.section(".hip_fatbin") is not None:
@@ -124,12 +124,12 @@ def _read(reader: Callable[[bytes], T], data: bytes, name: str, what: str) -> T:
 
 
 def check_layout(kernel: BinaryKernel, layout: Sequence[LayoutSlot]) -> None:
-    """Whether the kernel takes parameters of exactly these sizes; see :func:`check_parameters`."""
+    """Checks that the kernel takes parameters of exactly these sizes; see :func:`check_parameters`."""
     check_parameters(kernel.entry, kernel.parameters, layout)
 
 
 def check_parameters(entry: str, parameters: Sequence[tuple[int, int]], layout: Sequence[LayoutSlot]) -> None:
-    """Whether a kernel that takes ``parameters``, offset and size in bytes of each, fits the layout.
+    """Checks that a kernel that takes ``parameters``, offset and size in bytes of each, fits the layout.
 
     Raises:
         SourceError: it does not; shows each parameter as declared and as the binary has it. A launch would read wrong

@@ -1,4 +1,4 @@
-"""Machine code as text, by the disassemblers that are here: on PATH, in usual folders, in packages that bring some."""
+"""Machine code as text, by installed disassemblers: on PATH, in usual folders, or inside of packages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["DISASSEMBLED", "BroughtTools", "disassemble"]
 
 @dataclass(frozen=True, slots=True)
 class BroughtTools:
-    """Programs that an installed package brings: the kinds of blobs they read, their folders, the package in words."""
+    """Programs inside of an installed package: the kinds of blobs they read, their folders, the package in words."""
 
     kinds: tuple[str, ...]
     folders: tuple[str, ...]
@@ -26,7 +26,7 @@ class BroughtTools:
 
 @dataclass(frozen=True, slots=True)
 class _Tool:
-    """A disassembler: its command without the file, folders besides PATH where it may be, how to get it."""
+    """A disassembler: its command without the file, folders besides PATH to look in, how to install it."""
 
     name: str
     arguments: tuple[str, ...]
@@ -34,7 +34,7 @@ class _Tool:
     folders: tuple[str, ...] = ()
 
     def find(self, brought: Sequence[str]) -> str | None:
-        """Where it is; None: nowhere."""
+        """The path of the program, or None."""
         return shutil.which(self.name) or shutil.which(self.name, path=os.pathsep.join((*self.folders, *brought)))
 
 
@@ -52,7 +52,7 @@ _TOOLS = {
     ),
 }
 
-# What each kind of blob is called once it is text.
+# The name of each kind of blob's text.
 DISASSEMBLED = {"cubin": "sass", "hsaco": "amdgcn", "so": "asm"}
 
 
@@ -60,7 +60,7 @@ def disassemble(data: bytes, kind: str, brought: Sequence[BroughtTools] = ()) ->
     """The instructions of a blob of kind ``cubin``, ``hsaco`` or ``so``; ``brought`` are further places to look in.
 
     Raises:
-        ToolchainError: no disassembler is here, or the one that is refuses; says what to install.
+        ToolchainError: without a disassembler, or if all fail; names the package to install.
     """
     problems: list[str] = []
     fitting = [one for one in brought if kind in one.kinds]

@@ -1,7 +1,7 @@
 """A bounded reader of the parts of ELF that device binaries use: header, sections, names, symbols.
 
-Every offset and size that a file gives is checked against the bytes that are there; what does not fit is a
-``CompileError`` that names the field.
+Every offset and size in a file is checked against the bytes that are there; a mismatch raises a CompileError that names
+the field.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOBITS = 8
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One section: its bytes are empty where the file holds none of them (``size`` still says how many there are)."""
+    """One section: its bytes are empty if the file holds none of them (``size`` is their number all the same)."""
 
     name: str
     type: int
@@ -35,7 +35,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Elf:
-    """A 64-bit little-endian ELF file. ``os_abi`` and ``flags`` mean what its machine says they do."""
+    """A 64-bit little-endian ELF file. The meaning of ``os_abi`` and ``flags`` depends on its machine."""
 
     machine: int
     os_abi: int
@@ -47,7 +47,7 @@ class Elf:
         return next((section for section in self.sections if section.name == name), None)
 
     def symbol_name(self, index: int) -> str:
-        """The name of one symbol of ``.symtab``; ``CompileError`` where there is none."""
+        """The name of one symbol of ``.symtab``. Raises CompileError if it does not exist."""
         table = self.section(".symtab")
         if table is None or table.link >= len(self.sections) or (index + 1) * _SYMBOL.size > len(table.data):
             raise _damaged("symbol", f"index {index} is outside of the symbol table")
@@ -56,7 +56,7 @@ class Elf:
 
 
 def read_elf(data: bytes) -> Elf:
-    """Read the sections of a 64-bit little-endian ELF file.
+    """Reads the sections of a 64-bit little-endian ELF file.
 
     Raises:
         CompileError: the bytes are something else, truncated or damaged.

@@ -1,6 +1,6 @@
-"""A bounded reader of MessagePack, for the metadata note of AMD code objects.
+"""A bounded reader of MessagePack that reads the metadata note of AMD code objects.
 
-Maps, arrays, strings, binary, integers, bools, floats and nil; extension types have no use there and are refused.
+Reads maps, arrays, strings, binary, integers, bools, floats and nil; rejects extension types, which are unused there.
 Depth and number of items are limited, so that no input makes it run long or deep.
 """
 

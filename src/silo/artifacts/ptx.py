@@ -30,12 +30,12 @@ _ELEMENT = re.compile(r"[a-z]+(8|16|32|64)")
 
 
 def inspect_ptx(data: bytes) -> tuple[BinaryKernel, ...]:
-    """The kernels (``.entry``) of PTX text, sorted by name. ``arch`` is "" where no ``.target`` names one.
+    """The kernels (``.entry``) of PTX text, sorted by name. ``arch`` is "" without a ``.target`` that names one.
 
-    Registers, spills and shared memory are not known before the driver has compiled it, and are 0 here.
+    Registers, spills and shared memory are unknown until the driver compiles it, and are 0 here.
 
     Raises:
-        CompileError: not PTX, cut off, or a kernel whose parameters are declared in a way not read here.
+        CompileError: not PTX, cut off, or a kernel whose parameters are declared in a way that is not read here.
     """
     try:
         text = data.rstrip(b"\0").decode("utf-8")
@@ -56,7 +56,7 @@ def _kernel(text: str, entry: re.Match[str], arch: str) -> BinaryKernel:
     name, at = entry.group(1), entry.end()
     parameters: tuple[tuple[int, int], ...] = ()
     if text.startswith("(", at):
-        # No parenthesis occurs within a list of parameters.
+        # A list of parameters contains no parentheses.
         end = text.find(")", at)
         if end < 0:
             raise CompileError(f"the PTX ends within the parameters of {name}")
@@ -92,7 +92,7 @@ def _closes(text: str, start: int) -> bool:
 
 
 def _parameters(entry: str, text: str) -> tuple[tuple[int, int], ...]:
-    """Offset and size of each; they lie one after the other, each aligned as it asks."""
+    """Offset and size of each parameter; they follow each other, each at its alignment."""
     found: list[tuple[int, int]] = []
     end = 0
     for declaration in text.split(",") if text.strip() else ():

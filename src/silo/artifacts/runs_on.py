@@ -1,17 +1,17 @@
 """The rule that decides whether a device runs an artifact, and the forms of NVIDIA's targets.
 
-The rule itself is the native module's (``native/core/runs_on.c``), which the choice among the variants of a bundle goes
-by too. Its sources:
+The native module implements the rule (``native/core/runs_on.c``), which also chooses among the variants of a bundle by
+it. Its sources:
 
 - NVIDIA, plain forms: a cubin runs on devices of the same major compute capability and the same or a higher minor
   one (CUDA Programming Guide, "Compute Capabilities", binary compatibility).
 - NVIDIA, ``a`` forms: code of an architecture-specific target runs on devices of exactly that compute capability,
-  and so does PTX of one. ``f`` forms: code of a family-specific target runs on the members of its family with the
+  and so does its PTX. ``f`` forms: code of a family-specific target runs on the members of its family with the
   same or a higher minor version (CUDA Programming Guide, "Feature Set Compiler Targets"; PTX ISA, ``.target``).
   10.x and 11.x are different families.
 - NVIDIA, PTX of a plain form: any device of the same or a higher compute capability.
-- AMD: a code object runs on exactly its processor, one of a generic processor on the members of its list (LLVM, "User
-  Guide for AMDGPU Backend", generic processors).
+- AMD: a code object runs on exactly its processor, or, if built for a generic processor, on the members of its list
+  (LLVM, "User Guide for AMDGPU Backend", generic processors).
 - CPU: the portable levels of one machine nest; code for another machine never runs.
 """
 
@@ -31,7 +31,7 @@ except ImportError as error:
 __all__ = ["FIRST_SPECIFIC", "capability", "runs_on", "specific_form"]
 
 FIRST_SPECIFIC = 90
-"""The compute capability from which on NVIDIA's archs have a form of their own, such as ``sm_90a``."""
+"""The compute capability from which NVIDIA's archs have a specific form, for example ``sm_90a``."""
 
 _SM = re.compile(r"sm_([0-9]{2,3})([af]?)")
 
@@ -40,8 +40,8 @@ def runs_on(artifact_target: Target, device_target: Target, blob_kind: str = "")
     """Whether code built for ``artifact_target`` runs on a device whose own target is ``device_target``.
 
     Args:
-        artifact_target: what the code was built for.
-        device_target: the concrete target of the device; an ``a`` or ``f`` suffix of it says nothing more.
+        artifact_target: the target that the code was built for.
+        device_target: the concrete target of the device; its ``a`` or ``f`` suffix is ignored.
         blob_kind: ``ptx`` applies the rules of PTX; every other kind the rules of finished machine code.
 
     Returns:
@@ -57,7 +57,7 @@ def runs_on(artifact_target: Target, device_target: Target, blob_kind: str = "")
 
 
 def capability(target: Target) -> int:
-    """The compute capability of an NVIDIA target as one number; 0 where the arch is none.
+    """The compute capability of an NVIDIA target as one number; 0 if the arch is not NVIDIA's.
 
     >>> capability(Target.parse("cuda:sm_90a"))
     90
@@ -67,7 +67,7 @@ def capability(target: Target) -> int:
 
 
 def specific_form(target: Target) -> Target:
-    """What compilers that make code for exactly one arch make of a device's plain ``sm_90``; others as they are.
+    """The target that single-arch compilers use in place of a device's plain ``sm_90``; others unchanged.
 
     >>> str(specific_form(Target.parse("cuda:sm_100"))), str(specific_form(Target.parse("cuda:sm_86")))
     ('cuda:sm_100a', 'cuda:sm_86')

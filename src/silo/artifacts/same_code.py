@@ -12,14 +12,14 @@ from silo.errors import CompileError
 
 __all__ = ["same_code"]
 
-_GNU_HASH = 0x6FFFFFF6  # a section's type: the table by which a loader finds the names of symbols
+_GNU_HASH = 0x6FFFFFF6  # a section's type: the table in which a loader looks up the names of symbols
 
 
 def same_code(one: Artifact, other: Artifact, read: Callable[[str], bytes | None]) -> Decision:
-    """Whether a driver is given the same bytes by both, and launches them alike.
+    """Decides whether a driver gets the same bytes from both, and launches them alike.
 
-    The name of the entry may differ: of native code it holds a part of the job's key, which covers the compiler's
-    identity. In the bytes of a shared object that name and the table of hashes of names then do not count.
+    The name of the entry may differ: for native code it contains a part of the job's key, which covers the compiler's
+    identity. In the bytes of a shared object, that name and the table of hashes of names do not count then.
 
     Args:
         one: an artifact.
@@ -46,9 +46,9 @@ def same_code(one: Artifact, other: Artifact, read: Callable[[str], bytes | None
 
 
 def _without_name(data: bytes, name: bytes) -> bytes:
-    """A shared object with zeros in the place of a symbol's name and of the hashes of names.
+    """A shared object with zeros in place of a symbol's name and of the hashes of names.
 
-    Only 64-bit little-endian ELF has its hashes left out; of another format, or of a damaged object, the name alone.
+    Hashes are only cleared in 64-bit little-endian ELF; in another format, or in a damaged object, only the name is.
     """
     bare = bytearray(data.replace(name + b"\0", bytes(len(name) + 1)))
     try:

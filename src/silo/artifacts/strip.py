@@ -13,7 +13,7 @@ __all__ = ["free_of_folders"]
 def free_of_folders(data: bytes, folders: Iterable[Path]) -> Decision:
     """Rejected, with the text found, if ``data`` holds the absolute path of one of ``folders``.
 
-    The root folder and paths of one character more are passed over: they occur in any text.
+    The root folder and folders with a path of two characters are ignored: they occur in any text.
 
     >>> bool(free_of_folders(b"code", [Path("/home/someone/kernels")]))
     True

@@ -1,4 +1,4 @@
-"""The situation of a call: everything that decides which code serves it."""
+"""The context of a call: all that decides which code serves it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ __all__ = ["CallContext"]
 
 @dataclass(frozen=True)
 class CallContext:
-    """One call, understood: everything that decides its variant but the config.
+    """One call with everything that decides its variant, except the config.
 
-    ``values`` are its scalars by name; ``given`` the config's constexprs and options that the caller set himself;
-    ``searched`` the configs of ``space`` that agree with them. ``rule`` is the heuristic that made the space, where
-    one did; ``key`` names the scalars that tuning depends on, ``config_names`` what configs set. ``left_out`` says of
-    configs of the space why they are no candidates: their author prunes them in such a call, or results must be the
-    same bits everywhere (``deterministic``) and ``other_bits`` says why theirs are not.
+    ``values`` are its scalars by name. ``given`` are the config's constexprs and options that the caller set;
+    ``searched`` are the configs of ``space`` that agree with them. ``rule`` is the heuristic that made the space, or
+    None. ``key`` names the scalars that tuning depends on, ``config_names`` the names that configs set. ``left_out``
+    holds the reason for each config of the space that is not a candidate, by its order key: its author prunes it for
+    this call, or results must have the same bits everywhere (``deterministic``); ``other_bits`` holds the reasons of
+    the second sort.
     """
 
     call: SeenCall
@@ -48,25 +49,25 @@ class CallContext:
 
     @property
     def candidates(self) -> tuple[Config, ...]:
-        """The configs that are searched, first of them the default; of a space of groups those that it lists."""
+        """The configs that are searched, the default first; for a space of groups only the configs that it lists."""
         return self.searched.listed
 
     def candidates_on(self, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
-        """What ``candidates`` would be on another target, by the facts of a device of it where one is here."""
+        """The candidates on another target; ``facts`` are the facts of a device of that target, if one is here."""
         if self.rule is None:
             return self.candidates
         return self.rule.space(target, facts, self.values).for_call(self.integers, self.given).listed
 
     @cached_property
     def reach(self) -> ReachableConfigs:
-        """The configs whose trials count: what is searched, and what refinements of it may come to."""
+        """The configs whose trials count: the searched ones, and those that refining them can produce."""
         given = frozenset(self.given)
         fixed = given | reduction_blocks(self.candidates) if self.deterministic else given
         return ReachableConfigs(self.searched, fixed)
 
     @cached_property
     def bucket(self) -> Bucket:
-        """The class of the call's key arguments: calls of one are tuned as one. Needs no compiler here."""
+        """The class of the call's key arguments: calls of one bucket are tuned together. Needs no compiler."""
         return bucket_of([self.values[name] for name in self.key])
 
     @property

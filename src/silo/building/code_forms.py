@@ -1,4 +1,4 @@
-"""The forms of an artifact's code, from the front end's text to machine code, each made when asked for."""
+"""The forms of an artifact's code, from the front end's text to machine code, each made on demand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["CODE_FORMS", "CodeForms", "code_text", "kinds_with"]
 
-# The forms that can be asked for, and what the mapping calls them where that differs.
+# The forms that a user can request, and their names in the mapping if these differ.
 CODE_FORMS = ("ttir", "ttgir", "c", "llvm", "ptx", "sass", "amdgcn", "asm")
 _NAMES = {"llvm": "llir"}
 
@@ -36,10 +36,10 @@ def kinds_with(form: str) -> tuple[str, ...]:
 
 
 class CodeForms(Mapping[str, str | bytes]):
-    """``forms["ptx"]``: text by its name, the blob itself as bytes by its kind (``cubin``, ``hsaco``, ``so``).
+    """``forms["ptx"]``: text by its name, and the blob itself as bytes by its kind (``cubin``, ``hsaco``, ``so``).
 
-    Iterating gives the names that cost no disassembler; ``sass`` (of a cubin), ``amdgcn`` (of a hsaco whose source is
-    not here) and ``asm`` (of a shared object) are made when asked for. ``KeyError`` for what there is none of.
+    Iterating yields the names that need no disassembler; ``sass`` (of a cubin), ``amdgcn`` (of a hsaco whose source is
+    not here) and ``asm`` (of a shared object) are made on demand. Raises KeyError for a missing form.
     """
 
     def __init__(
@@ -106,8 +106,9 @@ def code_text(forms: CodeForms, form: str, artifact: Artifact, *, bundled: bool)
     """One form as text.
 
     Raises:
-        SourceError, BundleError: the code has no such form, or the bundle does not hold it; says what has.
-        ToolchainError: what makes it is not here.
+        SourceError, BundleError: the code does not have the form, or the bundle does not hold it; the text lists the
+        available forms.
+        ToolchainError: a tool that makes it is missing.
         CompileError: making it failed.
     """
     try:

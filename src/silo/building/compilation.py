@@ -1,4 +1,4 @@
-"""Compilation of variants to artifacts: from the store, else by the compile workers."""
+"""Compilation of variants to artifacts: from the store, or else by the compile workers."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
 
 __all__ = ["Compilation", "Pending", "compiler_identity", "lowered", "memory_is_shown"]
 
-# A call may look at the code of a variant before it has it compiled, and lowering takes some 20 ms. Facts hold on to a
-# whole parsed module, so only the last variants' are kept.
+# A call may read the facts of a variant before it is compiled, and lowering takes some 20 ms. Facts hold on to a whole
+# parsed module, so only the last variants' are kept.
 _KEPT = 8
 _lowered: OrderedDict[tuple[str, str, Variant], Lowered] = OrderedDict()
 _lock = Mutex()
 
 
 def compiler_identity(source_kind: str, target: Target) -> str:
-    """What decides the bytes besides the variant; ``TargetError`` where nothing here compiles for the target."""
+    """The identity of the compiler, which with the variant decides the bytes. Raises TargetError without a compiler."""
     return select_compiler(source_kind, target).identity(target)
 
 
 def lowered(source: Source, variant: Variant) -> Lowered:
-    """What the front end makes of one variant, and the facts of its code. Raises SourceError and CompileError."""
+    """The compile job that the front end makes from one variant, and its facts. Raises SourceError and CompileError."""
     compiler = select_compiler(source.kind, variant.target)
-    # The variant has the source's fingerprint; the identity covers what else decides the text.
+    # The variant has the source's fingerprint; the identity covers everything else that decides the text.
     key = (compiler.declaration.name, compiler.identity(variant.target), variant)
     with _lock:
         found = _lowered.get(key)
     if found is not None:
         return found
-    made = compiler.lower(source, variant)  # without the lock: it runs the front end
+    made = compiler.lower(source, variant)  # outside of the lock, because it runs the front end
     with _lock:
         _lowered[key] = made
         while len(_lowered) > _KEPT:
@@ -60,22 +60,25 @@ def lowered(source: Source, variant: Variant) -> Lowered:
 
 
 def memory_is_shown(source: Source, variant: Variant, arguments: Mapping[str, object]) -> Decision:
-    """Whether all memory that a call reaches lies behind its arguments, as far as the lowered code tells.
+    """Decides whether all memory that a call reaches lies behind its arguments, as far as the lowered code shows.
 
-    Where it does not, a copy of the arguments is not one of what the kernel works on: nothing could be put back, and in
-    another process addresses point nowhere.
+    If not, a copy of the arguments does not cover the kernel's data: it cannot be restored, and addresses are invalid
+    in another process.
     """
-    # Lowering takes some 20 ms, and few calls have anything that could be an address.
+    # Lowering takes some 20 ms, and few calls pass a value that could be an address.
     if not any(_may_be_addresses(value) for value in arguments.values()):
         return Accepted()
     try:
         return lowered(source, variant).facts.shows_its_memory
     except (CompileError, SourceError):
-        return Accepted()  # the config's own failure, which its trial tells
+        return Accepted()  # the config's own failure, which its trial records
 
 
 def _artifacts_travel(compiler: Compiler, target: Target) -> bool:
-    """Whether a remote store is asked for artifacts: it gives none of native code, but the outcomes of their jobs."""
+    """Whether to fetch artifacts from the remote store.
+
+    Native code is never fetched as an artifact: only the recorded outcome of its compile job is.
+    """
     return target.kind != "cpu" or not any(kind.host_code for kind in compiler.declaration.blobs)
 
 
@@ -97,11 +100,12 @@ def _may_be_addresses(value: object) -> bool:
 
 @dataclass(slots=True)
 class Pending:
-    """An artifact that is there, is looked for, or is being compiled.
+    """The state of one artifact: stored, being fetched from the remote store, or being compiled.
 
-    ``asked`` makes its key; ``variant`` has effects besides, and ``hidden_memory`` is an artifact's. ``sought`` is the
-    artifact that a remote store is known to have, ``future`` what compiling comes to, or the outcome of the same job
-    from there. ``fresh`` says, once it is finished, whether it was compiled for this.
+    ``asked`` is the requested variant, which makes the artifact's key; ``variant`` is the same with effects, and
+    ``hidden_memory`` is the artifact's. ``sought`` resolves to the artifact that the remote store is known to have.
+    ``future`` resolves to the compile result, or to the outcome of the same job from the remote store. ``fresh`` is
+    True, once it is finished, if it was compiled for this request.
     """
 
     asked: Variant
@@ -116,7 +120,7 @@ class Pending:
     fresh: bool = False
 
     def wait(self) -> None:
-        """Wait for what others do, and take no part in it."""
+        """Waits for the pending fetch or compile, without finishing the artifact."""
         under_way: Future[Any] | None = self.sought or self.future
         if under_way is not None:
             wait([under_way])
@@ -124,9 +128,9 @@ class Pending:
 
 @dataclass(slots=True)
 class Compilation:
-    """Compiles the variants of one source, each job once. Counts what was compiled and what the store had.
+    """Compiles the variants of one source, each job once. Counts compiled jobs, and jobs that the store had.
 
-    With ``trials`` the variants are configs that are tried: one that takes much longer than others is given up.
+    With ``trials`` the variants are configs under trial: a config that compiles much longer than others is given up.
     """
 
     session: Session
@@ -140,7 +144,7 @@ class Compilation:
     _outcomes: dict[str, Outcome] = field(default_factory=dict[str, Outcome])
 
     def expect(self, variants: Sequence[Variant]) -> None:
-        """These will be asked for: start workers for those that the store does not hold."""
+        """Announces variants: starts workers for those that the store lacks."""
         artifacts = self.session.store.artifacts
         for target in dict.fromkeys(variant.target for variant in variants):
             compiler = select_compiler(self.source.kind, target)
@@ -156,11 +160,10 @@ class Compilation:
             pool.warm(sum(1 for _ in missing), compiler.declaration.name)
 
     def start(self, variant: Variant) -> Pending:
-        """Look in the store; lower in this process and hand the job to a worker if it is not there.
+        """Looks in the store; if the artifact is missing, lowers in this process and hands the job to a worker.
 
-        A remote store is asked on other threads, so this takes no longer with one.
-
-        Raises SourceError and CompileError of the front end.
+        A remote store is queried on other threads, so this does not wait for it. Raises SourceError and CompileError of
+        the front end.
         """
         compiler = select_compiler(self.source.kind, variant.target)
         identity = compiler.identity(variant.target)
@@ -178,7 +181,7 @@ class Compilation:
         artifacts = self.session.store.artifacts
         made = lowered(self.source, variant)
         job = made.job
-        # Effects belong to the artifact, not to its key: they follow from the source and need the lowered text.
+        # The artifact's key leaves effects out: they follow from the source, and finding them needs the lowered text.
         typed = replace(variant, signature=variant.signature.with_effects(dict(made.facts.effects)))
         key = job.key(identity)
         shown = made.facts.shows_its_memory
@@ -196,9 +199,9 @@ class Compilation:
     def _sought(
         self, compiler: Compiler, job: CompileJob, key: str, artifact_key: str
     ) -> Future[Compiled] | Future[Compiled | Outcome]:
-        """The outcome of a job from the remote store, where one has it; else what compiling it comes to."""
+        """A future of a job's outcome: from the remote store if it has one, else compiled."""
         artifacts = self.session.store.artifacts
-        if compiler.declaration.in_process or not artifacts.asks:  # compiling in process is faster than asking
+        if compiler.declaration.in_process or not artifacts.asks:  # in-process compiling is faster than a query
             return self._submit(compiler, job)
         made: Future[Compiled | Outcome] = Future()
         made.set_running_or_notify_cancel()
@@ -215,7 +218,7 @@ class Compilation:
                 if outcome is None:
                     self._submit(compiler, job).add_done_callback(partial(_pass_on, made))
                     return
-            except BaseException as error:  # noqa: BLE001  # it is raised where the artifact is waited for
+            except BaseException as error:  # noqa: BLE001  # raised again to whoever waits for the artifact
                 made.set_exception(error)
             else:
                 made.set_result(outcome)
@@ -224,7 +227,7 @@ class Compilation:
         return made
 
     def finish(self, pending: Pending) -> Artifact:
-        """Await the artifact and keep it. Raises CompileError."""
+        """Waits for the artifact and stores it. Raises CompileError."""
         if pending.artifact is not None:
             return pending.artifact
         if pending.sought is not None:
@@ -232,7 +235,7 @@ class Compilation:
             if pending.artifact is not None:
                 self.reused += 1
                 return pending.artifact
-            compiler = select_compiler(self.source.kind, pending.asked.target)  # what had come was of no use
+            compiler = select_compiler(self.source.kind, pending.asked.target)  # the fetched artifact was unusable
             made = self._lowered(compiler, pending.compiler, pending.asked)
             pending.variant, pending.job, pending.hidden_memory = made.variant, made.job, made.hidden_memory
             pending.sought, pending.outcome, pending.future = None, made.outcome, made.future
@@ -268,12 +271,12 @@ class Compilation:
         return outcome
 
     def forget(self, pending: Pending) -> None:
-        """Its blob is lost, so what is known of its job leads nowhere: the next one to ask has it compiled again."""
+        """Forgets a job whose blob is lost, so that the next request compiles it again."""
         self._outcomes.pop(pending.job, None)
         self._futures.pop(pending.job, None)
 
     def artifact(self, variant: Variant) -> Artifact:
-        """The artifact of a variant, compiled now if need be."""
+        """The artifact of a variant; compiles it now if necessary."""
         return self.finish(self.start(variant))
 
     def _submit(self, compiler: Compiler, job: CompileJob) -> Future[Compiled]:

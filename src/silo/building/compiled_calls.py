@@ -1,4 +1,4 @@
-"""The results of ``k.compiled(...)`` and ``k.warmup(...)``: compiled code with the members that Triton's has."""
+"""The results of ``k.compiled(...)`` and ``k.warmup(...)``: compiled code with the members of Triton's class."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["CompiledKernel", "code_metadata", "compiled_kernel", "default_place", "stand_in"]
 
 _MOST_CPU_THREADS = 2**31 - 1
-_DEFAULTS = {"num_warps": 4, "num_stages": 3}  # which a CPU passes over, and programs read
+_DEFAULTS = {"num_warps": 4, "num_stages": 3}  # a CPU ignores these, but programs read them
 
 
 class CompiledTarget(NamedTuple):
-    """What the code is for, by Triton's names: ``cuda``, 90, 32; ``hip``, ``gfx942``, 64; ``cpu``, the level, 1."""
+    """The code's target in Triton's terms: ``cuda``, 90, 32; ``hip``, ``gfx942``, 64; ``cpu``, the level, 1."""
 
     backend: str
     arch: int | str
@@ -42,12 +42,12 @@ class CompiledTarget(NamedTuple):
 class CompiledKernel:
     """The compiled code that serves one call, ready to launch: ``compiled[grid](*args)``.
 
-    A launch has no guard, as with :meth:`silo.Kernel.bind`: it takes arguments like those it was compiled for.
+    A launch runs no guard, as with :meth:`silo.Kernel.bind`: it takes arguments like those it was compiled for.
 
     Attributes:
         name: the symbol that runs.
         config: the config that was chosen.
-        asm: the forms of the code by name, each made when asked for: ``ttir``, ``ttgir``, ``llir``, ``ptx``, ``sass``,
+        asm: the forms of the code by name, each made on demand: ``ttir``, ``ttgir``, ``llir``, ``ptx``, ``sass``,
             ``amdgcn``, ``c``; and the binary as bytes (``cubin``, ``hsaco``, ``so``).
         metadata: ``num_warps``, ``num_ctas``, ``shared`` (bytes), ``target``, the config's options and more.
         hash: the key of the compile job.
@@ -67,19 +67,19 @@ class CompiledKernel:
         self._make_launcher = launcher
 
     @cached_property
-    def metadata(self) -> Any:  # noqa: ANN401  # a named tuple of what there is
-        """How it is launched, by Triton's names."""
+    def metadata(self) -> Any:  # noqa: ANN401  # a named tuple; its members vary
+        """The launch parameters, by Triton's names."""
         return code_metadata(self._artifact)
 
     @property
     def n_regs(self) -> int:
-        """Registers a thread. On a CPU 1: programs divide by it to learn how many programs fit."""
+        """Registers per thread. On a CPU 1: programs divide by it to find how many programs fit."""
         registers = self._artifact.launch.registers
         return 1 if registers is None else registers
 
     @property
     def n_spills(self) -> int:
-        """Values that are kept in local memory for want of registers."""
+        """Values that are kept in local memory because registers ran out."""
         return self._artifact.launch.spills or 0
 
     @property
@@ -96,13 +96,13 @@ class CompiledKernel:
         return data
 
     def _init_handles(self) -> None:
-        """Nothing is left to load; programs call it as they call Triton's."""
+        """Does nothing: the code is loaded. Programs call it as they call Triton's."""
 
     @cached_property
     def _launcher(self) -> Any:  # noqa: ANN401
         return self._make_launcher()
 
-    def __getitem__(self, grid: Any) -> Any:  # noqa: ANN401  # something to call
+    def __getitem__(self, grid: Any) -> Any:  # noqa: ANN401  # a callable
         return self._launcher[grid]
 
     def __repr__(self) -> str:
@@ -110,7 +110,7 @@ class CompiledKernel:
 
 
 def compiled_kernel(kernel: DeclaredKernel, artifact: Artifact, binding: Binding, guarded: Launcher) -> CompiledKernel:
-    """What serves a call of a kernel of this process."""
+    """The compiled kernel for a call of a kernel of this process."""
     variant = artifact.variant
     asked = replace(variant, signature=variant.signature.without_effects())
     forms = CodeForms(artifact, lambda ref: stored_blob(session().store, artifact, ref), kernel.source, asked)
@@ -129,8 +129,8 @@ def compiled_kernel(kernel: DeclaredKernel, artifact: Artifact, binding: Binding
     return CompiledKernel(artifact, forms, launcher)
 
 
-def code_metadata(artifact: Artifact) -> Any:  # noqa: ANN401  # a named tuple of what there is
-    """How compiled code is launched, and its config's options, by Triton's names; see :class:`CompiledKernel`."""
+def code_metadata(artifact: Artifact) -> Any:  # noqa: ANN401  # a named tuple; its members vary
+    """The launch parameters and the config's options, by Triton's names; see :class:`CompiledKernel`."""
     launch, target = artifact.launch, artifact.variant.target
     on_cpu = target.kind == "cpu"
     options = {**(_DEFAULTS if on_cpu else {}), **artifact.variant.config.as_dict()}
@@ -140,7 +140,7 @@ def code_metadata(artifact: Artifact) -> Any:  # noqa: ANN401  # a named tuple o
         "num_warps": options.get("num_warps", 4) if on_cpu else launch.num_warps,
         "num_ctas": launch.cluster[0] * launch.cluster[1] * launch.cluster[2],
         "cluster_dims": launch.cluster,
-        "shared": max(launch.shared_bytes, int(on_cpu)),  # 1 on a CPU, as ``n_regs``: programs divide by it
+        "shared": max(launch.shared_bytes, int(on_cpu)),  # 1 on a CPU, like ``n_regs``: programs divide by it
         "warp_size": 1 if on_cpu else launch.threads // max(launch.num_warps, 1),
         "global_scratch_size": launch.scratch_bytes,
         "global_scratch_align": launch.scratch_align,
@@ -156,16 +156,16 @@ def code_metadata(artifact: Artifact) -> Any:  # noqa: ANN401  # a named tuple o
 
 
 def default_place() -> str:
-    """Where a call without arrays goes, by the rule of calls: the current GPU, else the first, else the CPU."""
+    """The place of a call without arrays, by the rule of calls: the current GPU, else the first, else the CPU."""
     first = default_device()
     return "cpu" if first.memory.is_host else f"{first.target.kind}:{native.gpu_current(first.target.kind) or 0}"
 
 
 def stand_in(value: object, device: Callable[[], str]) -> object:
-    """What a call sees where ``warmup`` was given a dtype for an array; any other value itself.
+    """An array in place of a dtype that ``warmup`` was given; returns any other value unchanged.
 
-    It is an array of one element on ``device``, aligned to 16 bytes. The dtype is one of torch, or whatever a library
-    that kernels are written with takes for one.
+    The array has one element on ``device``, aligned to 16 bytes. The dtype is torch's, or an object that a kernel
+    language uses as a dtype.
     """
     if f"{type(value).__module__}.{type(value).__qualname__}" == "torch.dtype":
         name = str(value).rpartition(".")[2]

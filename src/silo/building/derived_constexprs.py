@@ -1,4 +1,4 @@
-"""Constexprs computed from the arguments (``triton.heuristics``), traced to expressions where possible."""
+"""Constexprs computed from the arguments (``triton.heuristics``), traced to expressions if possible."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from silo.errors import ExpressionError, SpaceError, TraceError
 
 __all__ = ["FORBIDDEN", "Derived", "call_opaque", "derive", "trace_heuristics"]
 
-# What a config's value must be in a call for which the kernel's author does not allow the config: nothing is that.
+# The required value of a config that its author does not allow for a call: no config has it.
 FORBIDDEN = INT64_MIN
 
 
 @dataclass(frozen=True)
 class Derived:
-    """Derived constexprs: ``nodes`` in order of declaration, and ``opaque`` functions with why each does not trace."""
+    """Derived constexprs: ``nodes`` in declaration order, and ``opaque`` functions, each with why it does not trace."""
 
     nodes: tuple[tuple[str, Node], ...] = ()
     opaque: tuple[tuple[str, Callable[..., object], str], ...] = ()
@@ -36,7 +36,7 @@ class Derived:
 def trace_heuristics(
     kernel: str, heuristics: Mapping[str, Callable[..., object]], arguments: Sequence[str], config_names: Sequence[str]
 ) -> Derived:
-    """Trace each heuristic; what does not trace, or reads more than scalars, is called at every launch."""
+    """Traces each heuristic. One that does not trace, or reads more than scalars, is called at every launch."""
     import logging  # noqa: PLC0415
 
     from silo.core.trace import trace_value  # noqa: PLC0415  # bundled kernels were traced when they were built
@@ -69,14 +69,14 @@ def trace_heuristics(
 def derive(
     derived: Derived, values: Mapping[str, Value], config: Mapping[str, Value], facts: Mapping[str, int]
 ) -> dict[str, Value]:
-    """The values of the traced constexprs for one call and config. ``ExpressionError`` names the constexpr."""
+    """The values of the traced constexprs for one call and config. Raises ExpressionError, naming the constexpr."""
     found: dict[str, Value] = {}
     for name, node in derived.nodes:
         try:
             number = evaluate(node, Bindings(values=values, config={**config, **found}, facts=facts))
         except ExpressionError as error:
             raise ExpressionError(f"{name} cannot be computed: {error}") from error
-        # A comparison was a bool to its author, and a bool is another constexpr than 1.
+        # Its author wrote a comparison, which is a bool, and a bool is another constexpr than 1.
         found[name] = bool(number) if isinstance(node, Op) and node.kind.is_predicate else number
     return found
 
@@ -84,9 +84,10 @@ def derive(
 def call_opaque(
     kernel: str, derived: Derived, arguments: Mapping[str, object], config_names: Collection[str]
 ) -> dict[str, object]:
-    """What heuristics that do not trace say of ``arguments``; a value that is among these wins.
+    """The values of the heuristics that do not trace, for ``arguments``; a value given among these takes precedence.
 
-    They run before there is a config, and for every config at once: ``arguments`` may hold what all configs agree on.
+    They run before a config is chosen, and for all configs at once: ``arguments`` may hold the values that all configs
+    share.
 
     Raises:
         SpaceError: one of them reads another name of ``config_names``.
@@ -100,7 +101,7 @@ def call_opaque(
 
 
 class _BeforeConfig(dict[str, object]):
-    """The arguments of a call for a heuristic: what a config would set is refused, and is not absent."""
+    """The arguments of a call for a heuristic. Reading a name that a config would set raises SpaceError."""
 
     def __init__(self, given: Mapping[str, object], config_names: Collection[str], what: str, reason: str) -> None:
         super().__init__(given)
@@ -118,5 +119,5 @@ class _BeforeConfig(dict[str, object]):
         raise KeyError(name)
 
     def get(self, name: str, default: object = None) -> object:
-        """As ``[]``, for a default would stand for a config's value."""
+        """Like ``[]`` for names of configs: a default must not replace a config's value."""
         return self[name] if name in self or name in self._config_names else default

@@ -1,4 +1,4 @@
-"""A worker that loads a compiler while this process still runs the user's files: libraries of kernels load slowly."""
+"""A worker that loads a compiler while this process still runs the user's files, because libraries load slowly."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ __all__ = ["kinds_mentioned", "start_early_worker"]
 
 
 def start_early_worker(session: Session, files: Sequence[Path], targets: Sequence[Target], output: Path) -> bool:
-    """Start one worker for the first kind of kernel that a file mentions, and have it load the compiler.
+    """Starts one worker for the first kind of kernel that a file mentions, and has it load the compiler.
 
-    A guess that costs a process where it is wrong, so it is made only where nothing was built at ``output`` yet, since
-    what was is in the store, and where a second CPU does the work. More workers start when it is known what is missing.
+    A wrong guess costs a process. So it is made only if nothing was built at ``output`` yet (an earlier build's code is
+    in the store) and a second CPU is available. More workers start once the missing variants are known.
 
     Returns:
-        Whether one was started. What cannot be read or compiled is told by those who need it.
+        Whether a worker was started. Files that cannot be read and missing compilers are ignored here: later steps
+        report them.
     """
     if output.exists() or session.settings.jobs < 2:
         return False
@@ -48,7 +49,7 @@ def _kinds_of(file: Path) -> tuple[str, ...]:
 
 
 def kinds_mentioned(text: str) -> tuple[str, ...]:
-    r"""Kinds whose kernels a file makes as far as its text tells: it says ``silo.NAME``, or imports the kind's library.
+    r"""Kinds whose kernels a file makes, judging by its text: it uses ``silo.NAME``, or imports the kind's library.
 
     >>> kinds_mentioned("import silo\nadd = silo.cute(body, grid=grid)")
     ('cute',)
@@ -56,7 +57,7 @@ def kinds_mentioned(text: str) -> tuple[str, ...]:
     ('triton',)
 
     Raises:
-        SyntaxError, ValueError: it is no Python.
+        SyntaxError, ValueError: the text is not Python.
     """
     said, imported = set[str](), set[str]()
     for package, name in _names(ast.parse(text)):
@@ -71,7 +72,7 @@ def kinds_mentioned(text: str) -> tuple[str, ...]:
 
 
 def _names(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Each package that is imported, with each name that is taken of it."""
+    """Each imported package, with each name that is used from it."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):

@@ -29,7 +29,7 @@ __all__ = ["DeclaredKernel"]
 
 
 class DeclaredKernel:
-    """One kernel as its author declared it; :class:`silo.Kernel` adds what answers calls."""
+    """One kernel as its author declared it; :class:`silo.Kernel` adds the parts that serve calls."""
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class DeclaredKernel:
         contiguous: tuple[str, ...] = (),
     ) -> None:
         self.source = source
-        # A heuristic that makes the space of each call, where one does.
+        # The heuristic that makes the space of each call, or None.
         self.rule = rule
         self._space = Space.of([Config()]) if space is None else space
         self.key = key
-        # Block sizes that a call may leave to a heuristic although no space was given; what tuning depends on then, and
-        # what configs have to keep to.
+        # Block sizes that a call may leave to a heuristic although no space was given; and then the arguments that
+        # tuning depends on, and the constraints of configs.
         self.open_blocks = open_blocks
         self.open_key = open_key
         self.open_constraints = open_constraints
@@ -67,11 +67,11 @@ class DeclaredKernel:
         self.check = check
         self.lock = lock
         self.deterministic = deterministic
-        # Whether the author's own functions say at each call which configs may be used.
+        # Whether the author's own functions prune the configs of each call.
         self.prunes = prunes
         # The arguments that a launch sets to zero first, by config.
         self.zeroed = zeroed or {}
-        # Arrays that every call must give contiguous; the guard refuses others.
+        # Arrays that every call must pass contiguous; the guard rejects others.
         self.contiguous = contiguous
         self.case_functions: list[CaseFunction] = []
         self._by_tuples: dict[tuple[tuple[str, TupleShape], ...], Self] = {}
@@ -82,7 +82,7 @@ class DeclaredKernel:
         return isinstance(self.source, TakesTuples)
 
     def with_tuples(self, shapes: TupleShapes) -> Self:
-        """This kernel for calls with tuples of such shapes as arguments, by parameter; the same object every time."""
+        """This kernel for calls that pass tuples of these shapes, by parameter; the same object every time."""
         key = tuple(sorted(shapes.items(), key=lambda pair: pair[0]))
         if (known := self._by_tuples.get(key)) is not None:
             return known
@@ -117,7 +117,7 @@ class DeclaredKernel:
         return found.pop() if len(found) == 1 else None
 
     def zeroed_by(self, values: Mapping[str, Value]) -> tuple[str, ...]:
-        """The arguments that the config with such values sets to zero; none for a config of others than the author."""
+        """The arguments that the author's config with these values sets to zero; () for any other config."""
         for config, names in self.zeroed.items():
             if same_values(config.as_dict(), values):
                 return names
@@ -135,20 +135,20 @@ class DeclaredKernel:
 
     @property
     def space(self) -> SearchSpace:
-        """Its space. ``SpaceError`` where a heuristic makes one for each call (:attr:`rule`)."""
+        """Its space. Raises SpaceError if a heuristic makes one for each call (:attr:`rule`)."""
         if self.rule is None:
             return self._space
         raise SpaceError(f"the space of {self.name} depends on the call: a heuristic makes it")
 
     def first_config(self, values: Mapping[str, Value]) -> Config:
-        """The first config there is for the scalars of a call; the empty one where that depends on more."""
+        """The first config for the scalars of a call; the empty config if it depends on more than these."""
         if self.rule is None:
             return self.space.default
         return self.rule.space(Target("cuda"), {}, values).default
 
     @cached_property
     def agreed_values(self) -> Mapping[str, Value]:
-        """What every config of its space sets to the same value; nothing where a heuristic makes the space."""
+        """The values that all configs of its space share; empty if a heuristic makes the space."""
         if self.rule is not None:
             return {}
         first, *others = (config.as_dict() for config in self.space.configs())
@@ -166,14 +166,14 @@ class DeclaredKernel:
 
     @cached_property
     def config_names(self) -> tuple[str, ...]:
-        """Constexprs and options that a config sets, sorted; of a space that is given."""
+        """Constexprs and options that a config sets, sorted; for a space that is given."""
         if self.rule is not None:
             return self.rule.config_names
         return tuple(sorted({name for config in self.space.configs() for name in config.as_dict()}))
 
     @property
     def argument_names(self) -> tuple[str, ...]:
-        """Parameters that a call gives: those that neither a config nor a heuristic sets."""
+        """Parameters that a call gives: all that neither a config nor a heuristic sets."""
         taken = {*self.config_names, *self.source.heuristics}
         return tuple(name for name in self.source.signature.names if name not in taken)
 
@@ -184,23 +184,23 @@ class DeclaredKernel:
 
     @property
     def exact_names(self) -> tuple[str, ...]:
-        """Scalar arguments whose very value is part of the guard, sorted."""
+        """Scalar arguments whose exact value is part of the guard, sorted."""
         parameters = self.source.signature
         pruned = {name for name in self.key if self.prunes and parameters[name].kind is not ParameterKind.CONSTEXPR}
         return tuple(sorted(self.derived.reads | self.source.exact | pruned | self._guarded[1]))
 
     @property
     def extents(self) -> HeldExtents | None:
-        """The extents that the guard holds: those that decide the code, and what a grid that does so depends on."""
+        """The extents in the guard: those that decide the code, and those that a code-deciding grid depends on."""
         return self._guarded[0]
 
     @property
     def in_library(self) -> bool:
-        """Whether a library runs its code, which no other process can measure then."""
+        """Whether a library runs its code; other processes cannot measure it then."""
         return isinstance(self.source, RunsInLibrary) and self.source.in_library
 
     def why_unmeasured(self, target: Target) -> str:
-        """Why times taken on such a device say nothing of the kernel; "" where they do."""
+        """The reason why times taken on this target do not represent the kernel; "" if they do."""
         if not self.in_library:
             return ""
         declared = select_compiler(self.source.kind, target).declaration

@@ -42,7 +42,7 @@ __all__ = [
 
 @frozen
 class VouchedCode:
-    """An artifact's verified bytes, with consent to load them where they are native code."""
+    """An artifact's verified bytes, with consent to load them if they are native code."""
 
     artifact: Artifact
     blob: bytes = field(repr=False)
@@ -50,7 +50,7 @@ class VouchedCode:
 
 
 def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bool = True) -> Launcher:
-    """A launcher of a kernel of this process, with the guard that its declaration asks for."""
+    """The launcher of a kernel of this process, with the guard that its declaration requires."""
     from silo.building.source_changes import FollowsSource  # noqa: PLC0415  # kernels of a bundle have no source
 
     follows = FollowsSource(kernel.source, on_miss)
@@ -75,7 +75,7 @@ def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bo
 def _serve_unread(
     kernel: DeclaredKernel, arguments: tuple[object, ...], options: dict[str, object], grid: object
 ) -> bool:
-    """Serve a call that the native launcher could not read: with tuples among its arguments, or with traced arrays."""
+    """Serves a call that the native launcher could not read: with tuples among its arguments, or with traced arrays."""
     from silo.launch.traced_calls import serve_traced  # noqa: PLC0415  # few calls are traced
 
     if any(isinstance(one, tuple) for one in arguments):
@@ -89,7 +89,7 @@ def _serve_unread(
 
 
 def stored_blob(store: Store | MemoryStore, artifact: Artifact, ref: BlobRef | None = None) -> bytes:
-    """An artifact's verified blob, or the sidecar ``ref``. ``BlobLostError`` when the store lost it meanwhile."""
+    """An artifact's verified blob, or the sidecar ``ref``. Raises BlobLostError if it left the store meanwhile."""
     blob = store.blobs.get((ref or artifact.blob).sha256)
     if blob is None:
         what = "compiled code" if ref is None else ref.kind
@@ -100,11 +100,11 @@ def stored_blob(store: Store | MemoryStore, artifact: Artifact, ref: BlobRef | N
 
 
 def stored_code(store: Store | MemoryStore, artifact: Artifact, packed: JSON = None) -> VouchedCode:
-    """An artifact of the store, ready to be loaded; ``packed`` is what the bundle that it is from says of its calls.
+    """An artifact of the store, ready to be loaded; ``packed`` is its bundle's description of its calls.
 
     Raises:
-        BlobLostError: the store lost it meanwhile.
-        TrustError: nobody vouches for its native code.
+        BlobLostError: it left the store meanwhile.
+        TrustError: its native code lacks consent.
     """
     consent = None
     if artifact.runs_on_host:
@@ -116,27 +116,27 @@ def stored_code(store: Store | MemoryStore, artifact: Artifact, packed: JSON = N
 
 
 def load_code(device: Device, code: VouchedCode) -> LoadedKernel:
-    """Hand code to the device, or to the library that runs it."""
+    """Loads code on the device, or with the library that runs it."""
     artifact = code.artifact
     kind, kernel = artifact.blob.kind, artifact.variant.kernel
     loader = loader_of(kind)
     if loader is None:
         return device.load(artifact.launch, code.blob, kind, kernel, consent=code.consent)
-    from silo.launch.runtime import load_library_code  # noqa: PLC0415  # drivers load what Silo's own compilers make
+    from silo.launch.runtime import load_library_code  # noqa: PLC0415  # drivers load Silo's own code
 
     return load_library_code(loader, device, artifact.launch, code.blob, kind, kernel, consent=code.consent)
 
 
 def runs_here(device: Device, target: Target, blob_kind: str) -> Decision:
-    """Whether the device runs code of this kind for a target."""
+    """Decides whether the device runs code of this kind for a target."""
     return device.runs(target, blob_kind)
 
 
 class HeuristicLauncher:
-    """Stands before the native launcher and runs untraceable heuristics in Python at every call, as Triton does."""
+    """Wraps the native launcher and runs untraceable heuristics in Python at every call, as Triton does."""
 
     def __init__(self, launcher: Launcher, kernel: DeclaredKernel) -> None:
-        from silo.building.derived_constexprs import call_opaque  # noqa: PLC0415  # few kernels have such
+        from silo.building.derived_constexprs import call_opaque  # noqa: PLC0415  # few kernels have some
 
         signature = kernel.source.signature
         defaults = {p.name: p.default for p in signature.parameters if not isinstance(p.default, NoDefault)}
@@ -148,28 +148,28 @@ class HeuristicLauncher:
 
     @property
     def native(self) -> Launcher:
-        """The native launcher behind."""
+        """The wrapped native launcher."""
         return self._launcher
 
     def __call__(self, *args: object, **kwargs: object) -> None:
-        """Launch with the declared grid."""
+        """Launches with the declared grid."""
         self._launcher(*args, **self.complete(args, kwargs))
 
-    def __getitem__(self, grid: object) -> Any:  # noqa: ANN401  # something to call
+    def __getitem__(self, grid: object) -> Any:  # noqa: ANN401  # a callable
         def launch(*args: object, **kwargs: object) -> None:
             self._launcher[grid](*args, **self.complete(args, kwargs))
 
         return launch
 
     def complete(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-        """The keyword arguments with what the heuristics say; a value given by the caller wins."""
+        """The keyword arguments with the values of the heuristics; a value given by the caller takes precedence."""
         kernel = self._kernel
         given = {**self._known, **dict(zip(self._names, args, strict=False)), **kwargs}
         return {**kwargs, **self._call_opaque(kernel.name, kernel.derived, given, kernel.config_names)}
 
 
 class CheckedLauncher:
-    """Stands before a bound launcher when ``SILO_DEBUG`` is 1, and checks what callers promised."""
+    """Wraps a bound launcher when ``SILO_DEBUG`` is 1, and checks the callers' promises."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class CheckedLauncher:
         self._constant = constant
 
     def __call__(self, *args: object, **kwargs: object) -> None:
-        """Check, then launch. Raises ArgumentError where an assumption of the code does not hold."""
+        """Checks, then launches. Raises ArgumentError if an assumption of the code does not hold."""
         self._check(args, kwargs)
         self._bound(*args, **kwargs)
 
@@ -219,14 +219,14 @@ def bound_launcher(
     release_gil: bool,
     constant: Callable[[object], Value] = lambda value: cast("Value", value),
 ) -> Launcher | CheckedLauncher:
-    """What ``bind`` gives: calls without a guard, or with ``SILO_DEBUG=1`` checked calls.
+    """The launcher that ``bind`` returns: without a guard, or with ``SILO_DEBUG=1`` a checking one.
 
     Args:
         guarded: the kernel's launcher.
         signature: the kernel's parameters as written.
-        binding: what the example arguments led to.
-        variant: the variant behind it.
-        grid: the grid given with them; None: the declared one.
+        binding: the binding of the example arguments.
+        variant: its variant.
+        grid: the grid given with them; None: the declared grid.
         release_gil: as in :func:`silo.launch.runtime.make_launcher`.
         constant: turns a constexpr object into a value.
 
@@ -244,7 +244,7 @@ def bound_launcher(
             release_gil=release_gil,
             extents=variant.specialization.passed,
         )
-    except ValueError as error:  # guarded calls compare the values themselves, and have no need of the declarations
+    except ValueError as error:  # guarded calls compare the values themselves, and do not use the declarations
         raise DeviceError(f"the variant's signature and its code do not agree: {error}") from error
     if not settings().debug:
         return bound

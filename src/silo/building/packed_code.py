@@ -21,7 +21,7 @@ __all__ = ["PackedCode", "compile_plans"]
 
 @dataclass(frozen=True, slots=True)
 class PackedCode:
-    """The code of one kernel: what is packed of its plan, with its artifacts, and what is not and why."""
+    """The code of one kernel: the packed variants of its plan, their artifacts, and remarks on variants left out."""
 
     variants: tuple[BuildVariant, ...]
     artifacts: Mapping[Variant, Artifact]
@@ -36,10 +36,10 @@ def compile_plans(
     packing: Packing,
     report: Callable[[str, int, int], None],
 ) -> list[PackedCode]:
-    """Compile every planned variant, side by side; lowering in this process overlaps the workers.
+    """Compiles every planned variant, side by side; lowering in this process overlaps the workers.
 
-    A config that does not compile is left out, unless calls would get it: then its ``CompileError`` is raised. So is
-    one that is not a config's fault, or what is packed would depend on the machine's state.
+    A config that does not compile is left out, unless calls would get it: then its CompileError is raised. Errors that
+    the config did not cause are raised too: otherwise the contents would depend on the machine's state.
     """
     total = sum(len(plan) for _, plan in plans)
     started: list[tuple[Compilation, Mapping[Variant, Pending | CompileError]]] = []
@@ -78,7 +78,7 @@ def compile_plans(
 
 
 def _is_needed(one: BuildVariant) -> bool:
-    """Whether a call may get the variant although nobody measured it."""
+    """Whether a call may get the variant although it was never measured."""
     return one.generic or bool(one.leads) or not one.cases
 
 
@@ -90,7 +90,7 @@ def _start(compilation: Compilation, one: BuildVariant) -> Pending | CompileErro
 
 
 def _failed(kernel: str, failures: Mapping[Variant, CompileError]) -> list[str]:
-    """What does not compile, a line for each target with the first reason."""
+    """The variants that do not compile: a line for each target, with the first reason."""
     found: dict[Target, list[tuple[Variant, CompileError]]] = {}
     for variant, error in failures.items():
         found.setdefault(variant.target, []).append((variant, error))
@@ -104,7 +104,7 @@ def _failed(kernel: str, failures: Mapping[Variant, CompileError]) -> list[str]:
 def _fitting(
     plan: Sequence[BuildVariant], artifacts: Mapping[Variant, Artifact], packing: Packing
 ) -> tuple[tuple[BuildVariant, ...], list[str]]:
-    """The variants whose code is within the limit of bytes, for each target, and what is left out for that."""
+    """The variants whose code is within the limit of bytes for each target, and remarks on the rest."""
     kept: set[Variant] = set()
     remarks: list[str] = []
     compiled = [one for one in plan if one.variant in artifacts]
@@ -113,7 +113,7 @@ def _fitting(
         seen: dict[tuple[str, ...], int] = {}
         sizes: list[tuple[Variant, int, list[tuple[str, int]]]] = []
         for one in own:
-            # A case's configs lie one behind the other in the order of preference.
+            # A case's configs are listed one after the other in the order of preference.
             rank = seen[one.cases] = seen.get(one.cases, 0) + 1
             artifact = artifacts[one.variant]
             blobs = [(ref.sha256, ref.size) for ref in (artifact.blob, *artifact.sidecars)]

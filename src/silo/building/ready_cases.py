@@ -34,7 +34,7 @@ Materialize = Callable[[ArrayRecipe], object]
 class PreparedCase:
     """One case with its arguments made. ``options`` are compile options and constexprs that the case itself sets.
 
-    ``checks`` compare a host copy of an argument with what is expected of it, by name.
+    ``checks`` compare a host copy of an argument with its expected value, by name.
     """
 
     label: str
@@ -45,26 +45,26 @@ class PreparedCase:
     uninitialized: tuple[str, ...] = ()  # arguments made with make.empty
     work: Work | None = None
     prepare_checks: Callable[[], object] = lambda: None
-    record: Callable[[], CaseRecipe] | None = None  # its recipe, with what is expected computed
+    record: Callable[[], CaseRecipe] | None = None  # its recipe, with expected values computed
 
     def verify(self) -> None:
-        """Compute what is expected, so that a case that is wrong is known before anything is compiled for it.
+        """Computes the expected values, so that a wrong case is found before anything is compiled for it.
 
         Raises:
-            CaseError: an expected value cannot be computed, is of the wrong shape, or is of no argument.
+            CaseError: an expected value cannot be computed, has the wrong shape, or names no argument.
         """
         self.prepare_checks()
 
     @property
     def elements(self) -> int:
-        """The elements of its arrays together: how large the case is."""
+        """The number of elements of all its arrays together."""
         shapes = [getattr(value, "shape", None) for value in self.arguments.values()]
         return sum(math.prod(int(extent) for extent in shape) for shape in shapes if shape is not None)
 
     def check(self, results: Mapping[str, Any] | None = None) -> tuple[CheckResult | None, str]:
-        """The worst result over every expected array with the array's name; None where nothing is expected.
+        """The worst result of all expected arrays, with the array's name; None if the case expects nothing.
 
-        ``results`` are host arrays by name to check instead of the arguments themselves.
+        ``results`` are host arrays by name, which are checked instead of the arguments themselves.
         """
         worst: CheckResult | None = None
         name = ""
@@ -75,7 +75,7 @@ class PreparedCase:
         return worst, name
 
     def compare(self, results: Mapping[str, Any]) -> ResultComparison:
-        """What tuning asks: whether host arrays, by name, are what is expected."""
+        """Compares host arrays, by name, with the expected values, in the form that tuning uses."""
         result, name = self.check(results)
         if result is None:
             return ResultComparison(ok=True)
@@ -83,10 +83,10 @@ class PreparedCase:
         return ResultComparison(ok=result.ok, max_error=result.max_abs_error, message=message)
 
     def grid_argument(self, *, held: bool) -> dict[str, object]:
-        """What a call of the case says of its grid where that decides the code: the grid the case declares.
+        """The ``grid`` argument of a call of the case, if the grid decides the code: the grid that the case declares.
 
         Raises:
-            CaseError: a config or the device decides the grid, so no call can give it beforehand.
+            CaseError: a config or the device decides the grid, so a call cannot give it beforehand.
         """
         if not held or self.grid is None:
             return {}
@@ -99,7 +99,7 @@ class PreparedCase:
             ) from error
 
     def grid_of(self, config: Mapping[str, Value], facts: Mapping[str, int]) -> tuple[int, ...] | None:
-        """The grid the case declares, for one config; None where the kernel declares it."""
+        """The grid that the case declares, for one config; None if the kernel declares it."""
         if self.grid is None:
             return None
         arrays = {name: value for name, value in self.arguments.items() if hasattr(value, "shape")}
@@ -113,7 +113,7 @@ class PreparedCase:
 
 
 def prepare_recipe(recipe: CaseRecipe, materialize: Materialize) -> PreparedCase:
-    """A case from its recipe. ``CaseError`` where its arrays together would take more memory than they may."""
+    """A case from its recipe. Raises CaseError if its arrays together exceed the limit of memory."""
     refuse_large(recipe.bytes_to_make, f"the case {recipe.label}")
     return PreparedCase(
         label=recipe.label,
@@ -137,7 +137,7 @@ def _checker(expected: ExpectedRecipe) -> Callable[[Any], CheckResult]:
 
 
 def _result(value: object) -> Any:  # noqa: ANN401  # a numpy array, or a plain one
-    """What an argument holds now. A bundle's cases can be checked without numpy."""
+    """The present content of an argument. A bundle's cases can be checked without numpy."""
     array = array_behind(value)
     if not isinstance(array, Buffer) or has_numpy():
         require_numpy("checking the results of a case")
@@ -149,7 +149,7 @@ def _result(value: object) -> Any:  # noqa: ANN401  # a numpy array, or a plain 
 
 @dataclass(frozen=True)
 class CaseFunction:
-    """A function that makes cases, and the values its parameters take: one case for each combination."""
+    """A function that makes cases, and the values that its parameters take: one case for each combination."""
 
     kernel: str
     names: tuple[str, ...]
@@ -157,15 +157,15 @@ class CaseFunction:
     function: Callable[..., Case]
     parameters: Mapping[str, Sequence[object]]
     location: str = field(default="")
-    open_blocks: tuple[str, ...] = ()  # set by a config where a case does not give them
+    open_blocks: tuple[str, ...] = ()  # set by a config if a case leaves them out
 
     def combinations(self) -> Iterator[dict[str, object]]:
-        """The values of the parameters, the last one varying fastest."""
+        """The values of the parameters, the last parameter varying fastest."""
         for combination in itertools.product(*self.parameters.values()):
             yield dict(zip(self.parameters, combination, strict=True))
 
     def case(self, values: Mapping[str, object], make: Make) -> Case:
-        """Run the function. ``CaseError`` when it gives no case."""
+        """Runs the function. Raises CaseError if it returns anything but a case."""
         with self._blamed(values):
             made = self.function(**values, make=make)
         if not isinstance(made, Case):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user's function
@@ -176,7 +176,7 @@ class CaseFunction:
         return made
 
     def prepare(self, values: Mapping[str, object], make: Make) -> PreparedCase:
-        """One case with its arguments made; expected values are computed when first checked."""
+        """One case with its arguments made; expected values are computed at the first check."""
         case = self.case(values, make)
         with self._blamed(values):
             recipe = record(case, self.names, label_of(values), self._config_names(case), with_expected=False)
@@ -207,7 +207,7 @@ class CaseFunction:
         )
 
     def outline(self, values: Mapping[str, object], make: Make) -> CaseRecipe:
-        """The recipe of one case without what is expected; makes no array."""
+        """The recipe of one case without expected values; makes no array."""
         case = self.case(values, make)
         with self._blamed(values):
             return record(case, self.names, label_of(values), self.config_names, with_expected=False)
@@ -218,12 +218,12 @@ class CaseFunction:
 
     @contextlib.contextmanager
     def _blamed(self, values: Mapping[str, object]) -> Generator[None]:
-        """Errors of the case function and of what it expects name the case and the line."""
+        """Adds the case and the line to errors of the case function and of its expected values."""
         what = f"the case {label_of(values) or '(without parameters)'} of {self.kernel} ({self.location})"
         try:
             yield
         except PackageError:
-            raise  # no case is to blame
+            raise  # not the case's fault
         except SiloError as error:
             raise CaseError(f"{what}: {error}") from error
         except Exception as error:  # a user's function may raise anything

@@ -1,4 +1,4 @@
-"""Launchers that notice when the source of their kernel has become another one while the process runs."""
+"""Launchers that notice when the source of their kernel changes while the process runs."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ __all__ = ["FollowsSource"]
 
 
 class FollowsSource:
-    """Answers the misses of one launcher, and empties the launcher when the source of its kernel has changed.
+    """Handles the misses of one launcher, and empties the launcher when the source of its kernel has changed.
 
-    A source is read at the first miss. From then on the launcher compares, at each call, what the source was read from
-    (globals, cells of closures, attributes) with what it is now; a launcher whose source reads no such place compares
-    nothing. Code for the old source stays in the store, under its own fingerprint.
+    The source is read at the first miss. From then on, each call compares the values of all places that the source was
+    read from (globals, cells of closures, attributes) with the values at that time; a launcher whose source reads no
+    such place compares nothing. Code for the old source stays in the store, under its own fingerprint.
     """
 
     def __init__(self, source: Source, on_miss: OnMiss) -> None:
         self._source = source
         self._on_miss = on_miss
         self._launcher: Launcher | None = None
-        self._fingerprint = ""  # of the source that the launcher's bindings are of; "" before the first miss
+        self._fingerprint = ""  # of the source of the launcher's bindings; "" before the first miss
         self._lock = Mutex()
 
     def follow(self, launcher: Launcher) -> Launcher:
-        """Take the launcher whose misses this object answers; returns it."""
+        """Registers the launcher whose misses this object handles; returns it."""
         self._launcher = launcher
         return launcher
 
     def __call__(self, call: SeenCall) -> Binding:
-        """The binding of a call that the launcher does not know."""
+        """The binding of a call that the launcher cannot serve yet."""
         if not self._fingerprint and isinstance(self._source, ReadsPlaces):
             self._read(self._source)
         return self._on_miss(call)
@@ -54,6 +54,6 @@ class FollowsSource:
                 launcher.forget()
 
     def _changed(self) -> None:
-        """A place has another value, or a function another text. Raises SourceError: Silo cannot read the source."""
+        """A place has another value, or a function another text. Raises SourceError if the source cannot be read."""
         if isinstance(self._source, ReadsPlaces):
             self._read(self._source)

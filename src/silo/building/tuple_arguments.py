@@ -21,7 +21,8 @@ __all__ = ["TupleCall", "TupleLauncher", "serve_tuples", "tuple_call"]
 class TupleCall:
     """A call with tuples among its arguments.
 
-    ``kernel`` is for tuples of such shapes, ``named`` holds its arguments by name, ``tuples`` the caller's own tuples.
+    ``kernel`` is made for tuples of these shapes, ``named`` holds its arguments by name, ``tuples`` the caller's own
+    tuples.
     """
 
     kernel: DeclaredKernel
@@ -41,10 +42,10 @@ class TupleCall:
 
 
 def tuple_call(kernel: DeclaredKernel, args: tuple[object, ...], kwargs: Mapping[str, object]) -> TupleCall | None:
-    """The call, if there are tuples among its arguments and its kernel takes such; else None.
+    """The call, if tuples are among its arguments and its kernel takes them; else None.
 
-    A plain tuple for a constexpr is a value, and no such argument. A NamedTuple is one for every parameter: the kernel
-    names its fields. Kernels of kinds that know no tuples get a NamedTuple for a constexpr as the plain tuple.
+    A plain tuple for a constexpr is a value and does not count. A NamedTuple counts for every parameter, because the
+    kernel names its fields. Kernels of kinds without tuples get a NamedTuple for a constexpr as a plain tuple.
 
     Raises:
         ArgumentError: tuples nested too deeply.
@@ -75,7 +76,7 @@ def tuple_call(kernel: DeclaredKernel, args: tuple[object, ...], kwargs: Mapping
 def serve_tuples(
     kernel: DeclaredKernel, arguments: Mapping[str, object], options: Mapping[str, object], grid: object
 ) -> bool:
-    """Launch a call with tuples among its arguments; False for a call without. Raises whatever the launch raises."""
+    """Launches a call with tuples among its arguments; returns False for a call without. Raises the launch's errors."""
     found = tuple_call(kernel, (), arguments)
     if found is None:
         return False
@@ -93,7 +94,7 @@ class TupleLauncher:
         self._found = found
 
     def __call__(self, *args: object, **kwargs: object) -> None:
-        """Launch. Raises ArgumentError for tuples of other shapes."""
+        """Launches. Raises ArgumentError for tuples of other shapes."""
         self._bound(**self._named(args, kwargs))
 
     def __getitem__(self, grid: object) -> Callable[..., None]:
@@ -114,6 +115,6 @@ def _plain(value: object) -> object:
 
 
 def _has_fields(value: tuple[object, ...]) -> bool:
-    """Whether a tuple is a NamedTuple, or has one in it."""
+    """Whether a tuple is a NamedTuple, or contains one."""
     nested = [cast("tuple[object, ...]", item) for item in value if isinstance(item, tuple)]
     return hasattr(type(value), "_fields") or any(_has_fields(item) for item in nested)

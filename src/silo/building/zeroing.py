@@ -17,10 +17,10 @@ __all__ = ["ZeroingLauncher", "refuse_zeroing", "set_to_zero"]
 
 
 class ZeroingLauncher:
-    """Stands before a launcher and sets to zero the arguments that the call's config names.
+    """Wraps a launcher, and sets the arguments that the call's config names to zero before each launch.
 
-    If all configs name the same arguments, a call costs what setting them costs. Else the config of each call is looked
-    up first, by a second pass through the guard.
+    If all configs name the same arguments, a call only pays for setting them. Otherwise the config of each call is
+    looked up first, by a second pass through the guard.
     """
 
     def __init__(self, launcher: Launcher | HeuristicLauncher, native: Launcher, kernel: DeclaredKernel) -> None:
@@ -31,7 +31,7 @@ class ZeroingLauncher:
 
     @property
     def native(self) -> Launcher:
-        """The native launcher behind."""
+        """The wrapped native launcher."""
         return self._native
 
     def complete(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
@@ -39,7 +39,7 @@ class ZeroingLauncher:
         return dict(kwargs) if self._completed is None else self._completed(args, kwargs)
 
     def __call__(self, *args: object, **kwargs: object) -> None:
-        """Set to zero and launch with the declared grid."""
+        """Sets the arguments to zero and launches with the declared grid."""
         named = self.complete(args, kwargs)
         self._set(args, named, {})
         self._launcher(*args, **named)
@@ -63,10 +63,10 @@ class ZeroingLauncher:
 def set_to_zero(
     kernel: DeclaredKernel, names: tuple[str, ...], args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> None:
-    """Set these arguments of a call to zero, in the current stream of their library.
+    """Sets these arguments of a call to zero, in the current stream of their library.
 
     Raises:
-        ArgumentError: one of them cannot be filled, or the call names another stream.
+        ArgumentError: an argument cannot be filled, or the call names another stream.
     """
     given: dict[str, Any] = {**dict(zip(kernel.source.signature.names, args, strict=False)), **kwargs}
     if names and kwargs.get("stream") is not None:
@@ -89,7 +89,7 @@ def set_to_zero(
 
 
 def refuse_zeroing(kernel: DeclaredKernel, user: str) -> None:
-    """Raise SourceError if configs of the kernel set arguments to zero: ``user`` launches without doing so."""
+    """Raises SourceError if configs of the kernel set arguments to zero: ``user`` launches without doing so."""
     if kernel.zeroed:
         names = sorted({name for names in kernel.zeroed.values() for name in names})
         raise SourceError(

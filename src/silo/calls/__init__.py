@@ -1,1 +1,1 @@
-"""From a call without code to a config and its code. Knows no command."""
+"""From a call without code to a config and its code. Imports no command."""

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["decide_call", "frozen_error", "lock_advice", "mode_of", "tuning_allowance_s", "unfinished"]
 
-_notices = Notices()  # locks that were found not to fit
+_notices = Notices()  # reasons why a lock was not used, each logged once
 
 
 def mode_of(kernel: DeclaredKernel) -> TuneMode:
-    """The kernel's own mode, else the setting."""
+    """The kernel's tuning mode: its own ``tune=``, or else the setting."""
     return TuneMode(kernel.tune or settings().tune)
 
 
@@ -43,15 +43,17 @@ def decide_call(
     can_measure: Callable[[], Decision],
     carry: Callable[[], tuple[Config, ...]],
 ) -> PolicyDecision:
-    """The config for a call, or that it is to be tuned, or that nothing may be used.
+    """Decides whether a call uses a config, is tuned, or is refused.
 
-    ``carry`` carries trials of an earlier compiler over to the call's study, which has none, or returns the configs
-    that they predict (:func:`silo.measuring.earlier_studies.carry_decision`).
+    ``carry`` returns the configs that trials of an earlier compiler predict for the call, and adds those trials to the
+    call's study if they still hold (:func:`silo.measuring.earlier_studies.carry_decision`). It is called only for a
+    study without a winner.
 
-    With a lock, ``frozen`` asks nothing but the lock: so every process that reads it launches the same config, whatever
-    its own store holds.
+    In ``frozen`` mode with a lock, only the lock is read: every process that reads it launches the same config,
+    whatever its store holds.
     """
-    if mode is TuneMode.LEADER:  # calls themselves are decided in silo.calls.leader; this is for who asks about one
+    # silo.calls.leader decides the calls themselves; this path serves explain() and other readers
+    if mode is TuneMode.LEADER:
         mode = TuneMode.CACHED
     configs, only = situation.candidates, only_reason(situation)
     if mode is TuneMode.OFF or (len(configs) == 1 and not situation.reach.refinable):
@@ -93,12 +95,12 @@ def decide_call(
         unfinished=_to_go_on(problem, situation) if winner is not None and mode is TuneMode.AUTO else "",
     )
     decision = decided()
-    # Asked only where it matters, for the kernel may have to be lowered to know.
+    # Only here, because measurable() may have to lower the kernel.
     return decided(can_measure=can_measure()) if decision.action is Action.TUNE else decision
 
 
 def unfinished(problem: StudyKey, situation: CallContext) -> Unfinished | None:
-    """How far first calls came with a study that they were cut off from; None where they were not."""
+    """The progress of a study whose first calls were cut off by their time limit, or None if it was not cut off."""
     bucket = situation.bucket
     effort = read_effort(problem.study(situation.specialization, bucket), problem.records)
     if not effort.is_cut_off:
@@ -109,7 +111,7 @@ def unfinished(problem: StudyKey, situation: CallContext) -> Unfinished | None:
 
 
 def tuning_allowance_s() -> float:
-    """Seconds that first calls may spend on one study in all."""
+    """Seconds that all first calls together may spend on one study."""
     return max(settings().tune_total_s, settings().tune_budget_s)
 
 
@@ -119,14 +121,14 @@ def _to_go_on(problem: StudyKey, situation: CallContext) -> str:
 
 
 def _split(advice: Advice | None) -> tuple[Config | None, Config | None]:
-    """What a lock says of the very study, and what it predicts."""
+    """The config that a lock names for this study, and the config that it predicts from other studies."""
     if advice is None:
         return None, None
     return (advice.config, None) if advice.exact else (None, advice.config)
 
 
 def lock_advice(kernel: DeclaredKernel, problem: StudyKey, situation: CallContext) -> tuple[Path, Advice] | None:
-    """What the lock says of a call, and where the lock is; None where there is none."""
+    """The path of the lock and its advice on a call, or None without a lock."""
     found = lock_of(kernel)
     if found is None:
         return None
@@ -141,7 +143,7 @@ def _tell(kernel: str, path: Path, advice: Advice) -> None:
 
 
 def frozen_error(kernel: DeclaredKernel, problem: StudyKey, situation: CallContext) -> FrozenError:
-    """Why a call has no config when tuning is frozen, and the kept results that are nearest."""
+    """The error of a frozen call without a config; it lists the stored results that are nearest."""
     study = problem.study(situation.specialization, situation.bucket)
     locked = lock_advice(kernel, problem, situation)
     if locked is None:

@@ -1,4 +1,4 @@
-"""Deterministic mode at a call: candidates whose results have other bits are left out."""
+"""Deterministic mode at a call: leaves out candidates whose results may differ in a bit from the first one's."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["NumericsOf", "deterministic_remark", "is_deterministic", "only_reason"]
 
-# Of code that nobody reads: it may sum in any order.
+# Code that no front end reads may sum in any order.
 _UNKNOWN = Numerics(ordered=("code of which nothing is known",), stored=frozenset())
 
 
 def is_deterministic(kernel: DeclaredKernel) -> bool:
-    """Whether the kernel's results must be the same bits everywhere: its own word, else the setting."""
+    """Whether results must have the same bits everywhere: the kernel's own ``deterministic=``, or else the setting."""
     return settings().deterministic if kernel.deterministic is None else kernel.deterministic
 
 
 def only_reason(situation: CallContext) -> str:
-    """Why a call has one candidate alone, where it has."""
+    """The reason why a call has only one candidate; used only if it has one."""
     return deterministic_remark(situation) or _plain_reason(situation)
 
 
@@ -44,7 +44,7 @@ def _plain_reason(situation: CallContext) -> str:
 
 
 def deterministic_remark(situation: CallContext) -> str:
-    """What deterministic mode did to the candidates of a call; "" where nothing."""
+    """The effect of deterministic mode on the candidates of a call, in words; "" without an effect."""
     rule = situation.rule
     if not situation.other_bits:
         ruled = situation.deterministic and rule is not None and rule.made_by.kind != "pointwise"
@@ -56,19 +56,19 @@ def deterministic_remark(situation: CallContext) -> str:
 
 
 class NumericsOf:
-    """The numerics of one kernel's variants, each lowered once: options of the compiler play no part."""
+    """The numerics of one kernel's variants. Compiler options do not change them, so variants share one lowering."""
 
     def __init__(self, kernel: DeclaredKernel) -> None:
         self._kernel = kernel
         self._known: dict[object, Numerics | str] = {}
 
     def judge(self, variants: Sequence[Variant]) -> dict[bytes, Decision]:
-        """For the config of each variant, by its order key, whether its results are the same bits as the first's."""
-        from silo.tuner.determinism import same_bits  # noqa: PLC0415  # with the next: most programs do not ask
+        """Decides for each config, by its order key, whether its results have the same bits as the first variant's."""
+        from silo.tuner.determinism import same_bits  # noqa: PLC0415  # only deterministic mode needs it
 
         configs: list[Config] = [variant.config for variant in variants]
         found = [self._of(variants[0])]
-        # Where the first one sums, the others need no look.
+        # If the first config sums, no other counts as equal, and none has to be lowered.
         sums = isinstance(found[0], str) or bool(found[0].ordered)
         found += [found[0] if sums else self._of(variant) for variant in variants[1:]]
         return dict(zip([config.order_key for config in configs], same_bits(configs, found), strict=True))

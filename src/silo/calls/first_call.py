@@ -48,7 +48,7 @@ _log = logging.getLogger("silo")
 
 
 def measurable(kernel: DeclaredKernel, situation: CallContext, variant: Variant) -> Decision:
-    """Whether candidates, of which ``variant`` is one, can be measured on copies of this call's arguments."""
+    """Decides whether the candidates can be measured on copies of this call's arguments; ``variant`` is any of them."""
     if kernel.grid is None and situation.call.grid is None:
         return Rejected("the call gives no grid that other configs could use")
     if kernel.zeroed_always is None:
@@ -82,10 +82,10 @@ def tune_live(
     situation: CallContext,
     problem: StudyKey,
     variant_of: Callable[[Config], Variant],
-    launcher: Any,  # noqa: ANN401  # what launches the kernel without a check
+    launcher: Any,  # noqa: ANN401  # the kernel's launcher without a check
     unmeasured: Origin,
 ) -> Config | None:
-    """The winner of :func:`tuned_live`, or None where no config works."""
+    """The winner's config from :func:`tuned_live`, or None if no config works."""
     outcome = tuned_live(kernel, situation, problem, variant_of, launcher, unmeasured)
     return None if outcome is None else outcome.require_winner().config
 
@@ -95,12 +95,13 @@ def tuned_live(
     situation: CallContext,
     problem: StudyKey,
     variant_of: Callable[[Config], Variant],
-    launcher: Any,  # noqa: ANN401  # what launches the kernel without a check
+    launcher: Any,  # noqa: ANN401  # the kernel's launcher without a check
     unmeasured: Origin,
 ) -> TuneOutcome | None:
-    """Tune one call within the budget and say so in one line; the outcome, or None where no config works.
+    """Tunes one call within the budget, logs one line, and returns the outcome, or None if no config works.
 
-    ``unmeasured`` is what is used then. The caller's arrays are only read: candidates run on copies.
+    ``unmeasured`` names the source of the config that is used in that case. The caller's arrays are only read:
+    candidates run on copies.
     """
     bench = _bench(kernel, situation, launcher)
     if bench is None:
@@ -108,7 +109,7 @@ def tuned_live(
     bucket = situation.bucket
     study = problem.study(situation.specialization, bucket)
     artifacts = CompiledArtifacts(Compilation(session(), kernel.source, trials=True), variant_of)
-    space, scope = _scope(kernel, situation, problem, study, variant_of)  # before this call is noted as begun
+    space, scope = _scope(kernel, situation, problem, study, variant_of)  # before this call is recorded as begun
     spent_s = read_effort(study, problem.records).seconds
     left_s = max(tuning_allowance_s() - spent_s, settings().tune_budget_s / 10)
     budget = Budget(seconds=min(settings().tune_budget_s, left_s))
@@ -149,7 +150,7 @@ def _scope(
     study: Study,
     variant_of: Callable[[Config], Variant],
 ) -> tuple[SearchSpace, SessionScope]:
-    """The configs that are measured: the contenders alone if the study was decided under an earlier compiler."""
+    """The configs to measure: only the contenders if the study was decided under an earlier compiler."""
     contenders = contenders_of(study, problem.records, situation.reach)
     tried = {trial.config.order_key for trial in problem.trials(situation.specialization, situation.bucket)}
     is_begun = read_effort(study, problem.records).is_cut_off
@@ -169,7 +170,7 @@ def _show(task: Task, progress: Progress) -> None:
 
 
 def _bench(kernel: DeclaredKernel, situation: CallContext, launcher: Any) -> Bench | None:  # noqa: ANN401
-    """Where candidates run; None, with a message, where the arguments cannot be copied."""
+    """The bench that runs the candidates; None, with a log line, if the arguments cannot be copied."""
     call = situation.call
     confined = benches_on(
         kernel.name,
@@ -204,12 +205,12 @@ def _passed(situation: CallContext) -> dict[str, object]:
 
 
 def _plain(argument: CallArgument) -> object:
-    """Scalars of array libraries as Python's."""
+    """The argument's value; a scalar of an array library becomes a Python scalar."""
     return argument.number if argument.kind in (ValueKind.INT, ValueKind.BOOL, ValueKind.FLOAT) else argument.value
 
 
 def _copies(situation: CallContext) -> dict[str, object] | None:
-    """The call's arguments with arrays copied; arguments that are one array stay one array."""
+    """The call's arguments with their arrays copied. Arguments that share one array share its copy."""
     made: dict[int, object] = {}
     result: dict[str, object] = {}
     for name, value in situation.call.values.items():

@@ -1,4 +1,4 @@
-"""The guessed space of a kernel without one, from its lowered form, for calls that leave block sizes open."""
+"""The space inferred from a kernel's lowered form, for calls that leave block sizes open."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["check_grid", "guess_space"]
 
 _NAMED = (Argument, ConfigValue)
 
-# Lengths by which blocks are told apart; at least what tl.dot takes.
+# Trial lengths, a different length for each block; 16 is the least that tl.dot takes.
 _LENGTHS = tuple(1 << power for power in range(4, 15))
 _GROUP_ROWS = 8
 
@@ -32,9 +32,10 @@ _GROUP_ROWS = 8
 def guess_space(
     kernel: DeclaredKernel, target: Target, signature: Signature, specialization: Specialization
 ) -> BoundSpace:
-    """The space of the blocks that calls may leave open; ``specialization`` is that of a call without them.
+    """Infers a space for the blocks that calls may leave open.
 
-    ``SpaceError`` says why there is none and what to give.
+    ``specialization`` is a call's, without values for these blocks. Raises SpaceError, with the reason and the values
+    to give, if none can be inferred.
     """
     taken = {value for _, value in specialization.constants if isinstance(value, int)}
     lengths = [length for length in _LENGTHS if length not in taken]
@@ -43,7 +44,7 @@ def guess_space(
             f"{kernel.name}: no heuristic can be guessed for {len(kernel.open_blocks)} open blocks: give the values "
             "in the call, or silo.kernel a space="
         )
-    # Twice, with another length for each block: a constant of the kernel may be one of them by chance, but not both.
+    # Two trials with different lengths: a constant of the kernel may equal a block's length by chance, but not twice.
     trials = [
         {
             name: _GROUP_ROWS if role_of(name) == GROUP else lengths[index + shift]
@@ -59,10 +60,10 @@ def guess_space(
 
 
 def check_grid(kernel: DeclaredKernel, rule: Rule, grid: object, declared: tuple[Node, ...] | None) -> None:
-    """``SpaceError`` where the grid of a call does not depend on blocks that it has to count.
+    """Raises SpaceError if the grid of a call does not depend on the blocks that it has to count.
 
-    ``grid`` is what the call gives, None where it is the ``declared`` one (of the kernel, or of a case). No call
-    escapes: whether its grid is of integers is part of the guard.
+    ``grid`` is the call's own grid, or None if the call uses the ``declared`` grid of the kernel or of a case. Every
+    call is checked, because the guard contains whether the grid consists of integers.
     """
     if not rule.placed or callable(grid):
         return

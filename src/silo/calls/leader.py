@@ -1,7 +1,8 @@
-"""Leader mode: of all processes that need a decision, one measures and writes it into the lock file; the others wait.
+"""Leader mode: one of many processes measures and writes the lock file, and the others wait.
 
-Who holds the lease (a lock of the system on a file beside the lock file) measures. A process gives it back when it
-ends, however that happens, and the next one goes on from the trials that were kept. Nobody waits in a collective.
+The leader is the process that holds the lease: a lock of the operating system on a file beside the lock file. The
+system releases it when the process ends, for whatever reason, and the next process continues from the stored trials. No
+process waits inside a collective operation.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ if TYPE_CHECKING:
 __all__ = ["led_config"]
 
 _LOOK_S = 0.1
-_SILENT_S = 10.0  # a wait that is shorter is no line of the log
+_SILENT_S = 10.0  # seconds; a shorter wait is not logged
 _notices = Notices()
 
 
 @frozen
 class _Lease:
-    """Whether this process is the leader; ``leader`` names the one that is."""
+    """The result of trying to get the lease. ``leader`` returns the name of the process that holds it."""
 
     held: bool
     leader: Callable[[], str]
@@ -57,8 +58,9 @@ def led_config(
 
     Raises:
         SettingsError: no lock file is named.
-        LockError: it cannot be read or written, or lies where the system has no locks.
-        FrozenError: this call cannot be measured, no config works, or nobody has decided in time.
+        LockError: the lock file cannot be read or written, or its file system does not support locks.
+        FrozenError: this call cannot be measured, no config works, or the leader did not decide within
+            ``SILO_LEADER_WAIT``.
     """
     named = settings().lock if kernel.lock is None else kernel.lock
     if named is None:
@@ -73,7 +75,7 @@ def led_config(
             return config
         with _lease(path) as lease:
             if lease.held:
-                # Another process may have written it and gone meanwhile.
+                # The former leader may have written the decision between the check above and getting the lease.
                 if (config := _written(path, problem, situation)) is not None:
                     return config
                 if isinstance(able := can_measure(), Rejected):
@@ -81,7 +83,7 @@ def led_config(
                         f"{study}: leader mode has no decision in {path}, and this call cannot be measured "
                         f"({able.reason}); write one with silo tune --lock"
                     )
-                update_lock(path, [])  # so that it is there
+                update_lock(path, [])  # creates the file, so that an unwritable place fails before measuring
                 outcome = tuned()
                 rows = [] if outcome is None else update_lock(path, [outcome])
                 decided = rows[0].config if rows else None
@@ -104,7 +106,7 @@ def led_config(
 
 
 def _written(path: Path, problem: StudyKey, situation: CallContext) -> Config | None:
-    """The decision on this very study in the lock file, if it is there."""
+    """The lock file's decision on exactly this study, if it has one."""
     if not path.exists():
         return None
     advice = read_lock(path).advise(problem.study(situation.specialization, situation.bucket), situation.reach)
@@ -113,7 +115,7 @@ def _written(path: Path, problem: StudyKey, situation: CallContext) -> Config | 
 
 @contextlib.contextmanager
 def _lease(path: Path) -> Generator[_Lease]:
-    """The lease beside a lock file, held until the block ends where no other process has it."""
+    """Tries to get the lease beside a lock file; if this process gets it, it holds it until the block ends."""
     try:
         target = output_place(path)
         descriptor = open_own(target.with_name(f"{target.name}.lease"), os.O_RDWR | os.O_CREAT)

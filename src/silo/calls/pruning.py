@@ -1,7 +1,7 @@
-"""Pruning of configs by the author's own functions, such as ``prune_configs_by``, asked at each miss.
+"""Pruning of configs by the author's own function (``prune_configs_by``), which is called at each miss.
 
-Authors expect to be asked once a key, so every value of the key is a miss of its own. A bundle has no
-Python to ask: it holds what was allowed in its cases.
+Authors expect one call per key, so every value of the key is a miss. A bundle holds no Python code; it stores the
+configs that were allowed in its cases.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ PRUNED = "pruned by the author's prune_configs_by for this call"
 
 
 def prune(kernel: DeclaredKernel, call: SeenCall, configs: SearchSpace) -> tuple[SearchSpace, dict[bytes, str]]:
-    """The configs that the author allows in a call, in his order, and of the others that he does not.
+    """The configs that the author allows in a call, in the author's order, and the reason for each config left out.
 
     Raises:
-        SpaceError: his function raised, left nothing, or made a config that sets other names than the space.
+        SpaceError: the function raised, left no config, or returned a config with names that the space does not have.
     """
     source = kernel.source
     if not isinstance(source, PrunesConfigs) or not kernel.prunes or configs.size < 2:
@@ -57,11 +57,11 @@ def prune(kernel: DeclaredKernel, call: SeenCall, configs: SearchSpace) -> tuple
 
 
 def allowed_configs(kernel: DeclaredKernel, situations: Sequence[CallContext]) -> tuple[tuple[str, Node], ...]:
-    """For a bundle: a name that configs set, and what it must be in a call for a variant to serve it.
+    """A condition for a bundle: the name of an integer config value, and the value that it must have in a call.
 
-    That is the config's own value where the author allowed the config in a case with the same values of the key, and
-    :data:`FORBIDDEN` elsewhere. Nothing where he allowed the same configs in all cases: then he is taken to do so
-    everywhere.
+    The expression is the config's own value if the author allowed the config in a case with the same values of the key,
+    and :data:`FORBIDDEN` otherwise. Returns an empty tuple if the same configs were allowed in all cases: the bundle
+    then allows them for every call.
     """
     if not kernel.prunes or not situations:
         return ()
@@ -90,7 +90,7 @@ def allowed_configs(kernel: DeclaredKernel, situations: Sequence[CallContext]) -
 
 
 def _is(config: Config) -> Node:
-    """That a config is this one, as far as integers tell."""
+    """A condition that is true for this config, as far as its integer values distinguish it."""
     values: Mapping[str, Value] = config.as_dict()
     return _all([_same(ConfigValue(name), value) for name, value in values.items() if _is_count(value)])
 
@@ -113,7 +113,7 @@ def _any(nodes: Sequence[Node]) -> Node:
 
 
 def _joined(kind: OpKind, nodes: Sequence[Node]) -> Node:
-    """As flat a tree as there is: deep ones are refused."""
+    """Joins nodes into a balanced tree, because deep trees are rejected."""
     if len(nodes) == 1:
         return nodes[0]
     half = len(nodes) // 2

@@ -1,4 +1,4 @@
-"""The resolver: serves calls of a kernel of this process that its launcher has no code for yet."""
+"""The resolver: serves the calls of a kernel that its launcher cannot serve yet."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ __all__ = ["Resolved", "Resolver"]
 _log = logging.getLogger("silo")
 
 
-# What calls of this process were bound to: kernel, source, target, bucket, config (silo.kernels.agreement).
+# Decisions that calls of this process were bound to: kernel, source, target, bucket, config (silo.kernels.agreement).
 decided: dict[tuple[str, str, str, str, str], None] = {}
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """What serves a call, and why: the tag of its binding."""
+    """The artifact that serves a call and the decision for it: the tag of the call's binding."""
 
     artifact: Artifact
     decision: PolicyDecision
@@ -70,17 +70,18 @@ class Resolved:
 
 
 class Resolver:
-    """Answers the misses of one kernel's launcher: picks a config, compiles, loads."""
+    """Handles the misses of one kernel's launcher: picks a config, compiles it and loads the code."""
 
     def __init__(self, kernel: DeclaredKernel) -> None:
         self._kernel = kernel
-        # Tuning launches candidates through the same launcher, so a miss may come while one is being answered.
+        # Reentrant: tuning launches candidates through the same launcher, so handling one miss may cause another.
         self._lock = Mutex()
-        self._tuning_process = 0  # the one that tunes now; a child made by fork meanwhile does not
+        # id of the process that is tuning, or 0; a child made by fork meanwhile has another id
+        self._tuning_process = 0
         self._guesses: dict[tuple[str, Signature, Specialization], BoundSpace] = {}
         self._numerics = NumericsOf(kernel)
-        self._compilers: dict[Target, Accepted] = {}  # that something compiles it for a target
-        self._told: set[str] = set()  # why calls are not tuned
+        self._compilers: dict[Target, Accepted] = {}  # the compiler found for each target
+        self._told: set[str] = set()  # logged reasons why calls are not tuned
 
     @cached_property
     def native(self) -> Launcher:
@@ -88,13 +89,13 @@ class Resolver:
         return guarded_launcher(self._kernel, self._on_miss, release_gil=self._kernel.release_gil)
 
     def launcher_on(self, device: Device) -> Launcher:
-        """A launcher whose calls run on ``device``, whichever their arrays and the kernel's kind would choose."""
+        """A launcher whose calls run on ``device``, whatever device their arrays and the kernel's kind would choose."""
         return guarded_launcher(
             self._kernel, partial(self._on_miss, device=device), release_gil=self._kernel.release_gil
         )
 
     def launcher_accepting(self, accept: Callable[[Artifact], None]) -> Launcher | HeuristicLauncher:
-        """A launcher that hands ``accept`` the code of each new situation, which raises where it may not be used."""
+        """A launcher that passes the code of each new call context to ``accept``, which may raise to forbid its use."""
 
         def on_miss(call: SeenCall) -> Binding:
             binding = self._on_miss(call)
@@ -104,9 +105,9 @@ class Resolver:
         return self._complete(guarded_launcher(self._kernel, on_miss, release_gil=self._kernel.release_gil))
 
     def lowered_call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Variant, CodeFacts]:
-        """What the front end makes of a call with the first config, and the facts of that code. Compiles nothing.
+        """Lowers a call with the first config: returns its variant and the facts of its code. Compiles nothing.
 
-        A dtype may stand for an array, as in :meth:`compiled`.
+        An array argument may be given as its dtype, as in :meth:`compiled`.
         """
         args, named = self._stood_in(args, kwargs)
         named = self._completed(args, named)
@@ -116,39 +117,39 @@ class Resolver:
         return variant, lowered(self._kernel.source, variant).facts
 
     def lowered_on(self, call: SeenCall, device: Device) -> tuple[Variant, CodeFacts]:
-        """What the front end makes of a call that nobody makes yet, on ``device``, and the facts of that code."""
+        """Lowers a described call on ``device`` without arrays: returns its variant and the facts of its code."""
         situation = self.understand(call, device)
         variant = self.variant(situation, self.decide(situation, can_tune=False, mode=TuneMode.OFF).config)
         return variant, lowered(self._kernel.source, variant).facts
 
     def compiled_on(self, call: SeenCall, device: Device) -> Artifact:
-        """The code for a call that nobody makes yet, by the best config that is known; measures nothing.
+        """The code for a described call, with the best known config. Measures nothing.
 
         Raises:
-            FrozenError: nothing may be used.
+            FrozenError: tuning is frozen and no config is known.
         """
         situation = self.understand(call, device)
         with self._lock:
             return self._compiled(self.variant(situation, self.chosen(situation).config))
 
     @cached_property
-    def direct(self) -> Any:  # noqa: ANN401  # the native launcher, or what stands in front of it
-        """What launches without a check."""
+    def direct(self) -> Any:  # noqa: ANN401  # the native launcher, or a Python object that wraps it
+        """The launcher that checks nothing."""
         launcher = self._unzeroed
         return ZeroingLauncher(launcher, self.native, self._kernel) if self._kernel.zeroed else launcher
 
     @cached_property
     def _unzeroed(self) -> Launcher | HeuristicLauncher:
-        """As :attr:`direct`, without setting arguments to zero: tuning does that outside of the time it measures."""
+        """Like :attr:`direct`, without zeroing arguments: tuning zeroes them outside of the measured time."""
         return self._complete(self.native)
 
     def _complete(self, launcher: Launcher) -> Launcher | HeuristicLauncher:
-        """A launcher with the heuristics before it that run in Python, where the kernel has some."""
+        """Wraps a launcher so that the kernel's heuristics written in Python run first, if it has some."""
         return HeuristicLauncher(launcher, self._kernel) if self._kernel.derived.opaque else launcher
 
     def compiled(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> CompiledKernel:
-        """Compile and load what a call needs; what came of it."""
-        from silo.building.compiled_calls import compiled_kernel  # noqa: PLC0415  # few calls look at it
+        """Compiles and loads the code for a call, and returns it as a compiled kernel."""
+        from silo.building.compiled_calls import compiled_kernel  # noqa: PLC0415  # few programs call this
 
         args, named = self._stood_in(args, kwargs)
         named = self._completed(args, named)
@@ -158,13 +159,14 @@ class Resolver:
     def _stood_in(
         self, args: tuple[object, ...], kwargs: Mapping[str, object]
     ) -> tuple[tuple[object, ...], Mapping[str, object]]:
-        """The arguments with an array in the place of each dtype."""
-        from silo.building.compiled_calls import default_place, stand_in  # noqa: PLC0415  # as above
+        """The arguments, with an array in place of each dtype."""
+        from silo.building.compiled_calls import default_place, stand_in  # noqa: PLC0415  # few programs call this
 
-        if self._kernel.extents is not None:  # a dtype is not an array then, for it has no shape
+        if self._kernel.extents is not None:  # a dtype cannot replace an array whose shape decides the code
             return args, kwargs
         parameters = self._kernel.source.signature.parameters
-        constant = {one.name for one in parameters if one.kind is ParameterKind.CONSTEXPR}  # a dtype is one there
+        # a dtype is an ordinary value of these
+        constant = {one.name for one in parameters if one.kind is ParameterKind.CONSTEXPR}
 
         def placed(name: str, value: object) -> object:
             return value if name in constant else stand_in(value, default_place)
@@ -189,11 +191,11 @@ class Resolver:
         )
 
     def explain(self, args: tuple[object, ...], grid: object, kwargs: Mapping[str, object]) -> str:
-        """Which variant a call gets and why, in words."""
+        """Explains in words which variant a call gets and why."""
         kernel = self._kernel
         named = {**self._completed(args, kwargs), **({} if grid is None else {"grid": grid})}
         situation = self.understand(inspect_call(self.native, kernel.source.signature, *args, **named))
-        if isinstance(kernel.source, BringsCode):  # there is nothing to decide
+        if isinstance(kernel.source, BringsCode):  # the source carries its code: no config to decide
             device = situation.device
             return "\n".join(
                 [
@@ -221,18 +223,18 @@ class Resolver:
         return "\n".join(lines)
 
     def _progress(self, situation: CallContext) -> list[str]:
-        """How far first calls came that were cut off."""
+        """The explanation's line on first calls that were cut off."""
         found = unfinished(self.problem(situation), situation)
         return [] if found is None else [f"measured: {found}"]
 
     def _heuristic(self, situation: CallContext) -> list[str]:
-        """How a heuristic came to the space, where one did."""
+        """The explanation of the heuristic that made the space, if one did."""
         if situation.rule is None:
             return []
         return [situation.rule.explain(situation.device.target, situation.device.facts(), situation.values)]
 
     def _rivals(self, situation: CallContext, chosen: Config) -> list[str]:
-        """Why each other config of the space is not the one, a line each."""
+        """The reason why each other config of the space was not chosen, a line each."""
         problem = self.problem(situation)
         bucket = situation.bucket
         winner = problem.winner(situation.specialization, bucket)
@@ -259,7 +261,7 @@ class Resolver:
         return lines
 
     def understand(self, call: SeenCall, device: Device | None = None) -> CallContext:
-        """Types, facts, device and candidates of a call. It runs on ``device``; None: where its arrays' memory says."""
+        """The types, facts, device and candidates of a call. Without ``device``, its arrays decide the device."""
         kernel = self._kernel
         if device is None:
             device = device_for(kernel.name, call.device, self._serves)
@@ -315,7 +317,7 @@ class Resolver:
         )
         if not deterministic:
             return situation
-        # Of a space of groups those that it lists: nobody looked at the code of their combinations.
+        # A space of groups is reduced to the configs that it lists: the code of their combinations was not examined.
         candidates, other_bits = self.same_bits(situation, situation.candidates)
         said = {key: f"deterministic mode: {reason}" for key, reason in other_bits.items()}
         return replace(situation, searched=ConfigSet(candidates), left_out={**left_out, **said}, other_bits=other_bits)
@@ -323,7 +325,7 @@ class Resolver:
     def same_bits(
         self, situation: CallContext, configs: tuple[Config, ...]
     ) -> tuple[tuple[Config, ...], dict[bytes, str]]:
-        """The configs that may be used where results must be the same bits everywhere; of the others why not."""
+        """The configs whose results have the same bits as the first one's, and the reason for each config left out."""
         if not situation.deterministic or len(configs) == 1:
             return configs, {}
         judged = self._numerics.judge([self.variant(situation, config) for config in configs])
@@ -333,8 +335,8 @@ class Resolver:
     def _guessed(
         self, call: SeenCall, device: Device, signature: Signature, specialization: Specialization
     ) -> BoundSpace:
-        """The space of a call that leaves block sizes open, for a kernel without one. ``SpaceError`` where unclear."""
-        from silo.calls.inferred_space import check_grid, guess_space  # noqa: PLC0415  # most kernels say what they are
+        """The space inferred for a call that leaves blocks open, if its kernel declares none. Raises SpaceError."""
+        from silo.calls.inferred_space import check_grid, guess_space  # noqa: PLC0415  # most kernels declare a space
 
         kept = {name: value for name, value in specialization.constants if name not in self._kernel.open_blocks}
         specialization = specialization.with_constants(kept)
@@ -351,7 +353,7 @@ class Resolver:
             raise SpaceError(f"{self._kernel.name} ({self._kernel.location}): {error}") from error
 
     def problem(self, situation: CallContext) -> StudyKey:
-        """What the call's trials have in common with trials of other sizes."""
+        """The study key of a call: the part of its study that calls of other sizes share."""
         kernel = self._kernel
         target = situation.device.target
         return StudyKey(
@@ -387,9 +389,10 @@ class Resolver:
         mode: TuneMode | None = None,
         can_compile: bool | None = None,
     ) -> PolicyDecision:
-        """The config for a call, or that it is to be tuned, or that nothing may be used.
+        """Decides whether a call uses a config, is tuned, or is refused.
 
-        ``can_compile``: whether configs are compiled to find out if earlier trials count; by default as ``can_tune``.
+        ``can_compile``: whether configs are compiled to find out if trials of an earlier compiler still hold; by
+        default as ``can_tune``.
         """
 
         def can_measure() -> Decision:
@@ -413,8 +416,8 @@ class Resolver:
         return decide_call(self._kernel, problem, situation, mode or mode_of(self._kernel), can_measure, carry)
 
     def carry(self, situation: CallContext) -> tuple[Config, ...]:
-        """See :func:`silo.measuring.earlier_studies.carry_decision`; for a call's study without trials."""
-        from silo.measuring.earlier_studies import carry_decision  # noqa: PLC0415  # a decided call does without
+        """Calls :func:`silo.measuring.earlier_studies.carry_decision` for a call's study without trials."""
+        from silo.measuring.earlier_studies import carry_decision  # noqa: PLC0415  # decided calls skip it
         from silo.measuring.evaluators import CompiledArtifacts  # noqa: PLC0415
 
         study = self.problem(situation).study(situation.specialization, situation.bucket)
@@ -423,7 +426,7 @@ class Resolver:
         return carry_decision(study, situation.reach, artifacts, session().store)
 
     def chosen(self, situation: CallContext, *, mode: TuneMode | None = None) -> Chosen:
-        """The config for a call without measuring. FrozenError where nothing may be used."""
+        """The config for a call, without measuring. Raises FrozenError if none may be used."""
         decision = self.decide(situation, can_tune=False, mode=mode, can_compile=True)
         if decision.action is Action.REFUSE:
             raise frozen_error(self._kernel, self.problem(situation), situation)
@@ -432,7 +435,8 @@ class Resolver:
     def variant(self, situation: CallContext, config: Config) -> Variant:
         """The variant of a call with one config. Derived constexprs count as given by the caller."""
         kernel = self._kernel
-        values = {**config.as_dict(), **situation.values}  # an open block is an argument to who traced its readers
+        # tracing the derived values' functions treated an open block as an argument
+        values = {**config.as_dict(), **situation.values}
         derived = derive(kernel.derived, values, config.as_dict(), situation.device.facts())
         own = {name: value for name, value in derived.items() if name not in situation.specialization.constant_values}
         own |= kernel.source.constants_of(config, situation.specialization)
@@ -447,7 +451,7 @@ class Resolver:
         )
 
     def with_grid(self, situation: CallContext, config: Config, specialization: Specialization) -> Specialization:
-        """With the grid that a call has with one config, where it decides the code."""
+        """The specialization with the grid of a call with one config added, if the grid decides the code."""
         extents = self._kernel.source.extents
         if extents is None or not extents.grid:
             return specialization
@@ -458,7 +462,7 @@ class Resolver:
         return replace(specialization, grid=grid)
 
     def _serves(self, device: Device) -> Decision:
-        """Whether something here compiles the kernel for a device; once a compiler was found, nobody is asked again."""
+        """Decides whether an installed compiler serves a device; a compiler that was found is remembered."""
         if device.target not in self._compilers:
             try:
                 compiler = select_compiler(self._kernel.source.kind, device.target)
@@ -489,7 +493,7 @@ class Resolver:
             except BlobLostError as error:
                 _log.info("%s; it is compiled again", error)
                 binding = self._loaded(situation, variant, decision)
-            if self._tuning_process != os.getpid():  # a candidate is no decision
+            if self._tuning_process != os.getpid():  # a candidate that is being measured is not a decision
                 bucket = ", ".join(
                     f"{name}={value}" for name, value in zip(situation.key, situation.bucket, strict=True)
                 )
@@ -497,7 +501,7 @@ class Resolver:
             return binding
 
     def _led(self, situation: CallContext, device: Device | None) -> PolicyDecision | None:
-        """What leader mode decides; None in another mode, and where there is nothing to decide."""
+        """The decision of leader mode; None in other modes, or if the call has only one candidate."""
         kernel = self._kernel
         if mode_of(kernel) is not TuneMode.LEADER or self._tuning_process == os.getpid():
             return None
@@ -515,7 +519,7 @@ class Resolver:
             finally:
                 self._tuning_process = 0
 
-        from silo.calls.leader import led_config  # noqa: PLC0415  # a mode of few
+        from silo.calls.leader import led_config  # noqa: PLC0415  # few programs use this mode
 
         config = led_config(
             kernel,
@@ -530,7 +534,7 @@ class Resolver:
         return self._bind(situation, self._compiled(variant), decision)
 
     def _compiled(self, variant: Variant) -> Artifact:
-        """The artifact of a variant; where it has to be made, that is said."""
+        """The artifact of a variant; logs a line if it had to be compiled."""
         compilation = Compilation(session(), self._kernel.source)
         with working(f"compiling {variant.kernel} for {variant.target}") as task:
             artifact = compilation.artifact(variant)
@@ -574,7 +578,7 @@ class Resolver:
 
 
 def _what(call: SeenCall, name: str) -> str:
-    """What a parameter was called with, in words."""
+    """The kind of object that a call passed for a parameter, in words."""
     kind = next((one.kind for one in call.arguments if one.name == name), ValueKind.ABSENT)
     words = {
         ValueKind.ABSENT: "missing",

@@ -1,1 +1,1 @@
-"""What each command of ``silo`` does; ``silo.cli`` is its text in and out."""
+"""The action of each command of ``silo``; ``silo.cli`` reads its arguments and prints its result."""

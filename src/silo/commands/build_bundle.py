@@ -81,10 +81,10 @@ OnTuning = Callable[[str, Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class BuildRow:
-    """One kernel for one target: how many variants, of how many configs of its space, the first case's, who chose it.
+    """One kernel for one target: the number of variants and configs, the first case's config, and its source.
 
-    ``configs`` are packed of the ``space`` that its cases have together; 0 of 0 where it has none. ``serves`` lists the
-    extents that its variants were built for, where they are not for any.
+    ``configs`` of the ``space`` of its cases together are packed; both are 0 without a choice of configs. ``serves``
+    lists the extents that its variants were built for; it is empty if they serve any.
     """
 
     kernel: str
@@ -99,7 +99,7 @@ class BuildRow:
 
 @dataclass(frozen=True, slots=True)
 class BuildSummary:
-    """What a build made, which kernels are not built for which of its targets, and what became of the signature."""
+    """The result of a build: its file and counts, the kernels left out by target, and the state of the signature."""
 
     path: str
     size_bytes: int
@@ -117,11 +117,11 @@ class BuildSummary:
 
 @dataclass(frozen=True)
 class _Planned:
-    """One kernel on the way into a bundle; ``spaces`` has the configs of its cases by target and signature."""
+    """One kernel on the way into a bundle; ``spaces`` has the configs of its cases by target, signature and extents."""
 
     kernel: Kernel
     studies: tuple[CaseStudy, ...]
-    tuned: tuple[CaseStudy, ...]  # those that chose a winner, on the device of their target
+    tuned: tuple[CaseStudy, ...]  # the cases that chose a winner, on the device of their target
     winners: Mapping[tuple[str, str, Target], Chosen]
     variants: tuple[BuildVariant, ...]
     spaces: Mapping[RulesKey, ConfigSet] = field(default_factory=dict[RulesKey, ConfigSet])
@@ -140,30 +140,29 @@ def build_bundle(
     progress: OnStage | None = None,
     tuning: OnTuning | None = None,
 ) -> BuildSummary:
-    """Compile the kernels of ``files`` for every target and write them to ``output``, in one piece.
+    """Compiles the kernels of ``files`` for every target and writes them to ``output`` in one piece.
 
-    A kernel is built for each of the targets that its kind of source has; what is left out is in the summary.
+    A kernel is built for each of the targets that its kind of source supports; the summary lists the rest.
 
-    Kernels are tuned on their cases where a target's device is here, unless ``tune`` is ``cached`` (known winners
-    only), ``frozen`` (an error where there is none) or ``off`` (none); the lock (``SILO_LOCK``) comes before winners.
-    The same inputs give the same bytes: with tuning off, whatever the folder and the time. Code that exists
-    already (``silo.binary``) is taken in where it runs on one of the targets. ``configs``, a number or ``all``, is how
-    many configs of each case are packed; by default a target that nothing here measures gets its whole space within the
-    limits of :class:`silo.compile.packed_configs.Packing`, and one that was measured its winners. Without ``targets``
-    kernels
-    are compiled for this machine's CPU (kernels of a kind that has no code for it, for the first device here that has),
-    and all code that exists already is taken in. The bundle is signed with ``key``.
+    Kernels are tuned on their cases if a target's device is here, unless ``tune`` is ``cached`` (known winners only),
+    ``frozen`` (an error without a winner) or ``off`` (never); the lock (``SILO_LOCK``) comes before winners. The same
+    inputs give the same bytes: with tuning off, whatever the folder and the time. Code that exists already
+    (``silo.binary``) is included if it runs on one of the targets. ``configs``, a number or ``all``, is the number of
+    configs of each case that are packed. By default a target without measurements gets its whole space, within the
+    limits of :class:`silo.compile.packed_configs.Packing`, and a measured target its winners. Without ``targets``
+    kernels are compiled for this machine's CPU (kernels of a kind that cannot run on it, for the first device here that
+    they can run on), and all code that exists already is included. The bundle is signed with ``key``.
 
     Raises:
-        TargetError: a kernel that nothing here compiles for any of the targets, or a target that no kernel is for.
+        TargetError: a kernel that no compiler here compiles for any of the targets, or a target without a kernel.
         CaseError: a kernel without cases.
-        NoVariantError: a kernel whose code exists already, for none of the targets.
+        NoVariantError: a kernel whose code exists already, but for none of the targets.
         SourceError, CompileError: a kernel that does not compile.
         SpaceError: ``configs`` is neither.
         TuneError: no config of a case can be used: each fails, or its result is wrong.
         FrozenError, LockError: see :mod:`silo.calls.decision`.
-        BundleError: the file cannot be written; what was there before is untouched.
-        SignatureError: the bundle was written, and its signature cannot be.
+        BundleError: the file cannot be written; an earlier file there is unchanged.
+        SignatureError: the bundle was written, but not its signature.
     """
     begin = time.monotonic()
     packing = Packing.parse(configs)
@@ -179,7 +178,7 @@ def build_bundle(
     found = collect_kernels(files, kernels)
     brought = {one.name: _given_variants(one.source, given) for one in found if isinstance(one.source, BringsCode)}
     concrete = given or _usual_targets([one.source for one in found if one.name not in brought])
-    # Refuses before anything is compiled. Code that was brought goes where it is for, unless targets are named.
+    # Raises before anything is compiled. Code that exists already is for its own targets, unless targets are named.
     paired = {one.name: partial(_builds, one.source) for one in found if given is not None or one.name not in brought}
     pairs = pair_kernels(paired, concrete)
     mode = tune or settings().tune
@@ -207,7 +206,7 @@ def build_bundle(
     def read_blob(sha256: str) -> bytes | None:
         return documents.get(sha256) or shared.store.blobs.get(sha256)
 
-    # Before the file is there: a process that finds it may use it at once.
+    # Before the file exists: a process that finds it may use it at once.
     for kernel in contents.kernels:
         calls = calls_of(kernel)
         native = [(one, host_code(one, calls)) for one in kernel.variants if one.artifact.runs_on_host]
@@ -235,7 +234,7 @@ def build_bundle(
 
 
 def _builds(source: KernelSource, target: Target) -> Decision:
-    """Whether there is, or can be made, code of a kernel for a target. Raises ToolchainError."""
+    """Decides whether code of a kernel for a target exists or can be made. Raises ToolchainError."""
     try:
         if isinstance(source, BringsCode):
             source.code_for((target,))
@@ -247,7 +246,7 @@ def _builds(source: KernelSource, target: Target) -> Decision:
 
 
 def _usual_targets(sources: Sequence[KernelSource]) -> tuple[Target, ...]:
-    """Where nobody names targets: this machine's CPU; for a kind that has no code for it, the first device that has."""
+    """The targets if none is named: this machine's CPU, or the first device that a kind without CPU code can run on."""
     found: dict[Target, None] = {}
     for source in {one.kind: one for one in sources}.values():
         cpu = resolve_target("cpu")
@@ -257,7 +256,7 @@ def _usual_targets(sources: Sequence[KernelSource]) -> tuple[Target, ...]:
 
 
 def _given_variants(source: BringsCode, targets: Sequence[Target] | None) -> tuple[BuildVariant, ...]:
-    """The code of a source that brings it, for ``targets`` or for all that it has."""
+    """The existing code of a source, for ``targets`` or for all that it has."""
     return tuple(
         BuildVariant(one.variant, (one.reason,), (), generic=one.generic)
         for one in source.code_for(targets or source.own_targets)
@@ -281,7 +280,7 @@ def _plan(
     packing: Packing,
     report: OnTuning,
 ) -> _Planned:
-    """Cases, winners and the variants to build. Winners are kept trials' where tuning is off the table."""
+    """A kernel's cases, winners and variants to build. Without tuning, winners follow from stored trials."""
     host = device_named("cpu")
     if here and not _builds(kernel.source, host.target):
         host = here.get(targets[0], host)
@@ -300,7 +299,7 @@ def _plan(
                 chosen = _decided(kernel, study, mode)
             if chosen is not None:
                 tuned.append(study)
-                # Variants carry what code for a target is really for.
+                # A variant's target is its code's canonical target, which may differ from the requested one.
                 for one in (target, _canonical(kernel, target)):
                     winners[kernel.name, study.case.label, one] = chosen
     distinct: dict[Target, Target] = {}
@@ -327,16 +326,16 @@ def _plan(
 
 
 def _tune(kernel: Kernel, study: CaseStudy, limits: CaseLimits, report: OnTuning) -> None:
-    """Measure a case. ``TuneError`` where no config of it can be used."""
+    """Measures a case. Raises TuneError if none of its configs can be used."""
     name = f"{kernel.name} {study.case.label}"
     study.case.verify()
     outcome, _ = tune_case(study, limits, lambda event: report(name, event))
-    if outcome.trials or outcome.faults:  # without any, the budget is used up, and the first config does
+    if outcome.trials or outcome.faults:  # without trials the budget is used up, and the first config is used
         require_winners([TunedCase(kernel.name, study.case.label, study.case.elements, outcome)])
 
 
 def _refined_form(kernel: Kernel, study: CaseStudy) -> Chosen | None:
-    """Where a case has one config, the refinement of it that won when it was measured, or is locked; else None."""
+    """For a case with one config: its refinement that won when it was measured, or that is locked; else None."""
     if not study.situation.reach.refinable:
         return None
     chosen = _decided(kernel, study, "cached")
@@ -344,7 +343,7 @@ def _refined_form(kernel: Kernel, study: CaseStudy) -> Chosen | None:
 
 
 def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Chosen | None:
-    """What the lock says of a case, else the winner of its trials; None where neither says. FrozenError if it must."""
+    """The lock's config for a case, else the winner of its trials, else None. ``frozen`` raises FrozenError instead."""
     if mode == "frozen":
         return kernel.resolver.chosen(study.situation, mode=TuneMode.FROZEN)
     problem = kernel.resolver.problem(study.situation)
@@ -360,7 +359,7 @@ def _decided(kernel: Kernel, study: CaseStudy, mode: str) -> Chosen | None:
 
 
 def _devices_for(targets: Sequence[Target]) -> dict[Target, Device]:
-    """A device of this machine for each target that has one: to measure on."""
+    """A device of this machine to measure on, for each target that has one."""
     found: dict[Target, Device] = {}
     for target in targets:
         for device in devices_of_kind(target.kind):
@@ -374,7 +373,7 @@ def _canonical(kernel: Kernel, target: Target) -> Target:
 
 
 def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, device: Device | None) -> BuildKernel:
-    """The kernel for one target: a heuristic's space depends on it, and on the case."""
+    """The kernel for one target. The space of a heuristic depends on the target and on the case."""
     facts: Mapping[str, int] = {} if device is None else device.facts()
     configs = [_candidates_on(study, target, facts) for study in studies]
     ruled = any(study.situation.rule is not None for study in studies)
@@ -391,7 +390,7 @@ def _plan_kernel(kernel: Kernel, studies: Sequence[CaseStudy], target: Target, d
 
 
 def _candidates_on(study: CaseStudy, target: Target, facts: Mapping[str, int]) -> tuple[Config, ...]:
-    """The candidates of a case on another target, where results must be the same bits only those that give them."""
+    """The candidates of a case on another target; in deterministic mode only those with the same bits as the first."""
     situation = study.situation
     return study.kernel.resolver.same_bits(situation, situation.candidates_on(target, facts))[0]
 
@@ -404,7 +403,7 @@ def _plan_case(study: CaseStudy, configs: tuple[Config, ...]) -> BuildCase:
 
 
 def _key(entry: _Planned) -> tuple[str, ...]:
-    """What tuning depends on. ``CaseError`` where some cases leave to a heuristic what others give."""
+    """The arguments that tuning depends on. Raises CaseError if only some cases leave blocks to a heuristic."""
     keys = {study.situation.key for study in entry.studies}
     if len(keys) > 1:
         raise CaseError(
@@ -425,7 +424,7 @@ def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str,
         variants.setdefault(one.variant, BundleVariant(code.artifacts[one.variant], "; ".join(one.reasons), basis))
     recipes = _recipes(entry)
     cases = trials = None
-    if recipes:  # code that exists already needs none
+    if recipes:  # code that exists already needs no cases
         cases, data = document_blob(CASES_KIND, recipes)
         documents[cases.sha256] = data
     kept = () if mode == "off" else _trials(entry)
@@ -449,7 +448,10 @@ def _contents(entry: _Planned, code: PackedCode, mode: str, documents: dict[str,
 
 
 def _recipes(entry: _Planned) -> tuple[JSON, ...]:
-    """Its cases, with what heuristics that run in Python say of each: where a bundle is used there are none to ask."""
+    """The kernel's cases. The values of heuristics written in Python are stored with each case.
+
+    A process that opens the bundle cannot run these heuristics.
+    """
     kernel = entry.kernel
     recipes = [
         function.recipe(values, make_of(None))
@@ -474,23 +476,23 @@ def _kind_in_bundles(kind: str) -> str:
 
 
 def _open_names(entry: _Planned) -> set[str]:
-    """What configs set that calls of this process leave to a heuristic."""
+    """Names of configs that calls in this process leave to a heuristic."""
     return {name for study in entry.studies if study.situation.rule for name in study.situation.config_names}
 
 
 def _needed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
-    """What the heuristics of its cases set that a call of another size must not take over."""
+    """Constexprs that calls of other sizes must compute anew: a case's value would give wrong results."""
     rules = [study.situation.rule for study in entry.studies]
     return tuple(dict.fromkeys(pair for rule in rules if rule is not None for pair in rule.needed))
 
 
 def _allowed(entry: _Planned) -> tuple[tuple[str, Node], ...]:
-    """Which configs the author's pruner allowed in which cases."""
+    """The configs that the author's pruner allowed in each case, as a condition."""
     return allowed_configs(entry.kernel, [study.situation for study in entry.studies])
 
 
 def _trials(entry: _Planned) -> tuple[JSON, ...]:
-    """The kept trials of every study that chose a winner, each with its study."""
+    """The stored trials of every study that chose a winner, each with its study."""
     found: dict[str, tuple[JSON, ...]] = {}
     for study in entry.tuned:
         problem = entry.kernel.resolver.problem(study.situation)
@@ -500,7 +502,7 @@ def _trials(entry: _Planned) -> tuple[JSON, ...]:
 
 
 def _rules(entry: _Planned) -> list[BundleRules]:
-    """For each target, dtype signature and extents, from buckets to configs; the first case's is the fallback."""
+    """For each target, dtype signature and extents: the config of each bucket; the first case's is the fallback."""
     tables: dict[RulesKey, dict[Bucket, Config]] = {}
     first: dict[RulesKey, Config] = {}
     for one in entry.variants:
@@ -527,13 +529,13 @@ def _rules(entry: _Planned) -> list[BundleRules]:
 
 
 def _space_size(entry: _Planned, key: RulesKey) -> int:
-    """How many configs the cases of one target, signature and extents have together; 0 where there is no choice."""
+    """The number of configs that the cases of one target, signature and extents have together; 0 without a choice."""
     size = len(entry.spaces.get(key, ()))
     return size if size > 1 else 0
 
 
 def _samples(entry: _Planned, key: RulesKey) -> tuple[Sample, ...]:
-    """The measured buckets of one target, signature and extents; none where cases differ in their constexprs."""
+    """The measured buckets of one target, signature and extents; empty if cases differ in their constexprs."""
     kernel = entry.kernel
     target, signature, extents = key
     found: dict[Bucket, Sample] = {}
@@ -555,7 +557,7 @@ def _samples(entry: _Planned, key: RulesKey) -> tuple[Sample, ...]:
 
 
 def _toolchain(kernels: Sequence[Kernel], pairs: Pairs) -> tuple[tuple[str, str], ...]:
-    """What compiled the kernels; nothing of code that existed already, whose compiler is not known."""
+    """The compilers' versions. Code that existed already is left out, because its compiler is unknown."""
     versions: dict[str, str] = {}
     compiled: dict[tuple[str, Target], None] = {}
     for kernel in kernels:

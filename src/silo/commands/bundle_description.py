@@ -39,13 +39,13 @@ class VariantRow:
     resources: str
     basis: str
     reason: str
-    serves: str  # the extents that it was built for; "" where it serves any
-    hidden_memory: str  # why it reaches memory behind none of its arguments; "" where nothing says so
+    serves: str  # the extents that it was built for; "" if it serves any
+    hidden_memory: str  # the reason why it reaches memory behind none of its arguments; "" if unknown
 
 
 @dataclass(frozen=True, slots=True)
 class RuleRow:
-    """One dispatch rule, with the winner's time where it was measured."""
+    """One dispatch rule, with the winner's time if it was measured."""
 
     kernel: str
     target: str
@@ -57,7 +57,7 @@ class RuleRow:
 
 @dataclass(frozen=True, slots=True)
 class CoverageRow:
-    """How many of the ``space`` configs of a kernel's cases are packed for one target and dtype signature."""
+    """The number of packed configs, of the ``space`` of a kernel's cases, for one target and dtype signature."""
 
     kernel: str
     target: str
@@ -85,21 +85,21 @@ class BundleDescription:
     producer: Mapping[str, str]
     targets: tuple[str, ...]
     kernels: tuple[str, ...]
-    kinds: Mapping[str, str]  # of sources, by kernel, where the bundle names them
+    kinds: Mapping[str, str]  # of sources, by kernel, if the bundle names them
     variants: tuple[VariantRow, ...]
     coverage: tuple[CoverageRow, ...]
     winners: tuple[RuleRow, ...]
     cases: tuple[CaseRow, ...]
     signature: SignatureSummary
-    doubts: tuple[str, ...] = ()  # variants whose code may be another's
+    doubts: tuple[str, ...] = ()  # variants whose code may belong to another variant
 
     def to_json(self) -> JSON:
-        """For ``silo inspect --json``."""
+        """The JSON form of ``silo inspect --json``."""
         return cast("JSON", asdict(self))
 
 
 def describe_bundle(path: Path, kernels: Sequence[str] | None = None) -> BundleDescription:
-    """Read a bundle's manifest, cases and trials, of all its kernels or of these alone. Nothing in it is executed."""
+    """Reads a bundle's manifest, cases and trials, of all its kernels or of ``kernels``. Executes nothing in it."""
     if kind_of(path) is not PlaceKind.BUNDLE:
         raise SourceError(
             f"{path} names {kind_of(path).value}, and it takes a bundle (K.silo) to show more than code: "
@@ -127,7 +127,7 @@ def describe_bundle(path: Path, kernels: Sequence[str] | None = None) -> BundleD
 
 
 def verify_bundle(path: Path) -> list[str]:
-    """Every problem of a file, in words; empty where each byte is what it should be."""
+    """Every problem of a file, in words; empty if each byte is as it should be."""
     return [str(problem) for problem in verification.verify_bundle(path)]
 
 
@@ -192,7 +192,7 @@ def _rules(bundle: Bundle, kernel: BundleKernel) -> Iterator[RuleRow]:
 
 
 def _times(bundle: Bundle, kernel: BundleKernel) -> dict[tuple[object, tuple[object, ...], bytes], int]:
-    """Median times by target and extents, bucket and config, from the bundle's own trials."""
+    """Median times in nanoseconds by target and extents, bucket and config, from the bundle's own trials."""
     groups: dict[tuple[object, tuple[object, ...]], list[Trial]] = {}
     for study, trial in measured_trials(bundle, kernel.name):
         groups.setdefault(((study.target, study.specialization.extents), tuple(trial.bucket)), []).append(trial)

@@ -29,13 +29,14 @@ __all__ = [
     "write_frameworks_cache",
 ]
 
-# Of a kind of sources, what writes files of a bundle into its own cache, and its tuners' decisions into a lock.
+# By kind of source: the function that writes a bundle's files into the framework's own cache, and the function that
+# writes its tuners' decisions into a lock.
 _WRITERS = {"triton": "silo.kinds.triton.programs.records.cache_files:write_cache"}
 _LOCKERS = {"triton": "silo.kinds.triton.programs.records.lock_decisions:write_lock"}
 
 
 def _own_folder() -> Path:
-    """The folder of the store. A link in one that others may write could lead to anything of the user's."""
+    """The folder of the store. Raises StoreError if others may write to it: a link there could lead to any file."""
     root = settings().store_folder
     private = privacy_of(root)
     if isinstance(private, Rejected):
@@ -44,7 +45,7 @@ def _own_folder() -> Path:
 
 
 def store_usage() -> dict[str, int | str]:
-    """Where the store is, files and bytes of each part."""
+    """The store's folder, and the files and bytes of each part."""
     root = _own_folder()
     found = store.usage(root)
     result: dict[str, int | str] = {"root": str(root)}
@@ -56,7 +57,7 @@ def store_usage() -> dict[str, int | str]:
 
 
 def prune_store(max_bytes: int) -> int:
-    """Remove blobs, unreferenced and oldest first, until at most ``max_bytes`` are left; the bytes freed."""
+    """Removes blobs, unreferenced and oldest first, until at most ``max_bytes`` are left; returns the bytes freed."""
     try:
         return store.prune(_own_folder(), max_bytes=max_bytes).freed_bytes
     except OSError as error:
@@ -64,7 +65,7 @@ def prune_store(max_bytes: int) -> int:
 
 
 def clear_store() -> int:
-    """Remove everything but trust; the bytes freed."""
+    """Removes everything but trust; returns the bytes freed."""
     try:
         return store.clear(_own_folder())
     except OSError as error:
@@ -72,13 +73,13 @@ def clear_store() -> int:
 
 
 def push_store() -> list[CopiedObjects]:
-    """Send what the store holds and the remote store does not, part by part.
+    """Sends all that the store holds and the remote store lacks, part by part.
 
     Raises:
-        RemoteError: it cannot be reached, or takes nothing.
-        StoreError: there is no remote store.
+        RemoteError: the remote store cannot be reached, or rejects everything.
+        StoreError: no remote store is set, or it is only read.
     """
-    from silo.store.remote import copying  # noqa: PLC0415  # few have a remote store
+    from silo.store.remote import copying  # noqa: PLC0415  # few users have a remote store
 
     link = _remote()
     if settings().remote_mode != "write":
@@ -87,7 +88,7 @@ def push_store() -> list[CopiedObjects]:
 
 
 def pull_store() -> list[CopiedObjects]:
-    """Take in what the remote store holds and this one does not, part by part; see :func:`push_store`."""
+    """Fetches all that the remote store holds and this store lacks, part by part; see :func:`push_store`."""
     from silo.store.remote import copying  # noqa: PLC0415
     from silo.store.remote.shared_records import SharedRecords  # noqa: PLC0415
 
@@ -97,7 +98,7 @@ def pull_store() -> list[CopiedObjects]:
 
 
 def check_remote_store() -> list[Checked]:
-    """Look at every object of the remote store, part by part; see :func:`push_store`."""
+    """Checks every object of the remote store, part by part; see :func:`push_store`."""
     from silo.store.remote import copying  # noqa: PLC0415
 
     return copying.check_remote(_remote())
@@ -111,21 +112,21 @@ def _remote() -> RemoteClient:
 
 
 def write_frameworks_cache(framework: str, path: Path, folder: Path) -> tuple[int, int, int]:
-    """Write what a bundle holds of a framework's own cache as such a folder: files, bytes, and what was left out.
+    """Writes a bundle's files for a framework's own cache to a folder: numbers of files, bytes and files left out.
 
     Raises:
-        BundleError: the bundle cannot be read, or the folder not be written.
+        BundleError: the bundle cannot be read, or the folder cannot be written.
     """
     write = cast("Callable[[Path, Path], tuple[int, int, int]]", load_place(_WRITERS[framework]))
     return write(path, folder)
 
 
 def lock_frameworks_decisions(framework: str, path: Path, lock: Path) -> tuple[int, int]:
-    """Add what a recording's tuners decided to a lock file: how many decisions were added, and how many were there.
+    """Adds the decisions of a recording's tuners to a lock file: the numbers of added decisions and of known ones.
 
     Raises:
         BundleError: the recording cannot be read.
-        LockError: it holds none, or the lock file cannot be read or written.
+        LockError: it holds no decision, or the lock file cannot be read or written.
     """
     write = cast("Callable[[Path, Path], tuple[int, int]]", load_place(_LOCKERS[framework]))
     return write(path, lock)

@@ -1,4 +1,4 @@
-"""``silo doctor``: what works on this machine, and why the rest does not."""
+"""``silo doctor``: the parts that work on this machine, and the reasons why others do not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Finding", "examine"]
 
 
 def examine() -> list[Finding]:
-    """Look at every part: native module, compilers, devices, array libraries, the store, settings."""
+    """Examines every part: native module, compilers, devices, array libraries, the store, settings."""
     return [
         _probe("native module", _native, needed=True, advice="install Silo again with a C compiler present"),
         *_devices(),
@@ -61,13 +61,13 @@ def _probe(part: str, ask: Callable[[], str], *, needed: bool, advice: str) -> F
 
 
 def _native() -> str:
-    from silo.launch import native  # noqa: PLC0415  # may be missing, which is the question
+    from silo.launch import native  # noqa: PLC0415  # it may be missing, which this probes
 
     return f"loaded from {native.path()}"
 
 
 def _cpu_threads() -> str:
-    from silo.launch.cpu_pool import describe  # noqa: PLC0415  # as above
+    from silo.launch.cpu_pool import describe  # noqa: PLC0415  # may be missing too
 
     return describe()
 
@@ -82,7 +82,7 @@ def _devices() -> list[Finding]:
 
 
 def _device_name(device: Device) -> str:
-    """``device cpu``, ``device cuda:1``."""
+    """The device's name in the report: ``device cpu``, ``device cuda:1``."""
     kind = device.target.kind
     return f"device {kind}" if device.memory.is_host else f"device {kind}:{device.index}"
 
@@ -95,7 +95,7 @@ def _sources() -> list[Finding]:
 
 
 def _compilers() -> list[Finding]:
-    """What is compiled here: for the CPU of this machine, and for targets that a whole installation compiles for."""
+    """Compilers for this machine's CPU, and for the targets that a complete installation compiles for."""
     from silo.compile.toolchain import Toolchain  # noqa: PLC0415
 
     toolchain, found = Toolchain(), list[Finding]()
@@ -105,14 +105,14 @@ def _compilers() -> list[Finding]:
         what = "compile" if len(compiled) == 1 else f"compile {name} kernels"
         lacking = _package_lacking(kind)
         for target in targets:
-            # A compiler that is for other kernels or other hardware by what it declares lacks nothing.
+            # Compilers that are declared for other kernels or other hardware are left out.
             decisions = {
                 compiler: decision
                 for compiler, decision in toolchain.decisions(name, target).items()
                 if _is_for(toolchain, compiler, name, target)
             }
             if target.kind == "cpu" and not decisions:
-                continue  # kernels of this kind have no code for a CPU
+                continue  # kernels of this kind cannot run on a CPU
             accepted = [compiler for compiler, decision in decisions.items() if decision]
             reasons = "; ".join(
                 f"{compiler}: {decision.reason}"
@@ -120,7 +120,7 @@ def _compilers() -> list[Finding]:
                 if isinstance(decision, Rejected)
             )
             part = f"{what} for {target}"
-            if accepted and lacking:  # the compiler takes text that only the kind's package can make of a kernel
+            if accepted and lacking:  # the compiler takes text that only the kind's package can make from a kernel
                 found.append(Finding(part, "optional", lacking, "bundles run without; needed to build them"))
             elif accepted:
                 found.append(Finding(part, "ok", f"by {accepted[0]}"))
@@ -130,14 +130,14 @@ def _compilers() -> list[Finding]:
 
 
 def _package_lacking(kind: SourceKind) -> str:
-    """Why kernels of ``kind`` cannot be read here although a compiler takes them; "" if they can."""
+    """The reason why kernels of ``kind`` cannot be read here although a compiler takes them; "" if they can."""
     if not isinstance(kind, NeedsPackages) or _version_of(kind.packages[0]) is not None:
         return ""
     return f"{kind.packages[0]} is not installed: pip install '{kind.requirement}'"
 
 
 def _is_for(toolchain: Toolchain, compiler: str, source_kind: str, target: Target) -> bool:
-    """Whether a compiler declares to take such kernels; also where it does not say, because it is broken."""
+    """Whether a compiler is declared for these kernels; True if its declaration cannot be read."""
     declared = toolchain.declaration(compiler)
     return isinstance(declared, Rejected) or bool(declared.takes(source_kind, target))
 
@@ -155,7 +155,7 @@ def _version_of(package: str) -> str | None:
 
 
 def _operators() -> list[Finding]:
-    """Whether kernels can be operators of the torch that is installed."""
+    """Whether kernels can be operators of the installed torch."""
     from silo.launch.torch_versions import installed_version, judge_version  # noqa: PLC0415
 
     version = installed_version()
@@ -173,7 +173,7 @@ def _operators() -> list[Finding]:
 
 
 def _inductor() -> list[Finding]:
-    """Whether Inductor's kernels for the CPU can go through Silo here; it is on where a program asks for it."""
+    """Whether Inductor's kernels for the CPU can go through Silo here; a program has to turn that on."""
     from silo.launch.torch_versions import installed_version, judge_inductor  # noqa: PLC0415
 
     version = installed_version()
@@ -186,7 +186,7 @@ def _inductor() -> list[Finding]:
 
 
 def _programs_of_jax() -> list[Finding]:
-    """Whether programs of the jax that is installed can call kernels."""
+    """Whether programs of the installed jax can call kernels."""
     from silo.launch.jax_versions import installed_version, judge_version  # noqa: PLC0415
 
     version = installed_version()
@@ -218,11 +218,11 @@ def _store() -> Finding:
 
 
 def _remote() -> list[Finding]:
-    """The remote store, which is asked one question."""
+    """The remote store, and the time of one request to it."""
     if settings().remote is None:
         return []
     from silo.store.remote.address import RemoteAddress  # noqa: PLC0415
-    from silo.store.remote.client import RemoteClient  # noqa: PLC0415  # few have one
+    from silo.store.remote.client import RemoteClient  # noqa: PLC0415  # few users have one
 
     place = RemoteAddress.parse(settings().remote or "")
     try:

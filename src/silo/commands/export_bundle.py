@@ -1,4 +1,4 @@
-"""``silo export``: a bundle as a folder that C and C++ compilers build, with no Python."""
+"""``silo export``: a bundle as a folder that C and C++ compilers build without Python."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ __all__ = ["ExportOptions", "Exported", "check_export", "export_cpp", "export_wh
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """What of a bundle is exported, and how.
+    """The parts of a bundle to export, and the form.
 
     Args:
         kernels: only these.
-        targets: only code for these; ``cuda`` stands for all of its kind.
-        namespace: of C++; by default made of the bundle's name.
+        targets: only code for these; ``cuda`` means all targets of its kind.
+        namespace: of C++; by default made from the bundle's name.
         tests: whether a self-test with the kernels' cases is written.
         cpu_source: compile the C text beside each CPU object into the program instead of loading the object.
         torch: write the source of a second library, with the kernels as operators of torch.
@@ -74,7 +74,7 @@ class ExportOptions:
 
     @classmethod
     def of_record(cls, record: FolderRecord) -> ExportOptions:
-        """The inverse of :meth:`to_json`; what a record does not say is the default."""
+        """The inverse of :meth:`to_json`; options that a record lacks get their default."""
         known = {**cls().to_json(), **record.options}
 
         def texts(data: JSON) -> tuple[str, ...] | None:
@@ -93,7 +93,7 @@ class ExportOptions:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export is: its folder, namespace, functions of C by name, and which files were written or removed."""
+    """An export: its folder, namespace, functions of C by name, and the files written or removed."""
 
     folder: Path
     namespace: str
@@ -108,20 +108,20 @@ class _ReadsFlags(Protocol):
 
 
 def export_cpp(path: Path, folder: Path, options: ExportOptions | None = None, *, trust: bool = False) -> Exported:
-    """Write a bundle as a folder of C and C++; files that are there and right stay untouched.
+    """Writes a bundle as a folder of C and C++; files that are right already stay untouched.
 
-    ``trust``: export native code, C text and cases although nobody vouched for them.
+    ``trust``: export native code, C text and cases without consent to them.
 
     Raises:
-        TrustError: nobody vouched for native code, C text or cases that the folder would hold; nothing is written then.
-        BundleError: a kernel that no C program can call, no such kernel, or no code for a target.
+        TrustError: native code, C text or cases for the folder lack consent; nothing is written then.
+        BundleError: a kernel that C programs cannot call, an unknown kernel, or no code for a target.
         StoreError: files in the way that no export wrote, or that were changed since; nothing is written then.
     """
     asked = options or ExportOptions()
     with open_bundle(path) as bundle:
         _require_consent(bundle, path, asked, trust=trust)
         library, files = _exported(bundle, path, asked)
-    # The namespace that was chosen belongs to the folder, whatever the bundle is called later.
+    # A namespace made from the bundle's name stays the folder's, even if the bundle is renamed later.
     differences = write_folder(folder, files, replace(asked, namespace=library.namespace).to_json())
     return Exported(
         folder=folder,
@@ -136,16 +136,16 @@ def export_cpp(path: Path, folder: Path, options: ExportOptions | None = None, *
 def export_wheel(
     path: Path, package: str, folder: Path, options: ExportOptions | None = None, *, trust: bool = False
 ) -> Path:
-    """Build a bundle's kernels into a wheel in ``folder``; ``package`` is NAME or NAME==VERSION. Returns its path.
+    """Builds a bundle's kernels into a wheel in ``folder``; ``package`` is NAME or NAME==VERSION. Returns its path.
 
     ``trust`` is as in :func:`export_cpp`.
 
     Raises:
         TrustError: as :func:`export_cpp`.
-        BundleError: as :func:`export_cpp`, or no wheel may have that name or version.
-        CompilerMissingError: there is no CMake.
+        BundleError: as :func:`export_cpp`, or the name or version is not allowed for a wheel.
+        CompilerMissingError: CMake is missing.
         CompileError: the build fails.
-        PackageError: there is no torch where its operators are asked for.
+        PackageError: torch is missing, and its operators are requested.
     """
     wanted, asked = package_of(package), options or ExportOptions()
     asked = replace(asked, tests=False, namespace=asked.namespace or wanted.module)
@@ -162,7 +162,7 @@ def export_wheel(
 
 
 def check_export(path: Path, folder: Path) -> Differences:
-    """What a folder has that the bundle's export of today, with the options of then, would not have written.
+    """Compares a folder with the export that its bundle and its recorded options give today.
 
     Raises:
         BundleError: the folder is not an export, or the bundle cannot be exported any more.
@@ -177,7 +177,7 @@ def check_export(path: Path, folder: Path) -> Differences:
 
 
 def _require_consent(bundle: Bundle, path: Path, asked: ExportOptions, *, trust: bool) -> None:
-    """Ask the trust ledger for what programs built from the export run on the host, as a load of the bundle does."""
+    """Requires consent, as loading the bundle does, to all code that programs built from the export run on the host."""
     wanted: list[HostCode | HostCases | HostText] = []
     targets = asked.parsed_targets
     contents = bundle.contents()
@@ -213,7 +213,7 @@ def _exported(bundle: Bundle, path: Path, asked: ExportOptions) -> tuple[Exporte
 
 
 def _written(bundle: Bundle, contents: BundleContents) -> tuple[bytes, str]:
-    """The bytes of a bundle in which all is stored as it is, so that no library is needed to read it; its identity."""
+    """The bytes of a bundle without compression, so that no library is needed to read it, and its identity."""
     with tempfile.TemporaryDirectory(prefix="silo-export-") as folder:
         path = Path(folder, "cut.silo")
         written = write_bundle(path, contents, bundle.blob, raw=True)

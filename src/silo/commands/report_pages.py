@@ -21,8 +21,8 @@ __all__ = ["ReportRow", "write_reports"]
 class ReportRow:
     """One study on a page.
 
-    ``ratio`` is the default's time over the winner's, ``reached`` the part of the speed of light; None where nobody
-    can say.
+    ``ratio`` is the default config's time over the winner's. ``reached`` is the fraction of the speed of light. Each is
+    None if unknown.
     """
 
     page: str
@@ -44,13 +44,13 @@ def write_reports(
     kernels: Sequence[str] | None = None,
     ceilings: bool = False,
 ) -> list[ReportRow]:
-    """Write ``KERNEL.html`` for every kernel that has trials (of ``device``, or of any); one row a study.
+    """Writes ``KERNEL.html`` for every kernel that has trials (of ``device``, or of any); returns one row per study.
 
-    Names of kernels become names of files by :func:`~silo.core.file_names.file_name`. ``ceilings`` measures first what
-    the device (the CPU where None) reaches, unless that is known.
+    :func:`~silo.core.file_names.file_name` makes file names from kernel names. ``ceilings`` first measures the limits
+    of the device (the CPU if None), unless they are known.
 
     Raises:
-        TuneError: there are no trials.
+        TuneError: without trials.
         ToolchainError: Jinja2 is not installed.
         StoreError: the folder cannot be written.
     """

@@ -36,13 +36,13 @@ __all__ = ["CaseOutcome", "CaseWatch", "run_cases"]
 
 _REPEATS = 5
 
-# Not a case's fault, and every further case would meet it.
+# These errors do not concern a case, and every further case would raise them.
 _FATAL = (TrustError, CompilerMissingError, DeviceError, BundleFormatError, LockError, PackageError)
 
 
 @dataclass(frozen=True, slots=True)
 class CaseOutcome:
-    """What one case did. ``time_ns`` is the median of a few launches after the checked one; None: not timed there."""
+    """The outcome of one case. ``time_ns`` is the median of a few launches after the checked one; None: not timed."""
 
     kernel: str
     case: str
@@ -54,7 +54,7 @@ class CaseOutcome:
 
 
 class CaseWatch(Protocol):
-    """Says which cases are run, and is told of each. Cases are numbered in their order, over all kernels."""
+    """Selects the cases to run, and is notified about each. Cases are numbered in order, over all kernels."""
 
     def wants(self, number: int) -> bool:
         """Whether the case is run."""
@@ -74,7 +74,7 @@ class CaseWatch(Protocol):
 
 
 class _All:
-    """Wants every case. Implements :class:`CaseWatch`."""
+    """Selects every case. Implements :class:`CaseWatch`."""
 
     def wants(self, number: int) -> bool:
         del number
@@ -91,7 +91,7 @@ class _All:
 
 
 class _Rows:
-    """The outcomes of the cases that are wanted."""
+    """The outcomes of the selected cases."""
 
     def __init__(self, watch: CaseWatch) -> None:
         self._watch = watch
@@ -100,11 +100,11 @@ class _Rows:
 
     @property
     def any_case(self) -> bool:
-        """Whether there was a case at all."""
+        """Whether any case exists."""
         return self._count > 0
 
     def add(self, kernel: str, case: str, run: Callable[[], CaseOutcome]) -> None:
-        """Run a case if it is wanted; ``run`` holds none of its arrays when it returns."""
+        """Runs a case if it is selected; ``run`` holds none of its arrays when it returns."""
         number = self._count
         self._count += 1
         if not self._watch.wants(number):
@@ -126,16 +126,16 @@ def run_cases(
     check: bool = False,
     watch: CaseWatch | None = None,
 ) -> list[CaseOutcome]:
-    """Run the cases of a Python file or a bundle. A case that fails is an outcome; what concerns the file is an error.
+    """Runs the cases of a Python file or a bundle. A case that fails is an outcome; a bad file is an error.
 
-    They run in this process, which a kernel that writes where it should not may end; ``silo run`` starts another one
-    for them. A ``watch`` says which cases are wanted, and is told of each.
+    The cases run in this process, which ends if a kernel writes to memory where it should not; ``silo run`` starts
+    another process for them. A ``watch`` selects the cases, and is notified about each.
 
-    They run on ``device``, or where their arrays, which are in host memory then, and the kernel's kind lead. With
+    They run on ``device``. Without one their arrays are in host memory, and the kernel's kind decides the device. With
     ``check`` each runs once, in checking mode (:func:`silo.check`), and is not timed.
 
     Raises:
-        CaseError: there is no case to run.
+        CaseError: without a case to run.
         SiloError: the file cannot be read, its host code is not trusted, or the device is not here.
     """
     found = None if device is None else device_named(device)
@@ -161,7 +161,7 @@ def run_cases(
 
 
 def _run_kernel(kernel: Kernel, device: Device | None, library: str | None, rows: _Rows, *, check: bool) -> None:
-    # Popped one by one: arrays are freed with their case, so damage beside them ends the process there if it ever does.
+    # Popped one by one: arrays are freed with their case, so damage beside them that ends the process does so there.
     studies = case_studies(kernel, device_of(kernel, device), library)[::-1]
 
     def run() -> CaseOutcome:
@@ -173,7 +173,7 @@ def _run_kernel(kernel: Kernel, device: Device | None, library: str | None, rows
 
     while count := len(studies):
         rows.add(kernel.name, studies[-1].case.label, run)
-        del studies[count - 1 :]  # one that is not wanted
+        del studies[count - 1 :]  # a case that was not selected
 
 
 def _run_bundled(kernel: BundledKernel, device: Device, library: str | None, rows: _Rows, *, check: bool) -> None:
@@ -210,9 +210,9 @@ def _check(kernel: Kernel | BundledKernel, case: PreparedCase, named: dict[str, 
 
 
 def _grid(kernel: Kernel | BundledKernel, case: PreparedCase, config: Mapping[str, Value], device: Device) -> object:
-    """The case's grid for the config that a call gets; None where the kernel declares it.
+    """The case's grid for the config that a call gets; None if the kernel declares it.
 
-    Calls that leave blocks open are refused a grid of integers, so there it is a function: it does follow the config.
+    Calls that leave blocks open reject a grid of integers, so the grid is passed as a function: it follows the config.
     """
     grid = case.grid_of(config, device.facts())
 

@@ -1,4 +1,4 @@
-"""``silo inspect --code``: the code of kernels of Python files and modules, and of those in a bundle."""
+"""``silo inspect --code``: the code of kernels of Python files and modules, and of kernels in a bundle."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class CodeListing:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is asked for: a form, and which variants' of it."""
+    """The requested form, and the variants that it is requested for."""
 
     form: str
     target: str | None
@@ -50,7 +50,7 @@ class _Asked:
     config: Mapping[str, str]
 
     def fits(self, config: Config) -> bool:
-        """Whether a config has the values that were named."""
+        """Whether a config has the requested values."""
         values = {name: str(value) for name, value in config.as_dict().items()}
         return self.config.items() <= values.items()
 
@@ -68,21 +68,21 @@ def code_of(
     case: str | None = None,
     config: str | None = None,
 ) -> list[CodeListing]:
-    """One form of the code of each kernel of a Python file, a module or a bundle: that of one variant of it.
+    """One form of the code of each kernel of a Python file, a module or a bundle: the code of one of its variants.
 
     Args:
         path: the file, or the dotted name of the module.
         form: one of ``silo.building.code_forms.CODE_FORMS``.
         kernels: only these.
-        target: what it is compiled for; by default the CPU, or this machine's GPU for the forms that only its code has.
-            A bundle's first variant that fits.
-        case: the label of the case whose types and facts count; by default the first. Of files only.
-        config: values such as ``BLOCK=128, num_warps=4``; by default the config that calls get.
+        target: the target to compile for; by default the CPU, or this machine's GPU for forms that only its code has.
+            For a bundle, its first variant that fits.
+        case: the label of the case whose types and facts count; by default the first. For files only.
+        config: values, for example ``BLOCK=128, num_warps=4``; by default the config that calls get.
 
     Raises:
-        SourceError, BundleError: no such kernel, config or variant; or its code has no such form.
-        CaseError: a kernel without cases, or without that one.
-        ToolchainError: what makes the form is not here; says what to install.
+        SourceError, BundleError: the kernel, config, variant or form of code does not exist.
+        CaseError: a kernel without cases, or without the named case.
+        ToolchainError: a tool that makes the form is missing; the text names the package to install.
     """
     asked = _Asked(form, target, case, _values(config))
     if kind_of(path) is PlaceKind.BUNDLE:
@@ -154,7 +154,7 @@ def _of_bundle(bundle: Bundle, kernels: Sequence[str] | None, asked: _Asked) -> 
 
 
 def _packed(bundle: Bundle, kernel: BundleKernel, asked: _Asked) -> Artifact:
-    """The first variant of the target and config that are asked for; of all targets first those that have the form."""
+    """The first variant with the requested target and config; targets that have the form come first."""
     wanted = None if asked.target is None else Target.parse(asked.target)
     artifacts = [one.artifact for one in kernel.variants]
     fitting = [

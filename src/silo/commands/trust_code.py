@@ -1,4 +1,4 @@
-"""``silo trust`` and ``silo untrust``: this user's consent to native code that others built, and to who signs it."""
+"""``silo trust`` and ``silo untrust``: this user's consent to native code that others built, and to signing keys."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _SHA256 = re.compile(r"[0-9a-f]{12,64}")
 class TrustRow:
     """One piece of native code that is trusted.
 
-    ``sha256`` is of the code as it is called, ``blob`` of its bytes; ``since`` is seconds of Unix time. An older Silo
-    noted the bytes alone, which counts no longer: ``sha256`` is "" then, and ``since`` 0.
+    ``sha256`` is the digest of the code as it is called, ``blob`` the digest of its bytes; ``since`` is seconds of Unix
+    time. Entries of an older Silo name only the bytes and do not count: ``sha256`` is "" then, and ``since`` 0.
     """
 
     sha256: str
@@ -53,7 +53,7 @@ class TrustRow:
 
 @dataclass(frozen=True, slots=True)
 class TrustSummary:
-    """What ``silo trust FILE`` did: how much native code there is, how much of it was not trusted before, its bytes."""
+    """The result of ``silo trust FILE``: pieces of native code, how many of them are newly trusted, and their bytes."""
 
     codes: int
     added: int
@@ -62,7 +62,7 @@ class TrustSummary:
 
 @dataclass(frozen=True, slots=True)
 class KeyRow:
-    """One key that is trusted: its number, its 56 characters, its file, and since when in seconds of Unix time."""
+    """One trusted key: its number, its 56 characters, its file, and when it became trusted (seconds of Unix time)."""
 
     id: str
     key: str
@@ -71,10 +71,10 @@ class KeyRow:
 
 
 def trust_key(text_or_path: str) -> tuple[KeyRow, bool]:
-    """Vouch for all that a key signs: the key, and whether that is new.
+    """Trusts all that a key signs; returns the key, and whether it is new.
 
     Raises:
-        SignatureError: it is no public key.
+        SignatureError: the text or file is not a public key.
     """
     key = read_public_key(text_or_path)
     origin = "" if key.looks_like(text_or_path) else Path(text_or_path).name
@@ -85,20 +85,20 @@ def trust_key(text_or_path: str) -> tuple[KeyRow, bool]:
 
 
 def trusted_keys() -> list[KeyRow]:
-    """The keys that are trusted, the oldest first."""
+    """The trusted keys, the oldest first."""
     return [_key_row(entry) for entry in session().store.trust.keys.trusted()]
 
 
 def untrust_key(name: str) -> list[KeyRow]:
-    """Take this user's word for a key back, and with it consent to all that it alone vouched for.
+    """Withdraws trust in a key, and with it consent to all that only this key vouched for.
 
-    ``name`` is the key, a file of it, or its number; all keys of that number then.
+    ``name`` is the key, a file that holds it, or its number, which removes all keys of that number.
 
     Raises:
-        SignatureError: it names no key.
-        StoreError: no such key is trusted.
+        SignatureError: ``name`` is not a key.
+        StoreError: the key is not trusted.
     """
-    from silo.store.remote.signed_outcomes import sealed_origin  # noqa: PLC0415  # few have a remote store
+    from silo.store.remote.signed_outcomes import sealed_origin  # noqa: PLC0415  # few users have a remote store
 
     keys = session().store.trust.keys
     number = name.upper() if re.fullmatch(r"[0-9A-Fa-f]{16}", name) and not Path(name).exists() else None
@@ -117,12 +117,12 @@ def _key_row(entry: KeyEntry) -> KeyRow:
 
 
 def trust_bundle(path: Path) -> TrustSummary:
-    """Vouch for the native code of a bundle as it has it called, on its cases too, and for the C text beside it.
+    """Consents to the native code of a bundle as the bundle calls it, to its cases, and to the C text beside it.
 
-    Every byte of these is checked first.
+    Every byte of these is verified first.
 
     Raises:
-        BundleError: it cannot be read, or is damaged.
+        BundleError: the bundle cannot be read, or is damaged.
     """
     with open_bundle(path) as bundle:
         codes, cases, texts = list(_codes(bundle)), list(_cases(bundle)), list(_texts(bundle))
@@ -138,31 +138,31 @@ def trust_bundle(path: Path) -> TrustSummary:
 
 
 def trust_remote(address: str) -> tuple[str, bool]:
-    """Use native code that comes from this remote store: its name, and whether that is new.
+    """Consents to native code from this remote store; returns its name, and whether it is new.
 
     Raises:
-        SettingsError: it is no address of a remote store.
+        SettingsError: the address is not a remote store's.
     """
-    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # few have one
+    from silo.store.remote.address import RemoteAddress  # noqa: PLC0415  # few users have one
 
     name = RemoteAddress.parse(address).name
     return name, session().store.trust.trust_remote(name)
 
 
 def trusted_remotes() -> dict[str, int]:
-    """The remote stores that are trusted, and since when, in seconds of Unix time."""
+    """The trusted remote stores, and the Unix time in seconds since which each is trusted."""
     return session().store.trust.remotes()
 
 
 def untrust(names: Sequence[str]) -> int:
-    """Take this user's word back: for the code of a bundle, what a sha256 names (or 12 digits of one), a remote store.
+    """Withdraws consent: to the code of a bundle, to the code with a sha256 (or 12 digits of it), or to a remote store.
 
-    How much code that was; a bundle that a trusted key signed counts as one. What was built here counts too: it is
-    compiled again, or asked about. Signatures do not vouch for the bundle any more.
+    Returns the number of pieces of code; a bundle that a trusted key signed counts as 1. Code that was built here
+    counts too: it is compiled again, or needs consent. Signatures do not vouch for the bundle any more.
 
     Raises:
         BundleError: a file cannot be read.
-        StoreError: neither a file nor a sha256 of something trusted.
+        StoreError: a name is neither a file nor the sha256 of trusted code.
     """
     ledger = session().store.trust
     found: set[str] = set()
@@ -189,13 +189,13 @@ def untrust(names: Sequence[str]) -> int:
 
 
 def trusted_code() -> list[TrustRow]:
-    """What ``silo trust`` noted and nobody took back, the oldest first."""
+    """The code that ``silo trust`` recorded and ``silo untrust`` did not withdraw, the oldest first."""
     entries = session().store.trust.trusted()
     return [TrustRow(one.digest, one.blob, one.kernel, one.origin, one.since) for one in entries]
 
 
 def _codes(bundle: Bundle) -> Iterator[tuple[HostCode, str]]:
-    """Each piece of native code of a bundle, with what it is for people."""
+    """Each piece of native code of a bundle, with a description."""
     for name in bundle.kernel_names:
         kernel = bundle.kernel(name)
         calls = calls_of(kernel)
@@ -205,7 +205,7 @@ def _codes(bundle: Bundle) -> Iterator[tuple[HostCode, str]]:
 
 
 def _texts(bundle: Bundle) -> Iterator[tuple[HostText, str]]:
-    """The C text beside each piece of native code, with the words for people that say which it is."""
+    """The C text beside each piece of native code, with a description."""
     for name in bundle.kernel_names:
         kernel = bundle.kernel(name)
         calls = calls_of(kernel)
@@ -215,7 +215,7 @@ def _texts(bundle: Bundle) -> Iterator[tuple[HostText, str]]:
 
 
 def _cases(bundle: Bundle) -> Iterator[tuple[HostCases, str]]:
-    """The cases of each kernel that has native code, with what they are for people."""
+    """The cases of each kernel that has native code, with a description."""
     for name in bundle.kernel_names:
         kernel = bundle.kernel(name)
         calls = calls_of(kernel)

@@ -30,11 +30,11 @@ OnProgress = Callable[[str, Progress], None]
 
 @dataclass(frozen=True, slots=True)
 class TuneRow:
-    """How tuning one case ended.
+    """The result of tuning one case.
 
-    ``locked`` is what the lock file holds for it now and ``locked_reason`` why. Where cases of a kernel have no config
-    that can be used, the first of them says so in ``failure``, for all (:func:`silo.tuner.failures.failure_of`).
-    ``remarks`` say what was done besides going through the space, and what went wrong with the store.
+    ``locked`` is the lock file's config for it now, and ``locked_reason`` the reason. If cases of a kernel lack a
+    usable config, the first of them describes all in ``failure`` (:func:`silo.tuner.failures.failure_of`). ``remarks``
+    list work besides measuring the space, and failures of the store.
     """
 
     kernel: str
@@ -52,7 +52,7 @@ class TuneRow:
 
 
 def row_of(tuned: TunedCase) -> TuneRow:
-    """An outcome as a row; why nothing won where nothing did."""
+    """The row of an outcome; its reason explains a missing winner."""
     kernel, case, outcome = tuned.kernel, tuned.case, tuned.outcome
     winner, remarks = outcome.winner, (*filter(None, [outcome.fault_remark]), *outcome.remarks, *outcome.notes)
     if winner is None:
@@ -97,23 +97,22 @@ def tune_path(
     remeasure: bool = False,
     progress: OnProgress | None = None,
 ) -> list[TuneRow]:
-    """Measure the configs of every case of a Python file, or the variants of a bundle, which is refined in place.
+    """Measures the configs of every case of a Python file, or the variants of a bundle, which is refined in place.
 
-    A ``device`` without a number, such as ``cuda``, stands for all GPUs of the first one's model: configs are measured
-    on all of them at the same time, and finalists are compared on the first. Without a device the arrays are in host
-    memory, and the kernel's kind says where it runs. A bundle is signed with ``key``, and without one loses a signature
-    that is false now. With ``lock`` the decisions for a Python file's studies are
-    written there; what is deployed by it is tried first and stays unless something is faster beyond the noise.
-    With ``remeasure`` the trials that are known of each study are superseded: all is measured anew.
-    The agents of a ``fleet`` measure instead of this machine; what they cannot have is measured here, which a remark
-    says.
+    A ``device`` without a number, like ``cuda``, means all GPUs of the first one's model: configs are measured on all
+    of them at the same time, and finalists are compared on the first. Without a device the arrays are in host memory,
+    and the kernel's kind decides the device. A bundle is signed with ``key``; without one, a signature that does not
+    match any more is removed. With ``lock`` the decisions for a Python file's studies are written there; the deployed
+    config is tried first and stays unless another is faster beyond the noise. With ``remeasure`` the known trials of
+    each study are superseded: everything is measured anew. The agents of a ``fleet`` measure instead of this machine;
+    cases that they cannot run are measured here, with a remark.
 
     Raises:
-        CaseError: there is no case, or one is wrong: nothing was compiled then.
+        CaseError: without a case, or if one is wrong: nothing was compiled then.
         TuneError: no searcher has this name; the budget is 0.
         LockError: the lock file cannot be read or written, or the path is a bundle.
-        SignatureError: there is a key, and the path is no bundle, or the bundle was replaced by another program.
-        TuneInterrupted: Ctrl-C; every finished trial is kept, and the lock is as it was.
+        SignatureError: a key was given and the path is not a bundle, or the bundle was replaced by another program.
+        TuneInterrupted: Ctrl-C; every finished trial is stored, and the lock is as it was.
     """
     anew = set[str]() if remeasure else None
     limits = CaseLimits(searcher, Budget(evaluations, budget_s), lock, fleet=fleet, anew=anew)
@@ -142,7 +141,7 @@ def tune_path(
     if key is not None:
         raise SignatureError(f"{path}: a key signs bundles; name one, or build one with silo build --key")
     if lock is not None and lock.exists():
-        read_lock(lock)  # refuses before anything is compiled
+        read_lock(lock)  # raises before anything is compiled
     found_kernels = collect_kernels([path], kernels)
     studies = [study for kernel in found_kernels for study in case_studies(kernel, device_of(kernel, found))]
     for study in studies:
@@ -154,7 +153,7 @@ def tune_path(
         tuned.append(TunedCase(study.kernel.name, study.case.label, study.case.elements, outcome))
     rows = _rows(tuned)
     if lock is not None:
-        # Cases may share a study; its last outcome has the trials of all.
+        # Cases may share a study; its last outcome has the trials of all of them.
         last = {one.outcome.study.key: one.outcome for one in tuned}
         decided = {row.study.key: row for row in update_lock(lock, list(last.values()))}
         rows = [_locked(row, decided[one.outcome.study.key]) for row, one in zip(rows, tuned, strict=True)]

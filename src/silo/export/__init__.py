@@ -1,1 +1,1 @@
-"""Exports of bundles to other languages: folders that a C and a C++ compiler build, with no Python."""
+"""Exports of bundles to other languages: folders that a C and a C++ compiler build, without Python."""

@@ -1,4 +1,4 @@
-"""Names of C and C++ made of names that may be anything: valid, unique, the same on every run."""
+"""Valid and unique names of C and C++ for arbitrary names, the same on every run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from silo.core.values import Value
 
 __all__ = ["Names", "comment_text", "identifier", "joined", "string_literal", "word_of"]
 
-# Keywords of C23 and C++20, their alternative tokens, and what compilers and common headers define as macros.
+# Keywords of C23 and C++20, their alternative tokens, and macros of compilers and common headers.
 _WORDS = """
     alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t char32_t class co_await
     co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype default delete do
@@ -25,13 +25,13 @@ _RESERVED = frozenset(_WORDS.split())
 
 
 def identifier(text: str) -> str:
-    """A name of both languages for ``text``: the text itself where it is one. Others may lead to the same.
+    """A name valid in both languages for ``text``: the text itself if it is valid. Different texts may give one name.
 
     >>> identifier("add"), identifier("Norm.forward"), identifier("class"), identifier("2d"), identifier("größe")
     ('add', 'Norm_forward', 'class_', 'n2d', 'gr_f6_dfe')
     """
     plain = "".join(one if one.isascii() and (one.isalnum() or one == "_") else _spelled(one) for one in text)
-    # Two underscores in a row, and one in front, are the languages' own.
+    # Names with two underscores in a row, or an underscore in front, are reserved by the languages.
     plain = re.sub("_+", "_", plain).lstrip("_")
     if not plain or plain[0].isdigit():
         plain = f"n{plain}"
@@ -43,7 +43,7 @@ def _spelled(character: str) -> str:
 
 
 def joined(*names: str) -> str:
-    """One name of several, which differ where these do.
+    """Joins names; different names give different results.
 
     >>> joined("demo", "class_", "warmup")
     'demo_class_warmup'
@@ -52,13 +52,13 @@ def joined(*names: str) -> str:
 
 
 class Names:
-    """Names given so far in one scope; each further one is made different from them."""
+    """The names given so far in one scope; each further name differs from them."""
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
 
     def give(self, text: str) -> str:
-        """A free identifier for ``text``, numbered from 2 on where others have led to the same.
+        """A free identifier for ``text``, numbered from 2 if the identifier is taken.
 
         >>> names = Names(["queue"])
         >>> names.give("queue"), names.give("a.b"), names.give("a_b")
@@ -111,7 +111,7 @@ def _literal(byte: int) -> str:
 
 
 def comment_text(text: str) -> str:
-    r"""One line for a comment, which nothing in it ends, in ASCII.
+    r"""One line of ASCII for a comment, with all sequences replaced that would end the comment.
 
     >>> print(comment_text("ends */ here\\\nand ??/ é"))
     ends * / here\nand ? ?/ \xe9

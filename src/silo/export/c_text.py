@@ -1,4 +1,4 @@
-"""The functions of an export in C and C++17: the headers, and the file behind them."""
+"""The functions of an export in C and C++17: the headers, and the source file."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from silo.export.function_signatures import ExportedFunction, FunctionChoice, Pa
 
 __all__ = ["c_header", "c_source", "cpp_header"]
 
-# ---- The functions of an export in C: the header, and the file behind it ----
+# ---- The functions of an export in C: the header, and the source file ----
 
 _SCALAR = {ParameterRole.INTEGER: "int64_t", ParameterRole.FLOAT: "double", ParameterRole.BOOL: "bool"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Spelled:
-    """One parameter of a kernel as C spells it: what is declared, and the ``silo_argument`` made of it."""
+    """One parameter of a kernel in C: its declarations, and the ``silo_argument`` made from them."""
 
     declared: tuple[tuple[str, str], ...]  # type, which ends in its blank or star, and name
     argument: str
@@ -152,7 +152,7 @@ def _definition(library: ExportedLibrary, function: ExportedFunction, suffix: tu
     )
 
 
-# ---- The functions of an export in C++17: a header over the one of C ----
+# ---- The functions of an export in C++17: a header over the C header ----
 
 
 def _cpp_type(function: ExportedFunction, one: Taken) -> str:
@@ -204,7 +204,7 @@ def _cpp_default(function: ExportedFunction, one: Taken) -> str:
 def _cpp_parameters(function: ExportedFunction) -> list[str]:
     given = [one for one in function.parameters if one.is_given]
     found: list[str] = []
-    optional = True  # a default holds only where all that follow have one too
+    optional = True  # a default is allowed only if all following parameters have a default too
     for one in reversed(given):
         optional = (
             optional
@@ -246,7 +246,7 @@ def _cpp_overloads(library: ExportedLibrary, function: ExportedFunction, suffix:
     grid = [] if function.has_grid else ["dimensions"]
     given = [_cpp_argument(library, function, one) for one in function.parameters if one.is_given]
     made = "" if function.has_grid else "    const std::int64_t dimensions[3] = {grid.x, grid.y, grid.z};\n"
-    # By its own name in C: among overloads, arguments of this namespace would bring those outside of `warmup` too.
+    # The C name is called: by argument-dependent lookup, overloads outside of `warmup` would be found too.
     name, words = joined(library.name, function.c_name, *suffix), ["&queue", *grid, *given, "&error"]
     return [
         folded(f"inline int {function.name}", ["silo_error &error", *parameters], " noexcept {\n"),

@@ -1,4 +1,4 @@
-"""The folder of an export: what is in it compared with what belongs there, and written where it differs."""
+"""The folder of an export: compares its files with the export's, and writes those that differ."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SCHEMA = "export/1"
 
 @dataclass(frozen=True, slots=True)
 class FolderRecord:
-    """What was written into a folder: the options that were asked for, and the sha256 of each file by name."""
+    """The record of an export in its folder: the options of the export, and the sha256 of each file by name."""
 
     options: Mapping[str, JSON]
     files: Mapping[str, str]
@@ -37,10 +37,11 @@ class FolderRecord:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """What a folder has to become an export, by names of files.
+    """The differences between a folder and an export, by names of files.
 
-    ``edited`` were changed by hand since they were written, ``foreign`` were not written by an export and stand in the
-    way, ``stale`` are written anew, ``missing`` are not there, ``superfluous`` belong to an earlier export.
+    ``edited`` files were changed by hand since they were written, ``foreign`` files were not written by an export and
+    are in the way, ``stale`` files are written anew, ``missing`` files do not exist, ``superfluous`` files belong to an
+    earlier export.
     """
 
     edited: tuple[str, ...] = ()
@@ -66,7 +67,7 @@ class Differences:
 
 
 def read_record(folder: Path) -> FolderRecord | None:
-    """What was written into a folder; None where nothing says so.
+    """The record of the export in a folder; None without a record.
 
     Raises:
         StoreError: the record cannot be read.
@@ -101,7 +102,7 @@ def _is_inside(name: str) -> bool:
 
 
 def compare_folder(folder: Path, files: Mapping[str, bytes]) -> Differences:
-    """What differs between a folder and the files that belong there.
+    """The differences between a folder and the files of an export.
 
     Raises:
         StoreError: the folder cannot be read.
@@ -141,7 +142,7 @@ def _held(path: Path) -> str | None:
 
 
 def write_folder(folder: Path, files: Mapping[str, bytes], options: Mapping[str, JSON]) -> Differences:
-    """Write what differs, remove what belongs to an earlier export, leave the rest alone. What was different.
+    """Writes files that differ, removes files of an earlier export, keeps all others; returns the differences.
 
     Raises:
         StoreError: files in the way that an export did not write, or that were changed since, or another user's link on
@@ -186,7 +187,7 @@ def _replace(folder: Path, name: str, data: bytes) -> None:
 
 
 def _prune(folder: Path, path: Path) -> None:
-    """Remove folders that became empty."""
+    """Removes folders that became empty."""
     while path != folder and not any(path.iterdir()):
         path.rmdir()
         path = path.parent

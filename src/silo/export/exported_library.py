@@ -1,4 +1,4 @@
-"""An export before it is text: its functions, and how their types, numbers and comments are spelled."""
+"""An export before it is text: its functions, and the spelling of their types, numbers and comments."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _PLAIN = {
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
 _WIDTH = 96
-_SHOWN = 6  # shapes, configs and the like of one line of a comment
+_SHOWN = 6  # shapes, configs and the like in one line of a comment
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedLibrary:
     """An export before it is text.
 
-    ``namespace`` is that of C++, ``name`` the prefix of what C sees and of the files. ``origin`` is the bundle's name,
-    ``identity`` that of the bundle that is embedded.
+    ``namespace`` is the C++ namespace, ``name`` the prefix of C names and of the files. ``origin`` is the bundle's
+    name, ``identity`` the identity of the embedded bundle.
     """
 
     namespace: str
@@ -77,7 +77,7 @@ def element_code(dtype: DType | None) -> str:
 
 
 def number(value: Value) -> str:
-    """A number as a literal of both languages, the same bits.
+    """A number as a literal of both languages, with the same bits.
 
     >>> number(-(1 << 63)), number(0.1), number(float("inf")), number(True)
     ('(-INT64_C(9223372036854775807) - 1)', '0x1.999999999999ap-4', 'HUGE_VAL', 'true')
@@ -113,7 +113,7 @@ def enumerations(library: ExportedLibrary) -> list[tuple[ExportedFunction, Taken
 
 
 def comment(lines: Iterable[str]) -> str:
-    """A block comment, for tools that read such; each line is folded to the width."""
+    """A documentation comment; each line is folded to the width."""
     folded: list[str] = []
     for line in lines:
         words, row = comment_text(line).split(" "), ""
@@ -169,7 +169,7 @@ def _parameter_line(one: Taken, shapes: str) -> str:
 
 
 def _shapes(cases: Sequence[CaseRecipe], function: ExportedFunction) -> dict[str, str]:
-    """What the cases say of each parameter: shapes of arrays, values of numbers."""
+    """The cases' examples for each parameter: shapes of arrays, values of numbers."""
     found: dict[str, dict[str, None]] = {}
     for case in cases:
         if not function.takes(case):
@@ -205,7 +205,7 @@ def _template(name: str) -> str:
 
 
 def filled(template: str, **values: object) -> str:
-    """A file of ``templates/`` with each ``@NAME@`` replaced; the same text where none is given."""
+    """A file of ``templates/`` with each ``@NAME@`` replaced; unchanged without values."""
     text = _template(template)
     for name, value in values.items():
         text = text.replace(f"@{name}@", str(value))

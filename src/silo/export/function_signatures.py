@@ -20,15 +20,15 @@ from silo.export.c_names import Names, word_of
 
 __all__ = ["ExportedFunction", "FunctionChoice", "ParameterRole", "Taken", "functions_of"]
 
-# Kinds of blobs that libsilo gives to a driver itself.
+# Kinds of blobs that libsilo passes to a driver itself.
 _LAUNCHED = frozenset({"so", "cubin", "ptx", "hsaco"})
 
 
 class ParameterRole(Enum):
-    """What a function takes for a parameter of the kernel."""
+    """The form in which a function takes a parameter of the kernel."""
 
-    LEFT = "left"  # nothing: the config or a derived constant sets it, or its default holds
-    NULL = "null"  # nothing: all code was compiled for None
+    LEFT = "left"  # not taken: the config or a derived constant sets it, or its default applies
+    NULL = "null"  # not taken: all code was compiled for None
     POINTER = "pointer"
     ARRAY = "array"  # a pointer with shape and strides, which the grid or the code needs
     DESCRIPTOR = "descriptor"
@@ -43,7 +43,7 @@ _SCALARS = {
     ParameterKind.FLOAT: ParameterRole.FLOAT,
     ParameterKind.BOOL: ParameterRole.BOOL,
 }
-# Constants of one of these types are taken as what they are; all others are enumerated.
+# Constants that all have one of these types are taken as plain values; all others are enumerated.
 _NUMBERS: Mapping[type, ParameterRole] = {
     int: ParameterRole.INTEGER,
     float: ParameterRole.FLOAT,
@@ -64,8 +64,8 @@ class FunctionChoice:
 class Taken:
     """A parameter of the kernel as a function takes it; ``name`` is valid in both languages, ``called`` the kernel's.
 
-    ``nullable``: some code was compiled for None in its place. ``block``: the block shape of a descriptor, where all
-    code has the same. ``choices`` are the constants that there is code for.
+    ``nullable``: some code was compiled for None in its place. ``block``: the block shape of a descriptor, if all code
+    has the same. ``choices`` are the constants that code exists for.
     """
 
     called: str
@@ -90,8 +90,8 @@ class Taken:
 class ExportedFunction:
     """A kernel for one dtype signature.
 
-    ``name`` is the overload's in C++, ``c_name`` the same with what tells it from the other signatures. ``has_grid``:
-    the bundle declares the grid; else the caller gives it. ``variants`` are what serves its calls.
+    ``name`` is the C++ overload's name; ``c_name`` is the same with a suffix that distinguishes it from the other
+    signatures. ``has_grid``: the bundle declares the grid; otherwise the caller gives it. ``variants`` serve its calls.
     """
 
     kernel: str
@@ -103,11 +103,11 @@ class ExportedFunction:
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """What it has code for."""
+        """The targets that it has code for."""
         return tuple(dict.fromkeys(one.target for one in self.variants))
 
     def takes(self, case: CaseRecipe) -> bool:
-        """Whether a case's arguments are of its types."""
+        """Whether a case's arguments have its types."""
         given = dict(case.arguments)
         return all(_fits(one, _behind(given, one.called)) for one in self.parameters if one.is_given)
 
@@ -139,7 +139,7 @@ def functions_of(
     """The functions of a bundle's kernels, in order; ``cases`` are the recipes by kernel.
 
     Raises:
-        BundleError: a kernel that no C program can call; says why.
+        BundleError: a C program cannot call a kernel; the text names the reason.
     """
     names = Names(["open", "close", "warmup"])
     found: list[ExportedFunction] = []
@@ -187,7 +187,7 @@ _Kind = tuple[ParameterRole, DType | None, int]
 
 
 def _shaped(kernel: BundleKernel, variants: Iterable[Variant]) -> frozenset[str]:
-    """Arguments whose shapes or strides decide the grid, a derived constant, which code serves, or whether any does."""
+    """Arguments whose shapes or strides the grid, a derived constant or the choice of code depends on."""
     nodes = (*(kernel.grid or ()), *(node for _, node in kernel.derived))
     read = {leaf.argument for node in nodes for leaf in leaves(node) if isinstance(leaf, Extent | Stride)}
     held = {name for one in variants for name, _ in one.specialization.extents}
@@ -197,7 +197,7 @@ def _shaped(kernel: BundleKernel, variants: Iterable[Variant]) -> frozenset[str]
 def _constants(
     kernel: BundleKernel, variants: Sequence[Variant], cases: Sequence[CaseRecipe]
 ) -> dict[str, tuple[Value, ...]]:
-    """The constants that callers give, with the values there is code for."""
+    """The constants that callers give, with the values that code exists for."""
     derived = {name for name, _ in kernel.derived}
     set_by_config = {*kernel.config_names, *(name for one in variants for name, _ in one.config.values)}
     found: dict[str, tuple[Value, ...]] = {}
@@ -258,11 +258,11 @@ def _kind(parameter: Parameter, variant: Variant, shaped: frozenset[str], consta
 def _merged(
     groups: Mapping[tuple[_Kind, ...], list[Variant]],
 ) -> dict[tuple[_Kind, ...], tuple[list[Variant], frozenset[int]]]:
-    """Groups with the variants that were compiled for None in place of some of their arrays, and which arrays."""
+    """Groups with the variants that were compiled for None in place of some of their arrays, and those arrays."""
     found: dict[tuple[_Kind, ...], tuple[list[Variant], frozenset[int]]] = {}
     for kinds, variants in groups.items():
         wider = [other for other in groups if other != kinds and all(map(_covers, other, kinds))]
-        # Of those only what is not part of a wider one itself.
+        # Of the wider groups, only those that are not part of an even wider one.
         tops = [one for one in wider if not any(other != one and all(map(_covers, other, one)) for other in wider)]
         for top in tops or [kinds]:
             served, nullable = found.get(top, ([], frozenset[int]()))
@@ -309,7 +309,7 @@ def _taken(
 
 
 def _one_block(name: str, variants: Sequence[Variant]) -> tuple[int, ...]:
-    """The block shape that a caller need not give: all code has it, or the config sets it whatever the caller's is."""
+    """The block shape that a caller may omit: all code has it, or the config sets it whatever the caller's is."""
     blocks = {block for one in variants if isinstance(block := one.specialization.constant_values.get(name), tuple)}
     if all(Fact.CONFIG_BLOCK in one.specialization.facts_of(name) for one in variants):
         blocks = {min(blocks, key=value_sort_key)}
@@ -337,7 +337,7 @@ def _default(
 
 
 def _with_c_names(functions: Sequence[ExportedFunction]) -> tuple[ExportedFunction, ...]:
-    """C has no overloads: where a kernel has several signatures, the name says which."""
+    """Adds C names. C has no overloads, so the names of a kernel with several signatures contain the types."""
     by_name: dict[str, list[ExportedFunction]] = {}
     for one in functions:
         by_name.setdefault(one.name, []).append(one)
@@ -351,7 +351,7 @@ def _with_c_names(functions: Sequence[ExportedFunction]) -> tuple[ExportedFuncti
 
 
 def _types(one: ExportedFunction, all_of_name: Sequence[ExportedFunction]) -> str:
-    """The types of those parameters in which a kernel's signatures differ, each once where they are equal."""
+    """The types of the parameters in which a kernel's signatures differ; a single word if they are all equal."""
     if len(all_of_name) == 1:
         return ""
     columns = zip(*(map(_type_word, other.parameters) for other in all_of_name), strict=True)

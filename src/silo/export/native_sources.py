@@ -11,14 +11,14 @@ from silo.export.operations import frameworks_source, operations_of, torch_sourc
 
 __all__ = ["framework_files", "licence", "native_sources"]
 
-# ---- The C sources that exports copy: those that the package carries, or the source tree's own ----
+# ---- The C sources that exports copy: from the package, or from the source tree ----
 
 
 def native_sources(part: str, marker: str) -> dict[str, bytes]:
-    """The files of a part of ``native/`` by name: ``core`` or ``frameworks``; ``marker`` is one that it always has.
+    """The files of a part of ``native/`` by name: ``core`` or ``frameworks``; ``marker`` is a file that it always has.
 
     Raises:
-        PackageError: they are not here.
+        PackageError: the files are missing.
     """
     here = Path(__file__).parent
     for folder in (here / part, here.parents[2] / "native" / part):
@@ -30,10 +30,10 @@ def native_sources(part: str, marker: str) -> dict[str, bytes]:
 
 
 def licence() -> bytes:
-    """The licence of those sources, which goes where they go.
+    """The licence of these sources, which is copied with them.
 
     Raises:
-        PackageError: it is not here.
+        PackageError: the file is missing.
     """
     here = Path(__file__).parent
     for path in (here / "LICENSE", here.parents[2] / "LICENSE"):
@@ -53,7 +53,7 @@ def framework_files(library: ExportedLibrary, *, torch: bool) -> dict[str, bytes
 
     Raises:
         BundleError: a kernel cannot be an operator of torch.
-        PackageError: the sources are not here.
+        PackageError: the sources are missing.
     """
     operations = operations_of(library.functions)
     name, origin = library.name, comment_text(library.origin)

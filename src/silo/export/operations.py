@@ -25,13 +25,13 @@ __all__ = [
     "torch_source",
 ]
 
-# ---- The kernels of a bundle as frameworks call them: one function a kernel, whatever its arrays' dtypes ----
+# ---- The kernels of a bundle as frameworks call them: one function per kernel, whatever its arrays' dtypes ----
 
 T = TypeVar("T")
 
 
 class OperationArgument(Enum):
-    """What a framework gives for a parameter."""
+    """The type of object that a framework passes for a parameter."""
 
     TENSOR = "tensor"
     DESCRIPTOR = "descriptor"
@@ -40,7 +40,7 @@ class OperationArgument(Enum):
     BOOLEAN = "boolean"
     TEXT = "text"
     DTYPE = "dtype"
-    ANY = "any"  # there is code for values of several types
+    ANY = "any"  # code exists for values of several types
 
 
 _TAKEN = frozenset({"functions", "operators", "Kernel", "Library"})  # in the module of a wheel
@@ -66,9 +66,9 @@ _OF_TYPE: dict[type, OperationArgument] = {
 class GivenArgument:
     """One argument of an operation; ``called`` is the kernel's name for it, ``place`` its number among all parameters.
 
-    ``name`` is an identifier of Python, C and C++. ``optional``: None may be given. ``dtypes``: of a tensor's elements.
-    ``values``: the constants that there is code for. ``block`` names the block of a descriptor where it is an argument
-    of its own.
+    ``name`` is an identifier of Python, C and C++. ``optional``: None may be given. ``dtypes`` are the dtypes of a
+    tensor's elements, ``values`` the constants that code exists for. ``block`` names the argument for a descriptor's
+    block shape, "" for other arguments.
     """
 
     called: str
@@ -184,13 +184,13 @@ using silo_torch::given;
 
 
 def schema(operation: ExportedOperation) -> str:
-    """What torch is told of an operation: types, what is written, defaults.
+    """The operation's schema for torch: types, written arguments, defaults.
 
     Raises:
-        BundleError: torch has no type for one of its arguments.
+        BundleError: one of its arguments has a type that torch does not have.
     """
     positional = operation.arguments
-    # Behind an argument that has a default, every other one has.
+    # After an argument with a default, every other argument needs a default.
     free = len(positional)
     while free > 0 and _default(positional[free - 1]) is not None:
         free -= 1
@@ -225,7 +225,7 @@ def _letters(number: int) -> str:
 
 
 def _default(argument: GivenArgument) -> str | None:
-    """As a schema spells it; None: it has none, or one that a schema cannot say."""
+    """The default in the form of a schema; None without a default, or if a schema cannot express it."""
     return _spelled(argument.default, argument) if argument.has_default else None
 
 
@@ -253,7 +253,7 @@ def torch_source(name: str, operations: Sequence[ExportedOperation]) -> str:
     """The text of ``NAME_torch.cpp``; ``name`` is the exported library's, and the namespace of the operators.
 
     Raises:
-        BundleError: torch has no type for an argument.
+        BundleError: an argument has a type that torch does not have.
     """
     tables = "".join(_table(name, one) for one in operations)
     defined = "".join(f"    m.def({string_literal(schema(one))});\n" for one in operations)

@@ -24,9 +24,10 @@ _OWN_HEADERS = ("elements.h", "silo.hpp")
 
 @dataclass(frozen=True, slots=True)
 class CpuSource:
-    """The C text beside a CPU object: compiled into the program, it stands for the object with this sha256.
+    """The C text beside a CPU object: compiled into the program, it replaces the object with this sha256.
 
-    ``flags`` are the compiler's, as far as they decide what the object does; ``level`` is the CPU level of its target.
+    ``flags`` are the compiler's flags, as far as they decide the object's behaviour; ``level`` is the CPU level of its
+    target.
     """
 
     sha256: str
@@ -42,7 +43,7 @@ class CpuSource:
 
 
 def namespace_of(asked: str | None, path: Path) -> str:
-    """The namespace that was asked for, or one of the bundle's name.
+    """The requested namespace, or a namespace made from the bundle's name.
 
     >>> namespace_of(None, Path("my-kernels.silo")), namespace_of("acme::ops", Path("k.silo"))
     ('my_kernels', 'acme::ops')
@@ -102,7 +103,7 @@ def _machine(one: CpuSource) -> str:
 
 
 def _cpu_text(library: ExportedLibrary, one: CpuSource) -> str:
-    """Under a name of its own: two exports may hold one kernel."""
+    """The C text under a unique name, because two exports may contain the same kernel."""
     head = f"/* What the object {one.sha256} was compiled from. */\n#if defined({_machine(one)})\n"
     return f"{head}#define {one.entry} {_function(library, one)}\n{one.text}\n#endif\n"
 
@@ -230,7 +231,7 @@ def _example(library: ExportedLibrary) -> str:
 
 
 def _example_call(library: ExportedLibrary, function: ExportedFunction) -> list[str]:
-    """A call with arrays of ones on the CPU, like the function's first case; nothing where that takes more."""
+    """A call with arrays of ones on the CPU, like the function's first case; empty if that does not suffice."""
     if not function.has_grid or all(target.kind != "cpu" for target in function.targets):
         return []
     for case in library.cases.get(function.kernel, ()):

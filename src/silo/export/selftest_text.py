@@ -27,12 +27,12 @@ from silo.export.function_signatures import ExportedFunction, ParameterRole, Tak
 
 __all__ = ["selftest_source"]
 
-_A_ROW = 6  # numbers of one line
+_A_ROW = 6  # numbers in one line
 
 
 @dataclass(frozen=True, slots=True)
 class _Test:
-    """One case: the name of its function and that function's text, or why it cannot be run without Python."""
+    """One case: the name and the text of its function, or the reason why it cannot run without Python."""
 
     kernel: str
     label: str
@@ -68,7 +68,7 @@ def selftest_source(library: ExportedLibrary) -> str:
 
 
 class _LeftOutError(Exception):
-    """Why a case cannot be run."""
+    """A case cannot be run; the text is the reason."""
 
 
 def _test(library: ExportedLibrary, kernel: str, case: CaseRecipe, name: str) -> _Test:
@@ -184,7 +184,7 @@ def _argument(
 
 
 def _grid(function: ExportedFunction, case: CaseRecipe) -> str:
-    """The grid of a case, where every config that a call may get leads to the same."""
+    """The grid of a case, if every config that a call may get leads to the same grid."""
     if case.grid is None:
         raise _LeftOutError("neither the bundle nor the case says its grid")
     values = {name: one.value for name, one in case.arguments if isinstance(one, ScalarRecipe)}

@@ -1,4 +1,4 @@
-"""Shared libraries of an export: built where it was written, and what one asks of the machine that loads it."""
+"""Shared libraries of an export: building them, and the requirements that each has on the machine that loads it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from silo.errors import BundleError, CompileError, CompilerMissingError, Package
 
 __all__ = ["Needs", "built_libraries", "needs_of", "platform_tag"]
 
-# ---- What a shared library asks of the machine that loads it, read from its ELF tables ----
+# ---- The requirements of a shared library on the machine that loads it, read from its ELF tables ----
 
 _GLIBC = frozenset({"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1"})
 _LOADERS = ("ld-linux",)
 _MACHINES = {62: "x86_64", 183: "aarch64"}
-_OLDEST = (2, 17)  # of what the manylinux tags speak
+_OLDEST = (2, 17)  # the oldest glibc that manylinux tags name
 
 _STRTAB, _NEEDED, _VERNEED, _VERNEEDNUM = 5, 1, 0x6FFFFFFE, 0x6FFFFFFF
 _PT_LOAD, _PT_DYNAMIC = 1, 2
@@ -27,7 +27,7 @@ _PT_LOAD, _PT_DYNAMIC = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """``machine`` as in platform tags, the libraries it names, and the versions of symbols it wants of them."""
+    """``machine`` as in platform tags, the libraries that it needs, and the versions of their symbols that it needs."""
 
     machine: str
     libraries: tuple[str, ...]
@@ -35,7 +35,7 @@ class Needs:
 
 
 def needs_of(path: Path) -> Needs:
-    """Read a 64-bit little-endian ELF file; ``BundleError`` for anything else."""
+    """Reads a 64-bit little-endian ELF file. Raises BundleError for anything else."""
     data = path.read_bytes()
     try:
         return _read(data)
@@ -93,7 +93,7 @@ def _text(data: bytes, at: int) -> str:
 
 
 def platform_tag(libraries: Iterable[Needs]) -> str:
-    """The tag of a wheel with these: ``manylinux_2_X`` where they need nothing but that glibc, else ``linux``.
+    """The tag of a wheel with these libraries: ``manylinux_2_X`` if they need only that glibc, else ``linux``.
 
     >>> platform_tag([Needs("x86_64", ("libc.so.6",), ("GLIBC_2.2.5", "GLIBC_2.34"))])
     'manylinux_2_34_x86_64'
@@ -113,7 +113,7 @@ def platform_tag(libraries: Iterable[Needs]) -> str:
     return f"manylinux_{major}_{minor}_{machine}"
 
 
-# ---- Building the shared libraries of an export where it was written, with CMake and the machine's compilers ----
+# ---- Building the shared libraries of an export, with CMake and the machine's compilers ----
 
 _SHOWN_LINES = 30
 
@@ -121,12 +121,12 @@ _SHOWN_LINES = 30
 def built_libraries(folder: Path, name: str, work: Path, *, torch: bool) -> tuple[Path, ...]:
     """The libraries of the export in ``folder``, built in ``work``: without paths of this machine, stripped.
 
-    ``torch``: with the operators, for which the headers of the installed torch are used.
+    ``torch``: with the operators, which use the headers of the installed torch.
 
     Raises:
-        CompilerMissingError: there is no CMake.
-        PackageError: there is no torch.
-        CompileError: the build fails; has the end of what it said.
+        CompilerMissingError: CMake is missing.
+        PackageError: torch is missing.
+        CompileError: the build fails; contains the end of its output.
     """
     cmake = shutil.which("cmake")
     if cmake is None:

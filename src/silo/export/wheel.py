@@ -1,4 +1,4 @@
-"""Wheels of exported libraries: the archive, and the Python package inside, one function a kernel."""
+"""Wheels of exported libraries: the archive, and the Python package inside, one function per kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from silo.version import __version__
 
 __all__ = ["Package", "package_files", "package_of", "write_wheel"]
 
-# ---- The text of the Python package in a wheel: one function a kernel, over its shared library ----
+# ---- The text of the Python package in a wheel: one function per kernel, over its shared library ----
 
 _WORDS = {
     OperationArgument.TENSOR: "tensor",
@@ -62,7 +62,7 @@ def functions():
 def package_files(
     package: str, version: str, name: str, operations: Sequence[ExportedOperation], *, torch: bool
 ) -> dict[str, bytes]:
-    """The modules of ``package`` by path; ``name`` is the exported library's, ``torch``: it comes with operators."""
+    """The modules of ``package`` by path; ``name`` is the exported library's; ``torch``: with operators."""
     names = [one.name for one in operations]
     head = _HEAD.format(
         torch=", torch tensors through its operators" if torch else ", torch tensors too",
@@ -101,7 +101,7 @@ def _function(operation: ExportedOperation) -> str:
 
 
 def _default(argument: GivenArgument) -> str | None:
-    """As Python spells it; None: it has none, or one that no literal is."""
+    """The default as Python source; None without a default, or if a literal cannot express it."""
     default = argument.default
     if not argument.has_default or isinstance(default, DType | tuple):
         return None
@@ -131,7 +131,7 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A distribution's ``name`` and ``version``; ``module`` is what is imported."""
+    """A distribution's ``name`` and ``version``; ``module`` is the name to import."""
 
     name: str
     version: str
@@ -139,7 +139,7 @@ class Package:
 
 
 def package_of(text: str) -> Package:
-    """The package that ``--wheel NAME`` or ``--wheel NAME==VERSION`` asks for.
+    """The package that ``--wheel NAME`` or ``--wheel NAME==VERSION`` requests.
 
     >>> package_of("my-kernels==1.2")
     Package(name='my-kernels', version='1.2', module='my_kernels')
@@ -165,9 +165,10 @@ def write_wheel(
     texts: Mapping[str, bytes] | None = None,
     torch: bool = False,
 ) -> Path:
-    """Write the wheel into ``folder`` and return its path.
+    """Writes the wheel into ``folder`` and returns its path.
 
-    ``modules`` are files by path; ``libraries`` go beside the package's; ``texts`` are licences by name.
+    ``modules`` are files by path; ``libraries`` are placed beside the package's modules; ``texts`` are licences by
+    name.
     """
     tag = f"py3-none-{platform_tag(needs_of(one) for one in libraries)}"
     info = f"{package.module}-{package.version}.dist-info"
@@ -217,5 +218,5 @@ def _add(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
     entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
     entry.external_attr = (0o100755 if name.endswith(".so") else 0o100644) << 16
     entry.compress_type = zipfile.ZIP_DEFLATED
-    entry.create_system = 3  # Unix, wherever it is written
+    entry.create_system = 3  # Unix, on any system that writes it
     archive.writestr(entry, data)

@@ -1,7 +1,7 @@
 """Heuristics: configs worth trying, with reasons, from the target, the sizes and a few facts of the kernel.
 
-Pure functions, one kind of kernel a module. They ask nothing of the machine they run on: what is chosen for AMD or
-Intel is decided by the target, so cross-compiling finds what the device would. The values follow PyTorch 2.13
+Pure functions, one kind of kernel per module. They read nothing from the machine they run on: choices for AMD or Intel
+follow from the target, so cross-compiling finds the same configs as the device would. The values follow PyTorch 2.13
 (Inductor).
 """
 

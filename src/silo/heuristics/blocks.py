@@ -32,7 +32,7 @@ __all__ = [
 
 # ---- Spreading a number of elements over the dimensions of a block, by how much each one gains ----
 
-# What a reduced dimension starts with.
+# The least block of a reduced dimension.
 _LEAST_REDUCED = 4
 
 
@@ -41,8 +41,8 @@ def spread_by_scores(
 ) -> dict[str, int]:
     """Blocks by dimension with about ``elements`` in all (PyTorch 2.13, ``match_target_block_product``).
 
-    Parallel dimensions start at 1 and reduced ones at 4; the dimension with the highest score is doubled and its
-    score halved, until there are enough. A parallel dimension without a score grows last. Where no dimension has a
+    Parallel dimensions start at 1 and reduced ones at 4; the dimension with the highest score is doubled and its score
+    halved, until there are enough elements. A parallel dimension without a score grows last. If no dimension has a
     score, all have the same.
     """
     total = sum(scores.values())
@@ -73,7 +73,7 @@ MAX_PERSISTENT = 4096
 
 
 def reduction_sizes(kind: str, hints: SizeHints | Mapping[str, int], facts: KernelFacts) -> SizeHints:
-    """The sizes of a reduction; a kernel of single rows has x=1. ``SpaceError`` where nothing is reduced."""
+    """The sizes of a reduction; a kernel of single rows has x=1. Raises SpaceError if nothing is reduced."""
     sizes = hints if isinstance(hints, SizeHints) else SizeHints.of({"x": 1, **hints})
     if not sizes.reduced or "x" not in sizes:
         raise SpaceError(f"a {kind} needs size hints for x and for what it reduces, r (or r0_); given: {sizes}")
@@ -83,7 +83,7 @@ def reduction_sizes(kind: str, hints: SizeHints | Mapping[str, int], facts: Kern
 
 
 def scores_of(sizes: SizeHints, facts: KernelFacts) -> Mapping[str, float]:
-    """The tiling scores of every dimension; ``SpaceError`` where there are some and one is missing."""
+    """The tiling scores of every dimension. Raises SpaceError if only some dimensions have scores."""
     if not facts.tiling_scores:
         return dict.fromkeys(sizes, 1.0)
     missing = [name for name in sizes if name not in facts.tiling_scores]
@@ -93,7 +93,7 @@ def scores_of(sizes: SizeHints, facts: KernelFacts) -> Mapping[str, float]:
 
 
 def short_rows(rnumel: int) -> int:
-    """How many short rows make a block of 512 elements."""
+    """The number of short rows that make a block of 512 elements."""
     return 2 * (256 // rnumel) if rnumel <= 256 else 1
 
 
@@ -110,7 +110,7 @@ def pointwise_config(
     min_elements_per_thread: int = 0,
     waves_per_eu: int | None = None,
 ) -> Config | Rejected:
-    """A config whose block is about ``wanted`` (x, y, z) elements. ``waves_per_eu`` is for HIP alone."""
+    """A config whose block has about ``wanted`` (x, y, z) elements. ``waves_per_eu`` applies to HIP only."""
     blocks = {dimension: min(size, hints[dimension]) for dimension, size in zip(hints, wanted, strict=True)}
     aim = _aim(math.prod(wanted), hints)
     for dimension, limit in zip(blocks, MAX_GRID, strict=False):
@@ -122,13 +122,13 @@ def pointwise_config(
     count = math.prod(blocks.values())
     warps = clamp_warps(count // elements_per_warp, target, least=1) if num_warps is None else num_warps
     if count >= 128 and not target.is_hip:
-        warps = max(warps, 4)  # fewer met faults of ptxas (pytorch/pytorch#97950)
+        warps = max(warps, 4)  # fewer warps triggered faults of ptxas (pytorch/pytorch#97950)
     needed = max(count, min_elements_per_thread * target.warp_size * warps)
     grown = grow_for_grid(hints["x"], blocks["x"] * -(-needed // count), warps, target)
     if isinstance(grown, Rejected):
         return grown
     blocks["x"] = min(grown, hints["x"], max_block("x", target))
-    # Blocks of y and z that are as long as their grids ask for may leave room for few elements of x, and the other way.
+    # Blocks of y and z that are as long as their grids require may leave room for few elements of x, and vice versa.
     while math.prod(blocks.values()) > MAX_ELEMENTS:
         shorter = next((d for d in _by_turn(blocks) if _may_halve(d, blocks[d], hints, warps, target)), None)
         if shorter is None:
@@ -166,7 +166,7 @@ def reduction_config(
     reduction_hint: ReductionHint = ReductionHint.DEFAULT,
     waves_per_eu: int | None = None,
 ) -> Config | Rejected:
-    """A config whose block is about ``x`` rows of ``r`` elements; the last reduced dimension is filled first."""
+    """A config whose block has about ``x`` rows of ``r`` elements; the last reduced dimension is filled first."""
     reduced = _spread(r, hints, target)
     if isinstance(reduced, Rejected):
         return reduced
@@ -174,7 +174,7 @@ def reduction_config(
     aim = _aim(math.prod(blocks.values()), hints)
     _grow(blocks, hints, aim)
     if num_warps is None:
-        # A contiguous row is given 4 elements to each thread of a warp; x blocks are short there.
+        # A contiguous row gets 4 elements per thread of a warp; x blocks are short there.
         num_warps = (r if reduction_hint is ReductionHint.INNER else math.prod(blocks.values())) // 128
     most = 16 if r <= 8192 else 32
     warps = clamp_warps(num_warps, target, most=most, least=min_warps, register_intensive=register_intensive)
@@ -218,7 +218,7 @@ def tiled_reduction_config(
 
 
 def _aim(wanted: int, hints: SizeHints) -> int:
-    """How many elements a block is grown to: an eighth of what was wanted where there are not so many."""
+    """The number of elements that a block grows to: an eighth of ``wanted`` if the sizes hold fewer than that."""
     return wanted // 8 if hints.numel < wanted else wanted
 
 

@@ -32,7 +32,7 @@ __all__ = [
     "max_block",
 ]
 
-# ---- Limits that every block size and every launch keeps, and what fits a number into them ----
+# ---- Limits of every block size and every launch, and functions that fit a number into them ----
 
 # PyTorch 2.13, torch/_inductor/runtime/hints.py and triton_heuristics.py.
 _MAX_BLOCK = {"x": 4096, "y": 1024, "z": 1024, "r0_": 65536, "r1_": 32768}
@@ -56,7 +56,7 @@ def clamp_warps(
 ) -> int:
     """A number of warps between bounds, as a power of two.
 
-    Bounds are for warps of 32 lanes; where a warp has 64 they are halved, so that as many threads run.
+    Bounds are for warps of 32 lanes. For warps of 64 lanes they are halved, so that as many threads run.
     """
     if target.warp_size == 64:
         most, least = (most + 1) // 2, (least + 1) // 2
@@ -66,9 +66,9 @@ def clamp_warps(
 
 
 def grow_for_grid(hint: int, block: int, warps: int, target: TargetFacts) -> int | Rejected:
-    """The least block of x from ``block`` up with which a launch over ``hint`` elements is allowed, or why none is.
+    """The least block of x from ``block`` up that allows a launch over ``hint`` elements, or the reason why none does.
 
-    CUDA limits the programs along x, HIP the threads (programs x warps x lanes) of all of them.
+    CUDA limits the programs along x, HIP the threads (programs x warps x lanes) of all programs.
     """
     per_program = warps * target.warp_size if target.is_hip else 1
     limit, most = MAX_GRID[0], max_block("x", target)
@@ -85,7 +85,7 @@ def grow_for_grid(hint: int, block: int, warps: int, target: TargetFacts) -> int
 
 
 def allowed(blocks: Mapping[str, int], hints: SizeHints, target: TargetFacts) -> Decision:
-    """Whether blocks by dimension are within every limit; the reason where not."""
+    """Decides whether blocks by dimension are within every limit."""
     for dimension, block in blocks.items():
         most = max_block(dimension, target)
         name = block_name(dimension)
@@ -111,12 +111,12 @@ def named_blocks(blocks: Mapping[str, int]) -> dict[str, int]:
     return {block_name(dimension): blocks[dimension] for dimension in DIMENSIONS if dimension in blocks}
 
 
-# ---- Candidates: configs with the reasons why they are worth trying, and what was left out with the reason why ----
+# ---- Candidates: configs with the reasons why they are worth trying, and the rejected configs with reasons ----
 
 
 @dataclass(frozen=True, slots=True)
 class HeuristicCandidate:
-    """A config and why it is worth trying."""
+    """A config and the reason why it is worth trying."""
 
     config: Config
     reason: str
@@ -127,7 +127,7 @@ class HeuristicCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Candidates(Sequence[HeuristicCandidate]):
-    """What a heuristic answers: candidates, best guess first, never none and each config once; and what it left out."""
+    """The result of a heuristic: candidates, each once, best guess first, at least one; and the rejected ones."""
 
     kind: str
     found: tuple[HeuristicCandidate, ...]
@@ -150,8 +150,8 @@ class Candidates(Sequence[HeuristicCandidate]):
     def named(self, names: Mapping[str, str]) -> Candidates:
         """The same with a kernel's own constexpr names, by the usual ones: ``{"XBLOCK": "BLOCK_SIZE"}``.
 
-        A name given as "" is dropped: the kernel has that block written in. ``SpaceError`` where two names become one,
-        or where configs differ in what is dropped alone; options keep their names.
+        A name given as "" is dropped: the kernel has that block as a literal. Raises SpaceError if two names become the
+        same. Options keep their names.
         """
         made: list[HeuristicCandidate] = []
         for candidate in self.found:
@@ -163,7 +163,7 @@ class Candidates(Sequence[HeuristicCandidate]):
         return replace(self, found=_distinct(made))
 
     def for_target(self, target: TargetFacts) -> Candidates:
-        """The same without options that mean nothing on the target: on a CPU the options of a GPU."""
+        """The same without options that do not apply to the target: on a CPU the options of a GPU."""
         if target.kind != "cpu":
             return self
         own = options_for_targets(target.kind)
@@ -179,7 +179,7 @@ class Candidates(Sequence[HeuristicCandidate]):
 
 
 class Draft:
-    """Candidates while they are made: refused ones are kept as reasons."""
+    """Candidates while they are made; stores the reasons of rejected ones."""
 
     def __init__(self, kind: str) -> None:
         self._kind = kind
@@ -187,7 +187,7 @@ class Draft:
         self._rejected: list[str] = []
 
     def add(self, made: Config | Rejected, reason: str) -> HeuristicCandidate | None:
-        """Take a config in, or why there is none."""
+        """Adds a config, or stores the reason of a rejected one."""
         if isinstance(made, Rejected):
             self._rejected.append(f"{reason}: {made.reason}")
             return None
@@ -196,16 +196,16 @@ class Draft:
         return candidate
 
     def reject(self, candidate: HeuristicCandidate, reason: str) -> None:
-        """Note that a candidate is left out."""
+        """Records that a candidate is left out."""
         self._rejected.append(f"{candidate.config}: {reason}")
 
     @property
     def count(self) -> int:
-        """How many were taken in."""
+        """The number of configs added."""
         return len(self._found)
 
     def done(self) -> Candidates:
-        """What was made, each config once. ``SpaceError`` with every reason where nothing was."""
+        """The candidates, each config once. Raises SpaceError with every reason if none was added."""
         if not self._found:
             raise SpaceError(
                 f"the {self._kind} heuristic finds no config: " + ("; ".join(self._rejected) or "it was asked for none")
@@ -245,11 +245,11 @@ def _blocks(config: Config) -> dict[str, int]:
 def descriptor_filter(
     candidates: Candidates, facts: KernelFacts, target: TargetFacts, *, whole_row: int = 0
 ) -> Candidates:
-    """Only configs whose blocks are as large as tensor descriptors ask, after one that surely is.
+    """Only configs whose blocks are as large as tensor descriptors require, after a config that surely is.
 
-    That one is the first config with its blocks raised. A persistent reduction, whose rows have ``whole_row`` elements,
-    has no blocks of reduced dimensions, so their minimums do not count. ``SpaceError`` where a minimum is for a block
-    that the configs do not have, and where no block can be so large.
+    That config is the first one with its blocks raised. A persistent reduction, whose rows have ``whole_row`` elements,
+    has no blocks of reduced dimensions, so their minimums do not count. Raises SpaceError if a minimum is for a block
+    that the configs lack, or exceeds the largest block.
     """
     least = {
         name: minimum for name, minimum in facts.descriptor_minimums.items() if not (whole_row and name.startswith("R"))
@@ -279,10 +279,11 @@ def descriptor_filter(
 
 
 def deterministic_filter(candidates: Candidates, facts: KernelFacts, effort: TuningEffort) -> Candidates:
-    """One config where results must be made in one order, else all of them.
+    """One config if results must be made in one order, else all of them.
 
-    Blocks of at most 4 reduced elements go, single rows go unless something is contiguous along them; then the second
-    largest reduced block stays, then the second largest number of warps, then the second largest x block.
+    Blocks of at most 4 reduced elements are dropped, and single rows unless memory accesses are contiguous along them.
+    Of the rest, the second largest reduced block is kept, then the second largest number of warps, then the second
+    largest x block.
     """
     if not effort.one_order or len(candidates) == 1:
         return candidates
@@ -312,10 +313,10 @@ def _second_largest(
 def enforce_minimums(
     candidates: Candidates, facts: KernelFacts, target: TargetFacts, *, whole_row: int = 0
 ) -> Candidates:
-    """Blocks of x and r0 raised to the kernel's minimums; what one gains the other loses, down to its own minimum.
+    """Raises blocks of x and r0 to the kernel's minimums; as one grows the other shrinks, down to its own minimum.
 
-    ``SpaceError`` for configs with blocks of other dimensions, and where the minimums alone are more than one block
-    may hold.
+    Raises SpaceError for configs with blocks of other dimensions, and if the minimums alone exceed the elements of one
+    block.
     """
     floors = {"XBLOCK": facts.min_xblock, "R0_BLOCK": facts.min_rblock}
     if all(floor == 1 for floor in floors.values()):
@@ -344,7 +345,7 @@ def _raised(blocks: Mapping[str, int], floors: Mapping[str, int]) -> dict[str, i
 
 
 def _check_minimums(least: Mapping[str, int], target: TargetFacts, whole_row: int) -> None:
-    """``SpaceError`` for minimums that no block can have."""
+    """Raises SpaceError for minimums that no block can have."""
     for dimension in DIMENSIONS:
         name = block_name(dimension)
         if least.get(name, 1) > max_block(dimension, target):

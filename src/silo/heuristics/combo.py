@@ -1,4 +1,4 @@
-"""Combos: several kernels in one launch, each with blocks of its own, and the space of such a kernel."""
+"""Combos: several kernels in one launch, each with its own blocks, and the space of a combo."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from silo.heuristics.reductions import persistent_reduction, reduction
 
 __all__ = ["BoundCombo", "ComboGroup", "ComboLayout", "ComboSpace", "SubKernel", "combo", "combo_space"]
 
-# ---- Combos: several kernels in one launch, each with blocks of its own, all with the same warps and stages ----
+# ---- Combos: several kernels in one launch, each with its own blocks, all with the same warps and stages ----
 
 _HEURISTICS = {"pointwise": pointwise, "reduction": reduction, "persistent_reduction": persistent_reduction}
 
 
-# Threads of one program on every GPU that Triton knows.
+# The most threads of one program, on every GPU that Triton supports.
 _MOST_THREADS = 1024
 
 
@@ -47,10 +47,10 @@ def _no_names() -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class SubKernel:
-    """One kernel of a combo. Two that are equal need to be tuned once.
+    """One kernel of a combo. Equal sub-kernels need to be tuned only once.
 
-    ``names`` are the combo's own names of its blocks, by the usual ones ({"XBLOCK": "BLOCK_A"}), "" for one that is
-    written in; the others have the sub-kernel's number (``XBLOCK_0``).
+    ``names`` are the combo's own names of its blocks, by the usual ones ({"XBLOCK": "BLOCK_A"}), "" for a block that is
+    a literal; the others end in the sub-kernel's number (``XBLOCK_0``).
     """
 
     kind: Literal["pointwise", "reduction", "persistent_reduction"]
@@ -61,10 +61,10 @@ class SubKernel:
 
 @dataclass(frozen=True, slots=True)
 class ComboGroup:
-    """Sub-kernels that are tuned as one.
+    """Sub-kernels that are tuned together.
 
-    ``members`` are their numbers, ``configs`` blocks of every member in the combo's names (without warps and stages),
-    in the order in which they are worth trying, the base's first.
+    ``members`` are their numbers; ``configs`` are blocks of every member in the combo's names (without warps and
+    stages), in the order in which they are worth trying, the base's first.
     """
 
     members: tuple[int, ...]
@@ -73,11 +73,11 @@ class ComboGroup:
 
 @dataclass(frozen=True, slots=True)
 class ComboLayout:
-    """How a combo is tuned.
+    """The plan for tuning a combo.
 
-    ``base`` is the config to start with. ``groups`` come largest first: for each its configs are tried with everything
-    else as it is. ``launches`` are the warps and stages to try at the end. ``limits`` are the largest useful values of
-    blocks, for a descent. ``space`` is all of it as a space: the groups, then the launches.
+    ``base`` is the config to start with. ``groups`` come largest first: the configs of each are tried with everything
+    else unchanged. ``launches`` are the warps and stages to try at the end. ``limits`` are the largest useful values of
+    blocks in a descent. ``space`` is all of it as a space: the groups, then the launches.
     """
 
     base: HeuristicCandidate
@@ -95,22 +95,22 @@ def combo(
     grouped: bool = True,
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> ComboLayout:
-    """The plan of a combo, whose sub-kernel ``i`` has its blocks as ``XBLOCK_i`` and so on.
+    """The plan of a combo, whose sub-kernel ``i`` has the blocks ``XBLOCK_i`` and so on.
 
-    Each sub-kernel gets the candidates it would have by itself; the first of each make the base, whose warps and stages
-    are the most that one of them asks for. Sub-kernels with equal kind, sizes and facts are one group, unless
+    Each sub-kernel gets the candidates that it would have alone; the first of each make the base, whose warps and
+    stages are the most that any sub-kernel requests. Sub-kernels with equal kind, sizes and facts are one group, unless
     ``grouped`` is False.
 
     Args:
-        target: what it is compiled for.
+        target: the target to compile for.
         kernels: the sub-kernels in order.
-        names: the combo's parameters; a value whose name with the number is none of them is set without it, once for
-            the whole combo. None: all have the number.
-        grouped: whether equal sub-kernels are tuned as one.
+        names: the combo's parameters; a value whose name with the number is not among them is set without the number,
+            once for the whole combo. None: all have the number.
+        grouped: whether equal sub-kernels are tuned together.
         effort: as for the sub-kernels.
 
     Raises:
-        SpaceError: there is no sub-kernel.
+        SpaceError: without sub-kernels.
     """
     if not kernels:
         raise SpaceError("a combo without sub-kernels has no config")
@@ -155,7 +155,7 @@ def combo(
 
 @dataclass(frozen=True)
 class _Naming:
-    """What the combo calls the blocks of its sub-kernels; ``known`` are its parameters, None where all are there."""
+    """The combo's names of its sub-kernels' blocks; ``known`` are its parameters, None if every name is one."""
 
     kernels: Sequence[SubKernel]
     known: Collection[str] | None
@@ -166,7 +166,7 @@ class _Naming:
         return self.kernels[index].names.get(usual, f"{usual}_{index}")
 
     def own(self, config: Mapping[str, Value], index: int) -> Iterator[str]:
-        """The dimensions of which a sub-kernel has a block of its own."""
+        """The dimensions for which a sub-kernel has its own block."""
         for dimension in DIMENSIONS:
             if block_name(dimension) in config and dimension in self.kernels[index].hints:
                 name = self.name(index, dimension)
@@ -225,7 +225,7 @@ def _steps(
     limits: Mapping[tuple[int, str], int],
     naming: _Naming,
 ) -> Iterator[Steps]:
-    """What a descent may change: each block of a group, unless groups share it."""
+    """The changes that a descent may make: each block of a group, unless groups share it."""
     users = {naming.name(index, dimension): set[int]() for index, dimension in limits}
     for number, group in enumerate(groups):
         for index, dimension in limits:
@@ -247,7 +247,7 @@ def _sizes(kernel: SubKernel, dimension: str, limit: int) -> tuple[int, ...]:
 
 
 def _fitting(kernels: Sequence[SubKernel], first: Sequence[Mapping[str, Value]], naming: _Naming) -> Iterator[Node]:
-    """That no sub-kernel has a block of more elements than Triton allows, whatever a descent combines."""
+    """Constraints that limit every sub-kernel's block to the elements that Triton allows, for any combination."""
     for index, kernel in enumerate(kernels):
         own = [naming.name(index, dimension) for dimension in naming.own(first[index], index)]
         row = kernel.hints.rnumel if kernel.kind == "persistent_reduction" else 1
@@ -276,7 +276,7 @@ class ComboSpace:
     kind: Literal["combo"] = "combo"
 
     def bound(self, kernel: str, signature: Signature, constraints: Sequence[Constraint] = ()) -> BoundCombo:
-        """For one kernel. ``SpaceError`` where it lacks a block or an argument that a sub-kernel names."""
+        """The space for one kernel. Raises SpaceError if it lacks a block or an argument that a sub-kernel names."""
         constants = frozenset(p.name for p in signature.parameters if p.kind is ParameterKind.CONSTEXPR)
         parts = tuple(BoundSpace(kernel, part, part.size_nodes(kernel, signature), ()) for part in self.parts)
         rows = tuple((number, _row_name(part, number, constants)) for number, part in enumerate(self.parts))
@@ -286,7 +286,7 @@ class ComboSpace:
 
 
 def _row_name(part: HeuristicSpace, number: int, constants: frozenset[str]) -> str:
-    """The constexpr that is the length of a sub-kernel's whole row, "" where it has that written in."""
+    """The constexpr for the length of a sub-kernel's whole row; "" if the length is a literal or rows are not whole."""
     usual = f"R0_BLOCK_{number}"
     return part.names.get("R0_BLOCK", usual if usual in constants else "") if part.whole_rows else ""
 
@@ -295,7 +295,7 @@ def _row_name(part: HeuristicSpace, number: int, constants: frozenset[str]) -> s
 class BoundCombo:
     """A combo's space for one kernel: ``parts`` are its sub-kernels, ``constexprs`` the kernel's.
 
-    ``rows`` are the constexprs that have to be the length of a whole row, each after the number of its sub-kernel.
+    ``rows`` are the constexprs that must equal the length of a whole row, each after the number of its sub-kernel.
     """
 
     kernel: str
@@ -313,7 +313,7 @@ class BoundCombo:
 
     @property
     def deterministic(self) -> BoundCombo:
-        """The same space where sums must be made in one order: one config for reductions."""
+        """The same space if sums must be made in one order: one config for reductions."""
         effort = replace(self.made_by.effort, deterministic=True)
         return replace(self, made_by=replace(self.made_by, effort=effort))
 
@@ -324,12 +324,12 @@ class BoundCombo:
 
     @property
     def placed(self) -> tuple[str, ...]:
-        """Blocks that a grid is checked to count: none, because the author of a combo knows its grid."""
+        """Blocks that a grid is checked to count: empty, because a combo's grid is its author's responsibility."""
         return ()
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Arguments whose values decide, each once: the least that tuning depends on."""
+        """Arguments whose values decide the configs, each once: the least that tuning depends on."""
         return tuple(dict.fromkeys(name for part in self.parts for name in part.reads))
 
     @property
@@ -338,17 +338,17 @@ class BoundCombo:
         return tuple((name, self.parts[number].row_length) for number, name in self.rows)
 
     def plan(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> ComboLayout:
-        """The plan for one call, by its target, the facts of a device of it, and the call's scalars."""
+        """The plan for one call, by its target, the facts of its device, and the call's scalars."""
         return self._plan(TargetFacts.of(target, device), [part.hints(values) for part in self.parts])
 
     def space(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> GroupedSpace:
-        """The space of one call. ``SpaceError`` where the constraints leave nothing of it."""
+        """The space of one call. Raises SpaceError if the constraints leave nothing of it."""
         sizes = [part.hints(values) for part in self.parts]
         made = self._space(self.plan(target, device, values), sizes)
         return made.constrained(self.constraints, self.reads) if self.constraints else made
 
     def explain(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> str:
-        """How the space of one call comes about, a line for each sub-kernel and each choice."""
+        """Explains the space of one call, a line for each sub-kernel and each choice."""
         plan = self.plan(target, device, values)
         lines = [f"space: a combo of {len(self.parts)} sub-kernels for {target}, at most {plan.space.effort} configs"]
         for number, part in enumerate(self.parts):
@@ -382,21 +382,22 @@ def combo_space(
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
     constants: Mapping[str, Value] | None = None,
 ) -> ComboSpace:
-    """A space for ``silo.kernel(space=...)`` of a kernel that does the work of several, each in programs of its own.
+    """A space for ``silo.kernel(space=...)`` of a kernel that combines several, each in its own programs.
 
-    Sub-kernel ``i`` has the blocks ``XBLOCK_i`` and so on, where the kernel has such constexprs, else ``XBLOCK``, which
-    is then one for all. Sub-kernels are tuned one after the other, the largest first, equal ones (kind, sizes, facts)
-    as one, warps and stages at the end.
+    Sub-kernel ``i`` has the blocks ``XBLOCK_i`` and so on if the kernel has these constexprs, else ``XBLOCK``, which
+    all sub-kernels then share. Sub-kernels are tuned one after the other, the largest first, equal ones (kind, sizes,
+    facts) together, warps and stages at the end.
 
     Args:
         parts: the sub-kernels in order, as :func:`silo.heuristics.heuristic_space` describes a kernel: pointwise
             kernels, reductions and persistent reductions. ``names`` of a part are the combo's names of its blocks.
-        grouped: whether equal sub-kernels are tuned as one.
-        effort: how many configs are wanted.
+        grouped: whether equal sub-kernels are tuned together.
+        effort: the number of configs wanted.
         constants: other constexprs and options that every config sets.
 
     Raises:
-        SpaceError: there is no sub-kernel, or one of a kind that no combo has; one that has constants or an effort.
+        SpaceError: without sub-kernels, or if a sub-kernel has a kind that combos do not support, constants or an
+            effort.
     """
     if not parts:
         raise SpaceError("a combo without sub-kernels has no config")

@@ -47,18 +47,18 @@ def is_reduction(dimension: str) -> bool:
 
 
 class AutotuneHint(Enum):
-    """Hints that a generated kernel carries."""
+    """Hints in a generated kernel."""
 
     ONE_ELEMENT_PER_THREAD = "one element per thread"
 
 
 class ReductionHint(Enum):
-    """How the reduced axis lies in memory."""
+    """The layout of the reduced axis in memory."""
 
     INNER = "inner"  # contiguous
     OUTER = "outer"  # strided
     OUTER_TINY = "outer tiny"  # strided and short
-    DEFAULT = "default"  # not known
+    DEFAULT = "default"  # unknown
 
 
 class TileHint(Enum):
@@ -70,7 +70,7 @@ class TileHint(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SizeHints:
-    """How many elements each dimension has, each rounded up to a power of two.
+    """The number of elements of each dimension, rounded up to a power of two.
 
     A dimension without elements counts as one: its kernel runs no program.
 
@@ -82,7 +82,7 @@ class SizeHints:
 
     @classmethod
     def of(cls, sizes: SizeHints | Mapping[str, int]) -> SizeHints:
-        """From sizes by dimension: ``x``, ``y``, ``z``, ``r0_`` (or ``r``), ``r1_``. ``SpaceError`` otherwise."""
+        """From sizes by dimension: ``x``, ``y``, ``z``, ``r0_`` (or ``r``), ``r1_``. Raises SpaceError for others."""
         if isinstance(sizes, SizeHints):
             return sizes
         found: dict[str, int] = {}
@@ -154,22 +154,22 @@ def _no_scores() -> Mapping[str, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelFacts:
-    """What is known of a kernel. Every member has the value of a kernel of which nothing is known.
+    """Facts of a kernel. Every default is the value for an unknown kernel.
 
     Attributes:
-        loads, stores, reductions: how many operations of each kind one program has.
+        loads, stores, reductions: the number of operations of each kind in one program.
         atomic_add: whether it adds atomically.
-        dynamic_sizes: how many arguments are sizes that the kernel's indexing depends on.
-        min_elements_per_thread: what each thread is to do at least.
-        autotune_hints, tile_hint, reduction_hint: what it says of itself.
-        tiling_scores: by dimension, how much a longer block there helps memory accesses; all 1 where empty.
+        dynamic_sizes: the number of arguments that are sizes which the kernel's indexing depends on.
+        min_elements_per_thread: the least number of elements for each thread.
+        autotune_hints, tile_hint, reduction_hint: the kernel's own hints.
+        tiling_scores: by dimension, how much a longer block there helps memory accesses; all 1 if empty.
         contiguous_reduction: whether some load or store is contiguous along the reduced axis.
         persistent_block: also try the whole reduced axis in one block.
         longest_persistent: elements of the longest reduced axis that a sub-kernel of a combo holds in one block (HIP).
-        single_row: the kernel has no x block: one row a program.
+        single_row: the kernel has no x block: one row per program.
         descriptor_minimums: the least block sizes that its tensor descriptors allow, by block name.
         min_xblock, min_rblock: least block sizes for another reason.
-        rsplit_size: rows that one program of a mix-order reduction goes through; 0 for any other kernel.
+        rsplit_size: rows that one program of a mix-order reduction processes; 0 for any other kernel.
         several_stages: whether a mix-order reduction may be pipelined.
         persistent: whether a cooperative reduction holds its share of the reduced axis in one block.
         min_scan_block: least block of a split scan.
@@ -208,11 +208,11 @@ class KernelFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TuningEffort:
-    """How many configs are wanted, and whether results must be the same bits everywhere.
+    """The number of configs wanted, and whether results must have the same bits everywhere.
 
     Attributes:
         tune: more than one config for pointwise kernels.
-        exhaustive: every config the heuristic knows of (PyTorch calls it max-autotune).
+        exhaustive: every config of the heuristic (PyTorch's max-autotune).
         deterministic: one config for a reduction, so that sums are made in one order.
         batch_invariant: the same order whatever the number of rows; implies ``deterministic``.
     """
@@ -228,7 +228,7 @@ class TuningEffort:
         return self.deterministic or self.batch_invariant
 
 
-# ---- Target facts: what heuristics know of the device that a kernel is for, never of the machine they run on ----
+# ---- Target facts: facts of the device that a kernel is for, never of the machine that heuristics run on ----
 
 _WITHOUT_BLOCKS = ("tpu", "metal")  # kinds of targets whose kernels do not work on blocks of a tensor
 _XPU_UNITS = 64  # no driver here declares them
@@ -236,11 +236,11 @@ _XPU_UNITS = 64  # no driver here declares them
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """What a heuristic needs of a target.
+    """The facts of a target that heuristics use.
 
-    ``kind`` and ``arch`` are the target's; ``major`` is the compute capability's first number (0 but for CUDA);
-    ``warp_size`` lanes a warp; ``units`` multiprocessors, compute units or cores; ``assumed`` names the facts that come
-    from a table and not from a device.
+    ``kind`` and ``arch`` are the target's; ``major`` is the compute capability's first number (0 except for CUDA);
+    ``warp_size`` the lanes of a warp; ``units`` the multiprocessors, compute units or cores; ``assumed`` names the
+    facts that come from a table and not from a device.
     """
 
     kind: str
@@ -252,9 +252,9 @@ class TargetFacts:
 
     @classmethod
     def of(cls, target: TargetFacts | Target | str, device: Mapping[str, int] | None = None) -> TargetFacts:
-        """The facts of a target; ``device`` (leaves of the expression language) overrides what is assumed of its arch.
+        """The facts of a target; ``device`` (leaves of the expression language) overrides facts assumed for its arch.
 
-        ``SpaceError`` for a target whose kernels have no Triton blocks.
+        Raises SpaceError for a target whose kernels have no Triton blocks.
 
         >>> TargetFacts.of("cuda:sm_90a").units
         132
@@ -268,7 +268,8 @@ class TargetFacts:
             raise SpaceError(f"no heuristic knows the target {named}: they choose blocks for cuda, hip, xpu and cpu")
         known = device or {}
         units = known.get("sm_count", 0)
-        # A CPU states one lane a warp; blocks for it are chosen as for 32, and no option that counts warps is given.
+        # A CPU reports one lane per warp; blocks for it are chosen as for 32, and options that count warps are left
+        # out.
         warp = known.get("warp_size", 0) if named.kind != "cpu" else 32
         return cls(
             kind=named.kind,

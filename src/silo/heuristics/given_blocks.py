@@ -19,7 +19,7 @@ __all__ = ["fixed", "foreach", "lookup", "lookup_key", "template", "user"]
 
 
 def fixed(members: Mapping[str, Value] | Config) -> Candidates:
-    """The one config given, as it is: constexprs and every compile option (num_ctas and maxnreg among them).
+    """The one given config, unchanged: constexprs and every compile option (num_ctas and maxnreg among them).
 
     Options that are None count as not given.
 
@@ -93,7 +93,7 @@ def lookup_key(hints: SizeHints | Mapping[str, int], source: str) -> str:
 def lookup(
     table: Mapping[str, Mapping[str, Value]], hints: SizeHints | Mapping[str, int], source: str
 ) -> Candidates | None:
-    """The one config that the table has for a kernel at some sizes, or None. ``SpaceError`` for half an entry."""
+    """The one config that the table has for a kernel at some sizes, or None. Raises SpaceError for half an entry."""
     found = table.get(lookup_key(hints, source))
     if found is None:
         return None

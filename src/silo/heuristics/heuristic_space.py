@@ -1,4 +1,4 @@
-"""Spaces that a heuristic makes: for each call's target and sizes the configs worth trying."""
+"""Spaces that a heuristic makes: the configs worth trying for each call's target and sizes."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ KINDS: dict[str, HeuristicFunction] = {
     "split_scan": split_scan,
     "native_matmul": native_matmul,
 }
-# Kinds whose rows are one block that no config sets; a kernel that has it as a constexpr gets the row's length.
+# Kinds whose rows are one block that no config sets; a kernel with a constexpr for it gets the row's length.
 _WHOLE_ROWS = ("persistent_reduction", "mix_order")
-# Programs that wait for one another: a driver refuses to launch more of them than the device runs at once. A config may
-# meet sizes that it was not made for (a bundle takes RSPLIT from the nearest bucket): results are right with any,
-# but without this the programs that do not fit would be waited for without end.
+# Programs of this kind wait for one another: a driver rejects a launch of more of them than the device runs at once. A
+# config may meet sizes that it was not made for (a bundle takes RSPLIT from the nearest bucket): results are right with
+# any, but without this option a launch that does not fit would wait without end.
 _TOGETHER: Mapping[str, Value] = {"launch_cooperative_grid": True}
-# What every config sets besides; a CPU's have none of it.
+# Options that every config sets besides; a CPU's configs leave them out.
 OPTIONS = ("num_warps", "num_stages")
 
 
@@ -76,7 +76,7 @@ class HeuristicSpace:
         why: str = "",
         placed: tuple[str, ...] = (),
     ) -> BoundSpace:
-        """For one kernel. ``SpaceError`` where it lacks a block or an argument that this space names."""
+        """The space for one kernel. Raises SpaceError if it lacks a block or an argument that this space names."""
         sizes = self.size_nodes(kernel, signature)
         sample = self.made(TargetFacts("cuda"), {dimension: 64 for dimension, _ in sizes})
         blocks = tuple(name for name, _ in sample[0].config.values)
@@ -84,7 +84,7 @@ class HeuristicSpace:
         return BoundSpace(kernel, self, sizes, blocks, tuple(constraints), why, placed)
 
     def size_nodes(self, kernel: str, signature: Signature) -> tuple[tuple[str, Node], ...]:
-        """The size of each dimension over a kernel's scalar arguments. ``SpaceError`` where it lacks one."""
+        """The size of each dimension over a kernel's scalar arguments. Raises SpaceError if an argument is missing."""
         scalars = [p.name for p in signature.parameters if p.kind is not ParameterKind.POINTER]
         return tuple((dimension, self._size(kernel, size, scalars)) for dimension, size in self.sizes.items())
 
@@ -120,7 +120,7 @@ class HeuristicSpace:
 
     @property
     def row(self) -> str:
-        """The constexpr that is the length of a whole row, "" where there is none."""
+        """The constexpr for the length of a whole row, "" without one."""
         return self.names.get("R0_BLOCK", "") if self.whole_rows else ""
 
     @property
@@ -130,7 +130,7 @@ class HeuristicSpace:
 
 
 def check_blocks(kernel: str, kind: str, blocks: Sequence[str], signature: Signature) -> None:
-    """``SpaceError`` for a block that a heuristic sets and the kernel does not have."""
+    """Raises SpaceError for a block that a heuristic sets and the kernel lacks."""
     constants = [p.name for p in signature.parameters if p.kind is ParameterKind.CONSTEXPR]
     for name in blocks:
         if name not in constants:
@@ -149,7 +149,7 @@ def _with(candidate: HeuristicCandidate, members: Mapping[str, Value]) -> Heuris
 class BoundSpace:
     """A heuristic's space for one kernel: ``sizes`` are expressions over its scalar arguments, ``blocks`` constexprs.
 
-    For a kernel whose space was guessed, ``why`` says how, and ``placed`` names the blocks that its grid has to count.
+    For an inferred space, ``why`` is the reason, and ``placed`` names the blocks that its grid has to count.
     """
 
     kernel: str
@@ -162,7 +162,7 @@ class BoundSpace:
 
     @property
     def deterministic(self) -> BoundSpace:
-        """The same space where sums must be made in one order: one config for reductions."""
+        """The same space if sums must be made in one order: one config for reductions."""
         effort = replace(self.made_by.effort, deterministic=True)
         return replace(self, made_by=replace(self.made_by, effort=effort))
 
@@ -173,7 +173,7 @@ class BoundSpace:
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Arguments whose values decide, each once: the least that tuning depends on."""
+        """Arguments whose values decide the configs, each once: the least that tuning depends on."""
         found = [leaf.name for _, node in self.sizes for leaf in leaves(node) if isinstance(leaf, Argument)]
         return tuple(dict.fromkeys(found))
 
@@ -190,15 +190,15 @@ class BoundSpace:
         return make(OpKind.NEXT_POW2, make(OpKind.MAX, length, Const(1)))
 
     def candidates(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> Candidates:
-        """The candidates of one call, by its target, the facts of a device of it, and the call's scalars.
+        """The candidates of one call, by its target, the facts of its device, and the call's scalars.
 
-        Sizes count by their bucket, so that calls of one bucket have one space. ``SpaceError`` for a size that is no
-        integer.
+        Sizes count by their bucket, so that calls of one bucket have one space. Raises SpaceError for a size that is
+        not an integer.
         """
         return self.made_by.made(TargetFacts.of(target, device), self.hints(values))
 
     def hints(self, values: Mapping[str, Value]) -> dict[str, int]:
-        """The sizes of one call by dimension, of its bucket. ``SpaceError`` for one that is not an integer."""
+        """The sizes of one call by dimension, of its bucket. Raises SpaceError for a size that is not an integer."""
         known = {name: bucket_of([values.get(name)])[0] for name in self.reads}
         found: dict[str, int] = {}
         for dimension, node in self.sizes:
@@ -209,11 +209,11 @@ class BoundSpace:
         return found
 
     def space(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> Space:
-        """The space of one call. ``SpaceError`` where the constraints leave nothing of it."""
+        """The space of one call. Raises SpaceError if the constraints leave nothing of it."""
         return Space.of(self.candidates(target, device, values).configs, self.constraints, self.reads)
 
     def explain(self, target: Target, device: Mapping[str, int], values: Mapping[str, Value]) -> str:
-        """How the space of one call comes about, a line for each config."""
+        """Explains the space of one call, a line for each config."""
         sizes = ", ".join(f"{name}={size}" for name, size in self.hints(values).items())
         read = ", ".join(f"{dimension} from {node}" for dimension, node in self.sizes)
         lines = [f"space: the {self.made_by.kind} heuristic for {target} and {sizes} ({read})"]
@@ -237,17 +237,17 @@ def space(
     Args:
         kind: ``pointwise``, ``reduction``, ``persistent_reduction``, ``mix_order``, ``cooperative_reduction``,
             ``split_scan``, ``native_matmul``; or a function of the same form, ``f(target, hints, facts, effort)``.
-        sizes: how many elements each dimension (x, y, z, r) has: the name of an integer argument, a number, or a
-            function of the arguments such as ``lambda a: a.m * a.n``.
+        sizes: the number of elements of each dimension (x, y, z, r): the name of an integer argument, a number, or a
+            function of the arguments, for example ``lambda a: a.m * a.n``.
         names: the kernel's own names of the blocks, by the usual ones (``{"XBLOCK": "BLOCK"}``); "" for a block that
-            the kernel has written in. A persistent reduction's R0_BLOCK is the length of a row, a power of two. Configs
-            of a cooperative reduction ask for a cooperative launch, unless ``constants`` say otherwise.
-        facts: what is known of the kernel.
-        effort: how many configs are wanted.
+            is a literal in the kernel. A persistent reduction's R0_BLOCK is the length of a row, a power of two.
+            Configs of a cooperative reduction request a cooperative launch, unless ``constants`` override that.
+        facts: the facts of the kernel.
+        effort: the number of configs wanted.
         constants: other constexprs and options that every config sets.
 
     Raises:
-        SpaceError: an unknown kind, or a dimension that is none.
+        SpaceError: an unknown kind or dimension.
     """
     if isinstance(kind, str):
         if kind not in KINDS:

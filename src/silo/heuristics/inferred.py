@@ -27,9 +27,9 @@ __all__ = [
     "use_of",
 ]
 
-# ---- Common names of block sizes and sizes, and the meaning that each is given ----
+# ---- Common names of block sizes and sizes, and their meaning ----
 
-# Rows of blocks that are handled together, so that neighbours share what they read.
+# Block rows that are handled together, so that neighbours share the data they read.
 GROUP = "group"
 _BLOCK = "(?:BLOCK|TILE|BLK)"
 _FORMS = (
@@ -38,7 +38,7 @@ _FORMS = (
 )
 _GROUP = re.compile(r"GROUP(?:SIZE)?M?")
 
-# Names of arguments that are sizes, by the role of the block, in lower case; the first that a kernel has counts.
+# Names of arguments that are sizes, by the role of the block, in lower case; the first match counts.
 SIZE_NAMES: dict[str, tuple[str, ...]] = {
     "x": ("xnumel", "n_elements", "num_elements", "numel", "size", "length", "n_cols", "cols", "width", "n"),
     "y": ("ynumel", "n_rows", "num_rows", "rows", "height", "m"),
@@ -53,7 +53,7 @@ _ALL_SIZES = frozenset(name for names in SIZE_NAMES.values() for name in names)
 
 
 def role_of(name: str) -> str | None:
-    """What a constexpr of this name is taken for, or None.
+    """The role of a constexpr with this name, or None.
 
     >>> [role_of(name) for name in ("BLOCK_SIZE", "BLOCK_M", "XBLOCK", "GROUP_SIZE_M", "HEAD_DIM")]
     ['any', 'm', 'x', 'group', None]
@@ -70,9 +70,9 @@ def role_of(name: str) -> str | None:
 
 
 def open_blocks(signature: Signature, computed: Collection[str] = ()) -> tuple[str, ...]:
-    """Constexprs of a kernel that a call may leave to a heuristic: those with such names, without a default.
+    """Constexprs of a kernel that a call may leave to a heuristic: constexprs with a block's name, without a default.
 
-    ``computed`` are set by ``triton.heuristics``. None where no block is among them.
+    ``computed`` are set by ``triton.heuristics``. Empty if no block is among them.
     """
     found = tuple(
         parameter.name
@@ -86,7 +86,7 @@ def open_blocks(signature: Signature, computed: Collection[str] = ()) -> tuple[s
 
 
 def open_sizes(signature: Signature) -> tuple[str, ...]:
-    """Parameters whose names say that they are sizes."""
+    """Parameters whose names are names of sizes."""
     scalars = (ParameterKind.ANY, ParameterKind.INTEGER)
     return tuple(p.name for p in signature.parameters if p.kind in scalars and p.name.lower() in _ALL_SIZES)
 
@@ -99,9 +99,9 @@ def size_name(role: str, arguments: Sequence[str]) -> str | None:
 
 # ---- The heuristic of a kernel without a space, by the names of its block sizes and its code ----
 
-# Rows of blocks that a product of matrices handles together, where the kernel asks how many.
+# The number of block rows that a product of matrices handles together, if the kernel has a parameter for it.
 _GROUP_ROWS = 8
-# Which dimension each role is, where a kernel has blocks of these roles and no others.
+# The dimension of each role, for kernels with blocks of exactly these roles.
 _POINTWISE: tuple[dict[str, str], ...] = (
     *({role: "x"} for role in ("any", "x", "n", "m", "k", "r")),
     {"n": "x", "m": "y"},
@@ -112,11 +112,11 @@ _POINTWISE: tuple[dict[str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class BlockUse:
-    """What a kernel does with one block.
+    """A kernel's use of one block.
 
-    ``limit`` is the argument it is masked by, "" where none is; ``folded``: it is reduced or scanned; ``stepped``: a
-    loop goes over its dimension; ``placed``: programs start at multiples of it. One that is neither stepped nor placed
-    has to hold its whole dimension.
+    ``limit`` is the argument that masks it, or "". ``folded``: it is reduced or scanned; ``stepped``: a loop goes over
+    its dimension; ``placed``: programs start at multiples of it. A block that is neither stepped nor placed has to hold
+    its whole dimension.
     """
 
     limit: str = ""
@@ -132,7 +132,7 @@ class BlockUse:
 
 @dataclass(frozen=True, slots=True)
 class KernelUse:
-    """What a kernel does: how many operations of each kind, and its blocks by name."""
+    """A kernel's operations by kind, and its blocks by name."""
 
     blocks: Mapping[str, BlockUse]
     loads: int = 0
@@ -144,7 +144,7 @@ class KernelUse:
 
 
 def use_of(traits: Traits, lengths: Mapping[str, int]) -> KernelUse:
-    """What a kernel does with blocks of these lengths, by the traits of its code."""
+    """The use of blocks of these lengths, by the traits of the kernel's code."""
     blocks: dict[str, BlockUse] = {}
     for name, length in lengths.items():
         found = None if role_of(name) == GROUP else traits.blocks.get(length)
@@ -165,7 +165,7 @@ def use_of(traits: Traits, lengths: Mapping[str, int]) -> KernelUse:
 
 
 def common_use(one: KernelUse, other: KernelUse) -> KernelUse:
-    """What is so with both lengths of every block: one of them may be a constant of the kernel by chance."""
+    """The facts that hold for both lengths of every block: one length may equal a constant of the kernel by chance."""
     blocks = {
         name: BlockUse(
             first.limit if first.limit == second.limit else "",
@@ -183,7 +183,7 @@ class _Kernel:
     name: str
     use: KernelUse
     arguments: Sequence[str]  # scalar parameters, in order
-    key: Sequence[str]  # those that the guard of a call looks at
+    key: Sequence[str]  # the parameters in the guard of a call
 
     def refuse(self, why: str) -> SpaceError:
         blocks = ", ".join(self.use.blocks)
@@ -194,7 +194,7 @@ class _Kernel:
         )
 
     def size(self, block: str) -> str:
-        """The argument that says how many elements a block's dimension has."""
+        """The argument that holds the number of elements in a block's dimension."""
         use = self.use.blocks[block]
         found = use.limit or size_name(role_of(block) or "", self.key)
         if not found:
@@ -205,16 +205,16 @@ class _Kernel:
 
 
 def guess(name: str, use: KernelUse, arguments: Sequence[str], key: Sequence[str]) -> tuple[HeuristicSpace, str]:
-    """The space for a kernel, and why. Pure.
+    """The space for a kernel, and the reason. Pure.
 
     Args:
         name: the kernel's, for messages.
-        use: what it does; its blocks are those that the call leaves open.
+        use: its operations; its blocks are those that the call leaves open.
         arguments: its scalar parameters.
-        key: those that tuning may depend on.
+        key: the parameters that tuning may depend on.
 
     Raises:
-        SpaceError: what the kernel is cannot be told; the message says why, and what to give instead.
+        SpaceError: the kernel's kind is unclear; the message names the reason, and the values to give instead.
     """
     kernel = _Kernel(name, use, arguments, key)
     groups: dict[str, Value] = {block: _GROUP_ROWS for block in use.blocks if role_of(block) == GROUP}

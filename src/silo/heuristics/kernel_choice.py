@@ -1,4 +1,4 @@
-"""Choosing between whole kernels that compute the same: persistent against looped, one made for each size."""
+"""Choosing between whole kernels that compute the same: persistent against looped, or made for different sizes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _NO_SIZES = float(1 << 62)
 
 @dataclass(frozen=True, slots=True)
 class KernelChoice:
-    """The kernel to use and why."""
+    """The kernel to use and the reason."""
 
     name: str
     reason: str
 
 
 def fastest(times_ns: Mapping[str, Sequence[int]]) -> KernelChoice:
-    """The kernel with the least median of measured times, in nanoseconds; those that failed have none.
+    """The kernel with the least median of measured times, in nanoseconds (empty for kernels that failed).
 
-    Of kernels that cannot be told from the fastest, the one named first is taken, so that noise decides nothing.
-    ``SpaceError`` where none has a time.
+    If samples do not separate kernels from the fastest, the kernel named first is taken, so that noise decides nothing.
+    Raises SpaceError if no kernel has a time.
 
     >>> fastest({"persistent": [1000, 1001], "looped": [999, 1000]}).name
     'persistent'
@@ -49,9 +49,9 @@ def fastest(times_ns: Mapping[str, Sequence[int]]) -> KernelChoice:
 def nearest(shapes: Sequence[Sequence[int]], made_for: Mapping[str, Sequence[Sequence[int]] | None]) -> KernelChoice:
     """The kernel made for the shapes that are nearest to the shapes of a call, without measuring.
 
-    The distance is the sum, over every dimension of every array, of how many octaves the sizes are apart; 0 lies one
-    octave below 1. A kernel made for no sizes (None) is farther than any other. The one named first wins a tie.
-    ``SpaceError`` for shapes with another number of arrays or dimensions, and where there is no kernel.
+    The distance is the number of octaves between the sizes, summed over every dimension of every array; 0 counts as one
+    octave below 1. A kernel made for no sizes (None) is farther than any other. The kernel named first wins a tie.
+    Raises SpaceError for shapes with another number of arrays or dimensions, and without kernels.
 
     >>> nearest([(1000, 16)], {"small": [(64, 16)], "large": [(4096, 16)], "any": None}).name
     'large'
@@ -86,10 +86,10 @@ def persistent_fits(
     cooperative: bool = False,
     both: bool = False,
 ) -> Decision:
-    """Whether whole rows fit a block, so that a kernel without a loop is worth having, and why (not).
+    """Decides whether whole rows fit a block, so that a kernel without a loop pays.
 
-    Rows of up to 1024 contiguous elements do, up to 64 strided ones (PyTorch 2.13). Cooperative programs share a row;
-    where a looped kernel is made as well and the faster one is used (``both``), rows may be 16 times as long.
+    Rows of up to 1024 contiguous elements do, and up to 64 strided ones (PyTorch 2.13). Cooperative programs share a
+    row. If a looped kernel is made as well and the faster is used (``both``), rows may be 16 times as long.
 
     >>> bool(persistent_fits({"x": 4096, "r": 1024}, ReductionHint.INNER))
     True
@@ -105,7 +105,7 @@ def persistent_fits(
 
 
 def cooperative_fits(hints: SizeHints | Mapping[str, int]) -> Decision:
-    """Whether rows are so few and long that several programs should share one (PyTorch 2.13); never on a CPU."""
+    """Decides whether rows are so few and long that programs should share each (PyTorch 2.13). For GPUs only."""
     sizes = SizeHints.of(hints)
     x, rnumel = sizes["x"], sizes.rnumel
     said = f"{x} rows of {rnumel} elements"

@@ -55,9 +55,9 @@ def native_matmul(
 ) -> Candidates:
     """Configs of a product of ``y`` x ``r`` and ``r`` x ``x`` matrices, with ``z`` for batches of them.
 
-    The values are the 19 of PyTorch 2.13, whatever the sizes; a batched product handles one batch a program. With
+    The values are the 19 of PyTorch 2.13, whatever the sizes; a batched product handles one batch per program. With
     ``persistent`` the whole inner dimension is one block, which the configs do not set, and blocks of x and y are
-    halved, not below 16, until the tile fits. ``SpaceError`` for other dimensions.
+    halved, not below 16, until the tile fits. Raises SpaceError for other dimensions.
 
     >>> len(native_matmul("cuda:sm_90", {"x": 4096, "y": 4096, "r": 4096}))
     19
@@ -88,7 +88,7 @@ def native_matmul(
 
 
 def _shrink(blocks: dict[str, int], inner: int) -> None:
-    """Halve the larger of x and y until the tile fits or both are 16; x where they are equal."""
+    """Halves the larger of x and y until the tile fits or both are 16; halves x if they are equal."""
     while math.prod(blocks.values()) * inner > MAX_ELEMENTS:
         long = [name for name in ("XBLOCK", "YBLOCK") if blocks[name] > MIN_DOT_BLOCK]
         if not long:

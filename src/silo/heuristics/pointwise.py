@@ -22,8 +22,8 @@ def pointwise(
 ) -> Candidates:
     """Configs of a pointwise kernel over ``x``, ``x`` and ``y``, or all of ``x``, ``y``, ``z``.
 
-    The values follow PyTorch 2.13 (``triton_heuristics.pointwise``); what AMD and Intel add is decided by the
-    target. ``SpaceError`` for other dimensions.
+    The values follow PyTorch 2.13 (``triton_heuristics.pointwise``); additions for AMD and Intel depend on the target.
+    Raises SpaceError for other dimensions.
 
     >>> for candidate in pointwise("cuda:sm_90", {"x": 1024}):
     ...     print(candidate)
@@ -40,7 +40,7 @@ def pointwise(
 
 
 def _span(hints: SizeHints) -> int:
-    """Elements of a block that gives some 128 blocks, between 256 and 1024."""
+    """The elements of a block for some 128 blocks in all, between 256 and 1024."""
     return max(256, min(hints.numel // 128, 1024))
 
 

@@ -54,8 +54,8 @@ def reduction(
 ) -> Candidates:
     """Configs of a looped reduction over ``r0_`` (and ``r1_``) of rows ``x`` (and ``y``).
 
-    The values follow PyTorch 2.13 (``triton_heuristics.reduction``). A kernel whose reduction hint says how its
-    rows lie in memory gets one config, any other six. ``SpaceError`` for other dimensions.
+    The values follow PyTorch 2.13 (``triton_heuristics.reduction``). A kernel whose reduction hint describes its rows'
+    layout gets one config, any other six. Raises SpaceError for other dimensions.
 
     >>> facts = KernelFacts(loads=2, reductions=1, reduction_hint=ReductionHint.INNER)
     >>> print(reduction("cuda:sm_90", {"x": 4096, "r": 4096}, facts)[0].config)
@@ -151,7 +151,7 @@ def looped_candidates(
 def _beside_persistent(candidates: Candidates, facts: KernelFacts) -> Candidates:
     """Without x blocks that make a sub-kernel of the same combo hold more than 4096 elements: they compile for hours.
 
-    The config with the fewest rows stays where none is short enough.
+    If no config has few enough rows, the config with the fewest rows stays.
     """
     if facts.longest_persistent <= 0:
         return candidates
@@ -173,7 +173,7 @@ def _rows_of(candidate: HeuristicCandidate) -> int:
 
 
 def _outer(draft: Draft, make: _Maker) -> None:
-    """Rows that lie side by side: a long x block makes loads contiguous."""
+    """Adds configs for rows that lie side by side: a long x block makes loads contiguous."""
     facts, x, rnumel = make.facts, make.sizes["x"], make.sizes.rnumel
     if make.target.is_hip:
         draft.add(make(64, 8), "strided rows: 64 of them side by side")
@@ -196,11 +196,11 @@ def _outer(draft: Draft, make: _Maker) -> None:
             draft.add(make(min(rows, 32), r, num_warps=4), "strided rows, heavy iterations: few of them")
 
 
-# ---- Persistent reductions: whole rows in one block, so that each is read once and there is no loop ----
+# ---- Persistent reductions: whole rows in one block, so that each is read once, without a loop ----
 
 _ROWS = (1, 8, 32, 128)
 _ROWS_HIP = (1, 4, 8, 16, 32, 64, 128, 256)
-# Rows that a kernel takes itself to have at least, where its results may not depend on their number.
+# The least number of rows that a kernel assumes if its results must not depend on the number.
 _BATCH_INVARIANT_ROWS = 4096
 
 
@@ -210,10 +210,10 @@ def persistent_reduction(
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Configs of a reduction that holds whole rows: how many of them, with how many warps; no block of what is reduced.
+    """Configs of a reduction that holds whole rows: the number of rows and of warps, without reduced blocks.
 
-    The values follow PyTorch 2.13 (``triton_heuristics.persistent_reduction``). ``SpaceError`` for rows that no
-    block can hold, and for a mix-order reduction, which has a heuristic of its own.
+    The values follow PyTorch 2.13 (``triton_heuristics.persistent_reduction``). Raises SpaceError for rows that no
+    block can hold, and for a mix-order reduction, which has its own heuristic.
 
     >>> facts = KernelFacts(loads=2, reductions=1, reduction_hint=ReductionHint.INNER)
     >>> print(persistent_reduction("cuda:sm_90", {"x": 4096, "r": 256}, facts)[0].config)
@@ -319,12 +319,12 @@ def cooperative_reduction(
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Configs of a cooperative reduction; RSPLIT is how many programs share a row.
+    """Configs of a cooperative reduction; RSPLIT is the number of programs that share a row.
 
-    Programs wait for one another, so no more may be started than run at once: RSPLIT times the rows never exceeds the
-    multiprocessors (facts.persistent says whether a program holds its share whole). The launch has to be a cooperative
-    one. The values follow PyTorch 2.13 (``triton_heuristics.cooperative_reduction``). ``SpaceError`` for other
-    dimensions than x and r.
+    Programs wait for one another, so only as many may be started as run at once: RSPLIT times the rows exceeds the
+    multiprocessors only if the rows alone do, and RSPLIT is 1 then. With ``facts.persistent`` a program holds its share
+    whole. The launch must be cooperative. The values follow PyTorch 2.13 (``triton_heuristics.cooperative_reduction``).
+    Raises SpaceError for other dimensions than x and r.
 
     >>> facts = KernelFacts(loads=2, reductions=1)
     >>> print(cooperative_reduction("cuda:sm_90", {"x": 2, "r": 1 << 20}, facts)[0].config)
@@ -349,7 +349,7 @@ def cooperative_reduction(
     return enforce_minimums(made, facts, known, whole_row=row).for_target(known)
 
 
-# ---- Mix-order reductions: one kernel reduces along rows, and along columns over RSPLIT_SIZE rows a program ----
+# ---- Mix-order reductions: one kernel reduces along rows, and along columns over RSPLIT_SIZE rows per program ----
 
 
 def mix_order(
@@ -360,9 +360,8 @@ def mix_order(
 ) -> Candidates:
     """Configs of a mix-order reduction, which sets XBLOCK, RSPLIT_SIZE and NUM_STAGES, its own pipelining.
 
-    The values follow PyTorch 2.13, but for XBLOCK, which divides RSPLIT_SIZE
-    and is as large as descriptors ask.
-    ``SpaceError`` for a facts.rsplit_size that is not a power of two, or for several reduced dimensions.
+    The values follow PyTorch 2.13, except for XBLOCK, which divides RSPLIT_SIZE and is at least as large as descriptors
+    require. Raises SpaceError for a facts.rsplit_size that is not a power of two, or for several reduced dimensions.
 
     >>> facts = KernelFacts(loads=2, reductions=1, rsplit_size=256)
     >>> print(mix_order("cuda:sm_90", {"x": 32768, "r": 1024}, facts)[0].config)
@@ -402,7 +401,7 @@ def mix_order(
     return deterministic_filter(replace(done, rejected=made.rejected), facts, effort).for_target(known)
 
 
-# ---- Split scans: a long row is scanned by many programs, each of which waits for the sum of those before it ----
+# ---- Split scans: a long row is scanned by many programs, each of which waits for the sum of its predecessors ----
 
 
 def split_scan(
@@ -411,10 +410,10 @@ def split_scan(
     facts: KernelFacts = KernelFacts(),  # noqa: B008  # frozen
     effort: TuningEffort = TuningEffort(),  # noqa: B008  # frozen
 ) -> Candidates:
-    """Configs of a split scan along ``r`` of rows ``x``, one row a program, in blocks of at least 256 elements.
+    """Configs of a split scan along ``r`` of rows ``x``, one row per program, in blocks of at least 256 elements.
 
-    The values follow PyTorch 2.13 (``triton_heuristics.split_scan``); XBLOCK is always 1, which the grid of such
-    a kernel needs. ``SpaceError`` for other dimensions.
+    The values follow PyTorch 2.13 (``triton_heuristics.split_scan``). XBLOCK is always 1, which the grid of a split
+    scan requires. Raises SpaceError for other dimensions.
 
     >>> [config.as_dict()["R0_BLOCK"] for config in split_scan("cuda:sm_90", {"r": 1 << 20}).configs]
     [2048, 256, 512, 256]

@@ -1,1 +1,1 @@
-"""What this process shares: its session, the plug-ins of devices, arrays and files. Decides nothing about kernels."""
+"""The state of a process: its session, and the plug-ins of devices, arrays and files. Decides nothing on kernels."""

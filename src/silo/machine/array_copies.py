@@ -25,7 +25,7 @@ __all__ = [
 
 
 def is_array(value: object) -> bool:
-    """Whether a value is an array of some library: it has extents and elements."""
+    """Whether a value is an array of some library: it has a shape and elements."""
     return hasattr(value, "shape") and any(
         hasattr(value, name) for name in ("__dlpack__", "__array_interface__", "__cuda_array_interface__")
     )
@@ -41,7 +41,7 @@ def array_behind(value: Any) -> Any:  # noqa: ANN401  # any library's array
 
 
 def _library_of(array: object) -> ArrayLibrary:
-    from silo.launch.array_libraries.library_table import library_of  # noqa: PLC0415  # a launch copies no array
+    from silo.launch.array_libraries.library_table import library_of  # noqa: PLC0415  # launches copy no arrays
 
     return library_of(array)
 
@@ -62,7 +62,7 @@ def duplicate(array: Any) -> Any:  # noqa: ANN401
     Elements in the gaps of a slice are not copied.
 
     Raises:
-        ArgumentError: elements lie on one another (a broadcast), or a library whose arrays cannot be copied so.
+        ArgumentError: elements overlap (a broadcast), or the library's arrays cannot be copied this way.
     """
     extent = extent_of(array)
     if any(stride == 0 and size > 1 for size, stride in zip(extent.shape, extent.strides, strict=True)):
@@ -71,16 +71,16 @@ def duplicate(array: Any) -> Any:  # noqa: ANN401
 
 
 def restorer(array: Any) -> Callable[[], None]:  # noqa: ANN401
-    """A function that puts back what ``array`` holds now; on a device in the order of its library's current stream.
+    """A function that restores the present content of ``array``, on a device in its library's current stream.
 
-    It owns the copy. That lies on the device where :func:`silo.tuner.measure.copy_fits` says so, else in page-locked
-    host memory, and in pageable memory where the driver gives none; each of the latter is logged.
+    It owns the copy. The copy is on the device if :func:`silo.tuner.measure.copy_fits` accepts that, else in
+    page-locked host memory, or in pageable memory if the driver cannot lock it; the last two are logged.
     """
     return _library_of(array).keep(array)
 
 
 def restorers(arguments: Mapping[str, object]) -> Mapping[str, Callable[[], None]]:
-    """By argument, a function that puts back what its array holds now; arguments that are one array share one."""
+    """By argument, a function that restores the present content of its array; shared arrays share the function."""
     behind = {name: array_behind(value) for name, value in arguments.items()}
     arrays = {id(array): array for array in behind.values() if array is not None}
     made = {key: restorer(array) for key, array in arrays.items()}

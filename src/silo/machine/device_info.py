@@ -20,10 +20,10 @@ __all__ = ["DeviceInfo", "device", "devices"]
 
 @dataclass(frozen=True, slots=True)
 class DeviceInfo:
-    """One device. Sizes are in bytes, clocks in kHz; None where the device does not say or has no such thing.
+    """One device. Sizes are in bytes, clocks in kHz; None if the device does not report it, or lacks the feature.
 
     ``sm_count`` counts streaming multiprocessors, compute units, subslices or CPU cores; ``warp_size`` is 1 on CPUs.
-    ``target`` is what Silo compiles for it by default, None where it compiles nothing.
+    ``target`` is the target that Silo compiles for on this device by default; None if it compiles nothing for it.
     """
 
     name: str
@@ -50,13 +50,14 @@ class DeviceInfo:
 
     @property
     def num_sms(self) -> int:
-        """How many multiprocessors a persistent kernel may fill: at least one, all where none is reserved."""
+        """The multiprocessors that a persistent kernel may fill: all that are not reserved, at least one."""
         return available_sms(self.sm_count, self.reserved_sms)
 
     def reserve(self, count: int) -> DeviceInfo:
-        """Leave ``count`` multiprocessors alone from now on: grids of this process see it as ``a.reserved_sms``.
+        """Leaves ``count`` multiprocessors free from now on: grids of this process read it as ``a.reserved_sms``.
 
-        Kernels called before see it at their next call; bound launchers keep the grid they were bound with.
+        Kernels that were called already use it from their next call on; bound launchers keep the grid they were bound
+        with.
 
         Raises:
             SettingsError: a negative count.
@@ -69,16 +70,16 @@ _NUMBERS: Final = frozenset(one.name for one in fields(DeviceInfo)[8:])
 
 
 def device(name: str | None = None, *, reserved_sms: int | None = None) -> DeviceInfo:
-    """What a device is.
+    """Describes a device.
 
     Args:
         name: ``cuda``, ``cuda:1``, ``hip``, ``cpu`` through Silo's own drivers; ``xpu``, ``mtia``, ``mps`` through
-            torch and ``tpu`` through jax, which are imported for it. None: the first GPU, or else the CPU.
-        reserved_sms: say that so many multiprocessors are reserved, in this object only (see
+            torch and ``tpu`` through jax, which this call imports. None: the first GPU, or else the CPU.
+        reserved_sms: the number of reserved multiprocessors in the returned object only (see
             :meth:`DeviceInfo.reserve`).
 
     Raises:
-        DeviceError: it is not here, and why.
+        DeviceError: the device does not exist here; contains the reason.
 
     >>> device("cpu").kind
     'cpu'
@@ -88,7 +89,7 @@ def device(name: str | None = None, *, reserved_sms: int | None = None) -> Devic
 
 
 def devices() -> tuple[DeviceInfo, ...]:
-    """Every device of this machine that Silo or a library which is loaded already can reach."""
+    """Every device of this machine that Silo, or a library that is loaded already, can reach."""
     found = [_of_plugin(one) for one in all_devices()]
     for kind, package in DEVICE_PACKAGES.items():
         library = sys.modules.get(package)

@@ -32,20 +32,20 @@ __all__ = [
 
 @frozen
 class _Missing:
-    """Why a plug-in has no devices; ``broken`` where that is a fault, and not what most machines are like."""
+    """The reason why a plug-in has no devices; ``broken`` if that is a fault, and not normal on most machines."""
 
     why: Rejected
     broken: bool
 
 
 def _plugins() -> Mapping[str, str]:
-    """Where each plug-in is (``module:function``) by name, which is the kind of the devices it has."""
-    return installed_places(DEVICES)  # only for kinds Silo does not ship, and for lists
+    """The place of each plug-in (``module:function``) by name, which is the kind of its devices."""
+    return installed_places(DEVICES)  # read only for foreign kinds, and for lists
 
 
 @cache
 def _asked(kind: str) -> tuple[Device, ...] | _Missing:
-    """The devices of one plug-in, or why there are none. Opens drivers, so only kinds that are needed are asked."""
+    """The devices of one plug-in, or the reason for their absence. Opens drivers: called only for needed kinds."""
     place = shipped_places(DEVICES).get(kind) or _plugins().get(kind)
     if place is None:
         return _Missing(Rejected(f"Silo has no device plug-in for {kind}"), broken=False)
@@ -54,20 +54,20 @@ def _asked(kind: str) -> tuple[Device, ...] | _Missing:
         list_devices = cast("Callable[[], Sequence[Device]]", load_place(place))
         loaded = True
         return tuple(list_devices())
-    except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it has no devices
-        if loaded and isinstance(error, DeviceError):  # its way to say that this machine has none of them
+    except Exception as error:  # noqa: BLE001  # any error of a foreign plug-in is the reason why it has no devices
+        if loaded and isinstance(error, DeviceError):  # the plug-in's report that this machine has none
             return _Missing(Rejected(str(error)), broken=False)
         return _Missing(Rejected(f"{type(error).__name__}: {error}"), broken=True)
 
 
 def devices_of_kind(kind: str) -> tuple[Device, ...]:
-    """The devices of one kind, by index; none where there are none."""
+    """The devices of one kind, by index; empty if there are none."""
     asked = _asked(kind)
     return () if isinstance(asked, _Missing) else asked
 
 
 def all_devices() -> tuple[Device, ...]:
-    """Every device of this machine, in order of kind and index. Opens every driver there is."""
+    """Every device of this machine, in order of kind and index. Opens every driver."""
     return tuple(device for kind in _plugins() for device in devices_of_kind(kind))
 
 
@@ -76,17 +76,17 @@ def _missing() -> dict[str, _Missing]:
 
 
 def broken_plugins() -> tuple[tuple[str, Rejected], ...]:
-    """Device plug-ins that could not be asked, each with the reason; a GPU's that has no GPU is none of them."""
+    """Device plug-ins that failed to load or to list devices, with the reasons; a missing GPU is not a failure."""
     return tuple((kind, missing.why) for kind, missing in _missing().items() if missing.broken)
 
 
 def absent_devices() -> tuple[tuple[str, Rejected], ...]:
-    """Kinds that are not here, as on most machines, each with the reason."""
+    """Kinds without a device here, as on most machines, each with the reason."""
     return tuple((kind, missing.why) for kind, missing in _missing().items() if not missing.broken)
 
 
 def device_named(text: str) -> Device:
-    """The device that ``cpu``, ``cuda``, ``cuda:1`` or a full target names; ``DeviceError`` lists what is here."""
+    """The device for ``cpu``, ``cuda``, ``cuda:1`` or a full target. Raises DeviceError, listing the devices."""
     kind, _, rest = text.partition(":")
     for device in devices_of_kind(kind):
         if not rest or (rest.isdigit() and device.index == int(rest)):
@@ -101,10 +101,10 @@ def device_named(text: str) -> Device:
 
 
 def devices_named(text: str) -> tuple[Device, ...]:
-    """The device that ``text`` names and, where it gives a kind alone (``cuda``), all others of the same model.
+    """The device that ``text`` names and, if it is only a kind (``cuda``), all others of the same model.
 
     Raises:
-        DeviceError: there is none.
+        DeviceError: the device does not exist.
     """
     first = device_named(text)
     if ":" in text:
@@ -113,7 +113,7 @@ def devices_named(text: str) -> tuple[Device, ...]:
 
 
 def default_device() -> Device:
-    """Where a call without arrays goes: the first GPU, else the CPU. Raises DeviceError."""
+    """The device of a call without arrays: the first GPU, else the CPU. Raises DeviceError."""
     preferred = {one.preference: one.kind for one in drivers() if one.preference is not None}
     found = (devices_of_kind(preferred[place]) for place in sorted(preferred))
     return next((devices[0] for devices in found if devices), None) or device_named("cpu")
@@ -133,16 +133,16 @@ def resolve_target(text: str) -> Target:
 
 
 def device_for(kernel: str, place: tuple[int, int], serves: Callable[[Device], object]) -> Device:
-    """The device of a call: one that takes the memory its arrays are in and that ``serves`` says has code for it.
+    """The device of a call: it takes the memory of its arrays, and ``serves`` accepts it.
 
-    Silo's own plug-ins come first, then the others in order of their names; only plug-ins of that memory are asked,
-    so a call on the CPU opens no GPU's driver, and entry points are read only where no device of Silo's own serves.
-    Where none serves, it is the first that takes the memory: the caller that needs its code reports what is missing.
+    Silo's own plug-ins come first, then the others in order of their names. Only plug-ins for that memory are loaded,
+    so a call on the CPU opens no GPU's driver, and entry points are read only if none of Silo's own devices serves. If
+    no device serves, returns the first that takes the memory: compiling for it reports the missing part.
 
     Args:
         kernel: its name, for messages.
         place: DLPack's (device type, index) of the arrays; type 0, a call without arrays, counts as host memory.
-        serves: whether there is, or can be, code of the kernel for a device.
+        serves: whether code of the kernel for a device exists or can be made.
 
     Raises:
         DeviceError: the arrays are in memory that no device here takes.
@@ -164,8 +164,8 @@ def device_for(kernel: str, place: tuple[int, int], serves: Callable[[Device], o
 
 @cache
 def _owners(memory: int) -> tuple[str, ...]:
-    """The kind whose drivers are asked first for arrays in such memory: its declaration names the memory."""
-    # The kind that DLPack names the memory by is read first, mostly alone.
+    """The kind whose drivers are tried first for arrays in this memory: its declaration names the memory."""
+    # The kind with DLPack's name of the memory is read first, and mostly no other.
     kinds = sorted(driver_kinds(), key=lambda kind: not memory_name(memory).startswith(kind))
     found = (driver_of(kind) for kind in kinds)
     owner = next((one.kind for one in found if one.preference is not None and memory in one.memory.types), None)
@@ -173,7 +173,7 @@ def _owners(memory: int) -> tuple[str, ...]:
 
 
 def _taking(kinds: Iterable[str], memory: int, index: int) -> tuple[Device, ...]:
-    """The devices of these kinds that take arrays in such memory; host memory is everybody's, whatever their number."""
+    """The devices of these kinds that take arrays in this memory; host memory is usable by devices of any index."""
     return tuple(
         device
         for kind in kinds
@@ -198,7 +198,7 @@ def _no_device(kernel: str, memory: int, index: int, owners: Sequence[str]) -> s
 
 
 def require_memory(kernel: str, device: Device, place: tuple[int, int]) -> None:
-    """``DeviceError`` where a call is to run on a device that does not take the memory its arrays are in."""
+    """Raises DeviceError if a call is to run on a device that does not take the memory of its arrays."""
     memory, index = place
     if memory == 0 or (memory in device.memory.types and (memory == HOST_MEMORY or device.index == index)):
         return

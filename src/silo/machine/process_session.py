@@ -34,7 +34,7 @@ class Session:
             return self._pool
 
     def reach_remote(self) -> None:
-        """Begin to reach the remote store, where there is one, beside what this process does next."""
+        """Starts connecting to the remote store, if one is set, in the background."""
         link = remote_link(self.settings)
         if link is not None:
             link.reach()
@@ -48,9 +48,9 @@ class Session:
 
 
 def remote_link(current: Settings) -> RemoteClient | None:
-    """The link to the remote store, which nothing is asked of yet; None where there is no remote store.
+    """The client of the remote store, without connecting to it; None without a remote store.
 
-    One for each place and mode in a process, whatever the other settings: it is off after a fault.
+    A process has one client for each address, mode and key, whatever the other settings, because a fault turns it off.
     """
     if current.remote is None:
         return None

@@ -43,9 +43,9 @@ ADDRESS_MODULUS = 256
 
 @frozen
 class ArraySlot(PersistedRow):
-    """One array. Its bytes are at ``offset`` of the arguments, and of the results where a kernel wrote it.
+    """One array. Its bytes are at ``offset`` in the arguments, and in the results if a kernel wrote it.
 
-    ``shift`` is the lowest address modulo 256, ``low`` how many bytes lie before the first element.
+    ``shift`` is the lowest address modulo 256, ``low`` the number of bytes before the first element.
     """
 
     title = "an array in shared memory"
@@ -57,17 +57,18 @@ class ArraySlot(PersistedRow):
 
 
 def shared_limit(processes: int = 1) -> int:
-    """How many bytes of arrays are copied at most, so that half of the available memory is enough.
+    """The most bytes of arrays that are copied, so that they fit into half of the available memory.
 
-    They lie there once, and once more as the results of each of the ``processes``, for a kernel may write them all.
-    Copying more than :data:`_MOST` to the host and to the device again would take longer than tuning a first call may.
+    They are stored once, and once more as the results of each of the ``processes``, because a kernel may write them
+    all. Copying more than :data:`_MOST` to the host and back to the device would take longer than tuning a first call
+    may.
     """
     available = available_memory()
     return _MOST // 2 if available is None else min(available // (2 * (1 + processes)), _MOST)
 
 
 def describable(arguments: Mapping[str, object], limit: int | None = None) -> Decision:
-    """Whether arguments can be given to another process."""
+    """Decides whether arguments can be passed to another process."""
     total = 0
     for name, value in arguments.items():
         array = array_behind(value)
@@ -85,16 +86,16 @@ def describable(arguments: Mapping[str, object], limit: int | None = None) -> De
 
 
 class SharedArguments:
-    """Owns the shared memory. What the arrays hold is copied by :meth:`fill`; the arrays and the copies are only read.
+    """Owns the shared memory. :meth:`fill` copies the arrays' content; the arrays and the copies are only read.
 
     Args:
-        arguments: by name; those that are one array are one there too.
+        arguments: by name; arguments that share an array share its copy.
     """
 
     def __init__(self, arguments: Mapping[str, object]) -> None:
         self._slots: list[ArraySlot] = []
         self._extents: list[ArrayExtent] = []
-        self._numbers: dict[str, int] = {}  # which slot an argument is
+        self._numbers: dict[str, int] = {}  # the slot of each argument
         self._values: dict[str, JSON] = {}
         self._descriptors: dict[str, JSON] = {}
         arrays: list[object] = []
@@ -120,15 +121,15 @@ class SharedArguments:
         self._shared = _SharedMemory(max(at, 1))
         self._arrays = arrays  # until they are copied
         self._given: dict[str, NDArray[Any]] = {}
-        self._lock = Mutex()  # held while they are, and while an array is added to those given
+        self._lock = Mutex()  # held while arrays are copied, and while an array is added to _given
 
     def fill(self) -> None:
-        """Copy what the arrays hold, once: further calls wait until that is done. Any thread may call."""
+        """Copies the arrays' content, once: further calls wait until that is done. Any thread may call it."""
         with self._lock:
             for array, slot, extent in zip(self._arrays, self._slots, self._extents, strict=False):
                 if slot.size:
                     extent.view(self._shared.part(slot.offset, slot.size))[...] = host_bits(array)
-            self._arrays = []  # only now: where one cannot be copied, the next call says so too
+            self._arrays = []  # only now: if an array cannot be copied, the next call raises too
 
     @property
     def file(self) -> int:
@@ -137,11 +138,11 @@ class SharedArguments:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole."""
+        """The number of bytes in all."""
         return self._shared.size
 
     def to_json(self) -> JSON:
-        """What :func:`read_arguments` reads."""
+        """The form that :func:`read_arguments` reads."""
         return {
             "arrays": [slot.to_json() for slot in self._slots],
             "places": dict(self._numbers),
@@ -150,7 +151,7 @@ class SharedArguments:
         }
 
     def given(self, name: str) -> NDArray[Any]:
-        """What an array held at first: always the same read-only object. Any thread may ask."""
+        """The first content of an array: always the same read-only object. Any thread may call it."""
         with self._lock:
             if name not in self._given:
                 array = self.array_in(self._shared, name)
@@ -159,13 +160,13 @@ class SharedArguments:
             return self._given[name]
 
     def array_in(self, memory: _SharedMemory, name: str) -> NDArray[Any]:
-        """An array where the same place of other memory holds it."""
+        """An array at its place in other memory."""
         number = self._numbers[name]
         slot, extent = self._slots[number], self._extents[number]
         return extent.typed(extent.view(memory.part(slot.offset, slot.size)))
 
     def close(self) -> None:
-        """Give the memory back; arrays of :meth:`given` that are still held keep theirs."""
+        """Releases the memory; arrays from :meth:`given` that are still held keep theirs."""
         self._shared.close()
 
     def __enter__(self) -> Self:
@@ -176,7 +177,7 @@ class SharedArguments:
 
 
 class SharedResults:
-    """Owns what one process gives back of ``arguments``; it takes memory as far as that process writes it."""
+    """Owns the results of one process for ``arguments``; takes memory only for pages that the process writes."""
 
     def __init__(self, arguments: SharedArguments) -> None:
         self._arguments = arguments
@@ -188,11 +189,11 @@ class SharedResults:
         return self._shared.file
 
     def returned(self, name: str) -> NDArray[Any]:
-        """What the process gave back of an array; overwritten when it does so again."""
+        """The content that the process returned for an array; overwritten when it returns again."""
         return self._arguments.array_in(self._shared, name)
 
     def close(self) -> None:
-        """Give the memory back; arrays of :meth:`returned` that are still held keep theirs."""
+        """Releases the memory; arrays from :meth:`returned` that are still held keep theirs."""
         self._shared.close()
 
 
@@ -211,7 +212,7 @@ class _SharedMemory:
         return memoryview(self._memory)[offset : offset + size]
 
     def close(self) -> None:
-        """Close the file; the memory goes when nobody looks at it any more."""
+        """Closes the file; the memory is freed when its last view is gone."""
         if self.file >= 0:
             os.close(self.file)
             self.file = -1
@@ -232,7 +233,7 @@ def _form_of(descriptor: Any, extent: ArrayExtent) -> JSON:  # noqa: ANN401  # a
 
 @dataclass(frozen=True)
 class _Memory:
-    """An array of which the address and the dtype are known."""
+    """An array with a known address and dtype."""
 
     address: int
     dtype: str
@@ -242,7 +243,7 @@ class _Memory:
 
 
 def read_descriptors(data: Any, address_of: Callable[[str], int]) -> dict[str, TensorDescriptor]:  # noqa: ANN401
-    """The tensor descriptors among the arguments, over arrays whose address ``address_of`` gives by argument."""
+    """The tensor descriptors among the arguments, over arrays whose address ``address_of`` returns by argument."""
     return {
         str(name): TensorDescriptor(
             _Memory(address_of(str(name)), str(form["dtype"])),
@@ -271,7 +272,7 @@ def _anonymous_file(size: int) -> int:
 
 
 def read_arguments(data: Any) -> tuple[Sequence[ArraySlot], dict[str, int], dict[str, object]]:  # noqa: ANN401
-    """Arrays, which of them each argument is, and the values of the other arguments."""
+    """The arrays' slots, the number of each argument's slot, and the values of the other arguments."""
     slots = [ArraySlot.from_json(slot) for slot in data["arrays"]]
     places = {str(name): int(number) for name, number in data["places"].items()}
     values: dict[str, object] = {str(name): value_from_json(value) for name, value in data["values"].items()}

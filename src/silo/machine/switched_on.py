@@ -1,4 +1,4 @@
-"""What a program has switched on, and may switch off again."""
+"""Handles of features that a program has switched on, and may switch off again."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ __all__ = ["SwitchedOn"]
 
 
 class SwitchedOn:
-    """Something that is on until :meth:`stop`, or the block's end; ``undo`` is None where it never was."""
+    """A feature that is on until :meth:`stop`, or the block's end; ``undo`` is None if it was never switched on."""
 
     def __init__(self, undo: Callable[[], None] | None) -> None:
         self._undo = undo
 
     def stop(self) -> None:
-        """Undo it, once; with the last one that asked for it, all is as it was."""
+        """Switches it off, once; it ends with the last handle of it."""
         undo, self._undo = self._undo, None
         if undo is not None:
             undo()
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Returns itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop."""
+        """Calls :meth:`stop`."""
         self.stop()
 
     def __bool__(self) -> bool:

@@ -27,7 +27,7 @@ __all__ = ["PlaceKind", "kind_of", "load_module", "write_texts"]
 
 
 class PlaceKind(Enum):
-    """What a path on a command line is."""
+    """The kind of a path on a command line."""
 
     FILE = "a Python file"
     MODULE = "a module"
@@ -35,7 +35,7 @@ class PlaceKind(Enum):
 
 
 def kind_of(place: Path) -> PlaceKind:
-    """A file by its ending, a module by its dotted name, else a bundle, whose name may end as it likes if it is there.
+    """The kind of a path: a file by its ending, a module by its dotted name, else a bundle, or any existing file.
 
     >>> kind_of(Path("kernels.py")), kind_of(Path("pkg.kernels")), kind_of(Path("pkg.silo"))
     (<PlaceKind.FILE: 'a Python file'>, <PlaceKind.MODULE: 'a module'>, <PlaceKind.BUNDLE: 'a bundle'>)
@@ -47,15 +47,15 @@ def kind_of(place: Path) -> PlaceKind:
 
 
 def load_module(place: Path) -> ModuleType:
-    """Run a Python file, or import a module by its dotted name; either way once in this process.
+    """Runs a Python file, or imports a module by its dotted name; either way once in this process.
 
     A file in a package is imported under its dotted name with the package's root on the path, so relative imports work;
-    its root is where the folders with an ``__init__.py`` end. Where the file imports relatively and its folder has
-    none, the root is the nearest folder above that Python looks for modules in. Modules are looked for in the working
-    folder too, as ``python -m`` does.
+    its root is the first folder above without an ``__init__.py``. If the file imports relatively and its folder lacks
+    an ``__init__.py``, the root is the nearest folder above in which Python looks for modules. Modules are looked for
+    in the working folder too, as ``python -m`` does.
 
     Raises:
-        SourceError: there is no such file or module, or its code fails.
+        SourceError: the file or module does not exist, or its code fails.
     """
     kind = kind_of(place)
     if kind is PlaceKind.MODULE:
@@ -78,21 +78,21 @@ def load_module(place: Path) -> ModuleType:
 
 
 class _Home(NamedTuple):
-    """Where a file in a package belongs: its dotted name, and the folder that name starts from."""
+    """The package place of a file: its dotted name, and the folder that the name starts from."""
 
     name: str
     root: Path
 
 
 def _home_of(path: Path) -> _Home | None:
-    """None for a file outside of packages."""
+    """The package place of a file; None for a file outside of packages."""
     root = path.parent
     while (root / "__init__.py").is_file():
         root = root.parent
     if root == path.parent:
         if not _imports_relatively(path):
             return None
-        # A namespace package says nowhere where it starts.
+        # The start of a namespace package is not marked by a file.
         places = {Path(entry or ".").resolve() for entry in (*sys.path, "")}
         root = next((folder for folder in path.parent.parents if folder in places), path.parent.parent)
     parts = path.relative_to(root).with_suffix("").parts
@@ -100,7 +100,7 @@ def _home_of(path: Path) -> _Home | None:
     return _Home(".".join(parts), root) if all(part.isidentifier() for part in parts) else None
 
 
-# What a relative import begins with; the same in a string or a comment is one more file to parse.
+# The beginning of a relative import; a match in a string or a comment only costs parsing one more file.
 _PERHAPS_RELATIVE = re.compile(rb"\bfrom[\s\\]*\.")
 
 
@@ -111,12 +111,12 @@ def _imports_relatively(path: Path) -> bool:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return False  # running it says so, with the line
+        return False  # running it raises the error, with the line
     return any(isinstance(node, ast.ImportFrom) and node.level for node in ast.walk(tree))
 
 
 def _run(path: Path, place: Path) -> ModuleType:
-    """A file that is in no package, under a name that stands in nobody's way."""
+    """Runs a file outside of packages, under a name that no other module has."""
     name = f"silo_kernels_{path.stem}"
     count = 1
     while (known := sys.modules.get(name)) is not None and known.__file__ != str(path):
@@ -140,14 +140,14 @@ def _run(path: Path, place: Path) -> ModuleType:
 
 def _imported(name: str, root: Path, place: Path) -> ModuleType:
     with _first(root):
-        importlib.invalidate_caches()  # the file may be younger than Python's listing of its folder
+        importlib.invalidate_caches()  # the file may be newer than Python's listing of its folder
         with _blamed(place, root / Path(*name.split(".")), name), seldom_collected():
             return importlib.import_module(name)
 
 
 @contextmanager
 def _first(folder: Path) -> Generator[None]:
-    """Look for modules in a folder first; from then on last, for what functions import when they are called."""
+    """Puts a folder first on the module path; afterwards last, for imports in functions that are called later."""
     entry = str(folder)
     sys.path.insert(0, entry)
     try:
@@ -160,7 +160,7 @@ def _first(folder: Path) -> Generator[None]:
 
 @contextmanager
 def _blamed(place: Path, path: Path, name: str) -> Generator[None]:
-    """Errors of the module's code, as errors about the file or module that was named."""
+    """Turns errors of the module's code into errors about the file or module that was named."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -207,11 +207,11 @@ def _line(error: BaseException, path: Path) -> str:
 
 
 def write_texts(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write each text under its name in ``folder``, which is made where it is missing.
+    """Writes each text under its name in ``folder``, which is created if it is missing.
 
     A name is one :func:`~silo.core.file_names.file_name`, or two with a folder between. Each file is replaced in one
-    piece. What is there already may be somebody else's, unpacked from an archive: links in the folder are not followed,
-    a file takes their place.
+    piece. Existing files may be somebody else's, unpacked from an archive: links in the folder are not followed, a file
+    replaces them.
 
     Raises:
         StoreError: the folder cannot be written, or another user's link is on the way to it.

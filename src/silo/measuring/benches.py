@@ -42,7 +42,7 @@ __all__ = [
     "grid_at",
 ]
 
-# Seconds one candidate may run once.
+# Seconds that a candidate may take to run once.
 RUN_LIMIT_S = 10.0
 
 _log = logging.getLogger("silo")
@@ -60,11 +60,11 @@ class Bench(Protocol):
     """Runs and times candidates on one set of arguments. Failures are LaunchErrors."""
 
     def start(self) -> None:
-        """There will be something to run: begin with what takes long; returns at once."""
+        """Announces work: begins steps that take long, and returns at once."""
         ...
 
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
-        """Run a config once on the arguments as they were at first; what every array then holds, on the host.
+        """Runs a config once on the arguments as they were at first; returns every array's host content afterwards.
 
         Valid until the next call of this object; read-only arrays were not written and stay valid.
         """
@@ -75,33 +75,33 @@ class Bench(Protocol):
     ) -> Timing:
         """Samples in nanoseconds, in turns with a reference if one is given.
 
-        A config that is hopeless beside ``best_ns`` is dropped early.
+        A config that is far slower than ``best_ns`` is dropped early.
         """
         ...
 
     def compare(self, artifacts: Mapping[Config, Artifact]) -> Mapping[Config, tuple[int, ...]]:
-        """Samples of each, taken in turns."""
+        """Samples of each config in nanoseconds, taken in turns."""
         ...
 
     def interrupt(self) -> None:
-        """Make what another thread waits for here fail soon. Any thread may call."""
+        """Makes the launch that another thread waits for fail soon. Any thread may call it."""
         ...
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Releases its resources."""
         ...
 
 
 @dataclass
 class LocalBench:
-    """Runs candidates in this process. ``launcher_of`` gives the function that launches the arguments with a config."""
+    """Runs candidates in this process. ``launcher_of`` returns the function that launches with a config."""
 
     device: Device
     arguments: Mapping[str, object]
     launcher_of: Callable[[Config], Callable[[], object]]
 
     def start(self) -> None:
-        """Nothing takes long."""
+        """Does nothing."""
 
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
         """See :class:`Bench`."""
@@ -133,10 +133,10 @@ class LocalBench:
             return interleave(contenders, self._timer, self._policy)
 
     def interrupt(self) -> None:
-        """A launch in this process cannot be given up."""
+        """Does nothing: a launch in this process cannot be stopped."""
 
     def close(self) -> None:
-        """Nothing is held that Python does not free."""
+        """Does nothing: Python frees all that it holds."""
 
     @cached_property
     def _timer(self) -> Any:  # noqa: ANN401  # the device's
@@ -148,11 +148,11 @@ class LocalBench:
 
     @cached_property
     def _restorers(self) -> Mapping[str, Callable[[], None]]:
-        """Made before anything is launched; the one copy of each array, however many configs are compared."""
+        """One function per array that restores its first content, from a copy made before the first launch."""
         return restorers(self.arguments)
 
     def _contender(self, config: Config, artifact: Artifact) -> Contender:
-        """Something to time: arguments that the kernel reads and writes are put back before each sample."""
+        """A candidate to time: arguments that the kernel both reads and writes are restored before each sample."""
         parameters = artifact.variant.signature.parameters
         touched = [p.name for p in parameters if p.effect.reads and p.effect.writes]
         resets = {self._restorers[name] for name in touched if name in self._restorers}
@@ -165,14 +165,14 @@ class LocalBench:
 
 
 class ConfinedBench:
-    """Runs candidates in a process of their own; see :class:`silo.measuring.measuring_process.MeasuringProcess`.
+    """Runs candidates in a separate process; see :class:`silo.measuring.measuring_process.MeasuringProcess`.
 
     Args:
-        device: where to.
-        arguments: copied when the first bench that has them starts, and never written.
+        device: the device to run on.
+        arguments: copied when the first bench that uses them starts, and never written.
         grid_of: the grid of a config, given its artifact.
-        code_of: an artifact's code, with consent to load it where it needs some.
-        limit_s: seconds one candidate may run once.
+        code_of: an artifact's code, with consent to load it if it needs consent.
+        limit_s: seconds that a candidate may take to run once.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class ConfinedBench:
         return self._made
 
     def start(self) -> None:
-        """Copy the arguments and start the process, which takes about as long as the first compilation."""
+        """Copies the arguments and starts the process, which takes about as long as the first compilation."""
         self._process.start()
 
     def results(self, config: Config, artifact: Artifact) -> Mapping[str, NDArray[Any]]:
@@ -224,7 +224,7 @@ class ConfinedBench:
             self._made.interrupt()
 
     def close(self) -> None:
-        """End the process."""
+        """Ends the process."""
         if self._made is not None:
             self._made.close()
 
@@ -242,14 +242,14 @@ def benches_on(
     *,
     in_library: bool = False,
 ) -> list[Bench]:
-    """A bench on each device, in processes that share one copy of the arguments; none where those cannot be given.
+    """A bench on each device, in processes that share one copy of the arguments; empty if these cannot be shared.
 
-    ``devices`` begin with the one that has the arrays; of the others those like it count. There are fewer benches where
-    memory has no room for every device's results. ``code_of`` is by default what the session's store has.
-    ``in_library``: a library runs the code, and takes this process's own objects, so no other process can measure it.
+    ``devices[0]`` holds the arrays; of the others only devices of the same model are used. If memory does not suffice
+    for every device's results, fewer benches are returned. ``code_of`` reads the session's store by default.
+    ``in_library``: a library runs the code on this process's own objects, so no other process can measure it.
 
     Raises:
-        TuneError: nothing can be measured on the device.
+        TuneError: the device cannot be measured on.
     """
     first = devices[0]
     if isinstance(first.measuring, Rejected):
@@ -271,9 +271,9 @@ def _stored(artifact: Artifact) -> VouchedCode:
 
 
 def confines(kernel: str, device: Device, arguments: Mapping[str, object], *, in_library: bool = False) -> bool:
-    """Whether candidates run in a process of their own, which one that faults or never ends costs nothing but itself.
+    """Whether candidates run in a separate process, so that a fault or an endless run costs only that process.
 
-    Where the arguments cannot be given to another process, a message says so.
+    If the arguments cannot be passed to another process, that is logged.
     """
     if device.measuring is not Measuring.CONFINED:
         return False
@@ -295,11 +295,11 @@ def grid_at(
     config: Mapping[str, Value],
     facts: Mapping[str, int],
 ) -> tuple[int, ...]:
-    """The grid of a call: what the call gives (integers, or a function of arguments and config), or the declared one.
+    """The grid of a call: its own (integers, or a function of arguments and config), or else the declared grid.
 
     Raises:
-        ArgumentError: there is none, or it is not a grid.
-        ExpressionError: the declared one has no value for these arguments.
+        ArgumentError: neither exists, or it is not a grid.
+        ExpressionError: the declared grid cannot be evaluated for these arguments.
     """
     if given is None:
         if declared is None:

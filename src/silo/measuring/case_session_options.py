@@ -1,4 +1,4 @@
-"""The terms of a session for a case or a first call: configs to try first, to set aside, to propose besides."""
+"""The options of a session for a case or a first call: seeds, refinement, and the limit of spills."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def study_seeds(
     near: Sequence[Neighbour] | None = None,
     tried: Container[bytes] = (),
 ) -> tuple[Seed, ...]:
-    """What to try first: what ``lock`` deploys, what was best in the nearest studies, what other tuners found.
+    """The configs to try first: the deployed config of ``lock``, the best of near studies, other tuners' results.
 
-    ``near`` are those studies where the caller has them already; configs whose order keys were ``tried`` are left out.
+    ``near`` are the nearest studies if the caller has them already. Configs whose order keys are in ``tried`` are left
+    out.
     """
     near = neighbours(study, records) if near is None else near
     close = seeds(configs, near, deployed=deployed_config(lock, study), tried=tried)
@@ -50,23 +51,23 @@ def study_seeds(
 
 
 def imported_seeds(kernel: str, records: RecordStore) -> tuple[Config, ...]:
-    """What other tuners found for the kernel of this name, best first; see :mod:`silo.tuning.foreign_results`."""
+    """Other tuners' configs for the kernel of this name, best first; see :mod:`silo.tuning.foreign_results`."""
     return seeds_from_records(records.read(seeds_key(kernel)))
 
 
 def refiner_of(situation: CallContext, grid_of: Callable[[Config], Sequence[int]]) -> Refiner:
-    """The refiner of a call's candidates; ``grid_of`` gives the grid of a launch with a config."""
+    """The refiner of a call's candidates; ``grid_of`` returns the grid of a launch with a config."""
 
     def programs(config: Config) -> int | None:
         try:
             return math.prod(grid_of(config))
         except SiloError:
-            return None  # a launch with such a config fails and says why
+            return None  # a launch with this config fails with the reason
 
     occupancy = Occupancy.of(situation.device.facts())
     return Refiner(situation.candidates, occupancy, programs, situation.reach.fixed)
 
 
 def spill_limit_of(situation: CallContext) -> int | None:
-    """The most values that a candidate of a call may spill to be measured with the others."""
+    """The most values that a candidate of a call may spill and still be measured with the others."""
     return spill_limit(situation.device.target, by_heuristic=situation.rule is not None, asked=settings().spills)

@@ -1,4 +1,4 @@
-"""Carrying trials of an earlier compiler over to today's, where the code of their configs is the same."""
+"""Carrying trials of an earlier compiler over to today's, if the code of their configs is the same."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["carry_decision", "carry_trials", "contenders_of"]
 
 _log = logging.getLogger("silo")
 
-_AT_A_TIME = 32  # configs that are handed to the compile workers before time is looked at
+_AT_A_TIME = 32  # configs that are handed to the compile workers between two looks at the clock
 _GONE = "the store has its artifact no longer"
 _TIME_SHARE = 0.5  # of a session's budget; the rest is for measuring
 
@@ -36,13 +36,13 @@ _TIME_SHARE = 0.5  # of a session's budget; the rest is for measuring
 def carry_decision(
     study: Study, reach: ReachableConfigs, artifacts: CandidateArtifacts, store: StoreBase
 ) -> tuple[Config, ...]:
-    """Decide a study by an earlier one whose decisive configs all have the same code today.
+    """Decides a study by an earlier study whose decisive configs all compile to the same code today.
 
-    Their trials are carried over then, so that the study has the winner of the earlier one; nothing is measured. The
-    decisive configs are compiled. How far first calls came with the earlier study is carried over too.
+    Their trials are carried over, so that the study has the earlier winner without measuring. The decisive configs are
+    compiled. The progress of first calls with the earlier study is carried over too.
 
     Returns:
-        The contenders of the latest earlier study if no study decides; empty if one did, or if there is none.
+        The contenders of the latest earlier study if none decides; empty if one decided, or without earlier studies.
     """
     contenders: tuple[Config, ...] = ()
     for earlier in earlier_studies(study, store.records, reach):
@@ -62,9 +62,9 @@ def carry_decision(
 def carry_trials(
     study: Study, reach: ReachableConfigs, artifacts: CandidateArtifacts, store: StoreBase, budget: Budget
 ) -> int:
-    """Carry over the trials of every config that has the same code today; how many there are.
+    """Carries over the trials of every config that compiles to the same code today, and returns their number.
 
-    The configs of earlier studies that have no trial in ``study`` are compiled, the best first: at most so many as the
+    The configs of earlier studies without a trial in ``study`` are compiled, the best first: at most as many as the
     budget lets a session evaluate, and for half of its time.
     """
     begin, carried = time.monotonic(), 0
@@ -85,7 +85,7 @@ def carry_trials(
 
 
 def contenders_of(study: Study, records: RecordStore, reach: ReachableConfigs) -> tuple[Config, ...]:
-    """The contenders of the latest earlier study, if there are several and its tuning was not cut off; else none."""
+    """The contenders of the latest earlier study, if there are several and its tuning was not cut off; else ()."""
     for earlier in earlier_studies(study, records, reach):
         if len(earlier.contenders) > 1 and not read_effort(earlier.study, records).is_cut_off:
             return earlier.contenders
@@ -96,7 +96,7 @@ def contenders_of(study: Study, records: RecordStore, reach: ReachableConfigs) -
 def _same(
     earlier: EarlierStudy, configs: Sequence[Config], artifacts: CandidateArtifacts, store: StoreBase
 ) -> dict[str, str]:
-    """The keys of the artifacts of configs that have the same code today, each with the key of today's artifact."""
+    """Of configs that compile to the same code today: the key of each earlier artifact, with the key of today's."""
     artifacts.expect(configs)
     artifacts.prepare(configs)
     same: dict[str, str] = {}
@@ -106,7 +106,7 @@ def _same(
             today = artifacts.get(config)
         except CompilerMissingError:
             raise
-        except SiloError as error:  # the config's own, which measuring it would record
+        except SiloError as error:  # the config's own error, which measuring it would record
             other[config] = str(error)
             continue
         for key in earlier.artifacts_of(config):
@@ -126,7 +126,7 @@ def _same(
 
 
 def _keep(study: Study, earlier: EarlierStudy, same: dict[str, str], records: RecordStore) -> int:
-    """Keep the trials that count in ``study``; how many there are."""
+    """Stores the trials that count in ``study``, and returns their number."""
     count = Ledger(study, records).take_over(carried_trials(earlier.trials, same))
     if count:
         _log.info("%s: %d trials count although the compiler changed: the code is the same", study, count)

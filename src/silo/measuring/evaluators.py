@@ -44,9 +44,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The config some code was measured with, its samples and the reference's beside them, in nanoseconds.
+    """One measurement of some code: the config it ran with, its samples and the reference's, in nanoseconds.
 
-    ``counts_ns`` is its median as it counts beside the reference.
+    ``counts_ns`` is its median relative to the reference.
     """
 
     config: Config
@@ -56,9 +56,9 @@ class Measured:
 
 
 class Findings:
-    """The best time so far, the reference, and what was measured of each code, by the sha256 of its blob.
+    """The best time, the reference, and the measurements by code (the sha256 of its blob), shared between threads.
 
-    Configs that lead to the same code (a CPU ignores ``num_warps``) are one measurement: noise must not rank them.
+    Configs that compile to the same code (a CPU ignores ``num_warps``) share one measurement: noise must not rank them.
     """
 
     def __init__(self) -> None:
@@ -70,18 +70,18 @@ class Findings:
 
     @property
     def best_ns(self) -> int | None:
-        """The smallest median as it counts, nanoseconds; None where nothing was measured."""
+        """The smallest median that counts, in nanoseconds; None before the first measurement."""
         return self._best_ns
 
     @property
     def known_reference(self) -> ReferenceConfig | None:
-        """The reference where nobody names another, if it was measured."""
+        """The default reference, if it was measured."""
         return self._reference
 
     def reference(self, measured: Callable[[], ReferenceConfig]) -> ReferenceConfig:
-        """The reference where nobody names another: the first config, which ``measured`` measures and returns.
+        """The default reference: the first config, which ``measured`` measures and returns.
 
-        Called at most once until it returns; other threads wait meanwhile.
+        ``measured`` is called at most once until it returns; other threads wait meanwhile.
         """
         with self._first:
             if self._reference is None:
@@ -89,7 +89,7 @@ class Findings:
             return self._reference
 
     def claim(self, code: str) -> Measured | None:
-        """The measurement of ``code``, once the thread at it is done; None: the caller measures and settles it."""
+        """The measurement of ``code``; waits for a thread that makes it. None: the caller measures and settles it."""
         while True:
             with self._lock:
                 cell = self._codes.get(code)
@@ -101,20 +101,20 @@ class Findings:
                 return found
 
     def hear(self, best_ns: int | None) -> None:
-        """A time that was measured elsewhere, which the best so far is not above."""
+        """Takes a time that was measured elsewhere into account for the best time."""
         if best_ns is not None:
             with self._lock:
                 self._best_ns = best_ns if self._best_ns is None else min(self._best_ns, best_ns)
 
     def take(self, code: str, found: Measured) -> None:
-        """What was measured of ``code`` elsewhere; a measurement that was made here stays."""
+        """Takes a measurement of ``code`` from elsewhere; a measurement made here takes precedence."""
         with self._lock:
             if code not in self._codes:
                 self._codes[code] = Future()
                 self._codes[code].set_result(found)
 
     def settle(self, code: str, found: Measured | None) -> None:
-        """Say what came of a claim; None leaves it to the next."""
+        """Ends a claim with its measurement; None leaves the code to the next claim."""
         with self._lock:
             cell = self._codes[code]
             if found is None:
@@ -134,7 +134,7 @@ _log = logging.getLogger("silo")
 
 @dataclass(frozen=True, slots=True)
 class CompiledCandidate:
-    """A config's artifact, its key ("" where a bundle has it), and how long compiling took."""
+    """A config's artifact, its key ("" if it is from a bundle), and the time that compiling took."""
 
     artifact: Artifact
     key: str = ""
@@ -142,28 +142,28 @@ class CompiledCandidate:
 
 
 class CandidateArtifacts(Protocol):
-    """Where artifacts of configs come from."""
+    """The source of configs' artifacts."""
 
     def expect(self, configs: Sequence[Config]) -> None:
-        """They will be asked for: begin with what takes long, and return at once."""
+        """Announces configs: begins steps that take long, and returns at once."""
         ...
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Start compiling; returns at once."""
+        """Starts compiling; returns at once."""
         ...
 
     def get(self, config: Config) -> CompiledCandidate:
-        """Await the artifact. Raises the config's own errors."""
+        """Waits for the artifact. Raises the config's own errors."""
         ...
 
     def forget(self, config: Config) -> None:
-        """Its code is lost: make it again when it is asked for."""
+        """Forgets a config whose code is lost, so that the next ``get`` makes it again."""
         ...
 
 
 @dataclass
 class CompiledArtifacts:
-    """Artifacts that are compiled when needed; any thread may ask. ``variant_of`` gives the variant of a config."""
+    """Artifacts that are compiled on demand, from any thread. ``variant_of`` returns the variant of a config."""
 
     compilation: Compilation
     variant_of: Callable[[Config], Variant]
@@ -172,14 +172,14 @@ class CompiledArtifacts:
     _found: dict[bytes, CompiledCandidate] = field(default_factory=dict[bytes, CompiledCandidate])
 
     def expect(self, configs: Sequence[Config]) -> None:
-        """Start the workers. What is wrong with a config is said when it is prepared."""
-        if self._pending:  # they are at work
+        """Starts the workers. Errors of a config are raised when it is used."""
+        if self._pending:  # the workers run already
             return
         with contextlib.suppress(SiloError):
             self.compilation.expect([self.variant_of(config) for config in configs])
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Lower here, and hand the jobs to the workers."""
+        """Lowers in this process, and hands the jobs to the workers."""
         for config in configs:
             with self._lock:
                 self._start(config)
@@ -204,7 +204,7 @@ class CompiledArtifacts:
             pending = self._start(config)
         if isinstance(pending, SiloError):
             raise pending
-        pending.wait()  # not under the lock: others have theirs to wait for
+        pending.wait()  # outside of the lock: other threads wait for other artifacts
         with self._lock:
             artifact = self.compilation.finish(pending)
         compile_ns = time.monotonic_ns() - begin if pending.fresh else 0
@@ -223,16 +223,16 @@ class CompiledArtifacts:
 
 @dataclass(frozen=True)
 class KnownArtifacts:
-    """Artifacts that are there already, by the order key of their config."""
+    """Existing artifacts, by the order key of their config."""
 
     artifacts: Mapping[bytes, Artifact]
 
     def expect(self, configs: Sequence[Config]) -> None:
-        """Nothing to do: everything is compiled."""
+        """Does nothing: everything is compiled."""
         del configs
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Nothing to do: everything is compiled."""
+        """Does nothing: everything is compiled."""
         del configs
 
     def get(self, config: Config) -> CompiledCandidate:
@@ -240,7 +240,7 @@ class KnownArtifacts:
         return CompiledCandidate(self.artifacts[config.order_key])
 
     def forget(self, config: Config) -> None:
-        """A bundle loses nothing, and there is nobody to make it again."""
+        """Does nothing: a bundle's code cannot be lost, and cannot be compiled again."""
         del config
 
 
@@ -248,13 +248,12 @@ class BenchEvaluator:
     """Implements :class:`silo.tuner.evaluator.Evaluator`: checks each config on a bench, then measures it there.
 
     Args:
-        study: what the trials have in common.
-        artifacts: where compiled code comes from.
-        bench: where it runs; closed with this object.
-        check: says whether results are right; None compares them with the results of the first of ``configs`` that
-            runs.
-        configs: the space, for that comparison.
-        findings: what it shares with the evaluators of other devices.
+        study: the study of the trials.
+        artifacts: the source of compiled code.
+        bench: runs the code; closed with this object.
+        check: checks results; None compares them with the results of the first of ``configs`` that runs.
+        configs: the space, used for this comparison.
+        findings: measurements shared with the evaluators of other devices.
     """
 
     def __init__(
@@ -275,8 +274,8 @@ class BenchEvaluator:
         self._findings = findings or Findings()
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Start compiling, and what the bench needs meanwhile."""
-        # The workers, the bench's process and this one, which lowers, are all at work until the first config is ready.
+        """Starts compiling, and prepares the bench meanwhile."""
+        # The workers, the bench's process and this process, which lowers, all work until the first config is ready.
         self._artifacts.expect(configs)
         self._bench.start()
         self._artifacts.prepare(configs)
@@ -286,8 +285,9 @@ class BenchEvaluator:
         return self._artifacts.get(config).artifact.launch.spills
 
     def evaluate(self, config: Config, reference: ReferenceConfig | None = None) -> Trial:
-        """Await the artifact, check its result, measure it beside the reference, which is by default the first config.
+        """Waits for the artifact, checks its result and measures it.
 
+        Measuring takes turns with the reference, which is by default the first config.
         Code that left the store is compiled again.
         """
         return self._with_code([config, *self._beside(reference)], lambda: self._evaluated(config, reference))
@@ -339,7 +339,7 @@ class BenchEvaluator:
     def _timed(
         self, config: Config, artifact: Artifact, comparison: ResultComparison, reference: ReferenceConfig | None
     ) -> tuple[Measured, ResultComparison, str]:
-        """Samples; a time too fast to be true is checked and measured once more, and then the second time counts."""
+        """Samples. If a time is too fast to be true, the result is checked again and a second measurement counts."""
         best_ns = self._findings.best_ns
         taken = self._sampled(config, artifact, best_ns, reference)
         if best_ns is None or not is_suspicious([taken.counts_ns], best_ns):
@@ -372,7 +372,7 @@ class BenchEvaluator:
         return Measured(config, timing.samples, median(counted), ReferenceSamples(reference.config, timing.reference))
 
     def _code_of(self, reference: ReferenceConfig) -> ReferenceCode | None:
-        """Its code; None if it does not compile any more: configs are measured alone then."""
+        """The reference's code; None if it does not compile any more, and then configs are measured alone."""
         try:
             return ReferenceCode(reference, self._artifacts.get(reference.config).artifact)
         except CompilerMissingError:
@@ -395,7 +395,7 @@ class BenchEvaluator:
         )
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
-        """Measure finalists side by side. Code that left the store is compiled again."""
+        """Measures finalists side by side. Code that left the store is compiled again."""
         return self._with_code(configs, lambda: self._side_by_side(configs))
 
     def _side_by_side(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
@@ -407,7 +407,7 @@ class BenchEvaluator:
         return {config: taken[first[artifacts[config].blob.sha256]] for config in configs}
 
     def _results(self, config: Config) -> Mapping[str, NDArray[Any]]:
-        # A config that faulted or never ended does so again, and that is costly.
+        # A config that faulted or never ended would do so again, at the same cost.
         if (known := self._failed.get(config.order_key)) is not None:
             raise known
         try:
@@ -422,7 +422,7 @@ class BenchEvaluator:
         self._bench.interrupt()
 
     def close(self) -> None:
-        """Close the bench."""
+        """Closes the bench."""
         self._bench.close()
 
     def __enter__(self) -> Self:
@@ -440,7 +440,7 @@ def evaluators(
     check: Check | None,
     configs: Sequence[Config],
 ) -> Generator[Lanes]:
-    """An evaluator on each bench, side by side, which share what they measured; see :class:`BenchEvaluator`."""
+    """An evaluator on each bench, side by side, which share their measurements; see :class:`BenchEvaluator`."""
     findings = Findings()
     with ExitStack() as stack:
         made = [

@@ -29,7 +29,7 @@ __all__ = ["LockRow", "add_decisions", "deployed_config", "lock_of", "read_lock"
 
 @dataclass(frozen=True, slots=True)
 class LockRow:
-    """What an update decided for one study. ``config`` is None where no config can be used: nothing is written."""
+    """The decision of an update for one study. ``config`` is None, and nothing is written, if no config can be used."""
 
     study: Study
     config: Config | None
@@ -42,7 +42,7 @@ _read: dict[str, tuple[tuple[int, ...], Lock]] = {}
 
 
 def lock_of(kernel: DeclaredKernel) -> tuple[Path, Lock] | None:
-    """The lock that a kernel's calls obey, with its path: the kernel's own (``lock=``), else ``SILO_LOCK``.
+    """The lock of a kernel's calls, with its path: the kernel's own (``lock=``), else ``SILO_LOCK``; None without one.
 
     Raises:
         LockError: it is named and cannot be read.
@@ -52,7 +52,7 @@ def lock_of(kernel: DeclaredKernel) -> tuple[Path, Lock] | None:
         return None
     path = Path(named)
     if (kernel.tune or settings().tune) == "leader" and not path.exists():
-        return None  # nobody has decided yet
+        return None  # the leader has not decided yet
     return path, read_lock(path)
 
 
@@ -60,7 +60,7 @@ def read_lock(path: Path) -> Lock:
     """The lock in a file, parsed once for each version of it.
 
     Raises:
-        LockError: it is not there, cannot be read, or is not a lock; says which entry is wrong.
+        LockError: the file is missing, cannot be read, or is not a lock; names the wrong entry.
     """
     try:
         status = path.stat()
@@ -90,13 +90,13 @@ def deployed_config(path: Path | None, study: Study) -> Config | None:
 
 
 def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
-    """Decide for the study of each outcome, beginning with what the file says now, and write the file in one piece.
+    """Decides the study of each outcome, starting from the file's present content, and writes the file in one piece.
 
     A deployed config stays unless another is faster beyond the noise; see :func:`silo.tuner.lock.choose`. Entries of
-    other studies stay. Several processes may update one file: each begins with what the one before wrote.
+    other studies stay. Several processes may update one file: each starts from the content that the last one wrote.
 
     Raises:
-        LockError: the file is there and is not a lock, or cannot be written; what was there before is untouched.
+        LockError: the file exists and is not a lock, or cannot be written; it is unchanged then.
     """
     rows: list[LockRow] = []
 
@@ -117,12 +117,12 @@ def update_lock(path: Path, outcomes: Sequence[TuneOutcome]) -> list[LockRow]:
 
 
 def add_decisions(path: Path, winners: Sequence[ForeignWinner]) -> tuple[int, int]:
-    """Add what programs' tuners decided to the lock file, which is made where it is missing: added, there before.
+    """Adds decisions of other programs' tuners to the lock file; returns the numbers added and already present.
 
-    A decision that is there stays, for it may be deployed.
+    A missing file is created. A decision that exists stays, because it may be deployed.
 
     Raises:
-        LockError: the file is there and is not a lock, or cannot be written; what was there before is untouched.
+        LockError: the file exists and is not a lock, or cannot be written; it is unchanged then.
     """
     before, after = _rewrite(path, lambda before: before.decided(winners))
     added = len(after.decisions) - len(before.decisions)
@@ -130,11 +130,11 @@ def add_decisions(path: Path, winners: Sequence[ForeignWinner]) -> tuple[int, in
 
 
 def _rewrite(path: Path, change: Callable[[Lock], Lock]) -> tuple[Lock, Lock]:
-    """Put what ``change`` makes of the lock file in its place, alone: the lock before and after. Raises LockError."""
+    """Replaces the lock file by ``change`` of it, under its lock; returns both. Raises LockError."""
     try:
         target = output_place(path)
         sweep_abandoned(target.parent)
-        # Without locks the atomic replacement still keeps the file whole.
+        # Without file locks the atomic replacement still keeps the file whole.
         with lock_of_place(target):
             before = read_lock(target) if target.exists() else Lock()
             after = change(before)

@@ -29,13 +29,13 @@ __all__ = ["ArgumentCopy", "MeasuredCandidate", "MeasuringProcess", "rebuilt"]
 
 _log = logging.getLogger("silo")
 
-# Loading code and copying arguments to a device, seconds; a kernel's own limit is the caller's.
+# Seconds for loading code and copying arguments to a device; a kernel's own limit is the caller's.
 _SETUP_LIMIT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCandidate:
-    """A variant to try: its code, and the grid it is launched with."""
+    """A variant to measure: its code, and the grid of its launch."""
 
     code: VouchedCode
     grid: tuple[int, ...]
@@ -47,19 +47,19 @@ class MeasuredCandidate:
 
     @property
     def key(self) -> str:
-        """What tells it from the other candidates of a session."""
+        """The candidate's identity within a session."""
         consent = self.code.consent
         code = self.artifact.host_code() if consent is None else consent.code
         return f"{code.digest} {self.grid}"
 
 
 class ArgumentCopy:
-    """The one copy of a call's arguments for every process that measures them, whichever device each has.
+    """One copy of a call's arguments for all processes that measure them, on any device.
 
-    Made when the first process asks, given back with the last. Any thread may ask.
+    Made for the first process, and released with the last. Used by any thread.
 
     Args:
-        device: where the arrays are.
+        device: the device that holds the arrays.
         arguments: the call's arguments by name, arrays of any library; they are read here and never written.
     """
 
@@ -80,7 +80,7 @@ class ArgumentCopy:
         """The copy, to hold until :meth:`give_back`."""
         with self._lock:
             if self._shared is None:
-                # Only now is it certain that everything which writes the arrays was enqueued; wait until it is done.
+                # By now everything that writes the arrays was enqueued; wait until it is done.
                 self._device.synchronize()
                 self._shared = SharedArguments(self._arguments)
                 self.made += 1
@@ -88,7 +88,7 @@ class ArgumentCopy:
             return self._shared
 
     def give_back(self) -> None:
-        """One holder needs it no longer."""
+        """Releases one holder's use of the copy."""
         with self._lock:
             self._holders -= 1
             if self._holders == 0 and self._shared is not None:
@@ -97,15 +97,15 @@ class ArgumentCopy:
 
 
 class MeasuringProcess:
-    """A device and arguments in another process. Used by one thread, which is the one that made it.
+    """A device and arguments in another process. Used only by the thread that made it.
 
-    After a fault the process is replaced: its next use starts another one with the arguments as they were. A candidate
-    that faults where others ran before it is tried once more in a process of its own, for they may be to blame.
+    After a fault the process is replaced: its next use starts another with the arguments as they were. A candidate that
+    faults after others ran in its process is tried once more in a new process, because these may be to blame.
 
     Args:
         device: the device to run on.
-        arguments: what candidates run on; held until this object is closed.
-        limit_s: seconds that one candidate may take to run once, and ten times that to be measured.
+        arguments: the candidates' arguments; held until this object is closed.
+        limit_s: seconds that a candidate may take to run once; measuring it may take ten times as long.
     """
 
     def __init__(self, device: Device, arguments: ArgumentCopy, limit_s: float) -> None:
@@ -118,24 +118,24 @@ class MeasuringProcess:
             stack.callback(self._results.close)
             self._held = stack.pop_all()
         self._process: WorkerProcess | None = None
-        self._ready = False  # the process said that it has the arguments
+        self._ready = False  # the process confirmed that it has the arguments
         self._loaded: set[str] = set()
         self._noted: set[str] = set()
         self.started = 0
         self._given_up = False
 
     def start(self) -> None:
-        """Start the process, if none runs, and give it the arguments, without waiting for it."""
+        """Starts the process unless it runs, and sends it the arguments without waiting for it."""
         if self._process is None:
             self._process = self._spawn()
             self.started += 1
-            self._shared.fill()  # meanwhile it starts
+            self._shared.fill()  # while it starts
             request = encode({"do": "arguments", "arguments": self._shared.to_json()})
             with self._arguments():
                 self._reply(lambda process: process.send(request), _SETUP_LIMIT_S, "copying the arguments")
 
     def results(self, candidate: MeasuredCandidate, names: Sequence[str]) -> Mapping[str, NDArray[Any]]:
-        """Run once on the arguments as they were; what the arrays called ``names`` hold then, until the next call.
+        """Runs once on the arguments as they were; the content of the arrays ``names`` afterwards, until the next call.
 
         Arrays that the candidate does not write are read-only, and always the same objects.
 
@@ -150,10 +150,10 @@ class MeasuringProcess:
     def measure(
         self, candidate: MeasuredCandidate, best_ns: int | None, beside: tuple[MeasuredCandidate, int] | None = None
     ) -> Timing:
-        """Samples in nanoseconds; see :func:`silo.tuner.measure.measure`. Raises as :meth:`results` does.
+        """Samples in nanoseconds; see :func:`silo.tuner.measure.measure`. Raises the errors of :meth:`results`.
 
-        ``beside`` is the reference and the time that it counts for. A candidate that fails beside it is measured alone,
-        and so is every candidate if the reference cannot be loaded any more.
+        ``beside`` is the reference and the time in nanoseconds that it counts as. A candidate that fails beside it is
+        measured alone, and so is every candidate if the reference cannot be loaded any more.
         """
         request: dict[str, object] = {"do": "measure", "best_ns": best_ns, "reference": None}
         if beside is not None and self._loads(beside[0]):
@@ -170,7 +170,7 @@ class MeasuringProcess:
         return True
 
     def compare(self, candidates: Sequence[MeasuredCandidate]) -> list[tuple[int, ...]]:
-        """Samples of each, taken in turns. Raises as :meth:`results` does."""
+        """Samples of each candidate in nanoseconds, taken in turns. Raises the errors of :meth:`results`."""
         for candidate in candidates:
             self._load(candidate)
         keys = [candidate.key for candidate in candidates]
@@ -183,9 +183,9 @@ class MeasuringProcess:
         try:
             return self._ask_once(candidate, request, limit_s)
         except LaunchTimeoutError:
-            raise  # costly, and what others left behind hardly ever makes a launch endless
+            raise  # costly, and leftovers of other candidates hardly ever make a launch endless
         except LaunchError as error:
-            if not others or self._process is not None or self._given_up:  # nothing was at fault but the candidate
+            if not others or self._process is not None or self._given_up:  # nothing else can be at fault
                 raise
             reply = self._ask_once(candidate, {**request, "reference": None}, limit_s)
             _log.info("%s ran in a process of its own, and not after others: %s", candidate.artifact.variant, error)
@@ -212,7 +212,7 @@ class MeasuringProcess:
             "consent": consent_to_json(candidate.code),
         }
         request = encode(header, [candidate.code.blob])
-        # Code that the driver refuses, for it needs more than the device has, leaves the process as it was.
+        # The process stays usable if the driver rejects code because it needs more than the device has.
         reply = self._exchange(request, _SETUP_LIMIT_S, str(artifact.variant.config), fatal=False)
         self._loaded.add(candidate.key)
         for note in set(reply["notes"]) - self._noted:
@@ -221,7 +221,7 @@ class MeasuringProcess:
 
     def _spawn(self) -> WorkerProcess:
         here = settings()
-        # Writing the launch log would be part of what is measured.
+        # Writing the launch log would be measured too.
         environment = {"SILO_L2": here.l2, "SILO_THREADS": str(here.threads), "SILO_LAUNCH_LOG": ""}
         for name in (one.library for one in drivers() if one.library):
             library: str | None = getattr(here, name)
@@ -252,11 +252,11 @@ class MeasuringProcess:
             raise self._unusable(error) from error
 
     def _unusable(self, error: Exception) -> TuneError:
-        """No config's fault, and every config would meet it."""
+        """The error for a failure that no config caused, and that every config would meet."""
         return TuneError(f"the measuring process on {self._device} cannot be used: {error}")
 
     def _exchange(self, request: bytes, limit_s: float, what: str, *, fatal: bool = True) -> dict[str, Any]:
-        """Ask, and replace the process where it may be of no further use; an error is so unless not ``fatal``."""
+        """Sends a request and returns the reply. Stops the process if it may be unusable, as after a fatal error."""
         return self._reply(lambda process: process.exchange(request, limit_s), limit_s, what, fatal=fatal)
 
     def _reply(
@@ -271,12 +271,12 @@ class MeasuringProcess:
         except WorkerDiedError:
             how = self._stop(died=True)
             raise LaunchError(f"{what} ended the process it ran in: {how}") from None
-        except BaseException:  # Ctrl-C: the answer would come to the next question
+        except BaseException:  # Ctrl-C: the next request would read this one's answer
             self._stop()
             raise
         reply = {} if message is None else message[0]
         if reply.get("outcome") == "error":
-            # The device may refuse everything from now on, as CUDA's do after a fault.
+            # After a fault the device may reject everything, as CUDA devices do.
             if fatal:
                 self._stop()
             raise rebuilt(str(reply["class"]), str(reply["message"]))
@@ -289,15 +289,15 @@ class MeasuringProcess:
         return "" if process is None else process.close(died=died)
 
     def interrupt(self) -> None:
-        """End the process, so that nobody waits for it any longer. Any thread may call."""
+        """Ends the process, so that the thread that waits for it continues. Any thread may call it."""
         self._given_up = True
         process = self._process
         if process is not None:
             process.kill()
 
     def close(self) -> None:
-        """Stop the process and give the shared memory back."""
-        with self._held:  # given back once, however often this is called
+        """Stops the process and releases the shared memory."""
+        with self._held:  # released once, however often this is called
             self._stop()
 
     def __enter__(self) -> Self:
@@ -308,9 +308,9 @@ class MeasuringProcess:
 
 
 def rebuilt(name: str, message: str) -> SiloError:
-    """The error of the other process; one that is not a launch's counts as one, for the config it concerns failed.
+    """The error of the other process: launch errors and missing consent as they are, all others as LaunchError.
 
-    But for missing consent, which is not a config's fault.
+    A missing consent is not the config's fault; any other error means that the config failed.
     """
     kind = error_named(name)
     if kind is not None and issubclass(kind, LaunchError | TrustError):

@@ -1,7 +1,8 @@
-"""The process that runs candidates (``python -m silo.measuring.measuring_worker``), started by ``measuring_process``.
+"""The process that runs candidates (``python -m silo.measuring.measuring_worker``).
 
-Code that is being tried may write where it should not, fault or never end. Here that costs one config: this process is
-stopped, and the next one starts with the arguments as they were. It loads no framework and no compiler.
+:mod:`silo.measuring.measuring_process` starts it. Code under trial may write where it should not, fault or never end.
+Here that costs one config: this process is stopped, and the next one starts with the arguments as they were. It loads
+no framework and no compiler.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ __all__ = ["main"]
 
 
 class _Array:
-    """One argument's memory on the device, and what it held at first."""
+    """One argument's memory on the device, and its first content."""
 
     def __init__(self, slot: ArraySlot, given: memoryview, results: memoryview, device: str) -> None:
         self._slot = slot
@@ -46,7 +47,8 @@ class _Array:
         self._memory = Buffer(slot.size + 2 * ADDRESS_MODULUS, "uint8", device)
         base = self._memory.data_ptr()
         self._first = (slot.shift - base) % ADDRESS_MODULUS
-        # What it held at first, owned here: on the device, or a view of locked memory. None: the shared memory has it.
+        # The first content, if this process owns a copy: on the device, or a view of page-locked memory. None: it is
+        # read from the shared memory.
         self._pristine: Buffer | memoryview | None = None
         self._kept = False
         self._memory.copy_from(self._given, at=self._first)
@@ -57,10 +59,10 @@ class _Array:
         return self._arguments[self._slot.offset : self._slot.offset + self._slot.size]
 
     def keep(self, free: int | None) -> str:
-        """Keep what it held at first where restoring it is fast: on the device too, else in page-locked host memory.
+        """Copies the first content to where restoring it is fast: to the device, or else to page-locked host memory.
 
-        ``free`` is how many bytes nobody holds on the device, None where that is not counted. Says what is done instead
-        where they are too few.
+        ``free`` is the number of unused bytes on the device, None if unknown. If they do not suffice, returns a note on
+        the replacement; else "".
         """
         if self._kept:
             return ""
@@ -78,18 +80,18 @@ class _Array:
         return fits.reason
 
     def restore(self) -> None:
-        """Put back what it held at first."""
+        """Restores the first content."""
         self._memory.copy_from(self._given if self._pristine is None else self._pristine, at=self._first)
 
     def give_back(self) -> None:
-        """Write what it holds now to the memory for results."""
+        """Writes the present content to the memory for results."""
         slot = self._slot
         self._memory.copy_to(self._results[slot.offset : slot.offset + slot.size], at=self._first)
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """One loaded variant: how it is launched, which arrays it may write, which of those it reads as well."""
+    """One loaded variant: its launch, the arrays that it may write, and the written arrays that it reads as well."""
 
     launch: Callable[[], object]
     writes: frozenset[int]
@@ -120,7 +122,7 @@ class _Bench:
             reply = getattr(self, f"_do_{header['do']}")(header, blobs)
         except SiloError as error:
             return encode_error(error)
-        except Exception as error:  # noqa: BLE001  # a config's own fault, such as a value that does not fit
+        except Exception as error:  # noqa: BLE001  # a config's own fault, for example a value that does not fit
             traceback.print_exc()
             return encode_error(LaunchError(f"{type(error).__name__}: {error}"))
         return encode({"outcome": "done", **(reply or {})})
@@ -145,7 +147,7 @@ class _Bench:
         signature = variant.signature
         config = {**variant.specialization.constant_values, **variant.config.as_dict()}
         binding = bind(cast("Any", loaded), launch, signature, variant.specialization, config)
-        # Constants are in the code, so no call gives them.
+        # Constants are in the code, so calls leave them out.
         constants = [p.name for p in signature.parameters if p.kind is ParameterKind.CONSTEXPR]
         launcher = make_launcher(variant.kernel, signature, on_miss=lambda _: binding, config_names=constants)
         given: dict[str, object] = {
@@ -218,14 +220,14 @@ class _Bench:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """``main([device, arguments, results])``: where to measure, and the descriptors of what this process inherited.
+    """Runs ``main([device, arguments, results])``: the device, and file descriptors that this process inherited.
 
-    Other processes have the same arguments, so they are mapped read-only.
+    Other processes map the same arguments, so they are mapped read-only.
     """
     name, given, results = arguments
 
     def start() -> Callable[[Message], bytes]:
-        gc.disable()  # a collection would fall into a sample; what this process makes in cycles is little
+        gc.disable()  # a collection would fall into a sample; this process makes few cycles
         read = memoryview(mmap.mmap(int(given), 0, access=mmap.ACCESS_READ))
         return _Bench(device_named(name), read, memoryview(mmap.mmap(int(results), 0))).answer
 

@@ -1,4 +1,4 @@
-"""Code on its way to the process that measures it: what is said of consent, and the consent that is given there."""
+"""Code on its way to the measuring process: the description of its consent, and the consent made from it there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["consent_to_json", "received_consent"]
 
 
 def consent_to_json(code: VouchedCode) -> dict[str, Any] | None:
-    """What tells the other process that there is consent, and to what: the digest, and what it does not know of it."""
+    """Describes the consent to some code for another process: the digest, and the facts that process lacks."""
     consent = code.consent
     if consent is None:
         return None
@@ -28,7 +28,7 @@ def consent_to_json(code: VouchedCode) -> dict[str, Any] | None:
 def received_consent(
     given: Mapping[str, Any] | None, kind: str, variant: Variant, launch: LaunchInfo, blob: bytes, who: str
 ) -> Consent | None:
-    """The consent of ``who``, the process that asks. ``TrustError`` where it is to something else than what arrived."""
+    """The consent of ``who``, the requesting process. Raises TrustError if it is for other code than arrived."""
     if given is None:
         return None
     code = HostCode(

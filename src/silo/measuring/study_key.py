@@ -1,4 +1,4 @@
-"""The tuning problem of a call: the study of its bucket, and the studies of other buckets as dispatch rules."""
+"""The study key of a call: the study of its bucket, and the studies of other buckets as dispatch rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["StudyKey", "measure_policy"]
 
 
 def measure_policy(device: Device) -> str:
-    """The identity of how this device is measured, part of every trial's key."""
+    """The identity of the way this device is measured, part of every trial's key."""
     return MeasurePolicy.of(device.timing).identity
 
 
@@ -62,7 +62,7 @@ class StudyKey:
     def trials(
         self, specialization: Specialization, bucket: Bucket, reach: ReachableConfigs | None = None
     ) -> tuple[Trial, ...]:
-        """The kept trials of one bucket; those that count for a space only, where its reach is given."""
+        """The stored trials of one bucket; with ``reach`` only trials of its configs."""
         trials = read_trials(self.study(specialization, bucket), self.records)
         return trials if reach is None else tuple(trial for trial in trials if trial.config in reach)
 
@@ -73,11 +73,11 @@ class StudyKey:
         return choose_winner(self.trials(specialization, bucket, reach))
 
     def catch_up(self, specialization: Specialization, bucket: Bucket) -> bool:
-        """Ask the remote store, if there is one, what other machines know of a bucket; whether anything was new."""
+        """Fetches the records of a bucket from the remote store, if one is set; whether any were new."""
         return catch_up(self.study(specialization, bucket), self.records)
 
     def failures(self, specialization: Specialization, bucket: Bucket) -> dict[bytes, str]:
-        """Why each config that failed did, by the config's order key."""
+        """The reason why each failed config failed, by the config's order key."""
         trials = self.trials(specialization, bucket)
         return {
             trial.config.order_key: f"{trial.status.value}: {trial.message.splitlines()[0] if trial.message else ''}"
@@ -86,7 +86,7 @@ class StudyKey:
         }
 
     def known(self) -> tuple[Study, ...]:
-        """Every study of this problem in the store, in the order they were begun."""
+        """Every stored study of this key, in the order in which they were begun."""
         return tuple(study for study in studies_of(self.kernel, self.records) if self._holds(study))
 
     def _holds(self, study: Study) -> bool:
@@ -97,9 +97,9 @@ class StudyKey:
     def rules(self, like: Specialization, reach: ReachableConfigs) -> DispatchRules | None:
         """Rules from the winners of every bucket studied with the same constexpr values and extents.
 
-        None where there is none. Only trials within ``reach`` count; the first config of its space is the fallback. Of
-        several studies of one bucket (other alignments), the one with most facts speaks. What serves other buckets is
-        fitted to these (:mod:`silo.tuner.generalization`).
+        None without a measured bucket. Only trials within ``reach`` count; the first config of its space is the
+        fallback. Of several studies of one bucket (other alignments), the study with most facts decides. Rules for
+        other buckets are fitted to these (:mod:`silo.tuner.generalization`).
         """
         table: dict[Bucket, Config] = {}
         samples: dict[Bucket, Sample] = {}
@@ -116,7 +116,7 @@ class StudyKey:
         return fitted_rules(self.key, table, reach.space.default, tuple(samples.values())) if table else None
 
     def guess(self, specialization: Specialization, bucket: Bucket, configs: Container[Config]) -> Config | None:
-        """The one of ``configs`` that did best in the nearest studies: of other devices, drivers, compilers."""
+        """The config of ``configs`` that did best in the nearest studies: of other devices, drivers or compilers."""
         study = self.study(specialization, bucket)
         found = seeds(configs, neighbours(study, self.records), limit=1)
         return found[0].config if found else None

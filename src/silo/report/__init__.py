@@ -1,1 +1,1 @@
-"""Reports: what trials say of a kernel, in figures and pictures. No I/O: pages are text."""
+"""Reports: summaries of a kernel's trials, in figures and pictures. No I/O: pages are text."""

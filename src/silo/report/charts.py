@@ -16,7 +16,7 @@ from silo.tuner.trial import Status, Trial
 
 __all__ = ["LinearScale", "LogScale", "effect_chart", "progress_chart"]
 
-# ---- Axes: from values to places, and the round values in between that are written there ----
+# ---- Axes: from values to places, and the round values that label them ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class LinearScale:
     end: float
 
     def place(self, value: float) -> float:
-        """Where a value lies."""
+        """The place of a value."""
         span = self.high - self.low
         return self.start + (self.end - self.start) * ((value - self.low) / span if span else 0.5)
 
@@ -47,7 +47,7 @@ class LinearScale:
 
 @dataclass(frozen=True, slots=True)
 class LogScale:
-    """As :class:`LinearScale` with equal factors equally far apart. ``low`` is positive."""
+    """Like :class:`LinearScale`, with equal factors equally far apart. ``low`` is positive."""
 
     low: float
     high: float
@@ -55,7 +55,7 @@ class LogScale:
     end: float
 
     def place(self, value: float) -> float:
-        """Where a value lies; what is not positive lies at the low end."""
+        """The place of a value; values that are not positive are at the low end."""
         span = math.log(self.high / self.low)
         share = math.log(max(value, self.low) / self.low) / span if span else 0.5
         return self.start + (self.end - self.start) * share
@@ -75,7 +75,7 @@ class LogScale:
 
 
 def _round_step(raw: float) -> float:
-    """The least of 1, 2, 5 times a power of ten that is at least ``raw``, as an integer where it is one."""
+    """The least of 1, 2, 5 times a power of ten that is at least ``raw``; an integer if possible."""
     if raw <= 0:
         return 1
     power = 10.0 ** math.floor(math.log10(raw) + 1e-9)
@@ -83,11 +83,11 @@ def _round_step(raw: float) -> float:
     return int(step) if step >= 1 else step
 
 
-# ---- Charts as SVG text: the best so far over the trials, and how one parameter's values did ----
+# ---- Charts as SVG text: the best so far over the trials, and the times for one parameter's values ----
 
 # Above this many points they are drawn as one path, without a text for each.
 _MOST_MARKS = 3000
-_MARGIN = 1.12  # how far the axis goes beyond what is drawn
+_MARGIN = 1.12  # how far the axis extends beyond the drawn values
 
 
 def _escaped(text: str) -> str:
@@ -126,9 +126,9 @@ def _range(times: Iterable[float]) -> tuple[float, float]:
 
 
 def progress_chart(trials: Sequence[Trial], *, default_ns: int | None = None, least_ns: float | None = None) -> str:
-    """Each trial of a search in the order it was made, the best so far as a line; failures stand below.
+    """Each trial of a search in the order it was made, the best so far as a line; failures in a row below.
 
-    ``default_ns`` and ``least_ns`` are the default's time and the speed of light, drawn as lines.
+    ``default_ns`` and ``least_ns`` are the default's time and the speed of light in nanoseconds, drawn as lines.
     """
     width, left, right, top, bottom = 1120, 76, 1000, 14, 262
     # Failed configs have a row of their own below the times.
@@ -187,7 +187,7 @@ def _marks(trials: Sequence[Trial], x: LinearScale, y: LogScale, floor: float) -
 
 
 def _notes(notes: Sequence[tuple[float, str, str]], y: LogScale, left: float, right: float) -> list[str]:
-    """Lines across with their names at the right, moved apart where they would lie on one another."""
+    """Lines across with their names at the right, which are moved apart if they would overlap."""
     parts: list[str] = []
     above = -100.0
     for time, kind, label in sorted(notes, key=lambda note: -note[0]):
@@ -237,7 +237,7 @@ def _column(text: str, times: Sequence[int], centre: float, step: int, y: LogSca
 
 
 def _scatter(text: str) -> float:
-    """A place in [0, 1) that looks random and is the same each time, so that dots do not lie on one another."""
+    """A place in [0, 1) that looks random and is the same each time, so that dots do not overlap."""
     return hashlib.blake2b(text.encode(), digest_size=2).digest()[0] / 256
 
 

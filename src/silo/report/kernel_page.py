@@ -33,7 +33,7 @@ _ABOVE = 1.05  # measured rates of two moments differ by less
 
 @dataclass(frozen=True)
 class StudyReport:
-    """What a page says of one study, in numbers."""
+    """The numbers of one study on a page."""
 
     kept: KeptStudy
     winner: Winner | None
@@ -43,19 +43,19 @@ class StudyReport:
 
     @property
     def label(self) -> str:
-        """What it is called on the page: its cases, or its bucket."""
+        """The study's name on the page: its cases, or its bucket."""
         study = self.kept.study
         sizes = ", ".join(f"{name}={value}" for name, value in zip(study.bucket_names, study.bucket, strict=True))
         return "; ".join(self.kept.cases) or (f"calls with {sizes}" if sizes else "calls")
 
     @property
     def configs(self) -> int:
-        """How many configs were tried."""
+        """The number of configs that were tried."""
         return len({trial.config.order_key for trial in self.kept.trials})
 
 
 def study_report(kept: KeptStudy, ceilings: Ceilings | None) -> StudyReport:
-    """The figures of one study. Where nobody knows the default, it is the config that was tried first."""
+    """The figures of one study. If the default config is unknown, the config that was tried first replaces it."""
     winner = choose_winner(kept.trials)
     default = kept.default or kept.trials[0].config
     comparison = compare(kept.trials, winner, default, kept.study.key) if winner else None
@@ -66,7 +66,7 @@ def study_report(kept: KeptStudy, ceilings: Ceilings | None) -> StudyReport:
 
 
 def kernel_page(kernel: str, origin: str, studies: Sequence[StudyReport]) -> str:
-    """The page of one kernel. ``origin`` is the name of the file the trials were found by.
+    """The page of one kernel. ``origin`` is the name of the file whose trials are shown.
 
     Raises:
         PackageError: Jinja2 is not installed.
@@ -102,7 +102,7 @@ def _template() -> Template:
 
 
 def _shown(value: object) -> object:
-    """Texts without marks that a browser obeys and nobody sees, such as marks of direction; charts are made so."""
+    """Texts without invisible marks that a browser obeys, like marks of direction; charts are already sanitized."""
     return value if isinstance(value, int | float) or hasattr(value, "__html__") else printable(str(value))
 
 
@@ -225,7 +225,7 @@ def _bar(name: str, rate: float, ceiling: float, unit: str, measured: str, work:
 
 
 def _rate(giga: float, unit: str) -> str:
-    """A rate in 10^9 (or 10^12) units a second.
+    """A rate in 10^9 (or 10^12) units per second.
 
     >>> _rate(1234.0, "B/s"), _rate(3.871, "B/s")
     ('1.234 TB/s', '3.871 GB/s')
@@ -272,5 +272,5 @@ def _row(number: int, trial: Trial, names: Sequence[str], best: int | None, repo
 
 
 def _sortable(value: object) -> object:
-    """What a cell is sorted by, where its text will not do."""
+    """The sort key of a cell, if its text does not sort correctly."""
     return value if isinstance(value, float) else None

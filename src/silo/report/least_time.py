@@ -26,12 +26,12 @@ def _read_copies(data: JSON, what: str) -> tuple[tuple[int, int], ...]:
 
 @frozen
 class Ceilings(Persisted):
-    """The best rates measured on a device model, in bytes and operations a second.
+    """The best rates measured on a device model, in bytes and operations per second.
 
     ``copies`` has the rate of copying for several sizes, the smallest first: bytes read and written by one launch, and
-    the rate. Small ones stay in caches where those are warm, and end before a GPU is busy where they are not. ``dots``
-    has the operations of matrix products by the dtype of their factors. All are measured, not taken from a data sheet:
-    a kernel may be above one.
+    the rate. Small copies stay in warm caches; with cold caches they end before a GPU is busy. ``dots`` has the
+    operations of matrix products by the dtype of their factors. All are measured, not taken from a data sheet: a kernel
+    may exceed one.
     """
 
     title = "measured ceilings"
@@ -41,7 +41,7 @@ class Ceilings(Persisted):
     dots: tuple[tuple[str, int], ...] = field(form=named(NATURAL))
 
     def copy_rate(self, moved: int) -> tuple[int, int] | None:
-        """The size and the rate that ``moved`` bytes are compared with: the better of the sizes below and above.
+        """The size and the rate to compare ``moved`` bytes with: the better of the nearest sizes below and above.
 
         >>> Ceilings(((1000, 50), (4000, 30), (9000, 10)), ()).copy_rate(5000)
         (4000, 30)
@@ -53,7 +53,7 @@ class Ceilings(Persisted):
 
 @dataclass(frozen=True)
 class SpeedOfLight:
-    """What a launch takes at least, if the measured rates are the limit, and which of them is (``bound``)."""
+    """The least time of a launch, if the measured rates are the limit, and the rate that limits it (``bound``)."""
 
     least_ns: float
     bound: str
@@ -62,7 +62,7 @@ class SpeedOfLight:
     dot: str
 
     def reached(self, time_ns: int) -> float:
-        """The part of the measured ceiling that a launch of this time reaches; above 1 it is faster than it.
+        """The fraction of the measured ceiling that a launch of this time reaches; above 1 it exceeds the ceiling.
 
         >>> light = speed_of_light(Work(bytes=1000), Ceilings(((1000, 10**9),), ()), "float32")
         >>> light.bound, light.least_ns, light.reached(2000)
@@ -72,12 +72,12 @@ class SpeedOfLight:
 
     @property
     def dot_ceiling(self) -> int | None:
-        """Operations a second of dots of the dtype that counts here."""
+        """Operations per second of matrix products of the dtype that counts here."""
         return dict(self.ceilings.dots).get(self.dot)
 
 
 def speed_of_light(work: Work, ceilings: Ceilings, dot: str) -> SpeedOfLight | None:
-    """The longer of what the bytes and what the operations take. None where neither has a ceiling.
+    """The longer of the times for the bytes and for the operations. None if neither has a ceiling.
 
     This is the roofline model (Williams, Waterman, Patterson, 2009) with both ceilings measured.
     """
@@ -95,9 +95,9 @@ def speed_of_light(work: Work, ceilings: Ceilings, dot: str) -> SpeedOfLight | N
 
 
 def dot_dtype(signature: Signature) -> str:
-    """Which dots a kernel's operations are compared with: of its narrowest floating-point arrays, float32 by default.
+    """The dtype of dots to compare a kernel with: its narrowest floating-point arrays', else float32.
 
-    bfloat16 goes with float16, which devices multiply at the same rate; narrower and wider ones have no ceiling.
+    bfloat16 counts as float16, which devices multiply at the same rate. Narrower and wider dtypes have no ceiling.
     """
     floats = [
         parameter.dtype for parameter in signature.parameters if parameter.dtype and parameter.dtype.kind in _FLOATS

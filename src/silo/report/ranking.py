@@ -32,7 +32,7 @@ _MOST_SAMPLES = 200  # of each side; more make a bootstrap slower and no better
 
 @dataclass(frozen=True, slots=True)
 class ConfigComparison:
-    """How many times as long the default takes as the winner: a ratio of medians with its 95 % interval."""
+    """The default's time over the winner's: a ratio of medians with its 95 % interval."""
 
     ratio: float
     low: float
@@ -42,7 +42,7 @@ class ConfigComparison:
 
 @dataclass(frozen=True, slots=True)
 class ValueLevel:
-    """One value of a parameter: median times of the configs that have it, ascending, and how many failed."""
+    """One value of a parameter: median times of the configs that have it, ascending, and the number of failures."""
 
     text: str
     times_ns: tuple[int, ...]
@@ -50,13 +50,13 @@ class ValueLevel:
 
     @property
     def best_ns(self) -> int | None:
-        """The fastest config with this value."""
+        """The fastest config's time with this value, in nanoseconds."""
         return self.times_ns[0] if self.times_ns else None
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterEffect:
-    """A parameter that more than one value was tried of.
+    """A parameter that was tried with more than one value.
 
     ``share`` is the part of the variance of log times that its value alone explains (eta squared, 0 to 1).
     """
@@ -68,7 +68,7 @@ class ParameterEffect:
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Configs that failed in one way: of one kind, with one first line of a message; ``detail`` is a whole one."""
+    """Configs with the same failure: one kind, one first line of a message; ``detail`` is a whole message."""
 
     kind: str
     headline: str
@@ -77,7 +77,7 @@ class FailureGroup:
 
 
 def parameter_names(trials: Iterable[Trial]) -> tuple[str, ...]:
-    """The names of all configs: values, then options, in the order they first appear."""
+    """The names in all configs: values, then options, in the order of first appearance."""
     values: dict[str, None] = {}
     options: dict[str, None] = {}
     for trial in trials:
@@ -99,7 +99,7 @@ def best_so_far(trials: Sequence[Trial]) -> list[int | None]:
 
 
 def effects(trials: Sequence[Trial]) -> tuple[ParameterEffect, ...]:
-    """Every parameter with more than one value, the one that explains most first."""
+    """Every parameter with more than one value, the parameter that explains most first."""
     times = {standing.config.order_key: standing.time.median_ns for standing in standings(trials)}
     configs = {trial.config.order_key: trial.config for trial in trials}
     found = [_effect(name, configs, times) for name in parameter_names(trials)]
@@ -120,7 +120,7 @@ def _effect(name: str, configs: Mapping[bytes, Config], times: Mapping[bytes, in
 
 
 def _order(value: Value) -> tuple[object, ...]:
-    """Numbers by size, before everything else by its text."""
+    """Numbers by size, then everything else by its text."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (0, value, "")
     return (1, 0, value_text(value))
@@ -158,10 +158,10 @@ def failure_groups(trials: Iterable[Trial]) -> tuple[FailureGroup, ...]:
 
 
 def compare(trials: Sequence[Trial], winner: Winner, default: Config, seed: str) -> ConfigComparison | None:
-    """The default against the winner, by samples taken side by side where there are such; None where it has none.
+    """The default against the winner, by samples taken side by side if they exist; None if the default has no samples.
 
-    The interval is that of a bootstrap of the ratio of medians (1000 resamples, seeded by ``seed``: the same trials
-    give the same interval).
+    The interval is from a bootstrap of the ratio of medians (1000 resamples, seeded by ``seed``: the same trials give
+    the same interval).
     """
     scales = Scales(trials)
     for stage in (Stage.FINAL, Stage.SEARCH):

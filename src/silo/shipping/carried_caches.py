@@ -87,7 +87,7 @@ class CacheFolder:
 
 # DeepGEMM: csrc/jit/compiler.hpp (DG_JIT_CACHE_DIR; cache/kernel.NAME.DIGEST/kernel.{cu,cubin}) at 54e2261.
 # FlashInfer: flashinfer/jit/{env,cubin_loader}.py (FLASHINFER_CUBIN_DIR, FLASHINFER_NO_DOWNLOAD) at fb28d7242; it
-# compares each file with a SHA-256 of its own.
+# compares each file with its own SHA-256.
 CACHES: Mapping[str, CacheFolder] = {
     folder.name: folder
     for folder in (
@@ -229,8 +229,8 @@ def carried_caches(attachments: Iterable[str]) -> dict[str, list[str]]:
 def write_caches(bundle: Bundle, names: Iterable[str]) -> dict[str, Path]:
     """Write the files that a bundle carries for the caches ``names`` into folders of the store; return the folders.
 
-    A folder belongs to the files it was made of, so another bundle has another; a file that is there is kept, because
-    the folder is this user's alone.
+    A folder is named after its files, so another bundle has another folder. Existing files are kept, because only this
+    user can write to the folder.
 
     Raises:
         BundleError: a file may not be carried, or cannot be written.

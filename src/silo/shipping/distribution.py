@@ -1,7 +1,7 @@
 """``silo push`` and ``silo pull``: bundles in a registry, as OCI artifacts with a layer for each target.
 
-Each layer is a slice, a bundle by itself, so a machine pulls what it runs and no more. Signatures are artifacts that
-refer to the bundle's manifest. What comes from a registry is data until somebody vouches for it, like any other file.
+Each layer is a slice, a bundle by itself, so a machine pulls only the code that it runs. Signatures are artifacts that
+refer to the bundle's manifest. Native code from a registry needs consent before it runs, as from any other file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MOST_LAYERS = 1024
 
 @dataclass(frozen=True, slots=True)
 class PushSummary:
-    """A bundle that was pushed: its reference by digest, its identity, its layers, how many were sent, signatures."""
+    """A pushed bundle: its reference by digest, identity, targets, number of layers sent, number of signatures."""
 
     reference: str
     identity: str
@@ -52,8 +52,8 @@ class PushSummary:
 class PullSummary:
     """A bundle that was pulled.
 
-    ``reference`` names it by digest. ``whole`` says that it is what was pushed, byte for byte; ``signature`` what
-    became of the signature beside the file.
+    ``reference`` names it by digest. ``whole`` is True if it equals the pushed bundle byte for byte. ``signature``
+    describes the state of the signature beside the file.
     """
 
     path: str
@@ -68,11 +68,11 @@ class PullSummary:
 def push_bundle(
     path: Path, reference: str, *, key: SecretKey | None = None, login: Path | None = None, plain: bool = False
 ) -> PushSummary:
-    """Push a bundle, every byte of which is checked first, with the signature beside it; ``key`` signs each layer too.
+    """Pushes a bundle with the signature beside it, after checking every byte; ``key`` signs each layer too.
 
     Raises:
-        BundleError: it cannot be read, or is damaged.
-        RegistryError: the reference is none, or the registry cannot be reached or refuses.
+        BundleError: the bundle cannot be read, or is damaged.
+        RegistryError: the reference is invalid, or the registry cannot be reached or rejects it.
     """
     where = OciReference.parse(reference)
     if where.digest:
@@ -118,13 +118,13 @@ def pull_bundle(
     login: Path | None = None,
     plain: bool = False,
 ) -> PullSummary:
-    """Pull a bundle, or what it has for some targets: then only their layers are sent.
+    """Pulls a bundle, or its code for some targets: then only their layers are transferred.
 
     Without ``output`` the file has the name that it was pushed from, in the current folder.
 
     Raises:
-        RegistryError: there is no such bundle, or the registry sends what was not asked for.
-        BundleError: what came is damaged, or cannot be written.
+        RegistryError: the bundle does not exist, or the registry sends other data than requested.
+        BundleError: the received data is damaged, or cannot be written.
         TargetError: a target that does not parse.
     """
     where = OciReference.parse(reference)
@@ -176,7 +176,7 @@ def _registry(where: OciReference, login: Path | None, *, plain: bool) -> Regist
 def _manifest(
     kind: str, layers: Sequence[Descriptor], notes: dict[str, str], subject: Descriptor | None = None
 ) -> bytes:
-    """An artifact's manifest: equal contents have equal bytes, and so one digest."""
+    """An artifact's manifest: equal contents have equal bytes, and so the same digest."""
     data: dict[str, JSON] = {
         "schemaVersion": 2,
         "mediaType": MANIFEST,
@@ -189,7 +189,7 @@ def _manifest(
 
 
 def _layers(data: bytes, what: str, kind: str) -> tuple[list[Descriptor], dict[str, str]]:
-    """The layers of an artifact of one kind, and its notes."""
+    """The layers of an artifact of one kind, and its annotations."""
     reason = f"no artifact of type {kind}"
     try:
         manifest = parse_json(data)
@@ -222,14 +222,14 @@ def _serves(layer: Descriptor, wanted: Sequence[Target]) -> bool:
 
 
 def _safe_name(name: str) -> str:
-    """A name that a registry gives, if it is one of a file in this folder."""
+    """A name from a registry, if it names a file in this folder. Raises RegistryError otherwise."""
     if not name or "/" in name or "\0" in name or name.startswith("."):
         raise RegistryError(f"the bundle's name {name!r} is none for a file here: name the file with -o")
     return name
 
 
 def _publish(parts: Sequence[Path], path: Path, before: bytes | None) -> str:
-    """Give the name to what came, in one piece, once every byte of it was checked; what became of an old signature."""
+    """Checks every byte of the parts and writes them to ``path`` in one step; returns the fate of an old signature."""
     for part in parts:
         with open_bundle(part) as bundle:
             if problems := verify_open(bundle):
@@ -255,7 +255,7 @@ def _put_signatures(registry: Registry, subject: Descriptor, signatures: dict[st
     made = Descriptor.of_bytes(MANIFEST, data)
     if registry.put_manifest(made.digest, MANIFEST, data):
         return
-    # The registry keeps no list of what refers to what, so clients do, under a tag.
+    # This registry does not track referrers, so clients keep a list of them under a tag.
     known = {one.digest: one.to_json() for one in registry.referrers(subject.digest)}
     known[made.digest] = made.to_json() | {"artifactType": _SIGNATURE}
     index = canonical_json({"schemaVersion": 2, "mediaType": INDEX, "manifests": list(known.values())})
@@ -263,13 +263,13 @@ def _put_signatures(registry: Registry, subject: Descriptor, signatures: dict[st
 
 
 def _take_signature(registry: Registry, digest: str, path: Path, identity: str) -> str:
-    """Put the signature of what was pulled beside it, by whatever key; "" where there is none."""
+    """Writes the signature of the pulled bundle beside it, whatever its key; returns "" without a signature."""
     for referrer in registry.referrers(digest):
         data = registry.manifest(referrer.digest)
         try:
             layers, _ = _layers(data or b"", referrer.digest, _SIGNATURE)
         except RegistryError:
-            continue  # something else that refers to the bundle
+            continue  # another kind of artifact that refers to the bundle
         for layer in layers:
             if layer.annotations.get(_IDENTITY) == identity and layer.size <= MAX_SIGNATURE_BYTES:
                 place = Path(signature_paths(path)[-1])

@@ -1,7 +1,7 @@
-"""A registry by HTTP: blobs and manifests of one repository, as the OCI distribution specification has them.
+"""An HTTP client of a registry: blobs and manifests of one repository, by the OCI distribution specification.
 
-A registry is nobody's word: what comes has the size and the SHA-256 that it is asked for by, or is refused. A password
-goes to the registry that it is for, or to where that one sends for a token, by TLS; it follows no redirection.
+A registry is not trusted: each download must have the requested size and SHA-256, or it is rejected. A password is sent
+by TLS, only to its own registry or to the token server that the registry names; it follows no redirection.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
 INDEX: Final = "application/vnd.oci.image.index.v1+json"
 
 _TIMEOUT_S: Final = 30  # of a request and its answer, and of the wait for the next bytes
-_BYTES_A_SECOND: Final = 16 << 10  # as many bytes as move the deadline of a request on by a second
-_MAX_DOCUMENT_BYTES: Final = 4 << 20  # of a manifest, an index, a token: as much as registries take
+_BYTES_A_SECOND: Final = 16 << 10  # this many received bytes extend the deadline of a request by a second
+_MAX_DOCUMENT_BYTES: Final = 4 << 20  # of a manifest, an index, a token; the limit of registries
 _MAX_REDIRECTIONS: Final = 5
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 
 
 class Sink(Protocol):
-    """What bytes are written to."""
+    """A receiver of bytes."""
 
     def write(self, data: bytes, /) -> object:
-        """Take all of them."""
+        """Writes all of them."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """A blob or a manifest by what it is: its media type, SHA-256 and size, with notes."""
+    """A blob or a manifest by its content: media type, SHA-256 and size, with annotations."""
 
     media_type: str
     digest: str
@@ -52,19 +52,19 @@ class Descriptor:
 
     @classmethod
     def of_bytes(cls, media_type: str, data: bytes, annotations: Mapping[str, str] | None = None) -> Descriptor:
-        """Of bytes that are here."""
+        """The descriptor of bytes."""
         return cls(media_type, digest_of(data), len(data), annotations or {})
 
     @classmethod
     def of_file(cls, media_type: str, path: Path, annotations: Mapping[str, str]) -> Descriptor:
-        """Of a file that is here."""
+        """The descriptor of a file."""
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         return cls(media_type, f"sha256:{digest}", path.stat().st_size, annotations)
 
     @classmethod
     def from_json(cls, data: JSON) -> Descriptor:
-        """Of a manifest. ``ValueError`` for what is none; members that are not known are passed over."""
+        """Reads a descriptor in a manifest. Raises ValueError for anything else; ignores unknown members."""
         match data:
             case {"mediaType": str(media_type), "digest": str(digest), "size": int(size)} if (
                 re.fullmatch(r"sha256:[0-9a-f]{64}", digest) and size >= 0
@@ -77,13 +77,13 @@ class Descriptor:
                 raise ValueError("a descriptor without mediaType, sha256 digest or size")
 
     def to_json(self) -> dict[str, JSON]:
-        """As it stands in a manifest."""
+        """Its form in a manifest."""
         data: dict[str, JSON] = {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
         return data | ({"annotations": dict(self.annotations)} if self.annotations else {})
 
 
 def digest_of(data: bytes) -> str:
-    """The SHA-256 as registries write it."""
+    """The SHA-256 in a registry's form."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
@@ -91,7 +91,7 @@ EMPTY: Final = Descriptor.of_bytes("application/vnd.oci.empty.v1+json", b"{}")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, to which plain HTTP is spoken.
+    """Whether a host is this machine, for which plain HTTP is used.
 
     >>> is_loopback("localhost:5000"), is_loopback("127.0.0.1"), is_loopback("[::1]:80"), is_loopback("localhost.org")
     (True, True, True, False)
@@ -101,10 +101,10 @@ def is_loopback(host: str) -> bool:
 
 
 def read_login(path: Path, host: str) -> str:
-    """What a file of ``docker login`` has for a registry, as ``USER:PASSWORD`` in base64; "" without.
+    """A registry's login from a file of ``docker login``, as ``USER:PASSWORD`` in base64; "" without one.
 
     Raises:
-        RegistryError: the file cannot be read, or keeps the password in a program that Silo does not ask.
+        RegistryError: the file cannot be read, or the password is kept by a helper program, which Silo does not run.
     """
     try:
         config = json.loads(path.read_bytes())
@@ -124,7 +124,7 @@ def read_login(path: Path, host: str) -> str:
 
 
 class Registry:
-    """One repository of a registry. ``login`` is ``USER:PASSWORD`` in base64, "" for none."""
+    """One repository of a registry. ``login`` is ``USER:PASSWORD`` in base64, or ""."""
 
     def __init__(self, host: str, repository: str, *, login: str = "", plain: bool = False) -> None:
         self.host = host
@@ -138,10 +138,10 @@ class Registry:
             redirections=_MAX_REDIRECTIONS,
         )
 
-    # ---- what there is ----
+    # ---- reading ----
 
     def manifest(self, name: str, *, accept: str = MANIFEST) -> bytes | None:
-        """A manifest by tag or digest, None where there is none; by digest, it is what that says."""
+        """A manifest by tag or digest, None if it does not exist. A manifest by digest is checked against it."""
         headers = {"Accept": accept}
         data = self._document(f"manifests/{name}", headers)
         if data is not None and name.startswith("sha256:") and digest_of(data) != name:
@@ -151,7 +151,7 @@ class Registry:
     def referrers(self, digest: str) -> list[Descriptor]:
         """The manifests whose subject is this one."""
         data = self._document(f"referrers/{digest}", {"Accept": INDEX})
-        if data is None:  # of a registry that knows no such question clients keep a list under a tag
+        if data is None:  # for registries without this request, clients keep a list under a tag
             data = self.manifest(digest.replace(":", "-"), accept=INDEX)
         if data is None:
             return []
@@ -162,7 +162,7 @@ class Registry:
                 raise self._error("sent a list of signatures that is none")
 
     def fetch(self, blob: Descriptor, into: Sink) -> None:
-        """Write a blob, which has the size and the SHA-256 that its descriptor says."""
+        """Writes a blob; raises RegistryError unless it has the size and the SHA-256 of its descriptor."""
         found, size = hashlib.sha256(), 0
         with self._asked("GET", f"blobs/{blob.digest}", (200,), most=blob.size) as reply:
             for piece in reply.pieces():
@@ -172,10 +172,10 @@ class Registry:
         if size != blob.size or f"sha256:{found.hexdigest()}" != blob.digest:
             raise self._error(f"sent other bytes than {blob.digest}")
 
-    # ---- what is put there ----
+    # ---- writing ----
 
     def put_blob(self, blob: Descriptor, body: Body) -> bool:
-        """Put a blob unless it is there; whether it was sent."""
+        """Uploads a blob unless it exists; returns whether it was sent."""
         with self._asked("HEAD", f"blobs/{blob.digest}", (200, 404)) as known:
             if known.status == 200:
                 return False
@@ -190,12 +190,12 @@ class Registry:
             return True
 
     def put_manifest(self, name: str, media_type: str, data: bytes) -> bool:
-        """Put a manifest under a tag or its digest; whether the registry keeps track of its subject."""
+        """Writes a manifest under a tag or its digest; returns whether the registry tracks its subject."""
         headers = {"Content-Type": media_type, "Content-Length": str(len(data))}
         with self._asked("PUT", f"manifests/{name}", (201, 202), body=data, headers=headers) as reply:
             return bool(reply.header("OCI-Subject"))
 
-    # ---- how ----
+    # ---- requests ----
 
     def _document(self, path: str, headers: Mapping[str, str]) -> bytes | None:
         with self._asked("GET", path, (200, 404), headers=headers, most=_MAX_DOCUMENT_BYTES) as reply:
@@ -219,7 +219,7 @@ class Registry:
             yield reply
 
     def _authorized(self, challenge: str) -> str:
-        """The header that a challenge asks for. ``RegistryError`` where there is no login for it."""
+        """The header that answers a challenge. Raises RegistryError without a login for it."""
         kind = challenge.partition(" ")[0].lower()
         said = dict(_CHALLENGE.findall(challenge))
         if kind == "basic" and self._login:

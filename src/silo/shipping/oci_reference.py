@@ -9,7 +9,7 @@ from silo.errors import RegistryError
 
 __all__ = ["OciReference"]
 
-# As the OCI distribution specification has them.
+# From the OCI distribution specification.
 _REPOSITORY = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*"
 _FORM = re.compile(
     r"oci://(?P<host>(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?)"
@@ -20,9 +20,9 @@ _FORM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class OciReference:
-    """Where a bundle is: the registry's host with its port, the repository, and a tag or a digest, or both.
+    """The place of a bundle: the registry's host with its port, the repository, and a tag or a digest, or both.
 
-    A digest is the SHA-256 of a manifest, so it names one bundle for ever; a tag names what was last given it.
+    A digest is the SHA-256 of a manifest, so it always names the same bundle; a tag names the bundle last pushed to it.
     """
 
     host: str
@@ -32,7 +32,7 @@ class OciReference:
 
     @classmethod
     def parse(cls, text: str) -> OciReference:
-        """Read a reference. ``RegistryError`` for anything else.
+        """Reads a reference. Raises RegistryError for anything else.
 
         >>> OciReference.parse("oci://example.org/team/kernels:1.0").tag
         '1.0'

@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class KeySummary:
-    """A pair of keys that was made: its number, the public key that others are given, and both files."""
+    """A new pair of keys: its number, the public key to give to others, and both files."""
 
     id: str
     key: str
@@ -41,7 +41,7 @@ class KeySummary:
 
 @dataclass(frozen=True, slots=True)
 class SignSummary:
-    """A signature that was made: of which bundle, by which key, and its file."""
+    """A new signature: its bundle, its key, and its file."""
 
     path: str
     identity: str
@@ -51,7 +51,7 @@ class SignSummary:
 
 @dataclass(frozen=True, slots=True)
 class SignatureSummary:
-    """Whether a key that counts signed a bundle, and why or why not; see :class:`VerifySummary`."""
+    """Whether a trusted or named key signed a bundle, and the reason; see :class:`VerifySummary`."""
 
     reason: str
     signed: bool = False
@@ -61,12 +61,12 @@ class SignatureSummary:
 
 @dataclass(frozen=True, slots=True)
 class VerifySummary:
-    """What is known of a bundle after every byte and its signature were checked.
+    """The state of a bundle after every byte and its signature were checked.
 
-    ``signed`` says whether a key that counts signed it, ``reason`` why or why not. ``id`` is the number that the
-    signature gives as its key's, "" without a signature. ``comment`` is what the key signed besides, "" unless it did.
-    ``problems`` are faults of the file, ``doubts`` variants whose code may be another's
-    (:mod:`silo.bundle.look_alikes`).
+    ``signed`` is True if the named key, or else a trusted key, signed it; ``reason`` is the reason for that. ``id`` is
+    the number of the key that the signature names, "" without a signature. ``comment`` is the comment that the key
+    signed too, "" unless ``signed``. ``problems`` are faults of the file, ``doubts`` are variants whose code may belong
+    to another (:mod:`silo.bundle.look_alikes`).
     """
 
     path: str
@@ -80,17 +80,17 @@ class VerifySummary:
 
     @property
     def good(self) -> bool:
-        """Whether it is signed and whole."""
+        """Whether it is signed and undamaged."""
         return self.signed and not self.problems
 
 
 def make_keys(secret: Path, password: Callable[[], str | None]) -> KeySummary:
-    """Make a pair of keys: ``secret``, for its owner alone, and beside it the public key, whose name ends in ``.pub``.
+    """Makes a pair of keys: ``secret``, for its owner alone, and beside it the public key, whose name ends in ``.pub``.
 
-    The ``password``, None for no encryption, is asked for where a key can be made.
+    ``password`` is called once a key can be made; it returns the password, or None for no encryption.
 
     Raises:
-        SignatureError: one of the files is there already, or cannot be written.
+        SignatureError: one of the files exists already, or cannot be written.
         PackageError: the package that signs is not installed.
     """
     public = secret.with_suffix(".pub")
@@ -103,10 +103,10 @@ def make_keys(secret: Path, password: Callable[[], str | None]) -> KeySummary:
 
 
 def sign_bundle(path: Path, key: SecretKey) -> SignSummary:
-    """Sign a bundle, every byte of which is checked first.
+    """Signs a bundle after checking every byte of it.
 
     Raises:
-        BundleError: it cannot be read, or is damaged.
+        BundleError: the bundle cannot be read, or is damaged.
         SignatureError: the signature cannot be written.
     """
     with open_bundle(path) as bundle:
@@ -118,10 +118,10 @@ def sign_bundle(path: Path, key: SecretKey) -> SignSummary:
 
 
 def verify_bundle_signature(path: Path, key: PublicKey | None = None) -> VerifySummary:
-    """Check every byte of a bundle, and whether ``key`` signed it; without one, whether a key did that is trusted here.
+    """Checks every byte of a bundle, and whether ``key`` signed it, or without ``key`` whether a trusted key did.
 
     Raises:
-        BundleError: it cannot be read, or its header or manifest is damaged.
+        BundleError: the bundle cannot be read, or its header or manifest is damaged.
         PackageError: the package that checks is not installed.
     """
     with open_bundle(path) as bundle:
@@ -134,7 +134,7 @@ def verify_bundle_signature(path: Path, key: PublicKey | None = None) -> VerifyS
 
 
 def look_at_signature(path: Path, bundle: Bundle) -> SignatureSummary:
-    """What is known of the signature beside a bundle that is open; notes nothing in the trust ledger."""
+    """The state of the signature beside an open bundle; records nothing in the trust ledger."""
     try:
         return _looked_at(path, bundle, None)
     except PackageError as error:

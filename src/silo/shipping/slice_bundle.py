@@ -21,7 +21,7 @@ __all__ = ["MergeSummary", "SliceSummary", "merge_bundles", "slice_bundle", "sli
 
 @dataclass(frozen=True, slots=True)
 class SliceSummary:
-    """A slice that was written: its file, its targets, its identity, its size, and what became of its signature."""
+    """A slice that was written: its file, targets, identity, size, and the state of its signature."""
 
     path: str
     targets: tuple[str, ...]
@@ -34,8 +34,8 @@ class SliceSummary:
 class MergeSummary:
     """A bundle that was joined.
 
-    ``whole`` says that it is, byte for byte, the bundle that the slices were cut from; ``of`` is the identity of that
-    bundle, "" where they are not slices of one.
+    ``whole`` is True if it equals, byte for byte, the bundle that the slices were cut from. ``of`` is the identity of
+    that bundle, "" if they are not slices of one bundle.
     """
 
     path: str
@@ -48,10 +48,10 @@ class MergeSummary:
 
 
 def slice_bundle(path: Path, targets: Sequence[str], output: Path, *, key: SecretKey | None = None) -> SliceSummary:
-    """Write what a bundle has for some targets as a bundle of its own, signed with ``key``.
+    """Writes a bundle's code for some targets as a separate bundle, signed with ``key``.
 
     Raises:
-        BundleError: it cannot be read, has no code for one of the targets, or the slice cannot be written.
+        BundleError: the bundle cannot be read, lacks code for one of the targets, or the slice cannot be written.
         TargetError: a target that does not parse.
     """
     with open_bundle(path) as bundle:
@@ -59,7 +59,7 @@ def slice_bundle(path: Path, targets: Sequence[str], output: Path, *, key: Secre
 
 
 def slice_by_target(path: Path, folder: Path, *, key: SecretKey | None = None) -> list[SliceSummary]:
-    """Write a slice for each target of a bundle into a folder, which is made.
+    """Writes a slice for each target of a bundle into a folder, which is created.
 
     Raises:
         BundleError: the bundle cannot be read, or a slice cannot be written.
@@ -76,10 +76,10 @@ def slice_by_target(path: Path, folder: Path, *, key: SecretKey | None = None) -
 
 
 def merge_bundles(paths: Sequence[Path], output: Path, *, key: SecretKey | None = None) -> MergeSummary:
-    """Join bundles into one, signed with ``key``: slices of one whole, or builds of one source for several targets.
+    """Joins bundles into one, signed with ``key``: slices of one bundle, or builds of one source for several targets.
 
     Raises:
-        BundleError: one cannot be read, two say different things of one kernel, or the outcome cannot be written.
+        BundleError: a bundle cannot be read, two bundles contradict each other on a kernel, or writing fails.
     """
     _require_name(output)
     with ExitStack() as stack:
@@ -88,7 +88,7 @@ def merge_bundles(paths: Sequence[Path], output: Path, *, key: SecretKey | None 
         joined = join_slices(bundles)
         written = _write(output, joined, bundles)
         if joined.of not in ("", written.identity):
-            # Not all of it: the next one that joins this with the rest has to know where everything stood.
+            # Only a part of the bundle: a later merge with the rest needs the original order of everything.
             joined = join_slices(bundles, noted=True)
             written = _write(output, joined, bundles)
         return MergeSummary(
@@ -121,7 +121,7 @@ def _cut(bundle: Bundle, targets: Sequence[Target], output: Path, key: SecretKey
 
 
 def _write(output: Path, made: Slice, bundles: Sequence[Bundle]) -> Written:
-    """Write a bundle of blobs that others have, as these have them stored."""
+    """Writes a bundle of blobs that other bundles hold, in their stored form."""
     return write_bundle(output, made.contents, made.documents.get, read_stored=stored_blobs(bundles))
 
 

@@ -1,1 +1,1 @@
-"""What a kernel is before compilation."""
+"""Sources: kernels before compilation."""

@@ -17,11 +17,11 @@ class NotSpecial:
 
 
 NOT_SPECIAL: Final = NotSpecial()
-"""What a kind of source says of an object that is none of its library's."""
+"""Returned by a kind of source for an object that does not belong to its library."""
 
 
 def to_value(candidate: Any, special: Callable[[Any], Value | NotSpecial]) -> Value:  # noqa: ANN401
-    """The value of a constant; ``special`` gives the value of what is a library's own.
+    """The value of a constant; ``special`` returns the value of a library's own object.
 
     >>> to_value([1, (2.5, None)], lambda candidate: NOT_SPECIAL)
     (1, (2.5, None))
@@ -48,7 +48,7 @@ def to_value(candidate: Any, special: Callable[[Any], Value | NotSpecial]) -> Va
 
 
 def _builtin(candidate: float | str | None) -> Value:
-    # An IntEnum or a subclass of str is its plain value.
+    # An IntEnum or a subclass of str counts as its plain value.
     for kind in (bool, int, float, str):
         if isinstance(candidate, kind):
             return kind(candidate)
@@ -56,7 +56,7 @@ def _builtin(candidate: float | str | None) -> Value:
 
 
 def dtype_value(name: str) -> DType:
-    """The dtype of a name; ``TypeError`` where there is none."""
+    """The dtype with this name. Raises TypeError if it is unknown."""
     try:
         return dtype(name)
     except KeyError as error:

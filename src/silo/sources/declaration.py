@@ -13,19 +13,19 @@ __all__ = ["Declaration"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """What a source plug-in reads off one object. What ``silo.kernel`` is told comes before it.
+    """The declaration that a source plug-in reads from an object. Arguments of ``silo.kernel`` take precedence.
 
     Attributes:
         source: the kernel.
-        space: the configs worth trying, None where the object names none.
+        space: the configs worth trying, None if the object names none.
         key: the scalar arguments that tuning depends on.
         grid: the grid, as ``silo.kernel`` takes it.
         release_gil: see ``silo.kernel``.
-        prunes: the source says at each call which configs of ``space`` may be used (:class:`PrunesConfigs`).
-        open_blocks: calls may leave block sizes out where no space is given: they are guessed from the code.
+        prunes: the source prunes the configs of ``space`` at each call (:class:`PrunesConfigs`).
+        open_blocks: calls may leave block sizes out if no space is given: they are inferred from the code.
         zeroed: configs of ``space``, each with the arguments that a launch sets to zero first.
         refusals: why the object's own space cannot be used; an error unless ``silo.kernel`` is given another.
-        remarks: what of the object has no effect, said where its own space is used.
+        remarks: parts of the object without effect, reported if its own space is used.
     """
 
     source: KernelSource

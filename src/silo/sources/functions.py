@@ -13,13 +13,13 @@ _functions: weakref.WeakValueDictionary[FunctionValue, object] = weakref.WeakVal
 
 
 def remember(value: FunctionValue, function: object) -> FunctionValue:
-    """Keep ``function`` findable under ``value`` for as long as it lives."""
+    """Keeps ``function`` findable under ``value`` for as long as it lives."""
     _functions[value] = function
     return value
 
 
 def recall(value: FunctionValue) -> object:
-    """The function; ``SourceError`` where this process never saw it."""
+    """The function of a value. Raises SourceError if this process never saw it."""
     function = _functions.get(value)
     if function is None:
         raise SourceError(

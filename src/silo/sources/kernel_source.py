@@ -23,7 +23,7 @@ __all__ = ["BringsCode", "GivenCode", "KernelSource", "PrunesConfigs", "ReadsPla
 
 
 class KernelSource(Source, Protocol):
-    """A source that calls can be resolved against. Where a class inherits from this one, it says only what it has."""
+    """A source that calls can be resolved against. Subclasses override only the members that they have."""
 
     @property
     def location(self) -> str:
@@ -37,12 +37,12 @@ class KernelSource(Source, Protocol):
 
     @property
     def exact(self) -> frozenset[str]:
-        """Scalar parameters whose very value decides which code serves a call."""
+        """Scalar parameters whose exact value decides which code serves a call."""
         return frozenset()
 
     @property
     def extents(self) -> HeldExtents | None:
-        """Which shapes, strides or grid decide the code: each is compiled for by itself. None: none of them does."""
+        """The shapes, strides or grid that decide the code; each combination is compiled alone. None: no extents."""
         return None
 
     def specialize(self, arguments: Mapping[str, ArgumentFacts]) -> tuple[Signature, Specialization]:
@@ -61,10 +61,10 @@ class KernelSource(Source, Protocol):
 
 @runtime_checkable
 class PrunesConfigs(Protocol):
-    """A source whose author wrote functions that say which configs a call may use."""
+    """A source whose author wrote functions that select the configs of a call."""
 
     def prune(self, configs: Sequence[Config], given: Mapping[str, object]) -> tuple[Config, ...]:
-        """Those of ``configs`` that a call may use, best guess first. Raises whatever the author's functions raise.
+        """The members of ``configs`` that a call may use, best first. Raises the errors of the author's functions.
 
         ``given`` are the call's arguments and options by name.
         """
@@ -76,23 +76,23 @@ class TakesTuples(Protocol):
     """A source whose parameters take tuples of arguments."""
 
     def with_tuples(self, shapes: TupleShapes) -> KernelSource:
-        """The same kernel for tuples of such shapes, each value of which is a parameter of its own."""
+        """The same kernel for tuples of these shapes, whose values are separate parameters."""
         ...
 
 
 @runtime_checkable
 class RunsInLibrary(Protocol):
-    """A source of whose code a loader may give a library's call, which takes the caller's own objects."""
+    """A source whose code a loader may run through a library's call on the caller's own objects."""
 
     @property
     def in_library(self) -> bool:
-        """Whether that is so of this one: its configs are measured in the process that tunes."""
+        """Whether it does so for this kernel: its configs are then measured in the process that tunes."""
         ...
 
 
 @runtime_checkable
 class ReadsPlaces(Protocol):
-    """A source that is made of values in places which a program may change: globals, closures, attributes."""
+    """A source that depends on values in places that a program may change: globals, closures, attributes."""
 
     @property
     def fingerprint(self) -> str:
@@ -101,19 +101,19 @@ class ReadsPlaces(Protocol):
 
     @property
     def places(self) -> tuple[object, ...]:
-        """The places with the values that were read: (holder, name, value) one behind the other.
+        """The places with the values that were read: (holder, name, value), flattened into one tuple.
 
         A holder is a dictionary that has the name as a key, or an object that has it as an attribute; the value is
-        known by its identity. Without a name (None) the holder is a container, and the value an equal copy of it.
+        compared by identity. Without a name (None) the holder is a container, and the value an equal copy of it.
         """
         ...
 
     def read_again(self) -> None:
-        """Read the source anew if a place has another value, or a text was replaced, since it was read."""
+        """Reads the source again if a place has changed its value, or a text was replaced, since the last reading."""
         ...
 
     def when_replaced(self, changed: Callable[[], None]) -> None:
-        """Call ``changed`` when the text of a function that the source reaches is replaced.
+        """Registers ``changed`` to be called when the text of a function that the source reaches is replaced.
 
         The callback's object is held weakly.
         """
@@ -122,9 +122,9 @@ class ReadsPlaces(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GivenCode:
-    """Code that a source brought, as a variant; ``reason`` says where it is from.
+    """Code that exists already, as a variant; ``reason`` describes its origin.
 
-    ``generic``: it assumes nothing of the arguments, so it serves every call of its types.
+    ``generic``: it assumes nothing about the arguments, so it serves every call of its types.
     """
 
     variant: Variant
@@ -134,11 +134,11 @@ class GivenCode:
 
 @runtime_checkable
 class BringsCode(Protocol):
-    """A source whose code is there already: nothing is tuned, and no case is needed."""
+    """A source whose code exists already: nothing is tuned, and no case is needed."""
 
     @property
     def own_targets(self) -> tuple[Target, ...]:
-        """What the code was made for, without repetition."""
+        """The targets that the code was made for, without repetition."""
         ...
 
     def code_for(self, targets: Sequence[Target]) -> tuple[GivenCode, ...]:
@@ -150,5 +150,5 @@ class BringsCode(Protocol):
         ...
 
     def code_text(self, form: str, target: str | None) -> tuple[Target, str]:
-        """One form of the code as text, of the first for ``target``. Raises SourceError, ToolchainError."""
+        """One form of the code as text, of the first code for ``target``. Raises SourceError, ToolchainError."""
         ...

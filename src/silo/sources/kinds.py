@@ -1,6 +1,6 @@
 """Source plug-ins: the kinds of kernels, and the choice of the plug-in that reads an object.
 
-Those of other distributions are looked for only where none of Silo's own will do.
+Plug-ins of other distributions are looked up only if none of Silo's own fits.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ def _foreign() -> tuple[str, ...]:
 
 @cache
 def _loaded(name: str) -> SourceKind | Rejected:
-    """One plug-in, or why it cannot be used."""
+    """One plug-in, or the reason why it cannot be used."""
     place = place_of(SOURCES, name)
     if place is None:
         return Rejected(f"no source plug-in is called {name}; there are {', '.join(installed_places(SOURCES))}")
     try:
         return cast("Callable[[], SourceKind]", load_place(place))()
-    except Exception as error:  # noqa: BLE001  # whatever a foreign plug-in raises is the reason it is refused for
+    except Exception as error:  # noqa: BLE001  # any error of a foreign plug-in is the reason for its rejection
         return Rejected(f"the source plug-in {name} ({place}) does not load: {type(error).__name__}: {error}")
 
 
@@ -58,12 +58,12 @@ def kinds() -> dict[str, SourceKind]:
 
 
 def brought_tools() -> tuple[BroughtTools, ...]:
-    """The programs that packages of the kinds bring."""
+    """The programs in packages of the kinds."""
     return tuple(kind.tools() for kind in kinds().values() if isinstance(kind, BringsTools))
 
 
 def selftest_of(name: str) -> Callable[[], SelfTestReport]:
-    """What ``silo selftest`` calls for the kernels of a kind. Raises SourceError: there is none."""
+    """The function that ``silo selftest`` calls for the kernels of a kind. Raises SourceError if there is none."""
     known = {name: kind for name, kind in kinds().items() if isinstance(kind, TestsItself)}
     if name not in known:
         raise SourceError(f"there is a self-test of {', '.join(known)} kernels, and none of {name!r}")
@@ -71,7 +71,7 @@ def selftest_of(name: str) -> Callable[[], SelfTestReport]:
 
 
 def requirement_of(package: str) -> str | None:
-    """What to install for a package that kernels of some kind need: ``kernel-silo[NAME]``; None of any other."""
+    """The requirement that provides a package for some kind: ``kernel-silo[NAME]``; None for other packages."""
     for kind in kinds().values():
         if isinstance(kind, NeedsPackages) and package in kind.packages:
             return kind.requirement
@@ -85,12 +85,12 @@ def broken_kinds() -> tuple[tuple[str, Rejected], ...]:
 
 
 def defines(name: str) -> bool:
-    """Whether there is a kind of that name whose kernels are made by ``silo.NAME(...)``."""
+    """Whether a kind of that name exists whose kernels are made by ``silo.NAME(...)``."""
     return isinstance(_loaded(name), DefinesKernels)
 
 
 def kind_named(name: str) -> SourceKind:
-    """One kind. ``SourceError`` where it is not here or does not load."""
+    """One kind. Raises SourceError if it is missing or does not load."""
     found = _loaded(name)
     if isinstance(found, Rejected):
         raise SourceError(found.reason)
@@ -98,10 +98,10 @@ def kind_named(name: str) -> SourceKind:
 
 
 def kind_reading(value: object) -> SourceKind:
-    """The kind that an object is of: the first that reads it.
+    """The first kind that reads an object.
 
-    A kind that has the name of a package which the object's class comes from is asked first, then Silo's own, then
-    others, each by name.
+    A kind with the name of a package that the object's class comes from is tried first, then Silo's own, then others,
+    each by name.
 
     Raises:
         SourceError: no kind reads it; the message holds the reason of each.
@@ -126,7 +126,7 @@ def _decision(name: str, kind: SourceKind, value: object) -> Decision:
 
 
 def kind_near(value: object) -> SourceKind | None:
-    """The kind of Silo's own that has the name of a package which an object's class comes from; None: there is none."""
+    """Silo's own kind with the name of a package that an object's class comes from, or None."""
     found = [_loaded(name) for name in _near(value)]
     return next((kind for kind in found if not isinstance(kind, Rejected)), None)
 

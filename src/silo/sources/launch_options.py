@@ -24,7 +24,7 @@ _AXES = 3
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """What the author says of a launch, as expressions over constants; None: the DSL says it."""
+    """An author's launch options, as expressions over constants; None: the language decides it."""
 
     block: tuple[Node, ...] | None = None
     cluster: tuple[Node, ...] | None = None
@@ -46,7 +46,7 @@ class LaunchOptions:
         ]
 
     def values(self, kernel: str, constants: Mapping[str, Value]) -> LaunchValues:
-        """What they are with one config. CompileError for what no launch can have: it costs that config alone."""
+        """Their values with one config. Raises CompileError for impossible values, which rejects only that config."""
         block = self._axes(kernel, "block", self.block, constants, _MAX_THREADS, "threads")
         cluster = self._axes(kernel, "cluster", self.cluster, constants, _MAX_CLUSTER, "blocks")
         smem = None if self.smem is None else evaluated(kernel, "smem", self.smem, constants)
@@ -82,7 +82,7 @@ class LaunchValues:
 
 
 def evaluated(kernel: str, what: str, node: Node, constants: Mapping[str, Value]) -> int:
-    """One of them with one config. Raises CompileError."""
+    """The value of an option with one config. Raises CompileError."""
     try:
         return nodes.evaluate(node, Bindings(config=constants))
     except ExpressionError as error:
@@ -97,7 +97,7 @@ def read_launch_options(
     cluster: LaunchOption | None,
     smem: int | str | Callable[[Any], object] | None,
 ) -> LaunchOptions:
-    """Those that an author gives. ``names`` are the constants that a function may read.
+    """Reads an author's launch options. ``names`` are the constants that a function may read.
 
     Raises:
         SourceError: not a number, a name, a tuple of up to three of these, or a function of the constants.

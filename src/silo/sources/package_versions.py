@@ -1,4 +1,4 @@
-"""Versions of installed packages, which are not imported for it."""
+"""Versions of installed packages, found without importing them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["parsed_version", "version_of"]
 
 @cache
 def version_of(package: str) -> str | None:
-    """The version of a package; None where it is not installed."""
+    """The version of a package; None if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415  # a program with kernels needs it
 
     try:
@@ -19,7 +19,7 @@ def version_of(package: str) -> str | None:
 
 
 def parsed_version(version: str) -> tuple[int, ...]:
-    """The numbers a version begins with.
+    """The leading numbers of a version.
 
     >>> parsed_version("4.8.1"), parsed_version("4.9.0rc1")
     ((4, 8, 1), (4, 9))

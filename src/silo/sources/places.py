@@ -13,32 +13,32 @@ _CONTAINERS = (list, dict, set)
 
 
 class Places:
-    """The places met so far, each once, with the value that was there.
+    """The places met so far, each once, with the value at that time.
 
-    What belongs to a library (``is_library`` of a module's name) is known by its version and left out.
+    Objects of a library (``is_library`` of a module's name) are identified by its version and left out.
     """
 
     def __init__(self, is_library: Callable[[str | None], bool]) -> None:
         self._is_library = is_library
         self._found: dict[tuple[int, str | None], tuple[object, str | None, object]] = {}
-        self.attributes = False  # whether an attribute that is a value was met, and not a module or a function alone
+        self.attributes = False  # whether an attribute was met that holds a value, and not only a module or a function
 
     @property
     def listed(self) -> tuple[object, ...]:
-        """(holder, name, value) one behind the other; see :class:`silo.sources.kernel_source.ReadsPlaces`."""
+        """(holder, name, value), flattened into one tuple; see :class:`silo.sources.kernel_source.ReadsPlaces`."""
         return tuple(part for place in self._found.values() for part in place)
 
     def add_name(self, function: Any, name: str) -> None:  # noqa: ANN401  # a Python function
-        """A name that is not local in a function: a variable of its closure or a global. Builtins are no place."""
+        """Adds a name that is not local in a function: a variable of its closure or a global. Builtins are left out."""
         free = cast("tuple[str, ...]", function.__code__.co_freevars)
         cell = function.__closure__[free.index(name)] if name in free else None
-        if cell is not None and hasattr(cell, "cell_contents"):  # not of a variable without a value
+        if cell is not None and hasattr(cell, "cell_contents"):  # not a variable without a value
             self._add(cell, "cell_contents", cell.cell_contents)
         elif name in function.__globals__:
             self._add(function.__globals__, name, function.__globals__[name])
 
     def add_attribute(self, holder: Any, name: str, value: object) -> None:  # noqa: ANN401
-        """An attribute of an object. One that is another object at each look (a method) cannot be told by identity."""
+        """Adds an attribute of an object, unless each read returns a new object, as for methods."""
         if isinstance(holder, ModuleType) and self._is_library(holder.__name__):
             return
         if _is_box(value) or not (isinstance(value, ModuleType) or callable(value)):
@@ -75,7 +75,7 @@ def _is_box(value: object) -> bool:
 
 
 def _copied(value: object) -> object:
-    """Containers anew, what they hold as it is."""
+    """A copy of nested containers; other values are shared."""
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in cast("dict[object, object]", value).items()}
     if isinstance(value, list):
@@ -84,7 +84,7 @@ def _copied(value: object) -> object:
 
 
 def places_hold(places: tuple[object, ...]) -> bool:
-    """Whether each place has the value that was there, as the native launcher compares."""
+    """Whether each place still has its value, compared as the native launcher does."""
     for at in range(0, len(places), 3):
         holder, name, value = cast("tuple[Any, str | None, object]", places[at : at + 3])
         if name is None:

@@ -1,8 +1,8 @@
-"""What a fingerprint is made of: a kernel's source, the functions it calls and the globals it reads, without paths.
+"""The content of a fingerprint: a kernel's source, the functions it calls and the globals it reads, without paths.
 
 Everything is reached from the kernel in the order of its source, so the result is the same in any folder, process and
-order of imports. A kind of source says how its library wraps functions and constants. That library counts by name: its
-version is part of the compiler's identity.
+order of imports. A kind of source defines how its library wraps functions and constants. The library itself is
+identified by name: its version is part of the compiler's identity.
 """
 
 from __future__ import annotations
@@ -28,30 +28,31 @@ _DEFINITION = re.compile(r"^(?:async )?(?:def|class)\s+\w+", re.MULTILINE)
 _MAX_DEPTH = 32
 
 Names: TypeAlias = tuple[tuple[str, ...], ...]
-"""What a text refers to: each chain ``a.b.c`` of names that begins with one that is not local, in order."""
+"""The names in a text: each chain ``a.b.c`` that begins with a name that is not local, in order."""
 
 
 class ReachedCode:
     """Functions and classes reached so far, as ``parts``; a reference is a position in it, so cycles end.
 
-    Kinds of sources inherit from it and say what is different with them.
+    Kinds of sources inherit from it and override the methods that differ for them.
     """
 
     libraries: ClassVar[tuple[str, ...]] = ("builtins", "math", "typing", "copy")
-    """Packages whose code is known by name."""
+    """Packages whose code is identified by name."""
 
     def __init__(self, known: Mapping[str, Names] | None = None) -> None:
-        """``known`` are the names in texts, by :func:`text_key`; of any other text they are found by parsing it."""
+        """``known`` holds the names in texts, by :func:`text_key`; names in any other text are found by parsing it."""
         self.parts: list[JSON] = []
         self.names: dict[str, Names] = {}  # in every text that was reached, by its key
         self._known: Mapping[str, Names] = {} if known is None else known
         self._numbers: dict[int, int] = {}
         self._alive: list[object] = []  # ids stay unique only while the objects live
 
-    # -- What a kind of source says -----------------------------------------------------------------------------------
+    # -- Methods that a kind of source overrides
+    # --------------------------------------------------------------------------
 
     def plain(self, function: Any) -> Any:  # noqa: ANN401
-        """The Python function within what the library made of it; any other object as it is."""
+        """The Python function inside of the library's wrapper; any other object unchanged."""
         return function
 
     def is_constant(self, value: Any) -> bool:  # noqa: ANN401
@@ -60,21 +61,21 @@ class ReachedCode:
         return False
 
     def own_text(self, target: Any) -> str | None:  # noqa: ANN401
-        """The source as the library keeps it, where it does."""
+        """The source text that the library stores for an object, or None."""
         del target
         return None
 
     def flags(self, target: Any) -> Sequence[bool]:  # noqa: ANN401
-        """What the library was told of a function besides its source."""
+        """Options that a function was declared with, besides its source."""
         del target
         return ()
 
     def value_of(self, value: Any) -> JSON:  # noqa: ANN401
-        """The canonical form of a plain value. ``TypeError`` for what has none."""
+        """The canonical form of a plain value. Raises TypeError for values that have none."""
         raise NotImplementedError
 
     def describe_class(self, kind: type) -> JSON:
-        """A class of the author's."""
+        """The description of an author's class."""
         try:
             source = textwrap.dedent(inspect.getsource(kind))
         except (OSError, TypeError):
@@ -83,7 +84,7 @@ class ReachedCode:
         return ["class", definition_of(source), [self.refer(method) for method in methods]]
 
     def describe_object(self, value: Any, name: str, depth: int) -> JSON:  # noqa: ANN401
-        """An object that is none of the others."""
+        """The description of any other object."""
         del depth
         text = str(value)
         if " at 0x" in text:
@@ -93,14 +94,15 @@ class ReachedCode:
             )
         return ["object", type(value).__module__, type(value).__qualname__, text]
 
-    # -- What they have in common -------------------------------------------------------------------------------------
+    # -- Common methods
+    # ---------------------------------------------------------------------------------------------------
 
     def is_library(self, name: str | None) -> bool:
-        """Whether a module's code is known by name."""
+        """Whether a module's code is identified by name."""
         return name is not None and name.partition(".")[0] in self.libraries
 
     def is_function(self, value: object) -> bool:
-        """Whether it is a Python function, or what the library made of one."""
+        """Whether it is a Python function, or the library's wrapper of one."""
         return isinstance(value, FunctionType) or isinstance(self.plain(value), FunctionType)
 
     def refer(self, target: Any) -> JSON:  # noqa: ANN401
@@ -112,7 +114,7 @@ class ReachedCode:
         number = len(self.parts)
         self._numbers[id(plain)] = number
         self._alive.append(plain)
-        self.parts.append(None)  # its place, before what it reaches
+        self.parts.append(None)  # its place, before the objects that it reaches
         self.parts[number] = (
             self.describe_class(plain) if inspect.isclass(plain) else self._describe_function(target, plain)
         )
@@ -131,14 +133,15 @@ class ReachedCode:
         ]
 
     def encode(self, value: Any, name: str, depth: int = 0) -> JSON:  # noqa: ANN401
-        """What ``name`` means, as data. SourceError where it has no canonical form."""
+        """The object that ``name`` refers to, as data. Raises SourceError for objects without a canonical form."""
         if depth > _MAX_DEPTH:
             raise SourceError(f"the global {name} is nested too deeply for a fingerprint")
         if isinstance(value, ModuleType):
             return ["module", value.__name__]
         if self.is_constant(value):
             return ["constexpr", self.encode(value.value, name, depth + 1)]
-        if self.is_function(value):  # asked of the function: under Triton's interpreter every kernel is its object
+        # test the function, not its type: under TRITON_INTERPRET every kernel is an InterpretedFunction
+        if self.is_function(value):
             plain = self.plain(value)
             return (
                 ["library", f"{plain.__module__}.{plain.__qualname__}"]
@@ -166,7 +169,7 @@ class ReachedCode:
             return self.describe_object(value, name, depth)
 
     def _free_values(self, source: str, plain: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-        """What the names that are not local mean, in order of first use; ``a.b.c`` as far as modules and objects go."""
+        """The values of the names that are not local, in order of first use; ``a.b.c`` is followed through objects."""
         key, scope = text_key(source), _scope_of(plain)
         names = self._known.get(key)
         self.names[key] = names = names_in(source) if names is None else names
@@ -188,13 +191,13 @@ class ReachedCode:
         return list(found.items())
 
     def meet(self, function: Any, name: str) -> None:  # noqa: ANN401
-        """The text of a Python function has a name that is not local, and means something."""
+        """Called for each name in a function's text that is not local and has a value."""
 
     def follow(self, holder: Any, name: str, value: Any) -> None:  # noqa: ANN401
-        """The text of a function reads an attribute of an object that a name of it means."""
+        """Called for each attribute that a function's text reads from an object that it names."""
 
     def _is_whole(self, value: object) -> bool:
-        """Whether an attribute of it is part of what it is."""
+        """Whether its attributes are part of its own description."""
         return (
             self.is_constant(value)
             or self.is_function(value)
@@ -203,7 +206,7 @@ class ReachedCode:
 
 
 def text_key(source: str) -> str:
-    """What a text is known by: its sha256 in hex."""
+    """The key of a text: its sha256 in hex."""
     return hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -211,7 +214,7 @@ def names_in(source: str) -> Names:
     """The names in a function's text. Depends on nothing else."""
     try:
         tree = ast.parse(source)
-    except SyntaxError:  # a lambda in the middle of an expression: its text alone stands for it
+    except SyntaxError:  # a lambda in the middle of an expression: it is described by its text alone
         return ()
     finder = _Finder()
     finder.visit(tree)
@@ -219,7 +222,7 @@ def names_in(source: str) -> Names:
 
 
 def definition_of(source: str) -> str:
-    """From ``def`` on (no decorators), with line ends and trailing blanks made uniform."""
+    """The text from ``def`` on (without decorators), with line ends and trailing blanks made uniform."""
     match = _DEFINITION.search(source)
     body = source[match.start() :] if match is not None else source
     return "\n".join(line.rstrip() for line in body.splitlines()).rstrip()
@@ -241,7 +244,7 @@ def _scope_of(plain: Any) -> dict[str, Any]:  # noqa: ANN401
     for name, cell in cells:
         try:
             closed[name] = cell.cell_contents
-        except ValueError:  # a name its function has not bound yet
+        except ValueError:  # a name that its function has not bound yet
             continue
     return {**vars(builtins), **plain.__globals__, **closed}
 
@@ -252,7 +255,7 @@ class _Finder(ast.NodeVisitor):
         self.found: dict[tuple[str, ...], None] = {}
 
     def visit_Module(self, node: ast.Module) -> None:
-        # One walk, for a first launch waits for it.
+        # One walk, because a first launch waits for it.
         local = self.local = set[str]()
         for child in ast.walk(node):
             if isinstance(child, ast.Name):

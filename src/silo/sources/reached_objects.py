@@ -1,4 +1,4 @@
-"""What a fingerprint is made of where kernels are Python objects too: classes, their objects, partial calls."""
+"""The content of a fingerprint if kernels are Python objects too: classes, their objects, partial calls."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _STANDARD = ("abc", "collections", "dataclasses", "enum", "functools", "inspect"
 
 
 def reached_by(code: ReachedObjects, root: Any) -> JSON:  # noqa: ANN401
-    """All that decides what a function, an object or a class of the author's does, as data.
+    """Everything that decides the behaviour of an author's function, object or class, as data.
 
     Raises:
-        SourceError: a source is not available, or something that is read has no canonical form.
+        SourceError: a source is not available, or a value that is read has no canonical form.
     """
     first = code.encode(root, getattr(root, "__name__", type(root).__name__))
     return [first, cast("JSON", code.parts)]
 
 
 def plain_function(function: Any, libraries: Sequence[str]) -> Any:  # noqa: ANN401
-    """The author's function within what a library or ``functools`` made of it; any other object as it is."""
+    """The author's function inside of wrappers of a library or ``functools``; any other object unchanged."""
     while True:
-        if isinstance(function, MethodType):  # which shows its function's attributes, and has an object besides
+        if isinstance(function, MethodType):  # it shows its function's attributes, but is bound to an object too
             return function
         if isinstance(function, staticmethod | classmethod):
             function = cast("Any", function).__func__
         elif isinstance(function, FunctionType):
             inner = function.__dict__.get("__wrapped__")
-            # A decorator of the author's own is code that decides: it is looked into, and reaches the function itself.
+            # An author's own decorator is part of the code: it is examined, and leads to the function itself.
             if inner is None or str(function.__globals__.get("__name__")).partition(".")[0] not in libraries:
                 return function
             function = inner
@@ -56,15 +56,15 @@ class ReachedObjects(ReachedCode):
 
     libraries: ClassVar[tuple[str, ...]] = (*_STANDARD, *ReachedCode.libraries)
     constant_word: ClassVar[str] = "a constexpr"
-    """What the library calls a value that is part of the code."""
+    """The library's word for a value that is part of the code."""
 
     def special(self, value: Any) -> Value | NotSpecial:  # noqa: ANN401
-        """The value of what is the library's own, such as a dtype."""
+        """The value of an object of the library, for example a dtype."""
         del value
         return NOT_SPECIAL
 
     def refuse(self, value: Any, name: str) -> None:  # noqa: ANN401
-        """SourceError for an object that no kernel of the library may read."""
+        """Raises SourceError for an object that kernels of the library must not read."""
         del value, name
 
     def plain(self, function: Any) -> Any:  # noqa: ANN401
@@ -72,18 +72,18 @@ class ReachedObjects(ReachedCode):
         return plain_function(function, self.libraries)
 
     def own_text(self, target: Any) -> str | None:  # noqa: ANN401
-        """A lambda's alone."""
+        """The text of a lambda; None for other functions."""
         plain = self.plain(target)
         return _lambda_text(plain) if plain.__name__ == "<lambda>" else None
 
     def value_of(self, value: Any) -> JSON:  # noqa: ANN401
-        """The canonical form of a plain value; functions are reached."""
+        """The canonical form of a plain value; functions raise TypeError, because they are reached by reference."""
         if isinstance(value, FunctionType):
             raise TypeError
         return value_to_json(constant_values.to_value(value, self.special))
 
     def describe_class(self, kind: type) -> JSON:
-        """Its text, its bases, its functions, and the values that its text may name a global for."""
+        """Its text, its bases, its functions, and the values that its text may take from globals."""
         if self.is_library(kind.__module__):
             return ["library", f"{kind.__module__}.{kind.__qualname__}"]
         source = _class_text(kind, self.libraries)
@@ -99,7 +99,7 @@ class ReachedObjects(ReachedCode):
         return ["class", source, bases, members]
 
     def _plain_value(self, member: object) -> JSON:
-        """A class's attribute that is a value: the text may name a global for it."""
+        """The value of a class's attribute, because the text may take it from a global; None for other attributes."""
         try:
             return ["value", self.value_of(member)]
         except TypeError:
@@ -117,7 +117,7 @@ class ReachedObjects(ReachedCode):
             members = [self.encode(item, name, depth + 1) for item in cast("set[object]", value)]
             return ["set", cast("JSON", sorted(members, key=canonical_json))]
         kind = cast("type[object]", type(value))
-        if hasattr(kind, "__dlpack__") or hasattr(kind, "__array_interface__"):  # whose text leaves elements out
+        if hasattr(kind, "__dlpack__") or hasattr(kind, "__array_interface__"):  # their text leaves elements out
             raise SourceError(f"the kernel reads {name}, a {kind.__name__}: pass it as an argument")
         self.refuse(value, name)
         if not self.is_library(kind.__module__) and (state := _state_of(value)) is not None:
@@ -133,7 +133,7 @@ class ReachedObjects(ReachedCode):
 
 
 def _class_text(kind: type, libraries: Sequence[str]) -> str:
-    """The text of a class: from where its methods are, for ``inspect`` finds none in a notebook."""
+    """The text of a class, found through its methods, because ``inspect`` cannot find it in a notebook."""
     for member in vars(kind).values():
         plain = plain_function(member.fget if isinstance(member, property) else member, libraries)
         if not isinstance(plain, FunctionType) or not _has_source(plain):
@@ -161,7 +161,7 @@ def _methods(node: ast.ClassDef) -> list[ast.FunctionDef]:
 
 
 def _lambda_text(function: FunctionType) -> str:
-    """The text of a lambda alone: the statement round it has nothing to do with what it does."""
+    """The text of a lambda alone: the surrounding statement does not affect it."""
     code = function.__code__
     try:
         lines, _ = inspect.findsource(function)
@@ -185,12 +185,12 @@ def _lambda_text(function: FunctionType) -> str:
 
 
 def _has_source(function: Any) -> bool:  # noqa: ANN401
-    """False of methods that were generated, such as a dataclass's: the class's own text says all of them."""
+    """False for generated methods, for example a dataclass's: the class's own text determines all of them."""
     return not (isinstance(function, FunctionType) and function.__code__.co_filename == "<string>")
 
 
 def _state_of(value: object) -> dict[str, object] | None:
-    """The attributes of an object of a class written in Python; None of others."""
+    """The attributes of an object whose class is written in Python; None for other objects."""
     slots = [name for base in type(value).__mro__ for name in cast("Any", base).__dict__.get("__slots__", ())]
     if not hasattr(value, "__dict__") and not slots:
         return None

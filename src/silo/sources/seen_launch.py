@@ -17,7 +17,7 @@ class SeenLaunch:
 
     ``arguments`` holds the caller's objects and the config's constexprs by the kernel's parameter names; ``stream`` is
     the driver's handle (0: the null stream, and every launch on a CPU). ``metadata`` makes the description of the
-    compiled code (``num_warps``, ``num_ctas``, ``shared`` in bytes, ...), which few hooks look at.
+    compiled code (``num_warps``, ``num_ctas``, ``shared`` in bytes, ...), which few hooks read.
     """
 
     source: KernelSource

@@ -32,27 +32,27 @@ __all__ = [
 class SourceKind(Protocol):
     """Plug-in: a kind of source. Entry-point group ``silo.sources``; the entry's name is the kind's.
 
-    Making one imports no library that kernels are written with.
+    Creating a plug-in must not import a library that kernels are written with.
     """
 
     @property
     def advice(self) -> str:
-        """How a user makes a kernel of this kind, to go on after "to make one, ": ``put @silo.kernel(...) on ...``."""
+        """How a user makes a kernel of this kind, to continue "to make one, ": ``put @silo.kernel(...) on ...``."""
         ...
 
     def reads(self, value: object) -> Decision:
-        """Whether an object is a kernel of this kind, and why not."""
+        """Decides whether an object is a kernel of this kind."""
         ...
 
     def read(self, value: object) -> Declaration:
-        """What such an object declares. Raises SourceError."""
+        """The declaration of a kernel object. Raises SourceError."""
         ...
 
     def wrap(self, source: KernelSource, launcher: Callable[[], Any], members: Mapping[str, object]) -> Any:  # noqa: ANN401
-        """What users get and call: calls and subscripts go to the launcher.
+        """The object that users get and call: its calls and subscripts go to the launcher.
 
-        ``members`` (``cases``, ``warmup``, ``compiled``, ``bind``, ``explain``, ``kernel``) are its attributes.
-        ``silo.sources.callables.plain_callable`` does for kinds whose kernels are called from Python alone.
+        ``members`` (``cases``, ``warmup``, ``compiled``, ``bind``, ``explain``, ``kernel``) become its attributes.
+        ``silo.sources.callables.plain_callable`` suits kinds whose kernels are called from Python only.
         """
         ...
 
@@ -63,26 +63,26 @@ class DefinesKernels(Protocol):
 
     @property
     def define(self) -> Callable[..., object]:
-        """From what users say to an object that the kind reads. Raises SourceError."""
+        """Makes an object that the kind reads from a user's arguments. Raises SourceError."""
         ...
 
 
 @runtime_checkable
 class UnnamedInBundles(Protocol):
-    """A kind that there was before bundles named kinds: theirs stay what they were, byte by byte, and name none."""
+    """A kind that bundles do not name, so that its bundles keep their bytes: it is older than the field for kinds."""
 
     @property
     def unnamed_in_bundles(self) -> bool:
-        """Whether it is one."""
+        """Whether bundles leave its name out."""
         ...
 
 
 @runtime_checkable
 class ServesPrograms(Protocol):
-    """A kind whose kernels programs launch through a framework of their own, which Silo can take over."""
+    """A kind whose kernels are launched by programs through another framework, which Silo can take over."""
 
     def programs_reached(self) -> Decision:
-        """Whether a program that is started from here comes to Silo."""
+        """Decides whether a program that is started from this process reaches Silo."""
         ...
 
 
@@ -92,12 +92,12 @@ class NeedsPackages(Protocol):
 
     @property
     def requirement(self) -> str:
-        """What to install: ``kernel-silo[NAME]``."""
+        """The requirement to install: ``kernel-silo[NAME]``."""
         ...
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """What that brings, the library first; modules too whose name is another than their package's."""
+        """The packages of the requirement, the library first, and modules with another name than their package."""
         ...
 
     def versions(self) -> Mapping[str, str]:
@@ -111,21 +111,21 @@ class NeedsCompilers(Protocol):
 
     @property
     def example_targets(self) -> tuple[str, ...]:
-        """Targets that an installation that lacks nothing compiles for, besides this machine's CPU."""
+        """Targets that a complete installation compiles for, besides this machine's CPU."""
         ...
 
     def findings(self) -> Sequence[Finding]:
-        """What else ``silo doctor`` says of the kind."""
+        """Further findings of ``silo doctor`` about the kind."""
         ...
 
 
 @runtime_checkable
 class TestsItself(Protocol):
-    """A kind of which ``silo selftest`` runs small kernels."""
+    """A kind with small kernels that ``silo selftest`` runs."""
 
     @property
     def selftest(self) -> str:
-        """``module:function`` of a function without parameters that gives a core.selftest.SelfTestReport."""
+        """``module:function`` of a function without parameters that returns a core.selftest.SelfTestReport."""
         ...
 
 
@@ -134,42 +134,42 @@ class BringsTools(Protocol):
     """A kind whose package has programs that read machine code."""
 
     def tools(self) -> BroughtTools:
-        """Those; no folders where the package is not installed."""
+        """These programs; without folders if the package is not installed."""
         ...
 
 
 @runtime_checkable
 class NamesDtypes(Protocol):
-    """A kind whose library has objects of its own for dtypes, and for arrays that are nothing but a dtype."""
+    """A kind whose library has its own objects for dtypes, and for arrays that are only a dtype."""
 
     def dtype_of(self, value: object) -> str | None:
-        """The name of the dtype that such an object stands for; None for any other."""
+        """The name of the dtype that an object represents; None for any other object."""
         ...
 
 
 @runtime_checkable
 class HasLaunchHooks(Protocol):
-    """A kind whose library has hooks of its own that are called around each of its launches."""
+    """A kind whose library has its own hooks, which it calls around each of its launches."""
 
     def follow_launch_hooks(self, switch: Callable[[bool], None]) -> None:
-        """Call ``switch`` with whether the library has hooks: now, and whenever one is added or removed.
+        """Calls ``switch`` with whether the library has hooks: now, and whenever one is added or removed.
 
-        May be called again, with the same function: then the library's objects are looked up anew.
+        May be called again with the same function: then the library's objects are looked up anew.
         """
         ...
 
     def enter_launch(self, launch: SeenLaunch) -> Callable[[], object]:
-        """Call the library's hooks before a launch; the function returned calls its hooks for after the launch."""
+        """Calls the library's hooks before a launch; the returned function calls its hooks for after the launch."""
         ...
 
 
 @runtime_checkable
 class MeasuresCeilings(Protocol):
-    """A kind that has kernels to measure what a device reaches."""
+    """A kind with kernels that measure the rates that a device reaches."""
 
     def ceiling_kernels(self) -> Any:  # noqa: ANN401  # a module
         """A module with ``copy`` (x, out, n; BLOCK) and ``dot`` (a, b, c, size; BLOCK_M, BLOCK_N, BLOCK_K).
 
-        Raises ToolchainError where the library is not installed.
+        Raises ToolchainError if the library is not installed.
         """
         ...

@@ -13,7 +13,7 @@ EXAMPLE = '"x: in *fp32, y: out *fp32, n: i32"'
 
 
 def written_members(kernel: str, signature: str | Mapping[str, Value]) -> dict[str, Value]:
-    """What is written for each parameter, by name.
+    """The text or value written for each parameter, by name.
 
     >>> written_members("add", "x: in *fp32, n: i32")
     {'x': 'in *fp32', 'n': 'i32'}

@@ -1,9 +1,9 @@
-"""Trials of an earlier compiler: which of them count under today's compiler, and what the others predict.
+"""Trials of an earlier compiler: which count under today's compiler, and the configs that the others predict.
 
-A compiler's identity changes with every release of it, the code of most kernels does not. A study of another identity
-that equals today's study in everything else is an *earlier study*. Its trials are *carried over* where a config's code
-is the same as today's, byte for byte. Where it is not, the earlier winner and its nearest rivals are the *contenders*:
-they are measured before anything else, side by side.
+A compiler's identity changes with every release; the code of most kernels does not. A study of another identity that
+equals today's study in everything else is an *earlier study*. Its trials are *carried over* if a config's code is the
+same as today's, byte for byte. Otherwise the earlier winner and its nearest rivals are the *contenders*: they are
+measured before anything else, side by side.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from silo.tuner.winner import Winner, choose_winner
 
 __all__ = ["EarlierStudy", "carried_before", "carried_trials", "differing_in_compiler", "earlier_studies"]
 
-_MOST_STUDIES = 3  # the latest: each costs compiling its contenders
+_MOST_STUDIES = 3  # the latest ones: each costs compiling its contenders
 _RIVALS = 3  # as many as are compared with a winner when a search ends
 
 
@@ -40,7 +40,7 @@ class EarlierStudy:
 
     @cached_property
     def ranking(self) -> tuple[Config, ...]:
-        """The configs that worked, the winner first, and then those that have other trials."""
+        """The configs that worked, the winner first, then the configs with other trials."""
         winner = self.winner
         best = () if winner is None else (winner.config, *(one.config for one in winner.runners_up))
         ordered = (*best, *(trial.config for trial in self.trials))
@@ -48,7 +48,7 @@ class EarlierStudy:
 
     @property
     def contenders(self) -> tuple[Config, ...]:
-        """The winner and its nearest rivals; none without a winner."""
+        """The winner and its nearest rivals; empty without a winner."""
         if self.winner is None:
             return ()
         return (self.winner.config, *(one.config for one in self.winner.runners_up[:_RIVALS]))
@@ -83,7 +83,7 @@ def differing_in_compiler(study: Study, studies: Iterable[Study]) -> tuple[Study
 
 
 def earlier_studies(study: Study, records: RecordStore, reach: ReachableConfigs) -> tuple[EarlierStudy, ...]:
-    """The earlier studies of ``study`` that have a winner within ``reach``, the one begun last first."""
+    """The earlier studies of ``study`` that have a winner within ``reach``, the latest begun first."""
     found: list[EarlierStudy] = []
     for other in reversed(differing_in_compiler(study, studies_of(study.kernel, records))):
         trials = read_trials(other, records)
@@ -98,7 +98,7 @@ def earlier_studies(study: Study, records: RecordStore, reach: ReachableConfigs)
 
 
 def carried_before(trials: Iterable[Trial], known: Iterable[Trial]) -> dict[str, str]:
-    """The keys of the artifacts of ``trials`` that ``known`` holds carried over, each with today's key. Pure."""
+    """The keys of those artifacts of ``trials`` that ``known`` holds carried over, each with today's key. Pure."""
     today: dict[bytes, list[Trial]] = {}
     for trial in known:
         today.setdefault(trial.config.order_key, []).append(trial)

@@ -22,9 +22,10 @@ CATALOG_SCHEMA = "study/1"
 
 
 def catch_up(study: Study, records: RecordStore, *, follow: bool = False) -> bool:
-    """Take in what other machines know of a study and of its kernel; whether anything was new.
+    """Fetches other machines' records of a study and of its kernel; whether any were new.
 
-    Nothing happens where the store is this machine's alone. ``follow``: trials of others are taken in as they are made.
+    Does nothing if the store is this machine's alone. ``follow``: later trials of other machines are fetched as they
+    are made.
     """
     if not isinstance(records, CatchesUp):
         return False
@@ -33,12 +34,12 @@ def catch_up(study: Study, records: RecordStore, *, follow: bool = False) -> boo
 
 
 def note_study(study: Study, records: RecordStore) -> None:
-    """Write the study into the catalog unless it is there."""
+    """Writes the study into the catalog unless it is there."""
     note_studies(study.kernel, [study], records)
 
 
 def note_studies(kernel: str, studies: Iterable[Study], records: RecordStore) -> None:
-    """Write studies of one kernel into the catalog unless they are there; it is read once."""
+    """Writes studies of one kernel into the catalog unless they are there; reads it once."""
     key = studies_key(kernel)
     try:
         known = {canonical_json(record) for record in records.read(key)}
@@ -51,14 +52,14 @@ def note_studies(kernel: str, studies: Iterable[Study], records: RecordStore) ->
 
 
 def studies_of(kernel: str, records: RecordStore) -> tuple[Study, ...]:
-    """Every study of a kernel of this name, in the order they were begun. Records nobody can read are left out."""
+    """Every study of a kernel of this name, in the order in which they were begun. Unreadable records are left out."""
     found: dict[str, Study] = {}
     for record in records.read(studies_key(kernel)):
         if isinstance(record, dict) and set(record) == {"schema", "study"} and record["schema"] == CATALOG_SCHEMA:
             try:
                 study = Study.from_json(record["study"])
             except (ValueError, KeyError, TypeError, AttributeError):
-                continue  # of a newer Silo
+                continue  # written by a newer Silo
             found.setdefault(study.key, study)
     return tuple(found.values())
 
@@ -72,11 +73,11 @@ def _record(study: Study) -> JSON:
 
 @dataclass(frozen=True)
 class KeptStudy:
-    """One study and its trials in the order they were kept.
+    """One study and its trials, in the order in which they were stored.
 
-    ``cases`` are the labels of the cases it was measured on (none: it was met in a call). ``default`` is the config
-    that a call gets where nothing is measured, None where nobody can say any more. ``work`` is what the first case
-    declares. ``aside`` are configs that are known to spill and have no trial.
+    ``cases`` are the labels of the cases that it was measured on; empty if only calls met it. ``default`` is the config
+    of a call without measurements, None if unknown. ``work`` is the work that the first case declares. ``aside`` are
+    configs that are known to spill and have not been measured.
     """
 
     study: Study
@@ -88,5 +89,5 @@ class KeptStudy:
 
 
 def pair_to_document(study: Study, trial: Trial) -> JSON:
-    """A trial as a bundle keeps it: with the study it belongs to."""
+    """A trial as a bundle stores it: with the study that it belongs to."""
     return {"study": study.to_json(), "trial": trial.to_json()}

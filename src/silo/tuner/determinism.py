@@ -1,8 +1,8 @@
 """Deterministic mode: the configs of a space that give the same bits as its first config.
 
-What is measured differs from run to run and from rank to rank, so whatever it decides must not change results. Where a
-kernel sums, its first config is used and nothing is measured; where every element is computed by itself, blocks,
-warps and stages are free (PyTorch Inductor tunes such kernels in its deterministic mode too).
+Measurements differ from run to run and from rank to rank, so decisions based on them must not change results. If a
+kernel sums, its first config is used and nothing is measured. If it computes every element by itself, blocks, warps and
+stages are free (PyTorch Inductor, too, tunes these kernels in its deterministic mode).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["same_bits"]
 
 
 def same_bits(configs: Sequence[Config], numerics: Sequence[Numerics | str]) -> tuple[Decision, ...]:
-    """For each config, whether its results are surely the results of the first, and why (not). Pure.
+    """Decides for each config whether its results surely equal the first config's, with the reason. Pure.
 
-    ``numerics`` are the kernel's numerics with each config, or why there are none: it does not compile.
+    ``numerics`` are the kernel's numerics with each config, or the error of a config that does not compile.
     """
     return tuple(
         Accepted("the first config") if place == 0 else _same((configs[0], numerics[0]), (config, numerics[place]))

@@ -1,4 +1,4 @@
-"""Doubts: the reasons why a winner may be one by noise; and the records that end the counting of trials."""
+"""Doubts: the reasons why noise may have decided the winner; and the records that end the counting of trials."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from silo.tuner.winner import Winner, choose_winner, undecided
 
 __all__ = ["REMEDY", "doubt", "event_of", "is_superseding", "superseded_by", "superseding_record"]
 
-# ---- Doubts: the reasons why a winner may be one by noise, read from its trials ----
+# ---- Doubts: the reasons why noise may have decided the winner, read from its trials ----
 
 REMEDY = "silo tune --remeasure measures anew"
 
-_NOTABLE_PERMILLE = 20  # a drift of the reference below this is not worth a word
+_NOTABLE_PERMILLE = 20  # a drift of the reference below this is not mentioned
 
 
 def doubt(trials: Sequence[Trial]) -> str:
-    """Why the winner among ``trials`` may be one by noise; "" without a reason, a winner or a rival. Pure.
+    """The reason why noise may have decided the winner of ``trials``; "" without a reason, a winner or a rival. Pure.
 
-    In the order of weight: nothing was measured beside a reference, so slow phases of the machine do not show; the
-    comparison in pairs did not settle which is the fastest; no pairs were taken, and the next config is no further
-    behind than the reference drifted; some configs have no reference.
+    In order of weight: nothing was measured beside a reference, so slow phases of the machine do not show; the
+    comparison in pairs did not settle which config is the fastest; no pairs were taken, and the reference drifted at
+    least as much as the next config is behind; some configs have no reference.
     """
     winner = choose_winner(trials)
     if winner is None or not winner.runners_up:
@@ -77,12 +77,12 @@ def superseding_record(fingerprints: Iterable[str]) -> JSON:
 
 
 def is_superseding(record: JSON) -> bool:
-    """Whether a record is such an event, well formed or not."""
+    """Whether a record is a superseding event, well formed or not."""
     return isinstance(record, dict) and record.get("schema") == SUPERSEDED_SCHEMA
 
 
 def superseded_by(record: JSON) -> tuple[str, ...]:
-    """The fingerprints that an event names; ``ValueError`` on anything else."""
+    """The fingerprints that an event names. Raises ValueError for any other record."""
     what = "a superseding record"
     members = read_object(record, ("schema", "trials"), what)
     names = tuple(read_text(name, what) for name in read_list(members["trials"], what))

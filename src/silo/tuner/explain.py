@@ -1,4 +1,4 @@
-"""Why kept results are or are not used for a study, field by field."""
+"""Explanations why stored results are or are not used for a study, field by field."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ __all__ = ["Explanation", "explain_study", "near_lines"]
 
 @dataclass(frozen=True)
 class Explanation:
-    """What is known of one study before it is tuned.
+    """The knowledge about one study before it is tuned.
 
-    ``known`` configs of the space have trials and are not measured again, ``new`` ones are; ``failed`` says of a known
-    one why it cannot win. ``near`` are studies whose trials do not count here, nearest first; ``seeds`` what they
-    suggest. ``lock`` is what the lock says, "" without one. ``aside`` are configs that spill and were not measured:
-    they are neither known nor new, and a session that is no different leaves them alone. Of a space of groups
-    ``at_most`` so many configs are measured, and ``new`` are the configs of the next group alone: what follows
-    depends on them. ``doubt`` says why the winner may be one by noise (:mod:`silo.tuner.doubts`), "" without a reason.
+    ``known`` configs of the space have trials and are not measured again; ``new`` configs are measured. ``failed``
+    holds the reason why a known config cannot win. ``near`` are studies whose trials do not count here, nearest first;
+    ``seeds`` are the configs that they suggest. ``lock`` is the lock's advice, "" without one. ``aside`` are configs
+    that spill and were not measured: they are neither known nor new, and a session with the same options skips them.
+    For a space of groups, at most ``at_most`` configs are measured, and ``new`` are only the configs of the next group,
+    because later groups depend on them. ``doubt`` is the reason why noise may have decided the winner
+    (:mod:`silo.tuner.doubts`), "" without one.
     """
 
     study: Study
@@ -46,7 +47,7 @@ class Explanation:
 
     @property
     def text(self) -> str:
-        """For people, some lines."""
+        """Some lines of text for people."""
         lines = [f"{self.study} ({self.study.device}), study {self.study.key[:12]}", f"  {self._coverage}"]
         if self.winner is not None:
             time = format_time(self.winner.median_ns)
@@ -75,7 +76,7 @@ class Explanation:
         return f"{len(self.known)} configs were measured; next of its groups: {_some(self.new)}"
 
     def to_json(self) -> dict[str, object]:
-        """For programs: the same facts."""
+        """The same facts as JSON, for programs."""
         return {
             "study": str(self.study),
             "key": self.study.key,
@@ -112,10 +113,10 @@ def explain_study(
     refined: Container[Config] = (),
     aside: Sequence[SpillingConfig] = (),
 ) -> Explanation:
-    """What is known of ``study`` from its own ``trials`` and from studies that are ``near``. Pure.
+    """Explains ``study`` by its own ``trials`` and by studies that are ``near``. Pure.
 
-    Trials of ``refined`` configs count as trials of the space's configs do, but are not missed where there are none;
-    nor are trials of configs ``aside``.
+    Trials of ``refined`` configs count like trials of the space's configs, but missing ones do not make a config new;
+    nor do missing trials of configs ``aside``.
     """
     own = [trial for trial in trials if trial.config in space or trial.config in refined]
     tried = ConfigSet(trial.config for trial in own)
@@ -144,7 +145,7 @@ def explain_study(
 
 
 def _next(space: SearchSpace, study: Study, trials: Sequence[Trial], above: ConfigSet) -> Sequence[Config]:
-    """What the default search of a space of groups measures next, after these trials of it; ``above`` spill."""
+    """The configs that the default search of a space of groups measures next, after these trials; ``above`` spill."""
     searcher, scales = make_searcher(DEFAULT_SEARCHER, space, study.key), Scales(trials)
     for config in above:
         searcher.observe(config, None)
@@ -160,9 +161,9 @@ def _next(space: SearchSpace, study: Study, trials: Sequence[Trial], above: Conf
 
 
 def near_lines(near: Sequence[Neighbour], limit: int = 4, *, compared: bool = True) -> list[str]:
-    """The nearest studies, and of each every field that keeps its trials from counting here.
+    """The nearest studies, and for each every field that keeps its trials from counting here.
 
-    ``compared``: whether the code of a study that differs in the compiler alone is known to be another.
+    ``compared``: whether a study that differs only in the compiler is known to have other code.
     """
     lines: list[str] = []
     for neighbour in near[:limit]:

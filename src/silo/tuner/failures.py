@@ -12,9 +12,9 @@ from silo.tuner.trial import Status, Trial
 
 __all__ = ["TunedCase", "failure_of", "fault_of", "fault_told", "require_winners"]
 
-# ---- Classification of failures: caused by the config, and kept as a trial, or by the machine, and not kept ----
+# ---- Classification of failures: caused by the config, and stored as a trial, or by the machine, and not stored ----
 
-# Patterns of messages, and what each means.
+# Patterns of messages, and the meaning of each.
 _TOLD: tuple[tuple[str, str], ...] = (
     (r"left the store", "its compiled code left the store"),
     (r"No space left on device|Disk quota exceeded|\[Errno (28|122)\]", "the disk is full"),
@@ -43,7 +43,8 @@ _TOLD: tuple[tuple[str, str], ...] = (
     (r"worker process cannot be started|does not know its own executable", "no worker process can be started"),
     (r"(pool|executor) was closed", "the session ended while it was compiled"),
     (r"compile pool failed", "the compile pool failed"),
-    (r"its agents were lost", "its agents were lost"),  # a config that faults ends a process of the agent, not it
+    # a config that faults ends a process of the agent, not the agent
+    (r"its agents were lost", "its agents were lost"),
     (r"could not be run|\[Errno 2\]", "a program or a file that compiling needs is missing"),
     (r"\[Errno \d+\]", "the system refused a file or a process"),
     (
@@ -61,7 +62,7 @@ _PATTERNS = tuple((re.compile(pattern), reason) for pattern, reason in _TOLD)
 
 
 def fault_told(message: str) -> str:
-    """What was wrong with the machine, by the message of a failure; "" where it was the config that failed.
+    """The fault of the machine, by the message of a failure; "" if the config failed.
 
     >>> fault_told("the C compiler (gcc) ended with status 1: cannot write kernel.s: No space left on device")
     'the disk is full'
@@ -72,7 +73,7 @@ def fault_told(message: str) -> str:
 
 
 def fault_of(error: BaseException) -> str:
-    """What was wrong with the machine when ``error`` was raised; "" where it was the config that failed.
+    """The fault of the machine that raised ``error``; "" if the config failed.
 
     >>> fault_of(CompilerMissingError("none of cc, gcc, clang is on PATH"))
     'there is no compiler'
@@ -96,12 +97,12 @@ def fault_of(error: BaseException) -> str:
 
 # ---- The message for a kernel that fails with every config of its space ----
 
-_SHOWN = 4  # configs listed at most
+_SHOWN = 4  # the most configs that are listed
 
 
 @dataclass(frozen=True, slots=True)
 class TunedCase:
-    """How tuning one case of a kernel ended. ``elements`` of its arrays say how large it is."""
+    """The outcome of tuning one case of a kernel. ``elements`` is the number of elements of its arrays."""
 
     kernel: str
     case: str
@@ -110,16 +111,16 @@ class TunedCase:
 
 
 def require_winners(cases: Sequence[TunedCase]) -> None:
-    """``TuneError`` where a case has no config that can be used; see :func:`failure_of`."""
+    """Raises TuneError if a case has no usable config; see :func:`failure_of`."""
     if message := failure_of(cases):
         raise TuneError(message)
 
 
 def failure_of(cases: Sequence[TunedCase]) -> str:
-    """What is wrong where cases have no config that can be used, a paragraph a kernel; "" where all have one. Pure.
+    """The message about cases without a usable config, a paragraph per kernel; "" if all have one. Pure.
 
-    Where every config's result is wrong it is the kernel or its case that is, so the smallest such case is shown with
-    the largest difference there.
+    If every config's result is wrong, the kernel or its case is wrong: the smallest of these cases is shown, with its
+    largest difference.
     """
     failed = [one for one in cases if one.outcome.winner is None]
     return "\n".join(

@@ -1,4 +1,4 @@
-"""What a tuner of another framework decided, as a value: recordings keep it, and locks say it."""
+"""The decision of another framework's tuner, as a value: recordings store it, and locks hold it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["ForeignWinner"]
 
 @frozen
 class ForeignWinner(Persisted):
-    """What a tuner decided for one of its keys on one kind of device.
+    """The decision of a tuner for one of its keys on one kind of device.
 
-    ``source`` is the kernel's fingerprint, ``key`` Triton's own key: values of arguments, of which ``names`` names the
-    first, then dtypes. ``config`` is everything that the config sets.
+    ``source`` is the kernel's fingerprint. ``key`` is Triton's own key: the values of arguments, the first of which
+    ``names`` names, then dtypes. ``config`` holds everything that the config sets.
     """
 
     title = "a winner"
@@ -33,10 +33,10 @@ class ForeignWinner(Persisted):
 
     @property
     def slot(self) -> tuple[str, str, str]:
-        """What it is a decision about."""
+        """The subject of the decision; a lock holds one decision per slot."""
         return self.source, str(self.target), canonical_json([value_to_json(value) for value in self.key]).decode()
 
     @property
     def identity(self) -> str:
-        """Which decision it is: the first one for a slot holds."""
+        """The name of the decision in a recording: the first decision for a slot counts."""
         return "winner " + " ".join(self.slot)

@@ -1,9 +1,9 @@
 """Dispatch rules for sizes that were not measured: the nearest measured bucket, or a small decision list.
 
-The list is grown like a decision tree on the measured buckets: at each node the argument and the bound that lower the
-total regret most. Which of the two is used is decided by regret on buckets held out in turn: the list has to be better
-there by more than chance explains, or the nearest bucket it is. Over smooth tables the nearest bucket is hard to beat;
-lists pay where a bound matters (a size above which nothing fits, an argument that decides alone).
+The list is grown like a decision tree on the measured buckets: at each node, the argument and the bound that lower the
+total regret most. Regret on buckets held out in turn decides which of the two is used: the list has to be better there
+by more than chance explains, or else the nearest bucket is used. Over smooth tables the nearest bucket is hard to beat;
+lists pay if a bound matters (a size above which nothing fits, an argument that decides alone).
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from silo.tuner.winner import choose_winner, standings
 
 __all__ = ["Fitted", "Sample", "fit_unseen", "fitted_rules", "regret_ppm"]
 
-# Below this many buckets there is nothing to hold out.
+# With fewer buckets none can be held out.
 _FEWEST = 4
 _FOLDS = 8
 _DEPTH = 3
 # The list has to save this much of the time of held-out buckets, on average: less may be noise, and nearest is simpler.
 _WORTH_PPM = 1_000
-# And so many standard errors of it: with one, most lists that were chosen on smooth tables were worse elsewhere.
+# It has to save at least this many standard errors: with one, most lists that were chosen on smooth tables were worse
+# elsewhere.
 _ERRORS = 2
-# What a config costs where it cannot run or was not tried: at least as much as the worst that did run, and never less.
+# The regret of a config that cannot run or was not tried: at least this, and at least as much as the worst that did
+# run.
 _UNKNOWN_PPM = 1_000_000
 
 
@@ -49,7 +51,7 @@ class Sample:
 
     @classmethod
     def of_trials(cls, bucket: Bucket, trials: Sequence[Trial]) -> Sample | None:
-        """A sample from a bucket's trials; None where no config can be used."""
+        """A sample from a bucket's trials; None if no config can be used."""
         winner = choose_winner(trials)
         if winner is None:
             return None
@@ -58,7 +60,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A list, or None for the nearest bucket; the mean regret of both on held-out buckets in millionths; and why."""
+    """A list, or None for the nearest bucket; the mean regret of both on held-out buckets in millionths; the reason."""
 
     unseen: DecisionList | None
     list_ppm: int | None
@@ -67,7 +69,7 @@ class Fitted:
 
 
 def regret_ppm(sample: Sample, config: bytes) -> int:
-    """How much longer than the best a config takes on a bucket, in millionths of the best time."""
+    """The time that a config takes on a bucket beyond the best time, in millionths of the best time."""
     times = dict(sample.times)
     best = max(min(times.values()), 1)
     if config in times:
@@ -76,9 +78,9 @@ def regret_ppm(sample: Sample, config: bytes) -> int:
 
 
 def fit_unseen(key: Sequence[str], samples: Sequence[Sample], configs: Sequence[Config]) -> Fitted:
-    """Fit a decision list of ``configs`` (others are never named) and compare it with the nearest bucket. Pure.
+    """Fits a decision list of ``configs`` (it names no others) and compares it with the nearest bucket. Pure.
 
-    Keys with anything but natural numbers have no list.
+    Keys with anything but natural numbers get no list.
     """
     ordered = tuple(sorted(samples, key=lambda sample: canonical_json(bucket_to_json(sample.bucket))))
     by_key = {config.order_key: config for config in configs}
@@ -91,7 +93,7 @@ def fit_unseen(key: Sequence[str], samples: Sequence[Sample], configs: Sequence[
 def fitted_rules(
     key: Sequence[str], table: Mapping[Bucket, Config], fallback: Config, samples: Sequence[Sample]
 ) -> DispatchRules:
-    """Rules from a table, with a decision list of its configs where ``samples`` are of all its buckets and say so."""
+    """Rules from a table, with a decision list of its configs if ``samples`` cover all its buckets and favour it."""
     covered = {canonical_json(bucket_to_json(sample.bucket)) for sample in samples}
     whole = len(samples) == len(table) and covered == {canonical_json(bucket_to_json(bucket)) for bucket in table}
     unseen = fit_unseen(key, samples, tuple(table.values())).unseen if whole else None
@@ -134,7 +136,7 @@ def _fit(
 
 
 def _better(saved_ppm: Sequence[int]) -> bool:
-    """Whether the mean saving is worth it and more than chance would give, by its standard error, in integers."""
+    """Whether the mean saving is large enough, and more than chance explains by its standard error; in integers."""
     count, total = len(saved_ppm), sum(saved_ppm)
     if total < _WORTH_PPM * count:
         return False
@@ -152,7 +154,7 @@ def _percent(ppm: int) -> str:
 
 
 def _nearest(sample: Sample, others: Sequence[Sample]) -> bytes:
-    """What the table would say; ``others`` are in canonical order, so the first of equally near ones speaks."""
+    """The table's choice; ``others`` are in canonical order, so the first of equally near buckets decides."""
     return min(others, key=lambda other: distance(sample.bucket, other.bucket) or 0).winner
 
 
@@ -212,7 +214,7 @@ def _between(small: int, large: int) -> int:
 
 
 def _flat(key: tuple[str, ...], leaves: Sequence[_Leaf], configs: Mapping[bytes, Config]) -> DecisionList:
-    """The boxes as steps: the last one needs no bounds, for the others cover the rest."""
+    """The boxes as steps. The last step needs no bounds, because the others cover the rest."""
     steps = [
         Step(
             tuple(

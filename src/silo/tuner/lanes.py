@@ -1,4 +1,4 @@
-"""Lanes: several evaluators of one study, one for each device, each in a thread of its own."""
+"""Lanes: several evaluators of one study, one for each device, each in its own thread."""
 
 from __future__ import annotations
 
@@ -20,51 +20,51 @@ Finished = tuple[Config, Trial | SpillingConfig | SiloError]
 
 @runtime_checkable
 class Lanes(Protocol):
-    """Where the configs of a session are evaluated: here, on several devices, or anywhere else.
+    """Evaluates the configs of a session: in this thread, on several devices, or anywhere else.
 
-    A session starts a config while one is ``free``, and takes them as they finish, in any order.
+    A session starts a config while a lane is ``free``, and takes results as they finish, in any order.
     """
 
     @property
     def count(self) -> int:
-        """How many configs can be evaluated at the same time."""
+        """The number of configs that can be evaluated at the same time."""
         ...
 
     @property
     def free(self) -> int:
-        """How many more can be started now."""
+        """The number of configs that can be started now."""
         ...
 
     @property
     def busy(self) -> int:
-        """How many were started and not taken back."""
+        """The number of configs that were started and not finished."""
         ...
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Start compiling; see :meth:`silo.tuner.evaluator.Evaluator.prepare`."""
+        """Starts compiling; see :meth:`silo.tuner.evaluator.Evaluator.prepare`."""
         ...
 
     def start(self, config: Config, most_spills: int | None = None, reference: ReferenceConfig | None = None) -> None:
-        """Start evaluating ``config`` beside ``reference``; it is not measured if it spills more than ``most_spills``.
+        """Starts evaluating ``config`` beside ``reference``; it is not measured if it spills more than ``most_spills``.
 
-        Only while one is free.
+        Must only be called while a lane is free.
         """
         ...
 
     def finish(self) -> Finished:
-        """Wait for one that was started: its trial, how much it spills if that is too much, or the error it raised.
+        """Waits for a started config: its trial, its spill count if that is too high, or the error that it raised.
 
-        What is not a config's fault is raised.
+        Errors that no config caused are raised.
         """
         ...
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
-        """Measure finalists side by side, on one device. Only while none is busy."""
+        """Measures finalists side by side, on one device. Must only be called while no lane is busy."""
         ...
 
 
 class InlineLane:
-    """One evaluator, in the caller's thread: a config is evaluated when it is asked for."""
+    """One evaluator, in the caller's thread: a config is evaluated by ``finish``."""
 
     count = 1
 
@@ -87,7 +87,7 @@ class InlineLane:
         self._evaluator.prepare(configs)
 
     def close(self) -> None:
-        """Nothing runs but what the caller waits for."""
+        """Does nothing: only the caller's thread evaluates."""
 
     def start(self, config: Config, most_spills: int | None = None, reference: ReferenceConfig | None = None) -> None:
         """See :class:`Lanes`."""
@@ -107,7 +107,7 @@ class InlineLane:
 
 
 class ThreadedLanes:
-    """Several evaluators, one thread each, which is the only one that uses it from the first config on.
+    """Several evaluators, one thread each; from the first config on, only that thread uses its evaluator.
 
     The threads live as long as this object: processes that evaluators started in them end with them.
     """
@@ -134,7 +134,7 @@ class ThreadedLanes:
         return len(self._running)
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """See :class:`Lanes`. The evaluators have their artifacts in common, and one starts them."""
+        """See :class:`Lanes`. The evaluators share their artifacts, so only the first one starts compiling."""
         self._evaluators[0].prepare(configs)
         for evaluator in self._evaluators[1:]:
             evaluator.prepare(())
@@ -162,7 +162,7 @@ class ThreadedLanes:
         return self._threads[0].submit(self._evaluators[0].compare, configs).result()
 
     def close(self) -> None:
-        """Stop what runs, and end the threads."""
+        """Stops running evaluations, and ends the threads."""
         for future in self._running:
             future.cancel()
         for evaluator in self._evaluators:
@@ -180,7 +180,7 @@ class ThreadedLanes:
 def _evaluated(
     evaluator: Evaluator, config: Config, most_spills: int | None, reference: ReferenceConfig | None
 ) -> Trial | SpillingConfig:
-    """The trial of a config; how much it spills instead, where that is more than ``most_spills`` values."""
+    """The trial of a config, or its spill count if it exceeds ``most_spills`` values."""
     if most_spills is not None:
         spills = evaluator.spills(config)
         if spills is not None and spills > most_spills:
@@ -189,5 +189,5 @@ def _evaluated(
 
 
 def make_lanes(evaluators: Sequence[Evaluator]) -> InlineLane | ThreadedLanes:
-    """The lanes for these evaluators, of which there is at least one."""
+    """The lanes for these evaluators, of which at least one must be given."""
     return InlineLane(evaluators[0]) if len(evaluators) == 1 else ThreadedLanes(evaluators)

@@ -17,12 +17,13 @@ from silo.tuner.trial import Stage, Status, Study, Trial, trials_from_record, tr
 
 __all__ = ["Ledger", "read_trials"]
 
-# Reading what others have kept may take this part of a session's time at most, however long the list has grown.
+# Reading trials of other processes may take at most one part in this many of a session's time, however long the list
+# is.
 _REFRESH_SHARE = 20
 
 
 class Ledger:
-    """Reads and keeps trials of ``study``. A store that cannot be read or written costs a note, not the session."""
+    """Reads and stores trials of ``study``. A failing store leads to a note, and does not end the session."""
 
     def __init__(self, study: Study, records: RecordStore) -> None:
         self._study = study
@@ -39,19 +40,19 @@ class Ledger:
 
     @property
     def trials(self) -> tuple[Trial, ...]:
-        """Every distinct trial that is not superseded, in the order they became known."""
+        """Every distinct trial that is not superseded, in the order in which they became known."""
         return tuple(trial for trial in self._trials.values() if self._counts(trial))
 
     @property
     def superseded(self) -> int:
-        """How many trials were superseded."""
+        """The number of superseded trials."""
         return len(self._superseded)
 
     def _counts(self, trial: Trial) -> bool:
         return not self._superseded or trial.fingerprint not in self._superseded
 
     def comparison_with(self, config: Config) -> tuple[Trial, ...]:
-        """The trials of the latest side-by-side comparison in which ``config`` took part; none if it never did."""
+        """The trials of the latest side-by-side comparison that included ``config``; empty if none did."""
         key = config.order_key
         for one in reversed(self._comparisons):
             if any(trial.config.order_key == key for trial in one):
@@ -60,7 +61,7 @@ class Ledger:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What went wrong with the store, each thing once."""
+        """Failures of the store, each once."""
         return tuple(self._notes)
 
     def of(
@@ -72,7 +73,7 @@ class Ledger:
         return [trial for trial in chosen if self._counts(trial)]
 
     def refresh(self) -> None:
-        """Take in what other processes have finished since the last look, unless that was a moment ago."""
+        """Reads the trials that other processes stored since the last reading, unless that was a moment ago."""
         begin = time.monotonic_ns()
         if begin < self._due_ns:
             return
@@ -98,9 +99,9 @@ class Ledger:
             self._take(trials)
 
     def keep(self, trials: Sequence[Trial]) -> None:
-        """Append finished trials as one record: all of them are kept or none.
+        """Appends finished trials as one record: all of them are stored or none.
 
-        A trial that equals a superseded one is kept with the name of the event that superseded it, so it counts.
+        A trial that equals a superseded one is stored with the name of the event that superseded it, so that it counts.
         """
         for trial in trials:
             if reason := self._study.refuses(trial):
@@ -111,7 +112,7 @@ class Ledger:
         self._take(trials)
 
     def take_over(self, trials: Sequence[Trial]) -> int:
-        """Append trials of an earlier study as one record; how many there are. Known and superseded ones are left."""
+        """Appends trials of an earlier study as one record, except known and superseded ones; returns their number."""
         names = self._superseded
         new = [one for one in trials if one.identity not in self._trials and one.fingerprint not in names]
         if new:
@@ -124,7 +125,7 @@ class Ledger:
         return trial
 
     def supersede(self) -> int:
-        """Append the event that no trial known by now counts any more; how many there are. Without any, no event."""
+        """Appends the event that supersedes all trials known by now, if any; returns their number."""
         names = [trial.fingerprint for trial in self.trials]
         if names:
             record = superseding_record(names)
@@ -135,20 +136,20 @@ class Ledger:
     def _append(self, record: JSON, failure: str) -> None:
         try:
             if not self._noted:
-                note_study(self._study, self._records)  # first, so that no trial lies where nobody looks
+                note_study(self._study, self._records)  # first, so that every stored trial can be found
                 self._noted = True
             self._records.append(self._study.key, record)
         except (StoreError, OSError) as error:
             self._notes[f"{failure}: {error}"] = None
 
     def _take(self, record: Sequence[Trial]) -> None:
-        """Take in the trials of one record."""
+        """Adds the trials of one record."""
         new: list[Trial] = []
         for trial in record:
             if reason := self._study.refuses(trial):
                 self._notes[f"a kept trial was left out: {reason}"] = None
             elif trial.status is not Status.OK and fault_told(trial.message):
-                continue  # of a version that blamed configs for it
+                continue  # of a version that blamed configs for faults of the machine
             elif (identity := trial.identity) not in self._trials:
                 self._trials[identity] = trial
                 self._by_config.setdefault(trial.config.order_key, []).append(trial)

@@ -1,15 +1,15 @@
-"""The lock: which config each study uses, decided once, written down, and read by every process.
+"""The lock: the config that each study uses, decided once, written to a file, and read by every process.
 
 The store's winner is a view over trials and may change with every trial. A lock holds decisions: a config stays as long
-as no other one is faster beyond the noise, so what is deployed changes only where that is worth something. The file
-(``silo.lock.json``) is canonical JSON but for a line break after each entry, which keeps differences readable::
+as no other is faster beyond the noise, so deployed configs change only if a change pays. The file (``silo.lock.json``)
+is canonical JSON except for a line break after each entry, which keeps differences readable::
 
     {"entries":[
     {"config":{...},"interval_ns":[9901,9950],"median_ns":9920,"reason":"...","samples":60,"study":{...}}
     ],"schema":"silo-lock/1"}
 
-What tuners of programs decided (Triton's, in programs that Silo serves) stands in a list before it, ``decisions``,
-where there is any.
+Decisions of other programs' tuners (Triton's, in programs that Silo serves) are a list before it, ``decisions``, if the
+lock has some.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ __all__ = ["Advice", "Lock", "LockEntry", "LockedChoice", "choose"]
 
 LOCK_SCHEMA = "silo-lock/1"
 
-# A decision outlives these: they change how it was measured, not what it is about.
+# A decision outlives changes of these: they change how it was measured, not its subject.
 _NO_MATTER = frozenset(("way of measuring", "driver"))
-# And across these it is a prediction, as it is in the store.
+# A decision made for another alignment or size still applies, but as a prediction (the store treats it the same way).
 _PREDICTED = frozenset(("alignment", "size"))
 
 
 @dataclass(frozen=True, slots=True)
 class LockedChoice:
-    """The config to deploy, its time where that was measured, and why it."""
+    """The config to deploy, its time if that was measured, and the reason."""
 
     config: Config
     time: Estimate
@@ -49,11 +49,11 @@ class LockedChoice:
 
 
 def choose(trials: Sequence[Trial], deployed: Config | None, comparison: Sequence[Trial] = ()) -> LockedChoice | None:
-    """The config to deploy: the deployed one unless another is faster beyond the noise. None where none works. Pure.
+    """The config to deploy: the deployed one unless another is faster beyond the noise; None if none works. Pure.
 
-    What is within the noise is what ties are (:func:`silo.tuner.statistics.indistinguishable`). Of the trials, the
-    ones of the ``comparison`` that the deployed config and the winner took part in together decide; without one the
-    samples of all finalists, and where the deployed config was none of them the trials of the search, which both have.
+    Configs within the noise are those that tie (:func:`silo.tuner.statistics.indistinguishable`). The trials of the
+    ``comparison`` decide if the deployed config and the winner took part in it together; otherwise the samples of all
+    finalists; and if the deployed config was not a finalist, the trials of the search, which both have.
     """
     winner = choose_winner(trials)
     if winner is None:
@@ -93,7 +93,7 @@ def _lost(trials: Sequence[Trial], deployed: Config) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LockEntry:
-    """The decision for one study: its config, the time it had when it was decided, and why it was chosen."""
+    """The decision for one study: its config, the time that it had when it was decided, and the reason."""
 
     study: Study
     config: Config
@@ -102,7 +102,7 @@ class LockEntry:
 
     @property
     def slot(self) -> str:
-        """What it is a decision about: the study without what a later tuning may change (source, compiler, ...)."""
+        """The subject of the decision: the study without its source, compiler, driver and policy."""
         return slot_of(self.study)
 
     def to_json(self) -> JSON:
@@ -118,7 +118,7 @@ class LockEntry:
 
     @classmethod
     def from_json(cls, data: JSON) -> LockEntry:
-        """The inverse of :meth:`to_json`; ``ValueError`` on anything else."""
+        """The inverse of :meth:`to_json`. Raises ValueError for anything else."""
         what = "an entry of a lock"
         names = ("study", "config", "median_ns", "interval_ns", "samples", "reason")
         members = read_object(data, names, what)
@@ -145,9 +145,9 @@ def slot_of(study: Study) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What a lock says of a study: a config, or why it has none.
+    """A lock's advice on a study: a config, or the reason for its absence.
 
-    ``exact``: the entry is for this very study; otherwise it is the nearest bucket's. ``refused`` are entries of the
+    ``exact``: the entry is for exactly this study; otherwise it is the nearest bucket's. ``refused`` are entries of the
     kernel that are not for this study, nearest first.
     """
 
@@ -159,7 +159,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Lock:
-    """Decisions by slot, in order of kernel and slot. ``ValueError`` where two entries are about the same thing."""
+    """Decisions by slot, in order of kernel and slot. Raises ValueError if two entries share a slot."""
 
     entries: tuple[LockEntry, ...] = ()
     decisions: tuple[ForeignWinner, ...] = ()
@@ -187,15 +187,15 @@ class Lock:
         return replace(self, entries=tuple(slots.values()))
 
     def decided(self, winners: Iterable[ForeignWinner]) -> Lock:
-        """The lock with these decisions of programs' tuners, where it has none for their slots: what is there stays."""
+        """The lock with these decisions of other programs' tuners added; existing decisions of their slots stay."""
         slots = {winner.slot: winner for winner in winners} | {winner.slot: winner for winner in self.decisions}
         return replace(self, decisions=tuple(slots.values()))
 
     def advise(self, study: Study, reach: ReachableConfigs) -> Advice:
-        """What to use of a space and its refined forms for a study. Pure.
+        """The advice for a study on a space and its refined forms. Pure.
 
         An entry counts for its own kernel, source, signature, target, compiler and device model, however it was
-        measured. For a size or an alignment that has no entry, the nearest bucket's speaks.
+        measured. A size or an alignment without an entry gets the nearest bucket's.
         """
         mine = [entry for entry in self.entries if entry.study.kernel == study.kernel]
         kept: list[LockEntry] = []
@@ -220,7 +220,7 @@ class Lock:
         return Advice(None, exact=False, reason=reason, refused=near)
 
     def encode(self) -> bytes:
-        """The bytes of the file: equal locks, equal bytes."""
+        """The bytes of the file: equal locks have equal bytes."""
         lines = b",\n".join(canonical_json(entry.to_json()) for entry in self.entries)
         decided = b",\n".join(canonical_json(winner.to_json()) for winner in self.decisions)
         before = b'"decisions":[\n' + decided + b"\n]," if decided else b""
@@ -228,7 +228,7 @@ class Lock:
 
     @classmethod
     def decode(cls, data: bytes) -> Lock:
-        """The inverse of :meth:`encode`, however the JSON is laid out; ``ValueError`` says which entry is wrong."""
+        """The inverse of :meth:`encode`, for any layout of the JSON. Raises ValueError, which names the wrong entry."""
         try:
             document = parse_json(data)
         except UnicodeDecodeError as error:

@@ -29,21 +29,22 @@ Key = TypeVar("Key", bound=Hashable)
 # A candidate this many times slower than the best so far is dropped after a few samples.
 _HOPELESS = 2
 _FEW_SAMPLES = 3
-_SURE_SAMPLES = 6  # below that an interval of the median is the whole range
-_RACE_EVERY = 3  # samples between looks at the interval, which cost some ten microseconds each
+_SURE_SAMPLES = 6  # with fewer, an interval of the median is the whole range
+_RACE_EVERY = 3  # samples between two tests of the interval, which cost some ten microseconds each
 
 # The reference may take this part of a contender's sampling, or as long as warming up if that is longer.
 _REFERENCE_SHARE = 8
-# It has run not long ago, so it is warmed up for this part of the time.
+# The reference ran recently, so it is warmed up for this part of the time.
 _WARM_SHARE = 4
-# Finalists are sampled in so many times the rounds of one contender, if they are short.
+# Finalists are sampled in this many times the rounds of one contender, if they are short.
 _MORE_ROUNDS = 2
 
 # Warming up takes at most this many times the policy's warm-up time, or this long if that is longer.
 _WARM_UP_WALL = 4
 _WARM_UP_WALL_NS = 10_000_000
-# Samples that other work disturbed are taken again, so often for each contender, and then count as they are. An
-# undisturbed one gives some of it back. After so many attempts the threads sleep, so that the system runs them sooner.
+# Samples that other work disturbed are taken again, this often for each contender; after that they count as they are.
+# An undisturbed sample restores some of these attempts. After a number of attempts the threads sleep, so that the
+# system runs them sooner.
 _PATIENCE = 128
 _REGAINED = 4
 _NAP_AFTER = 8
@@ -52,11 +53,11 @@ _NAP_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class MeasurePolicy:
-    """How long and how often to measure. All times are nanoseconds.
+    """The duration and the number of samples of a measurement. All times are nanoseconds.
 
-    ``version`` names the method and the state of the caches; a change in how samples are taken changes it. Launching
-    goes on for ``warmup_ns`` before the first sample. Sampling ends at ``target_ns`` once there are ``min_samples``,
-    at ``max_samples``, or at ``limit_ns`` however few there are. A launch shorter than ``window_ns`` is repeated
+    ``version`` names the method and the state of the caches; a change in how samples are taken changes it. The
+    contender is launched for ``warmup_ns`` before the first sample. Sampling ends at ``target_ns`` once ``min_samples``
+    were taken, at ``max_samples``, or at ``limit_ns`` with any number. A launch shorter than ``window_ns`` is repeated
     within a sample until the sample is that long, because a clock read costs some ten nanoseconds.
     """
 
@@ -72,8 +73,8 @@ class MeasurePolicy:
     def of(cls, timing: str) -> MeasurePolicy:
         """The policy for a device's way of taking times (``Device.timing``).
 
-        With a cold cache each launch is a sample of its own, because the next one would find the cache warm. Device
-        clocks are coarse, so there are more such samples, and warm launches are repeated for longer.
+        With a cold cache each sample is one launch, because a second launch would find the cache warm. Device clocks
+        are coarse, so more of these samples are taken, and warm launches are repeated for longer.
 
         >>> MeasurePolicy.of("cuda-events-cold/1").window_ns
         0
@@ -86,7 +87,7 @@ class MeasurePolicy:
 
     @property
     def identity(self) -> str:
-        """The text that makes samples of another policy another study's.
+        """The policy as text, part of a study's key: samples of another policy belong to another study.
 
         >>> MeasurePolicy("wall-warm/1").identity
         'wall-warm/1 warmup=5000000 target=40000000 limit=2000000000 min=9 max=60 window=20000'
@@ -99,11 +100,11 @@ class MeasurePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Something to time: the launch, and what puts the arguments it writes back into their first state.
+    """A kernel to time: its launch, and a function that restores the arguments that it writes.
 
-    ``reset`` is for kernels whose result or running time depends on what they wrote before (in-place updates,
-    accumulation); it runs before each sample, outside the timed window. Such kernels are launched once a sample, so
-    samples of very short ones carry the cost of one clock read.
+    ``reset`` is for kernels whose result or running time depends on their earlier writes (in-place updates,
+    accumulation); it runs before each sample, outside the timed window. These kernels are launched once per sample, so
+    samples of very short kernels include the cost of one clock read.
     """
 
     launch: Callable[[], object]
@@ -112,7 +113,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """The reference that a contender is measured beside, and the time in nanoseconds that it counts for."""
+    """The reference that a contender is measured beside, and the time in nanoseconds that it counts as."""
 
     contender: Contender
     time_ns: int
@@ -120,16 +121,17 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Samples of a contender, and of its reference those taken in turns with them (none: it was measured alone)."""
+    """Samples of a contender, and its reference's samples taken in turns with them (empty: it was measured alone)."""
 
     samples: tuple[int, ...]
     reference: tuple[int, ...] = ()
 
 
 def copy_fits(size: int, free: int | None) -> Decision:
-    """Whether a copy of ``size`` bytes, from which an array is restored, may lie on the device beside it.
+    """Decides whether a copy of ``size`` bytes, from which an array is restored, may be on the device too.
 
-    It may take half of the ``free`` bytes, so that kernels keep room for what they allocate. None: nobody counts them.
+    It may take half of the ``free`` bytes, so that kernels keep room for their own allocations. None: unknown, and
+    allowed.
 
     >>> bool(copy_fits(500, 1000)), bool(copy_fits(600, 1000))
     (True, False)
@@ -143,10 +145,10 @@ def copy_fits(size: int, free: int | None) -> Decision:
 
 
 def pin_fits(size: int, available: int | None) -> Decision:
-    """Whether ``size`` bytes of host memory may be locked, so that a device copies from them at the speed of its bus.
+    """Decides whether ``size`` bytes of host memory may be page-locked, so that a device copies them at full bus speed.
 
-    Locked pages are never swapped out. A copy may take an eighth of the ``available`` bytes, for every device of a host
-    may have its own. None: nobody counts them, and none are locked.
+    Locked pages are never swapped out. A copy may take an eighth of the ``available`` bytes, because every device of a
+    host may have its own copy. None: unknown, and not allowed.
 
     >>> bool(pin_fits(100, 800)), bool(pin_fits(101, 800)), bool(pin_fits(1, None))
     (True, False, False)
@@ -165,12 +167,12 @@ def measure(
     best_ns: int | None = None,
     beside: Beside | None = None,
 ) -> Timing:
-    """Time one contender, alone or in turns with a reference; every sample, in the order taken, for one launch.
+    """Times one contender, alone or in turns with a reference; returns every sample, in order, for one launch.
 
-    ``best_ns``, if given, is the best median so far, as it counts beside the reference. A contender at twice that is
-    dropped after three samples, and one whose interval lies beyond what finalists may be slower by as soon as it does:
-    it keeps the samples it has. Neither is decided before samples took as long as warming up: another process may have
-    the core for a while. What it is compared with is as much slower as the reference is at that time.
+    ``best_ns``, if given, is the best median so far, relative to the reference. A contender that takes twice that is
+    dropped after three samples; one whose interval lies beyond the limit of finalists, as soon as it does. Its samples
+    so far are returned. Neither is decided before samples took as long as warming up, because another process may have
+    the core for a while. The best time is scaled by the reference's present slowness before it is compared.
     """
     repeats, once_ns = _warm_up(contender, timer, policy.warmup_ns, policy.window_ns)
     patience = _Patience(timer)
@@ -193,7 +195,7 @@ def measure(
 
 
 class _Turns:
-    """The reference's samples, taken after every sample of a contender, or after each of so many where it is slow."""
+    """The reference's samples: one after every sample of a contender, or after every few if the reference is slow."""
 
     def __init__(self, beside: Beside, timer: Timer, policy: MeasurePolicy, patience: _Patience) -> None:
         self._beside = beside
@@ -206,7 +208,7 @@ class _Turns:
         self.samples: list[int] = []
 
     def after(self, count: int, sample_ns: int) -> None:
-        """Take a sample if one is due after ``count`` samples, each of which takes about ``sample_ns``."""
+        """Takes a sample if one is due after ``count`` samples of the contender, each of about ``sample_ns``."""
         if not self._stride:
             self._stride = self._planned(sample_ns, self._once_ns * self._repeats)
         if (count - 1) % self._stride == 0:
@@ -214,19 +216,19 @@ class _Turns:
             self.samples.append(elapsed // self._repeats)
 
     def _planned(self, sample_ns: int, reference_ns: int) -> int:
-        """After how many samples of the contender one is taken, by what one of each takes."""
+        """The number of the contender's samples between two samples of the reference, by the time that each takes."""
         policy = self._policy
         count = min(max(policy.target_ns // sample_ns, policy.min_samples), policy.max_samples)
         allowed = max(count * sample_ns // _REFERENCE_SHARE, policy.warmup_ns) // reference_ns
         return count // min(max(allowed, _FEW_SAMPLES), count)
 
     def now(self, time_ns: int) -> int:
-        """A time as it would be at present, by the reference."""
+        """A time scaled by the reference's present slowness."""
         return time_ns * median(self.samples) // max(self._beside.time_ns, 1)
 
 
 def is_beaten(samples: Sequence[int], best_ns: int) -> bool:
-    """Whether further samples cannot make a finalist of a contender, beside a best median of ``best_ns`` nanoseconds.
+    """Whether further samples cannot make a contender a finalist, given a best median of ``best_ns`` nanoseconds.
 
     >>> is_beaten([205, 210, 230], 100), is_beaten([112, 115, 113, 112, 114, 113], 100), is_beaten([112, 99] * 3, 100)
     (True, True, False)
@@ -236,15 +238,15 @@ def is_beaten(samples: Sequence[int], best_ns: int) -> bool:
     if min(samples) > _HOPELESS * best_ns:
         return True
     limit = best_ns * (1000 + FINALIST_PERMILLE)
-    # Other work on the machine only makes samples longer, so the quickest of a contender that may win is near its time.
+    # Other work on the machine only makes samples longer, so the quickest sample of a possible winner is near its time.
     behind = min(samples) * 1000 > limit
     return behind and len(samples) >= _SURE_SAMPLES and estimate(samples).low_ns * 1000 > limit
 
 
 def is_suspicious(samples: Sequence[int], best_ns: int) -> bool:
-    """Whether a new best is so far ahead of the best before it (half as long again) that it should be looked at twice.
+    """Whether a new best beats the previous best by so much (a third less time) that it should be measured twice.
 
-    Launches that a device refused in silence, or a clock that was changed, look like this.
+    Launches that a device rejected silently, or a changed clock, look like this.
 
     >>> is_suspicious([60, 61, 62], 100), is_suspicious([80, 81, 82], 100)
     (True, False)
@@ -255,10 +257,10 @@ def is_suspicious(samples: Sequence[int], best_ns: int) -> bool:
 def interleave(
     contenders: Mapping[Key, Contender], timer: Timer, policy: MeasurePolicy, *, rounds: int | None = None
 ) -> dict[Key, tuple[int, ...]]:
-    """Time contenders side by side: one sample of each in turn, the turn moving by one place each round.
+    """Times contenders side by side: one sample of each per round, starting one place later in each round.
 
-    A machine that slows down or speeds up meanwhile does so for all of them. ``rounds`` is by default as many as
-    the policy's samples for one contender, twice; the policy's time limits apply to each contender's share.
+    A machine that slows down or speeds up meanwhile does so for all of them. ``rounds`` is by default twice the
+    policy's samples for one contender; the policy's time limits apply to each contender's share.
     """
     order = list(contenders)
     repeats = {key: _warm_up(contenders[key], timer, policy.warmup_ns, policy.window_ns)[0] for key in order}
@@ -280,7 +282,7 @@ def interleave(
 
 
 class _Patience:
-    """Samples of a timer that may know of disturbed ones, which are taken again for some time."""
+    """Samples of a timer that may detect disturbed samples, which are then taken again for some time."""
 
     def __init__(self, timer: Timer, contenders: int = 1) -> None:
         self._timer = timer
@@ -288,7 +290,7 @@ class _Patience:
         self._most = self._left = _PATIENCE * contenders
 
     def sample(self, contender: Contender, repeats: int) -> int:
-        """Nanoseconds of so many launches: of an undisturbed attempt, or of the shortest."""
+        """Nanoseconds of ``repeats`` launches: of an undisturbed attempt, or else of the shortest."""
         watchful, shortest, attempts = self._watchful, 0, 0
         while True:
             elapsed = _sample(contender, self._timer, repeats)
@@ -312,10 +314,10 @@ def _sample(contender: Contender, timer: Timer, repeats: int) -> int:
 
 
 def _warm_up(contender: Contender, timer: Timer, warmup_ns: int, window_ns: int) -> tuple[int, int]:
-    """Launch for a while; how many launches make a sample long enough, and the nanoseconds that one takes.
+    """Launches for a while; returns the launches per sample that reach the window, and the nanoseconds of one launch.
 
-    What happens between the launches (a cache emptied, arguments restored) keeps a device as busy and may take far
-    longer, so there is a limit by the wall clock too.
+    Work between the launches (emptying a cache, restoring arguments) keeps a device as busy and may take far longer, so
+    wall time is limited too.
     """
     taken = [_sample(contender, timer, 1)]
     until = time.monotonic_ns() + max(_WARM_UP_WALL * warmup_ns, _WARM_UP_WALL_NS)

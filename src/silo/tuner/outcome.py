@@ -18,13 +18,13 @@ __all__ = ["Budget", "TuneInterrupted", "TuneOutcome", "count_failures"]
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Limits of one session; None means none.
+    """Limits of one session; None means no limit.
 
-    ``evaluations`` counts configs looked at, kept trials included, so that a session that was killed goes on to where
-    it would have ended. ``seconds`` is wall time: compiling and measuring both count.
+    ``evaluations`` counts configs examined, including those with stored trials, so that a session that was killed
+    continues to the same end. ``seconds`` is wall time, which includes compiling.
 
     Raises:
-        TuneError: A limit leaves no room for a single config.
+        TuneError: a limit that allows not even a single config.
     """
 
     evaluations: int | None = None
@@ -38,15 +38,15 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class TuneOutcome:
-    """What a session found.
+    """The outcome of a session.
 
-    ``trials`` are all that are known of the configs of the space; ``measured`` and ``reused`` count configs;
-    ``failures`` counts configs by kind of failure. ``stopped`` is ``complete``, ``evaluations``, ``seconds``,
-    ``interrupted`` or ``faults``. ``notes`` say what went wrong with the store, ``remarks`` what was done besides going
-    through the space, and why, a line each. ``aside`` are configs of the space that spill too much and were not
-    measured: no failures, and no trials. ``comparison`` are the trials of the latest comparison of finalists with the
-    config that is deployed, where one is. ``faults`` are configs that the machine kept from being tried
-    (:mod:`silo.tuner.failures`), and how: nothing of them is kept, so the next session tries them.
+    ``trials`` are all known trials of configs of the space; ``measured`` and ``reused`` count configs; ``failures``
+    counts configs by kind of failure. ``stopped`` is ``complete``, ``evaluations``, ``seconds``, ``interrupted`` or
+    ``faults``. ``notes`` are failures of the store. ``remarks`` describe work besides searching the space, with
+    reasons, a line each. ``aside`` are configs of the space that spill too much and were not measured: neither failures
+    nor trials. ``comparison`` are the trials of the latest comparison of finalists that included the deployed config,
+    if one is deployed. ``faults`` are configs that the machine kept from being tried (:mod:`silo.tuner.failures`), with
+    the fault: nothing is stored about them, so the next session tries them.
     """
 
     study: Study
@@ -67,7 +67,7 @@ class TuneOutcome:
         """The winner.
 
         Raises:
-            TuneError: No config can be used; lists what happened to each.
+            TuneError: no config can be used; lists the failure of each.
         """
         if self.winner is not None:
             return self.winner
@@ -79,7 +79,7 @@ class TuneOutcome:
 
     @property
     def fault_remark(self) -> str:
-        """How many configs the machine kept from being tried, and how; "" where it kept none."""
+        """The number of configs that the machine kept from being tried, and the first fault; "" without faults."""
         if not self.faults:
             return ""
         config, first = self.faults[0]
@@ -88,7 +88,7 @@ class TuneOutcome:
 
     @property
     def summary(self) -> str:
-        """One line for a log: what was tuned where, how long it took, who won, whether it is kept."""
+        """One line for a log: the study, the effort, the winner, and whether trials were stored."""
         effort = f"{self.measured} configs in {format_duration(self.seconds)}"
         if self.reused:
             effort += f", {self.reused} known before"
@@ -107,7 +107,7 @@ class TuneOutcome:
 
 
 class TuneInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a session. ``outcome`` holds every finished trial; only the one in flight is lost."""
+    """Ctrl-C during a session. ``outcome`` holds every finished trial; only the running evaluation is lost."""
 
     def __init__(self, outcome: TuneOutcome) -> None:
         super().__init__(outcome.summary)
@@ -115,6 +115,6 @@ class TuneInterrupted(KeyboardInterrupt):
 
 
 def count_failures(trials: tuple[Trial, ...]) -> dict[str, int]:
-    """Configs by kind of failure; a config that failed in two ways counts in both."""
+    """The number of configs by kind of failure; a config that failed in two ways counts in both."""
     failed = {(trial.config.order_key, trial.status.value) for trial in trials if trial.status is not Status.OK}
     return dict(sorted(Counter(kind for _, kind in failed).items()))

@@ -17,14 +17,14 @@ class TuneMode(Enum):
     """The ``tune`` setting."""
 
     AUTO = "auto"  # tune within a small budget when nothing was measured here
-    CACHED = "cached"  # never measure, use the best known
-    FROZEN = "frozen"  # never measure, and never guess: what the lock or the measurements say, or nothing
+    CACHED = "cached"  # never measure, use the best known config
+    FROZEN = "frozen"  # never measure or guess: use the lock or the measurements, or raise
     LEADER = "leader"  # one process measures and writes the lock file, the others wait for it (silo.calls.leader)
-    OFF = "off"  # never measure, first config
+    OFF = "off"  # never measure, use the first config
 
 
 class Action(Enum):
-    """What to do."""
+    """The action to take."""
 
     USE = "use"
     TUNE = "tune"
@@ -33,9 +33,9 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PolicyDecision:
-    """The action, the config to use (``tune``: until there is a winner), where it comes from, and why.
+    """The action, the config to use (for ``tune``: until a winner is found), its source, and the reason.
 
-    ``refuse`` means that nothing may be used; its config is the space's first and nothing more.
+    ``refuse`` means that no config may be used; ``config`` is then just the space's first.
     """
 
     action: Action
@@ -59,22 +59,22 @@ def decide(
     only: str = "there is one config",
     unfinished: str = "",
 ) -> PolicyDecision:
-    """Decide for one key. Pure.
+    """Decides for one key. Pure.
 
     Args:
         mode: The ``tune`` setting.
         configs: The space for this call, not empty; its first config is the default.
-        locked: What the lock says of this very study.
-        lock_rule: What the lock says of the nearest bucket.
+        locked: The lock's config for exactly this study.
+        lock_rule: The lock's config for the nearest bucket.
         bucket: The winner measured on this device model for the bucket of the key's values.
-        earlier: The winner for this bucket with code of another compiler that differs from today's; a prediction.
-        rule: What the dispatch rules say; a prediction.
-        elsewhere: What was best on another device, driver or compiler; a guess.
-        heuristic: The heuristic's first choice; a guess. None stands for the first config.
-        can_measure: Whether this call allows measuring, and why not (no memory for copies, a graph is captured, ...).
-        only: Why there is one config alone, where there is: then nothing is measured at a call, and a refinement of it
-            that was measured before is used.
-        unfinished: How far first calls came that were cut off, where a later one is to go on; "" otherwise.
+        earlier: The winner for this bucket with another compiler, whose code differs from today's; a prediction.
+        rule: The dispatch rules' config; a prediction.
+        elsewhere: The best config on another device, driver or compiler; a guess.
+        heuristic: The heuristic's first choice; a guess. None means the first config.
+        can_measure: Whether this call allows measuring, or why not (no memory for copies, a graph is captured, ...).
+        only: The reason why only one config exists, if so: then calls measure nothing, and use a refinement of it if
+            one was measured earlier.
+        unfinished: The progress of first calls that were cut off, if a later call is to continue; "" otherwise.
     """
     first = configs[0]
     default = default_origin(len(configs), ruled=heuristic is not None)

@@ -1,4 +1,4 @@
-"""Progress of a session as plain data, and the line that says how it ended."""
+"""Progress of a session as plain data, and the line that reports its end."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ __all__ = ["Progress", "ProgressCallback", "event_to_json", "format_bytes", "for
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a session stands after one more config is known.
+    """The state of a session after one more config.
 
-    ``total`` is how many configs it will look at if no time limit stops it; ``done`` counts those known by now, of
-    which ``reused`` came from the store. ``best_ns`` is the median of the fastest so far. ``failures`` counts by
-    kind; ``aside`` counts configs that were set aside because they spill (:mod:`silo.tuner.spilling`). ``eta_s``
-    is at
-    most what a time limit leaves, and None until something was measured without one. ``phase`` is ``search``,
-    ``final`` or ``done``.
+    ``total`` is the number of configs that it will examine if no time limit stops it. ``done`` counts the configs known
+    by now, of which ``reused`` came from the store. ``best_ns`` is the median of the fastest so far. ``failures``
+    counts configs by kind of failure; ``aside`` counts configs that were set aside because they spill
+    (:mod:`silo.tuner.spilling`). ``eta_s`` is at most the rest of a time limit; without a limit it is None until
+    something was measured. ``phase`` is ``search``, ``final`` or ``done``.
     """
 
     done: int
@@ -45,7 +44,7 @@ EVENT_SCHEMA = "tune-event/1"
 
 
 def event_to_json(session: str, progress: Progress) -> dict[str, object]:
-    """One event as plain JSON, for a line of a log: where ``session`` stands, and the trial that was just finished.
+    """One event as plain JSON, for a line of a log: the state of ``session``, and the trial that was just finished.
 
     Times of one launch are in nanoseconds (``_ns``), wall times in seconds (``_s``).
     """
@@ -77,7 +76,7 @@ def event_to_json(session: str, progress: Progress) -> dict[str, object]:
 
 
 def note_of(progress: Progress) -> str:
-    """The best so far, what is left, what failed: what people want to know besides how many configs are done."""
+    """The best config so far, the time left and the failures, to print beside the number of finished configs."""
     parts: list[str] = []
     if progress.best_ns is not None:
         parts.append(f"best {format_time(progress.best_ns)} ({progress.best})")
@@ -93,13 +92,13 @@ def _plain_members(config: Config) -> dict[str, object]:
 
 
 def _plain(value: Value) -> object:
-    """Numbers and strings as they are, what JSON has no form for (dtypes, functions) as text."""
+    """Numbers and strings as they are; values without a JSON form (dtypes, functions) as text."""
     plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and isfinite(value))
     return value if plain else str(value)
 
 
 def format_time(time_ns: int) -> str:
-    """A time with a unit that suits it.
+    """A time with a suitable unit.
 
     >>> format_time(1234567)
     '1.23 ms'
@@ -111,7 +110,7 @@ def format_time(time_ns: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration as people say it.
+    """A duration in minutes and seconds.
 
     >>> format_duration(2.13), format_duration(75.0)
     ('2.1 s', '1 min 15 s')
@@ -123,7 +122,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """A size with a unit that suits it.
+    """A size with a suitable unit.
 
     >>> format_bytes(2048), format_bytes(3_500_000)
     ('2.0 KiB', '3.3 MiB')

@@ -1,4 +1,4 @@
-"""Refinements: configs outside a space that measurements suggest, and the reach of a space."""
+"""Refinements: configs outside a space that measurements suggest, and the reachable configs of a space."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ __all__ = [
     "reduction_blocks",
 ]
 
-# ---- The reach of a space: its own configs, and the configs that refining them may give ----
+# ---- Reachable configs: the configs of a space, and the configs that refining them can produce ----
 
-# Blocks along an axis that is reduced, by Inductor's names. RSPLIT divides the grid and is none.
+# Blocks along a reduced axis, by Inductor's names. RSPLIT divides the grid and does not count.
 _REDUCTION_BLOCK = re.compile(r"R(\d+_)?BLOCK")
-# Reductions of so few elements at a time are not made smaller.
+# Reductions of this many elements at a time, or fewer, are not made smaller.
 _LEAST_REDUCTION = 64
 
 _Members = tuple[tuple[str, object], ...]
@@ -62,7 +62,7 @@ class ReachableConfigs:
         return config in self.space
 
     def is_refined_form(self, config: Config) -> bool:
-        """Whether refinements of the space may come to ``config``, and it is not in the space itself."""
+        """Whether refining the space can produce ``config``, and it is not in the space itself."""
         key = config.order_key
         return not self.holds(config) and any(
             form.order_key == key
@@ -72,12 +72,12 @@ class ReachableConfigs:
 
     @property
     def refinable(self) -> bool:
-        """Whether there is any refined form."""
+        """Whether any config has a refined form."""
         return any(True for config in self.space.listed for _ in _refined(config, self.fixed))
 
     @cached_property
     def _relatives(self) -> dict[_Members, list[Config]]:
-        """The configs by what no refinement changes: a form and what it is of agree in that."""
+        """The configs, grouped by the members that no refinement changes, and that all refined forms share."""
         found: dict[_Members, list[Config]] = {}
         for config in self.space.listed:
             found.setdefault(_unrefined(config), []).append(config)
@@ -94,7 +94,7 @@ def _unrefined(config: Config) -> _Members:
 
 
 def _refined(config: Config, fixed: frozenset[str]) -> Iterator[Config]:
-    """The configs that refinements of one config may give."""
+    """The configs that refining one config can produce."""
     plain = one_stage(config)
     if plain is not None and "num_stages" not in fixed:
         yield plain
@@ -111,7 +111,7 @@ def reduction_blocks(configs: Iterable[Config]) -> frozenset[str]:
 
 
 def halved(config: Config) -> Config | None:
-    """The config with its largest reduction block halved; None where it has none, or they are small already."""
+    """The config with its largest reduction block halved; None if it has none, or they are small already."""
     blocks = {name: value for name, value in config.values if _REDUCTION_BLOCK.fullmatch(name) and type(value) is int}
     if not blocks or math.prod(blocks.values()) <= _LEAST_REDUCTION:
         return None
@@ -120,7 +120,7 @@ def halved(config: Config) -> Config | None:
 
 
 def one_stage(config: Config) -> Config | None:
-    """The config without pipelining; None where it has none."""
+    """The config without pipelining; None if it does not pipeline."""
     stages = config.as_dict().get("num_stages")
     if type(stages) is not int or stages <= 1:
         return None
@@ -135,27 +135,27 @@ def changed(before: Config, after: Config) -> dict[str, Value]:
 
 # ---- Refinements: configs outside of the space that measurements of its own configs suggest ----
 
-# How the line of a trial's message begins that says why its config was made.
+# Prefix of the line in a trial's message that holds the reason for its config.
 _MARK = "refined: "
 _SHOWN = 4  # refinements that are described one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Refinement:
-    """A config to measure besides, and why: what was changed, and what was measured of which config."""
+    """A further config to measure, and the reason: the changed members, and the measurement behind the change."""
 
     config: Config
     reason: str
 
     def explained(self, trial: Trial) -> Trial:
-        """The trial of its config with the reason in its message; what a failure says of itself comes first."""
+        """The trial of its config with the reason in its message; the message of a failure comes first."""
         lines = [f"{_MARK}{self.reason}", *filter(None, [trial.message])]
         return replace(trial, message="\n".join(lines if trial.status is Status.OK else reversed(lines)))
 
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """What decides how many blocks a GPU holds: registers and threads of one multiprocessor, how many there are."""
+    """The limits of a GPU's resident blocks: registers and threads per multiprocessor, multiprocessors, warp size."""
 
     registers: int
     threads: int
@@ -164,13 +164,13 @@ class Occupancy:
 
     @classmethod
     def of(cls, facts: Mapping[str, int]) -> Occupancy | None:
-        """From a device's facts; None where it has no such numbers."""
+        """From a device's facts; None if it lacks these numbers."""
         names = ("registers_per_sm", "max_threads_per_sm", "sm_count", "warp_size")
         numbers = [facts.get(name, 0) for name in names]
         return cls(*numbers) if all(numbers) else None
 
     def resident(self, registers: int, warps: int) -> int:
-        """How many blocks of ``warps`` warps the device holds at a time, by their ``registers`` a thread."""
+        """The number of blocks of ``warps`` warps that are resident at a time, given their ``registers`` per thread."""
         return max(self.registers // (registers * self.warp_size * warps), 1) * self.units
 
 
@@ -178,8 +178,8 @@ class Occupancy:
 class Refiner:
     """Proposes refinements of the space ``configs``.
 
-    ``occupancy`` is None where the device has no such numbers; ``programs`` gives the programs of a launch with a
-    config, None where nobody knows. ``fixed`` are members that the caller set himself.
+    ``occupancy`` is None if the device does not report these numbers. ``programs`` returns the number of programs of a
+    launch with a config, None if unknown. ``fixed`` are members that the caller set.
     """
 
     configs: tuple[Config, ...]
@@ -189,11 +189,11 @@ class Refiner:
 
     @cached_property
     def reach(self) -> ReachableConfigs:
-        """What may be proposed besides the space."""
+        """The space and all refinements that may be proposed."""
         return ReachableConfigs(ConfigSet(self.configs), self.fixed)
 
     def propose(self, trials: Sequence[Trial]) -> tuple[Refinement, ...]:
-        """What to measure now, by the trials of the space and of earlier refinements. Pure; ends after a few rounds."""
+        """The refinements to measure now, given all trials so far. Pure; empty after a few rounds."""
         tried = {trial.config.order_key for trial in trials}
         found = [*self._scaled(trials), *self._unpipelined(trials)]
         distinct = {one.config.order_key: one for one in reversed(found)}
@@ -237,12 +237,12 @@ class Refiner:
 
 
 def reason_of(trial: Trial) -> str:
-    """Why the trial's config was made; "" where it is no refinement."""
+    """The reason for the trial's config; "" if it is not a refinement."""
     return next((line.removeprefix(_MARK) for line in trial.message.splitlines() if line.startswith(_MARK)), "")
 
 
 def describe_refinements(trials: Iterable[Trial]) -> tuple[str, ...]:
-    """A line for each refinement among ``trials``, with what came of it; of many, the first few and their number."""
+    """A line for each refinement among ``trials``, with its outcome; of many, the first few and a count."""
     lines = [
         f"refined: {reason} ({format_time(median(trial.samples_ns)) if trial.samples_ns else trial.status.value})"
         for trial in trials

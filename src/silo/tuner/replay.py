@@ -26,7 +26,7 @@ __all__ = ["RecordedOutcome", "RecordedSpace", "ReplayEvaluator", "replay_search
 
 @dataclass(frozen=True, slots=True)
 class RecordedOutcome:
-    """What was recorded of one config. ``compile_ns`` and ``bench_ns`` are what trying it cost, failed or not."""
+    """The recorded outcome of one config. ``compile_ns`` and ``bench_ns`` are the costs of trying it, failed or not."""
 
     status: Status
     samples_ns: tuple[int, ...]
@@ -35,7 +35,7 @@ class RecordedOutcome:
 
     @property
     def average_ns(self) -> float | None:
-        """The mean of its samples, which is the time that Kernel Tuner's searches see; None where it failed."""
+        """The mean of its samples, which is the time that Kernel Tuner's searches see; None if it failed."""
         return fmean(self.samples_ns) if self.samples_ns else None
 
 
@@ -50,10 +50,10 @@ class RecordedSpace:
 
     @classmethod
     def load(cls, path: Path) -> RecordedSpace:
-        """Read a Kernel Tuner cache file (JSON, perhaps gzipped; one whose run was cut off has its brackets open).
+        """Reads a Kernel Tuner cache file (JSON, perhaps gzipped; after a run that was cut off, its brackets are open).
 
         Raises:
-            TuneError: It is no such file.
+            TuneError: it is not a cache file.
         """
         found = read_results(path, "kernel-tuner")
         return cls(
@@ -70,16 +70,16 @@ class RecordedSpace:
 
     @property
     def optimum_ns(self) -> int:
-        """The smallest median of all configs."""
+        """The smallest median of all configs, in nanoseconds."""
         return min(median(outcome.samples_ns) for outcome in self.outcomes.values() if outcome.samples_ns)
 
     @property
     def best_average_ns(self) -> float:
-        """The smallest average of all configs: what Kernel Tuner calls the optimum."""
+        """The smallest average of all configs in nanoseconds: Kernel Tuner's optimum."""
         return min(outcome.average_ns for outcome in self.outcomes.values() if outcome.average_ns is not None)
 
     def without_failures(self) -> RecordedSpace:
-        """The configs that worked, as Kernel Tuner's own replay takes a file."""
+        """The configs that worked, as Kernel Tuner's own replay reads a file."""
         worked = {key: outcome for key, outcome in self.outcomes.items() if outcome.average_ns is not None}
         kept = tuple(config for config in self.configs if config.order_key in worked)
         return RecordedSpace(self.kernel, self.device, kept, worked)
@@ -103,9 +103,9 @@ class RecordedSpace:
 class ReplayEvaluator:
     """Answers from a recorded space. Implements :class:`silo.tuner.evaluator.Evaluator`.
 
-    ``clock`` is the session's clock: it stands still but for the recorded cost of each config, so budgets in seconds
-    mean what they would have meant on the device. Failures cost what they cost then. ``samples`` is how many of the
-    recorded samples a config shows when it is evaluated; comparing finalists shows all of them.
+    ``clock`` is the session's clock: it advances only by the recorded cost of each config, so budgets in seconds mean
+    the same as on the device. Failures cost as much as they did then. ``samples`` is the number of recorded samples
+    that an evaluation returns; comparing finalists returns all of them.
     """
 
     def __init__(self, space: RecordedSpace, study: Study | None = None, *, samples: int = 7) -> None:
@@ -120,14 +120,14 @@ class ReplayEvaluator:
         return self._now
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Nothing to do: compiling took the time it took."""
+        """Does nothing: the recorded time includes compiling."""
 
     def spills(self, config: Config) -> int | None:
-        """Nobody recorded it."""
+        """Returns None: not recorded."""
         del config
 
     def evaluate(self, config: Config, reference: ReferenceConfig | None = None) -> Trial:
-        """The recorded outcome, which has no reference; ``TuneError`` for a config that is not in the space."""
+        """The recorded outcome, without a reference. Raises TuneError for a config that is not in the space."""
         del reference
         outcome = self._outcome(config)
         self.evaluations += 1
@@ -141,13 +141,13 @@ class ReplayEvaluator:
         )
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
-        """All recorded samples of each."""
+        """All recorded samples of each config."""
         outcomes = {config: self._outcome(config) for config in configs}
         self._now += sum(outcome.bench_ns for outcome in outcomes.values())
         return {config: outcome.samples_ns for config, outcome in outcomes.items()}
 
     def interrupt(self) -> None:
-        """Nothing runs."""
+        """Does nothing."""
 
     def _outcome(self, config: Config) -> RecordedOutcome:
         try:
@@ -161,7 +161,7 @@ def replay_search(
 ) -> list[float | None]:
     """The averages that ``searcher`` sees in a budget of ``evaluations``, in order; None for a failed config.
 
-    It is asked as a session asks it, ``ahead`` configs before their outcomes are told, and told of the budget's end.
+    Like a session, it takes ``ahead`` configs before it reports their outcomes, and announces the end of the budget.
     """
     found: list[float | None] = []
     waiting: deque[Config] = deque()

@@ -1,4 +1,4 @@
-"""The check of a config's result where no expected result is known: comparison with a base config."""
+"""The check of a config's result if no expected result is known: comparison with a base config."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["BaseCheck", "Check", "RememberingCheck", "ResultComparison"]
 
 @dataclass(frozen=True, slots=True)
 class ResultComparison:
-    """Whether a result is right, its largest absolute error (None: nothing was compared), and what is wrong where."""
+    """Whether a result is right, its largest absolute error (None: nothing was compared), and the first difference."""
 
     ok: bool
     max_error: float | None = None
@@ -27,18 +27,18 @@ class ResultComparison:
 
 
 Check = Callable[[Mapping[str, "NDArray[Any]"]], ResultComparison]
-"""Says whether host arrays, by name, are what they should be."""
+"""Checks whether host arrays, by name, hold the expected values."""
 
 
 class RememberingCheck:
-    """A check that knows results again which were right: most configs of a kernel write the same bits."""
+    """A check that recognizes results that were right before: most configs of a kernel write the same bits."""
 
     def __init__(self, check: Check) -> None:
         self._check = check
         self._right: tuple[Mapping[str, NDArray[Any]], ResultComparison] | None = None
 
     def __call__(self, results: Mapping[str, NDArray[Any]]) -> ResultComparison:
-        """What the check says, or said of the last results that were right if these are the same."""
+        """The check's result; if the arrays equal the last right ones, the result for those."""
         if self._right is not None and all(same_bits(results[name], array) for name, array in self._right[0].items()):
             return self._right[1]
         comparison = self._check(results)
@@ -48,21 +48,22 @@ class RememberingCheck:
 
 
 def kept(results: Mapping[str, NDArray[Any]]) -> Mapping[str, NDArray[Any]]:
-    """Results that stay: copies, except of arrays that are read-only, which nobody changes."""
+    """Results to keep: copies, except of read-only arrays, which never change."""
     return {name: array.copy() if array.flags.writeable else array for name, array in results.items()}
 
 
-# Configs that are looked at for a base, each of which is compiled and may take a while to fail.
+# The most configs that are tried as a base, each of which is compiled and may take a while to fail.
 _MOST_TRIED = 8
 
 
 class BaseCheck:
     """Checks configs against a base config, for live arguments without a case.
 
-    ``run`` launches one config once on fresh copies of the arguments and gives back, as host arrays by name, what
-    they hold then: until its next call, except read-only ones, which hold what they did at first and are the same
-    objects each time. The base is the first of ``configs`` that runs: it is not known to be right, only to be what the
-    caller would have got without tuning. Where the first eight do not run it is the first config checked that does.
+    ``run`` launches one config once on fresh copies of the arguments and returns their content afterwards, as host
+    arrays by name. These are valid until its next call, except read-only arrays, which hold their first content and are
+    the same objects each time. The base is the first of ``configs`` that runs: it need not be right, but it is the
+    config that the caller would get without tuning. If the first eight do not run, the base is the first checked config
+    that does.
     """
 
     def __init__(self, run: Callable[[Config], Mapping[str, NDArray[Any]]], configs: Sequence[Config]) -> None:
@@ -71,7 +72,7 @@ class BaseCheck:
         self._base: tuple[Config, Mapping[str, NDArray[Any]]] | None = None
 
     def check(self, config: Config) -> ResultComparison:
-        """Run ``config`` and compare. Raises LaunchError and CompileError of the config's own."""
+        """Runs ``config`` and compares. Raises the config's own LaunchError or CompileError."""
         self._base = self._base or self._first() or (config, kept(self._run(config)))
         base, expected = self._base
         if config.order_key == base.order_key:
@@ -91,6 +92,6 @@ class BaseCheck:
     def _first(self) -> tuple[Config, Mapping[str, NDArray[Any]]] | None:
         while self._untried:
             config = self._untried.pop(0)
-            with contextlib.suppress(CompileError, LaunchError):  # its own trial says so
+            with contextlib.suppress(CompileError, LaunchError):  # its own trial records the error
                 return config, kept(self._run(config))
         return None

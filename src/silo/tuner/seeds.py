@@ -23,14 +23,14 @@ __all__ = ["MOST_SEEDS", "neighbours", "seeds", "seeds_from_records", "seeds_to_
 
 # ---- Seeds: configs worth trying first, because they were best in a study that is near ----
 
-# Of one study: its winner and the next two. More of them say little that the winner did not.
+# Of one study: its winner and the next two. More of them add little to the winner.
 _PER_STUDY = 3
 
 
 def neighbours(study: Study, records: RecordStore, limit: int = 8) -> tuple[Neighbour, ...]:
-    """The nearest kept studies of a kernel of this name with the winner of each, nearest first.
+    """The nearest stored studies of a kernel of this name with the winner of each, nearest first.
 
-    Only those with trials count. Studies of other sizes, devices, drivers, compilers and sources are among them.
+    Only studies with trials count. Studies of other sizes, devices, drivers, compilers and sources are among them.
     """
     found: list[Neighbour] = []
     for near in nearest(study, studies_of(study.kernel, records)):
@@ -51,10 +51,10 @@ def seeds(
     tried: Container[bytes] = (),
     limit: int = 8,
 ) -> tuple[Seed, ...]:
-    """What to try first of ``configs``: the deployed config, then the best of the nearest studies. Pure.
+    """The configs to try first: the deployed config, then the best configs of the nearest studies. Pure.
 
-    The winners of all studies come before anybody's runner-up, in the order of ``near``. A config is a seed once, for
-    the first reason; one that the space does not have, or whose order key is among those ``tried``, is none.
+    The winners of all studies come before any runner-up, in the order of ``near``. A config is a seed once, with its
+    first reason. Configs outside of ``configs``, or with an order key in ``tried``, are left out.
     """
     found: dict[bytes, Seed] = {}
 
@@ -88,12 +88,12 @@ def _reason(neighbour: Neighbour, place: int) -> str:
 
 SEEDS_SCHEMA = "seeds/1"
 
-# Of one file; the rest of a large space says little about where its best configs are.
+# Of one file; the rest of a large space hardly shows where its best configs are.
 MOST_SEEDS = 256
 
 
 def seeds_to_record(results: ForeignResults) -> JSON:
-    """The record that keeps the fastest configs of ``results``, the fastest first."""
+    """The record that stores the fastest configs of ``results``, the fastest first."""
     usable = [trial for trial in results.trials if trial.status is Status.OK and trial.samples_ns]
     usable.sort(key=lambda trial: (median(trial.samples_ns), trial.config.order_key))
     distinct = {trial.config.order_key: trial.config for trial in usable}
@@ -110,7 +110,7 @@ def seeds_from_records(records: Iterable[JSON]) -> tuple[Config, ...]:
     """The seeds of several files, the best of each in turn, the latest file first.
 
     Raises:
-        ValueError: a record is none of seeds.
+        ValueError: a record is not one of seeds.
     """
     lists = [_configs(record) for record in records]
     turns = itertools.zip_longest(*reversed(lists))
@@ -126,9 +126,9 @@ def _configs(record: JSON) -> list[Config]:
 
 
 def spoken_of(configs: Sequence[Config], seeds: Sequence[Config]) -> tuple[Config, ...]:
-    """Those of ``configs`` that a seed speaks of, in the order of the seeds.
+    """The configs of ``configs`` that a seed matches, in the order of the seeds.
 
-    A seed may say more than a config does (Triton's always name stages), never less or something else.
+    A seed may set more members than a config (Triton's always set stages), but never fewer or other values.
 
     >>> spoken_of([Config.of(B=1), Config.of(B=2)], [Config.of(B=2, num_stages=3)])
     (Config(values=(('B', 2),), options=()),)

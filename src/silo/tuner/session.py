@@ -1,4 +1,4 @@
-"""A tuning session: search a space, keep every trial, compare the finalists, name the winner."""
+"""A tuning session: searches a space, stores every trial, compares the finalists, names the winner."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ __all__ = ["FINISH_SHARE", "tune"]
 
 # The part of a time budget that the search may use; the rest is for comparing the finalists.
 _SEARCH_SHARE = 0.85
-# When so much of what the search may use is spent, the searcher is told to make the best sure.
+# When this part of the search's share is spent, the searcher is told to confirm the best config.
 FINISH_SHARE = 0.9
-# So many configs in a row that the machine kept from being tried end a session: the next would fare no better.
+# This many configs in a row that the machine kept from being tried end a session: the next would fail too.
 _MOST_FAULTS = 8
-# How often finalists that the samples cannot tell apart are compared once more: at least so often, and at most so often
-# while that takes no more than this part of what came before.
+# Finalists that the samples do not separate are compared again: at least this often, and at most this often while that
+# takes up to this part of the time before.
 _FEW_REPEATS = 2
 _MOST_REPEATS = 16
 _COMPARE_SHARE = 0.25
-# How many configs the default searcher looks at when no budget is given; a budget lets it look at more.
+# The number of configs that the default searcher examines without a budget; a budget allows more.
 _DEFAULT_EVALUATIONS = 256
 
 
@@ -61,22 +61,22 @@ def tune(
     scope: SessionScope = SessionScope(),  # noqa: B008
     watch: SessionWatch = SessionWatch(),  # noqa: B008
 ) -> TuneOutcome:
-    """Measure the configs of ``space`` within a budget and name the winner.
+    """Measures the configs of ``space`` within a budget and names the winner.
 
-    Trials that ``records`` holds already are reused, also those that other processes finish meanwhile, so a killed
-    session goes on where it was and a config added to a space costs one measurement. Each trial is kept as soon as
-    it is finished. Near the end of the budget the searcher is told so, and a default search then descends in the whole
-    neighbourhood of its best. Configs that spill much are set aside; some of them, or all where nothing else works,
-    come last (:mod:`silo.tuner.spilling`). Finalists are then measured side by side.
+    Trials in ``records`` are reused, including trials that other processes finish meanwhile, so a killed session
+    continues and a config added to a space costs one measurement. Each trial is stored as soon as it is finished. Near
+    the end of the budget the searcher is notified, and a default search then descends in the whole neighbourhood of its
+    best config. Configs that spill much are set aside; some of them, or all if nothing else works, are measured last
+    (:mod:`silo.tuner.spilling`). Finalists are then measured side by side.
 
     Args:
-        study: What the trials have in common; its key names them in the store.
+        study: The study of the trials; its key names them in the store.
         space: The configs, in order; a space of groups is never listed.
-        evaluator: Compiles, checks and measures; or several that do, side by side.
-        records: Where trials are kept.
-        search: How the space is gone through.
-        scope: What is measured besides, and what is not.
-        watch: Who is told where the session stands.
+        evaluator: Compiles, checks and measures; or several evaluators, side by side.
+        records: The store of trials.
+        search: How the space is searched.
+        scope: Further configs to measure, and configs to leave out.
+        watch: The receiver of progress, and the clock.
 
     Raises:
         TuneError: The space is empty; no searcher has this name.
@@ -100,7 +100,7 @@ def tune(
 
 
 def _superseded(study: Study, records: RecordStore, search: SearchOptions, space: SearchSpace) -> SearchOptions:
-    """Supersede the trials of a study; the search begins with their winner, so that there soon is one again."""
+    """Supersedes the trials of a study; the search begins with their winner, so that a winner exists again soon."""
     ledger = Ledger(study, records)
     winner = choose_winner(ledger.trials)
     ledger.supersede()
@@ -111,7 +111,7 @@ def _superseded(study: Study, records: RecordStore, search: SearchOptions, space
 
 @dataclass(frozen=True, slots=True)
 class _Searched:
-    """A space as a searcher goes through it: a searcher that lists makes a list of a space of groups."""
+    """A space as a searcher searches it: searchers that need a list get a space of groups as a list."""
 
     space: SearchSpace
     searcher: Searcher
@@ -165,8 +165,8 @@ class _Session:
         self._last: Trial | None = None
         self._best: tuple[int, Config] | None = None
         self._failures: Counter[str] = Counter()
-        self._asked = 0  # configs that the searcher named, or that were known, but those set aside
-        self._known_first = 0  # of these, what the store held at first
+        self._asked = 0  # configs that the searcher proposed, or that were known, without those set aside
+        self._known_first = 0  # the part of these that the store held at first
         self._more = 0  # configs on top of the search: of those set aside, and of the refiner's
         self._refinements: dict[bytes, Refinement] = {}  # proposed in this session
         self._troubles: list[str] = []
@@ -175,7 +175,7 @@ class _Session:
         self._begun: dict[bytes, int] = {}  # when each config that is being evaluated was started
 
     def search(self) -> str:
-        """Go through the searcher's suggestions; why it stopped."""
+        """Goes through the searcher's suggestions; returns the reason for stopping."""
         queue: deque[Config] = deque()
         self._take_known()
         out_of_time = False
@@ -190,7 +190,7 @@ class _Session:
                     self._take_in(known)
                     self._observe(config, known)
                     self.report("search")
-                    break  # the searcher may have more to say now
+                    break  # the searcher may suggest more now
                 if self._spent(_SEARCH_SHARE) and not self._is_first:
                     out_of_time = True
                     queue.clear()
@@ -206,17 +206,17 @@ class _Session:
 
     @property
     def _eligible(self) -> int:
-        """How many configs of the space the search may look at: all but those set aside."""
+        """The number of configs of the space that the search may examine: all but those set aside."""
         return self._space.size - len(self._aside)
 
     @property
     def _total(self) -> int:
-        """How many of them it will look at, if time does not end it."""
+        """The number of them that it will examine, if time does not end it."""
         limit = self._budget.evaluations
         return max(self._eligible if limit is None else min(self._eligible, limit), self._known_first)
 
     def _top_up(self, queue: deque[Config]) -> None:
-        """Ask the searcher for as many configs as may be compiled ahead."""
+        """Takes as many configs from the searcher as may be compiled ahead."""
         if self._asked >= self._total * FINISH_SHARE or self._spent(_SEARCH_SHARE * FINISH_SHARE):
             self._searcher.finish()
         room = min(self._ahead - len(queue), self._total - self._asked)
@@ -238,7 +238,7 @@ class _Session:
             del self._begun[config.order_key]
             self._aside.add(result)
             self._asked -= 1
-            self._searcher.observe(config, None)  # it is told the time if there is one later
+            self._searcher.observe(config, None)  # its time is reported if it is measured later
             self.report("search")
             return
         trial, refinement = self._trial(config, result), self._refinements.get(config.order_key)
@@ -255,7 +255,7 @@ class _Session:
         self.report("search")
 
     def _take_in(self, trials: Sequence[Trial]) -> None:
-        """Count by the references of new trials; the next configs are measured beside the reference that follows."""
+        """Scales times by the references of new trials, and chooses the reference for the next configs."""
         for trial in trials:
             self._scales.add(trial)
             self._reference = successor(self._reference, trial, self._scales)
@@ -270,13 +270,13 @@ class _Session:
         return reference
 
     def measure_deployed(self) -> None:
-        """Measure what is deployed, if the search did not."""
+        """Measures the deployed config, if the search did not."""
         self._ledger.refresh()
         if self._deployed is not None and not self._known(self._deployed):
             self._measure([self._deployed], 1.0)
 
     def measure_aside(self) -> None:
-        """Measure the configs set aside that are worth it, least spilling first."""
+        """Measures the worthwhile configs among the ones set aside, least spilling first."""
         if trouble := self._aside.keep():
             self._troubles.append(trouble)
         if not len(self._aside):
@@ -289,7 +289,7 @@ class _Session:
         self._measure(chosen, 1.0 if works is None else _SEARCH_SHARE)
 
     def refine(self) -> None:
-        """Measure what the trials suggest besides the space, until they suggest nothing new or time is up."""
+        """Measures the configs that the trials suggest outside the space, until none are new or time is up."""
         while self._refiner is not None:
             self._ledger.refresh()
             proposed = {one.config.order_key: one for one in self._refiner.propose(self._trials())}
@@ -299,7 +299,7 @@ class _Session:
             self._measure([one.config for one in proposed.values()], _SEARCH_SHARE)
 
     def _measure(self, configs: Sequence[Config], share: float) -> None:
-        """Measure configs on top of the search, in their order, while this share of the time is not spent."""
+        """Measures configs on top of the search, in their order, until this share of the time is spent."""
         if not configs:
             return
         queue = deque(configs)
@@ -314,7 +314,7 @@ class _Session:
             self._finish_one()
 
     def _take_known(self) -> None:
-        """Tell the searcher what the store holds already: trials, and which configs spill too much to begin with."""
+        """Reports the store's knowledge to the searcher: trials, and configs that spill too much."""
         known = {trial.config.order_key: trial.config for trial in self._trials() if self._known(trial.config)}
         for config in known.values():
             self._reused += 1
@@ -336,15 +336,15 @@ class _Session:
         if time_ns is not None and (self._best is None or time_ns < self._best[0]):
             self._best = (time_ns, config)
         if config in self._space:
-            # Searches by groups walk the same way when they are resumed, so what was set aside stays a failure to them.
+            # Searches by groups take the same path when resumed, so configs set aside stay failures to them.
             hidden = self._space.grouped is not None and config.order_key in self._aside
             self._searcher.observe(config, None if time_ns is None or hidden else float(time_ns))
 
     def compare(self, count: int) -> None:
-        """Measure the finalists side by side, unless that was done already or time is up.
+        """Measures the finalists side by side, unless that was done already or time is up.
 
-        Those that the samples cannot tell apart are compared again, so that noise does not pick one; and who proves to
-        be slower than it was in the search lets others in.
+        Finalists that the samples do not separate are compared again, so that noise does not choose one. A finalist
+        that proves slower than in the search admits others.
         """
         self._ledger.refresh()
         begun_s, repeats = self._elapsed_s(), 0
@@ -353,7 +353,8 @@ class _Session:
             self.report("final")
             samples, together = self._side_by_side(chosen)
             if any(config.order_key in self._faults for config in chosen):
-                return  # nothing is known of what the machine kept from being compared; the next session compares
+                # nothing is known of configs that the machine kept from being compared; the next session compares them
+                return
             name = comparison_name(samples) if together else ""
             # One record: a reader never sees some finalists compared and others not.
             self._ledger.keep([self._remeasured(config, samples.get(config, ()), name) for config in chosen])
@@ -365,9 +366,9 @@ class _Session:
                     return
 
     def _contenders(self, count: int, repeats: int) -> Sequence[Config]:
-        """Who is compared next: finalists that were not yet, beside those that may win; or those that noise may pick.
+        """The configs to compare next: new finalists beside those that may win; or those that noise may decide between.
 
-        The latter at most ``repeats`` times, by the trials: a session after one that was killed goes on.
+        The latter at most ``repeats`` times, counted in the trials, so that a session after a killed one continues.
         """
         trials = self._trials()
         near = finalists(trials, count, self._deployed)
@@ -383,7 +384,7 @@ class _Session:
         return all(self._ledger.of(config, Stage.FINAL) for config in configs)
 
     def _side_by_side(self, chosen: Sequence[Config]) -> tuple[Mapping[Config, Sequence[int]], bool]:
-        """Samples of each, and whether they were taken in the same rounds."""
+        """Samples of each config, and whether they were taken in the same rounds."""
         try:
             return self._lanes.compare(chosen), True
         except CompilerMissingError:
@@ -393,8 +394,8 @@ class _Session:
                 if fault := fault_of(error):
                     self._faults[chosen[0].order_key] = chosen[0], f"{fault}: {error}"
                 return {}, False
-            # One of them fails now and did not at first. Each by itself shows which; the others still have samples
-            # of about the same time.
+            # One of them fails now and did not at first. Measured alone, each shows whether it fails; the others still
+            # have samples of about the same time.
             each = [self._side_by_side([one])[0] for one in chosen]
             return {config: samples for taken in each for config, samples in taken.items()}, False
 
@@ -406,7 +407,7 @@ class _Session:
         )
 
     def report(self, phase: str) -> None:
-        """Tell the caller where the session stands."""
+        """Reports the session's progress to the caller."""
         if self._progress is None:
             return
         done, elapsed = self._measured + self._reused, self._elapsed_s()
@@ -433,7 +434,7 @@ class _Session:
         )
 
     def outcome(self, stopped: str) -> TuneOutcome:
-        """What is known now."""
+        """The outcome at present."""
         trials = self._trials()
         return TuneOutcome(
             study=self._study,
@@ -474,7 +475,7 @@ class _Session:
 
     @property
     def _is_first(self) -> bool:
-        """Whether nothing was tried yet: one config is, however long its compilation takes, so that sessions get on."""
+        """Whether nothing was tried yet: one config always is, however slowly it compiles, so that sessions advance."""
         return not (self._measured or self._lanes.busy or self._faults)
 
     @property
@@ -487,9 +488,9 @@ class _Session:
         return self._budget.seconds is not None and self._elapsed_s() >= self._budget.seconds * share
 
     def _trial(self, config: Config, result: Trial | SiloError) -> Trial | None:
-        """What came of a config as a trial; None where it was the machine's fault, which nobody is told for ever.
+        """The trial of a config's result; None for a fault of the machine, which must not be stored against the config.
 
-        Raises what is not a config's fault and every other one would meet too.
+        Raises errors that no config caused and that every other config would meet too.
         """
         compile_ns = self._clock() - self._begun.pop(config.order_key)
         failed = isinstance(result, CompileError | LaunchError) and not isinstance(result, CompilerMissingError)

@@ -1,4 +1,4 @@
-"""The terms of a session: searcher, extra configs, excluded configs, and the receiver of progress events."""
+"""The options of a session: searcher, extra configs, excluded configs, and the receiver of progress events."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["SearchOptions", "SessionScope", "SessionWatch"]
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How the configs of a space are gone through.
+    """How the configs of a space are searched.
 
     Attributes:
-        searcher: A searcher, or the name of one, which is then seeded by the study's key.
+        searcher: A searcher, or the name of a searcher, which is then seeded by the study's key.
         seeds: Configs to begin with, best guess first; for a searcher given by name.
-        budget: Limits of the session. Without any, the default searcher looks at 256 configs at most.
-        ahead: How many configs are handed to the evaluator for compiling before they are needed; by default eight,
-            and more where the searcher does not learn from outcomes.
+        budget: Limits of the session. Without limits, the default searcher examines 256 configs at most.
+        ahead: The number of configs handed to the evaluator for compiling before they are needed; by default eight,
+            and more if the searcher does not learn from outcomes.
     """
 
     searcher: str | Searcher = DEFAULT_SEARCHER
@@ -38,18 +38,17 @@ class SearchOptions:
 
 @dataclass(frozen=True, slots=True)
 class SessionScope:
-    """Which configs are measured besides those that a search names, and which are not.
+    """Configs to measure besides those that a search proposes, and configs to leave out.
 
     Attributes:
-        refiner: Proposes further configs by what was measured; they count for the space as its own do.
+        refiner: Proposes further configs by the measurements; they count for the space like its own.
         most_spills: Configs whose code keeps more values of a thread in local memory are set aside; None: no config is.
-            A config that was set aside is neither a trial nor an evaluation, and its searcher is told that it failed.
-        deployed: A config of the space, or of its refinements, that is in use: it is measured and compared whatever
-            else is, so that who decides whether it stays has samples taken side by side. The winner does not depend
-            on it.
+            A config that was set aside is neither a trial nor an evaluation, and its searcher sees it as failed.
+        deployed: A config of the space, or of its refinements, that is in use: it is always measured and compared, so
+            that the decision whether it stays has samples taken side by side. The winner does not depend on it.
         retry: Kinds of failure that are tried again although the store holds them.
-        finalists: How many of the fastest configs are compared, and more where noise hides which they are; below 2
-            none are.
+        finalists: The number of the fastest configs to compare, and more if noise hides which they are; below 2,
+            none are compared.
         remeasure: The trials known when the session begins are superseded, so every config is measured anew.
     """
 
@@ -63,7 +62,7 @@ class SessionScope:
 
 @dataclass(frozen=True, slots=True)
 class SessionWatch:
-    """Who is told where a session stands, after each config, and the clock it goes by: wall time in nanoseconds."""
+    """The receiver of progress, called after each config, and the session's clock: wall time in nanoseconds."""
 
     progress: ProgressCallback | None = None
     clock: Callable[[], int] = time.monotonic_ns

@@ -32,12 +32,12 @@ __all__ = [
 
 # ---- Spilling configs: the decision which of them to measure and which to set aside ----
 
-_SHARE = 3  # of those set aside, one in so many is measured in any case
+_SHARE = 3  # of the configs set aside, one in this many is always measured
 
 
 @dataclass(frozen=True, slots=True)
 class SpillingConfig:
-    """A config and how many 32-bit values a thread of its code keeps in local memory."""
+    """A config and the number of 32-bit values that a thread of its code keeps in local memory."""
 
     config: Config
     spills: int
@@ -45,17 +45,17 @@ class SpillingConfig:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a config that was set aside is measured after all, and why."""
+    """Whether a config that was set aside is measured after all, and the reason."""
 
     one: SpillingConfig
     decision: Decision
 
 
 def spill_limit(target: Target, *, by_heuristic: bool, asked: int | None = None) -> int | None:
-    """The most values a config may spill to be measured with the others; None: as many as it likes.
+    """The most values that a config may spill to be measured with the others; None: no limit.
 
-    Spaces that a heuristic made have a limit; what an author lists is measured as it stands unless he ``asked`` for
-    one.
+    Spaces that a heuristic made have a limit; an author's list is measured as it is, unless the author ``asked`` for a
+    limit.
 
     >>> spill_limit(Target("cuda", "sm_90"), by_heuristic=True), spill_limit(Target("hip"), by_heuristic=True)
     (16, 32)
@@ -68,7 +68,7 @@ def spill_limit(target: Target, *, by_heuristic: bool, asked: int | None = None)
 
 
 def ranked(aside: Sequence[SpillingConfig], space: SearchSpace) -> tuple[SpillingConfig, ...]:
-    """Those set aside, least spilling first, equal ones in the order of the space; without those it does not have."""
+    """The configs set aside, least spilling first, equal ones in the order of the space; only configs of the space."""
     order = {config.order_key: place for place, config in enumerate(space.listed)}
     mine = [one for one in aside if one.config in space]
 
@@ -80,15 +80,15 @@ def ranked(aside: Sequence[SpillingConfig], space: SearchSpace) -> tuple[Spillin
 
 
 def judge(aside: Sequence[SpillingConfig], *, others_work: bool, evaluations: int | None = None) -> tuple[Verdict, ...]:
-    """Which of the configs set aside are measured after the others. Pure.
+    """Decides which of the configs set aside are measured after the others. Pure.
 
-    The least spilling third (at least one) is; where no other config works all are, one after the other, up to
-    ``evaluations`` of them if that is more.
+    The third that spills least (at least one) is measured. If no other config works, all are, one after the other; a
+    budget of ``evaluations`` limits them to that number, or to the third if that is more.
 
     Args:
         aside: every config above the limit, in rank order, whether it was measured by now or not.
         others_work: whether a config that was not set aside can be used.
-        evaluations: how many measurements are left of the budget once the others are done; None: no end.
+        evaluations: the number of measurements left in the budget once the others are done; None: no limit.
     """
     third = math.ceil(len(aside) / _SHARE)
     found: list[Verdict] = []
@@ -106,7 +106,7 @@ def judge(aside: Sequence[SpillingConfig], *, others_work: bool, evaluations: in
 
 
 def describe_aside(aside: Sequence[SpillingConfig], *, limit: int, measured: int, of: int) -> str:
-    """One line about the configs above the limit, in rank order; "" where there are none.
+    """One line about the configs above the limit, in rank order; "" without any.
 
     >>> one, two = (SpillingConfig(Config.of(BLOCK=block), block) for block in (64, 128))
     >>> describe_aside([one, two], limit=16, measured=1, of=5)
@@ -121,7 +121,7 @@ def describe_aside(aside: Sequence[SpillingConfig], *, limit: int, measured: int
     return f"{len(aside)} of {of} configs spill {values} values a thread to local memory (above {limit}): {then}"
 
 
-# ---- Spill counts of configs, found without measuring them, kept beside a study's trials ----
+# ---- Spill counts of configs, found without measuring them, stored beside a study's trials ----
 
 SPILLS_SCHEMA = "spills/1"
 
@@ -142,14 +142,14 @@ class Aside:
         return len(self._found)
 
     def __iter__(self) -> Iterator[SpillingConfig]:
-        """In no particular order."""
+        """Iterates in no particular order."""
         return iter(self._found.values())
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._found
 
     def add(self, one: SpillingConfig) -> None:
-        """Set one aside."""
+        """Sets a config aside."""
         self._found[one.config.order_key] = one
 
     @property
@@ -158,7 +158,7 @@ class Aside:
         return ranked(tuple(self), self._space) if self._found else ()
 
     def keep(self) -> str:
-        """Keep what is new; "", or why it is not kept: then it is found out again next time."""
+        """Stores new spill counts; returns "", or why they are not stored: then they are found again next time."""
         new = [one for key, one in self._found.items() if key not in self._kept]
         self._kept = set(self._found)
         if not new:
@@ -171,29 +171,29 @@ class Aside:
         return ""
 
     def remark(self, measured: Collection[bytes]) -> str:
-        """What became of them, by the order keys of configs that were ``measured``; "" where there are none."""
+        """A line on their fate, by the order keys of configs that were ``measured``; "" without any."""
         count = sum(key in measured for key in self._found)
         return describe_aside(self.configs, limit=self.limit or 0, measured=count, of=self._space.effort)
 
 
 def known_spills(study: Study, records: RecordStore) -> tuple[SpillingConfig, ...]:
-    """Every config that code of this study was found to spill with, each once. Records nobody can read are left out."""
+    """Every config that code of this study was found to spill with, each once. Unreadable records are left out."""
     found: dict[bytes, SpillingConfig] = {}
     try:
         kept = list(records.read(spills_key(study.key)))
     except (StoreError, OSError):
-        return ()  # the trials are not readable either, and that is told
+        return ()  # the trials are not readable either, and that is reported
     for record in kept:
         try:
             for one in _from_record(record):
                 found[one.config.order_key] = one
         except (ValueError, KeyError, TypeError, AttributeError):
-            continue  # of a newer Silo
+            continue  # written by a newer Silo
     return tuple(found.values())
 
 
 def spills_above(study: Study, records: RecordStore, limit: int | None) -> tuple[SpillingConfig, ...]:
-    """Those known to spill more than ``limit`` values; None: there is no limit, so none does."""
+    """The configs known to spill more than ``limit`` values; empty without a limit."""
     return () if limit is None else tuple(one for one in known_spills(study, records) if one.spills > limit)
 
 

@@ -28,19 +28,19 @@ __all__ = [
 
 # ---- Statistics of samples, in integers only ----
 
-# However noisy the samples are, a config whose median is this much slower than the best one is never called its equal.
+# However noisy the samples are, a config whose median is this much slower than the best one never counts as equal.
 NOISE_LIMIT_PERMILLE = 10
 
 # Configs slower than the best by more than this while searching are not compared with it once more at the end.
 FINALIST_PERMILLE = 100
 
-# Differences below this are below what clocks and schedulers can tell, even where samples happen to agree exactly.
+# Differences below this are below the resolution of clocks and schedulers, even if samples agree exactly by chance.
 _RESOLUTION_PERMILLE = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A median with its confidence interval, in nanoseconds, and how many samples it rests on."""
+    """A median with its confidence interval, in nanoseconds, and the number of samples behind it."""
 
     median_ns: int
     low_ns: int
@@ -54,7 +54,7 @@ class Estimate:
 
 
 def median(samples: Iterable[int]) -> int:
-    """The median, rounded down; ``ValueError`` without samples.
+    """The median, rounded down. Raises ValueError without samples.
 
     >>> median([5, 1, 4, 2])
     3
@@ -69,8 +69,8 @@ def median(samples: Iterable[int]) -> int:
 def estimate(samples: Sequence[int], confidence_permille: int = 950) -> Estimate:
     """The median of ``samples`` with its confidence interval.
 
-    The interval runs between two order statistics, so it assumes nothing about how the noise is distributed. Below
-    six samples no interval is that sure, and the whole range stands in.
+    The interval runs between two order statistics, so it assumes nothing about the distribution of the noise. Fewer
+    than six samples do not allow an interval of this confidence: the whole range is used.
 
     >>> estimate([10, 11, 12, 13, 14, 15, 16, 17, 99])
     Estimate(median_ns=14, low_ns=11, high_ns=17, samples=9)
@@ -90,10 +90,10 @@ def estimate(samples: Sequence[int], confidence_permille: int = 950) -> Estimate
 
 
 def indistinguishable(best: Estimate, other: Estimate) -> bool:
-    """Whether ``other``, which is not faster, cannot be told from ``best`` by these samples.
+    """Whether these samples do not separate ``other``, which is not faster, from ``best``.
 
-    Either the medians differ by less than clocks resolve (0.1 %), or the intervals overlap and the medians are
-    within 1 % of one another.
+    Either the medians differ by less than clocks resolve (0.1 %), or the intervals overlap and the medians are within 1
+    % of one another.
     """
     difference = (other.median_ns - best.median_ns) * 1000
     if difference <= best.median_ns * _RESOLUTION_PERMILLE:
@@ -101,11 +101,11 @@ def indistinguishable(best: Estimate, other: Estimate) -> bool:
     return difference <= best.median_ns * NOISE_LIMIT_PERMILLE and other.low_ns <= best.high_ns
 
 
-# ---- Pairs: configs compared by samples that were taken in the same rounds, so that what slows a machine cancels ----
+# ---- Pairs: configs compared by samples of the same rounds, so that whatever slows a machine cancels ----
 
 PPM = 1_000_000
 
-# Rounds count that took at most a tenth longer than the quickest tenth of them, and never fewer than a quarter.
+# Rounds count if they took at most a tenth longer than the quickest tenth of them, and never fewer than a quarter.
 _QUIET_PERMILLE = 1100
 _QUICKEST = 10
 _LEAST_SHARE = 4
@@ -118,9 +118,9 @@ def comparison_name(samples: Mapping[Config, Sequence[int]]) -> str:
 
 
 class Rounds:
-    """The rounds of every comparison that some trials belong to: of each, the quiet ones.
+    """The quiet rounds of every comparison that some trials belong to.
 
-    What else runs on a machine only ever makes a round longer, so rounds that took long say least.
+    Other work on a machine only makes a round longer, so long rounds are the least reliable.
     """
 
     def __init__(self, pools: Mapping[bytes, Sequence[Trial]]) -> None:
@@ -140,7 +140,7 @@ class Rounds:
         return bool(self._quiet)
 
     def shared(self, key: bytes, other: bytes) -> list[int]:
-        """The quotients of samples of ``key`` and ``other`` in the rounds they share, in millionths; none: []."""
+        """The quotients of samples of ``key`` and ``other`` in the rounds that they share, in millionths."""
         return [
             one * PPM // max(two, 1)
             for taken in self._quiet.values()
@@ -149,21 +149,21 @@ class Rounds:
         ]
 
     def time(self, key: bytes) -> Estimate:
-        """The time of a config in the quiet rounds of its comparisons, or by all samples where it has no rounds."""
+        """The time of a config in the quiet rounds of its comparisons, or by all samples without rounds."""
         if key not in self._estimates:
             quiet = [sample for taken in self._quiet.values() for sample in taken.get(key, ())]
             self._estimates[key] = estimate(quiet or self._all[key])
         return self._estimates[key]
 
     def middle(self, key: bytes, other: bytes) -> int:
-        """How many millionths of the time of ``other`` a config takes."""
+        """The time of a config in millionths of the time of ``other``."""
         shared = self.shared(key, other)
         return median(shared) if shared else self.quotient(key, other).median_ns
 
     def quotient(self, key: bytes, other: bytes) -> Estimate:
-        """The same with its interval: in the rounds that both share.
+        """The same with its interval, in the rounds that both share.
 
-        Where they share none it is found through a third config that has rounds with both (of several, the middle one
+        If they share none, it is found through a third config that has rounds with both (of several, the middle one
         decides); without any, by the times of the two.
         """
         shared = self.shared(key, other)
@@ -194,9 +194,9 @@ class Rounds:
         )
 
     def leader(self) -> bytes:
-        """The config that is furthest behind none: its worst quotient beside any other is the smallest.
+        """The config that is least behind: its worst quotient beside any other is the smallest.
 
-        ``ValueError`` without configs.
+        Raises ValueError without configs.
         """
         worst = dict.fromkeys(self._all, 0)
         keys = sorted(self._all)
@@ -209,7 +209,7 @@ class Rounds:
 
 
 def _quiet(taken: Mapping[bytes, tuple[int, ...]]) -> dict[bytes, tuple[int, ...]]:
-    """The samples of the quiet rounds of one comparison; none where its trials do not have the same rounds."""
+    """The samples of the quiet rounds of one comparison; empty if its trials do not have the same rounds."""
     if len({len(samples) for samples in taken.values()}) != 1:
         return {}
     totals = [sum(samples) for samples in zip(*taken.values(), strict=True)]
@@ -222,7 +222,7 @@ def _quiet(taken: Mapping[bytes, tuple[int, ...]]) -> dict[bytes, tuple[int, ...
 
 # ---- The reference config: measured beside the others, so that a slow phase of the machine slows no config alone ----
 
-# A config so many times faster than the reference takes its place: a slow reference takes long and tells little.
+# A config this many times faster replaces the reference: a slow reference takes long and is imprecise.
 _FASTER = 2
 # The part of the reference's drift by which an interval is widened: a slow phase does not slow all configs alike.
 _DRIFT_SHARE = 4
@@ -231,14 +231,14 @@ _RESTLESS_PERMILLE = 1050
 
 @dataclass(frozen=True, slots=True)
 class ReferenceConfig:
-    """A config that others are measured beside, and the time in nanoseconds that one launch of it counts for."""
+    """A config that others are measured beside, and the time in nanoseconds that one launch of it counts as."""
 
     config: Config
     time_ns: int
 
 
 def counted_samples(samples: Sequence[int], beside: Sequence[int], time_ns: int) -> tuple[int, ...]:
-    """Samples as they would have been, had the reference taken ``time_ns`` nanoseconds all the time.
+    """The samples scaled as if the reference had taken ``time_ns`` nanoseconds all the time.
 
     ``beside`` are the reference's samples, spread evenly among the others.
 
@@ -252,10 +252,10 @@ def counted_samples(samples: Sequence[int], beside: Sequence[int], time_ns: int)
 
 
 class Scales:
-    """The times that references count for, and the samples and intervals of trials by these times.
+    """The times that references count as, and the samples and intervals of trials scaled by these times.
 
-    A reference that was itself measured beside another one counts for what it took then; the first one for the lower
-    quartile of the medians that it had beside all others, which slow phases leave alone.
+    A reference that was itself measured beside another counts as its scaled time then. The first reference counts as
+    the lower quartile of the medians that it had beside all others, which slow phases hardly affect.
     """
 
     def __init__(self, trials: Iterable[Trial]) -> None:
@@ -266,7 +266,7 @@ class Scales:
             self.add(trial)
 
     def add(self, trial: Trial) -> None:
-        """Take in one more trial. A time that was computed stays, so that a search compares like with like."""
+        """Adds one more trial. A computed time stays, so that a search compares like with like."""
         if trial.reference is None or trial.status is not Status.OK or trial.stage is not Stage.SEARCH:
             return
         beside = trial.reference.config.order_key
@@ -279,7 +279,7 @@ class Scales:
         return bool(self._levels)
 
     def time_ns(self, reference: ReferenceSamples) -> int:
-        """The time that a reference counts for."""
+        """The time that a reference counts as, in nanoseconds."""
         return self._time_ns(reference.config.order_key, frozenset())
 
     def _time_ns(self, key: bytes, above: frozenset[bytes]) -> int:
@@ -293,18 +293,18 @@ class Scales:
                 time_ns = self._time_ns(parent, above | {key})
                 counted += counted_samples(trial.samples_ns, trial.reference.samples_ns, time_ns)
         found = median(counted) if counted else self._level(key)
-        if not above:  # within a chain the result leaves out what is above it, so it is not the reference's own
+        if not above:  # within a chain the result leaves out the configs above it, so it is not the reference's own
             self._times[key] = max(found, 1)
         return max(found, 1)
 
     def samples(self, trial: Trial) -> tuple[int, ...]:
-        """A trial's samples as they count: by its reference, or as they are where it has none."""
+        """A trial's samples, scaled by its reference; unscaled without one."""
         if trial.reference is None:
             return trial.samples_ns
         return counted_samples(trial.samples_ns, trial.reference.samples_ns, self.time_ns(trial.reference))
 
     def drift_permille(self, trial: Trial) -> int:
-        """How far the reference was from its usual level while the trial was measured, in thousandths of that level.
+        """The distance of the reference from its usual level during the trial, in thousandths of that level.
 
         The level is the lower quartile of the medians that it had beside all trials.
         """
@@ -335,9 +335,9 @@ class Scales:
 
 
 def successor(reference: ReferenceConfig | None, trial: Trial, scales: Scales) -> ReferenceConfig | None:
-    """The reference for the next trials after ``trial``: its own, or its config where that is much faster.
+    """The reference for the trials after ``trial``: the trial's own, or its config if that is much faster.
 
-    Trials without a reference change nothing: what measured them measures none.
+    Trials without a reference change nothing: their evaluator measures none.
     """
     if trial.reference is None or trial.status is not Status.OK:
         return reference

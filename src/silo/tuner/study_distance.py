@@ -14,15 +14,15 @@ from silo.tuner.winner import Winner
 
 __all__ = ["Neighbour", "StudyDifference", "differences", "nearest"]
 
-# What one difference counts for, in sixteenths of an octave as the distance of buckets does: how far the best config
-# is likely to move. They order studies and nothing else, so only their order matters.
+# The weight of one difference, in sixteenths of an octave like the distance of buckets: how far the best config is
+# likely to move. The weights only order studies, so only their order matters.
 _POLICY = 2
 _FACTS = 4
 _DRIVER = 4
 _COMPILER = 8
 _SOURCE = 24
 _MODEL = 24
-_LEVEL = 16  # besides the model, where it is of another architecture
+_LEVEL = 16  # besides the model, if it has another architecture
 _EXTENTS = 48
 _CONSTANT = 48
 _DTYPE = 48
@@ -30,9 +30,9 @@ _DTYPE = 48
 
 @dataclass(frozen=True, slots=True)
 class StudyDifference:
-    """One field in which two studies differ: ``what`` it is for people, its name, its value here and there.
+    """One field in which two studies differ: ``what`` describes it for people; its name; its value here and there.
 
-    ``apart`` says how much it matters, in sixteenths of an octave; None: nothing can be learnt across it.
+    ``apart`` is its weight in sixteenths of an octave; None: results are useless across this difference.
     """
 
     what: str
@@ -47,7 +47,7 @@ class StudyDifference:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A kept study near another one: in what they differ, how far they are apart, and who won there."""
+    """A stored study near another: their differences, their distance, and its winner."""
 
     study: Study
     differences: tuple[StudyDifference, ...]
@@ -65,11 +65,11 @@ class Neighbour:
 
 
 def differences(ours: Study, theirs: Study) -> tuple[StudyDifference, ...]:
-    """Every field in which two studies differ; none for the same study."""
+    """Every field in which two studies differ; empty for the same study."""
     found: list[StudyDifference] = []
 
     def compare(what: str, field: str, here: object, there: object, apart: int | None) -> None:
-        # The text tells 1 from True, as keys do.
+        # The text distinguishes 1 from True, as keys do.
         if str(here) != str(there):
             found.append(StudyDifference(what, field, _shown(here), _shown(there), apart))
 
@@ -95,7 +95,7 @@ def differences(ours: Study, theirs: Study) -> tuple[StudyDifference, ...]:
 
 
 def nearest(ours: Study, others: Iterable[Study]) -> tuple[Neighbour, ...]:
-    """The studies that something can be learnt from, nearest first; ``ours`` itself is none of them. Pure."""
+    """The studies whose results are useful for ``ours``, nearest first, without ``ours`` itself. Pure."""
     found: list[Neighbour] = []
     for study in others:
         different = differences(ours, study)
@@ -130,7 +130,7 @@ def _device(ours: Study, theirs: Study) -> list[StudyDifference]:
     found: list[StudyDifference] = []
     for name, mine in here.items():
         if mine != there[name]:
-            # The model counts once, whatever of it differs.
+            # The model counts once, however many of its fields differ.
             weight = 0 if found else _MODEL
             found.append(StudyDifference("device", f"device {name}", str(mine), str(there[name]), weight))
     return found

@@ -1,7 +1,7 @@
-"""The time that first calls have spent on a study, kept beside its trials, so that a later call can continue.
+"""The time that first calls have spent on a study, stored beside its trials, so that a later call can continue.
 
-Each first call that tunes appends a record when it begins and one when it ends; one that died left none of the latter.
-Whoever tunes the study at leisure (``silo tune``, ``silo build``) settles it: how far it goes was decided then.
+Each first call that tunes appends a record when it begins and another when it ends; a call that died left only the
+first. Tuning without a call waiting (``silo tune``, ``silo build``) settles the study: its extent was decided then.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from silo.tuner.trial import Study
 __all__ = ["BEGUN", "TimeSpent", "Unfinished", "note_effort", "read_effort", "settle"]
 
 EFFORT_SCHEMA = "effort/1"
-BEGUN, SETTLED = "begun", "settled"  # the rest are what sessions say of how they ended
+BEGUN, SETTLED = "begun", "settled"  # the rest are the reasons why sessions ended
 _WHOLE = frozenset({SETTLED, "complete", "evaluations"})
 
 
 @dataclass(frozen=True, slots=True)
 class TimeSpent:
-    """Seconds that first calls have spent on a study, and how its latest tuning ended ("" where nothing is known)."""
+    """Seconds that first calls have spent on a study, and the end of its latest tuning ("" if unknown)."""
 
     seconds: float = 0.0
     last: str = ""
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether a first call began to tune and did not come to an end of its own."""
+        """Whether a first call began to tune and did not finish."""
         return bool(self.last) and self.last not in _WHOLE
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A study that a first call left: configs ``tried`` and how many there are, seconds spent and allowed in all."""
+    """A study that a first call left: configs ``tried``, configs in all, seconds spent and seconds allowed."""
 
     tried: int
     total: int
@@ -57,12 +57,12 @@ class Unfinished:
 
 
 def read_effort(study: Study, records: RecordStore) -> TimeSpent:
-    """What the store knows. Records nobody can read are left out."""
+    """The stored time of a study. Unreadable records are left out."""
     total_ms, last, whole = 0, "", ""
     try:
         kept = list(records.read(effort_key(study.key)))
     except (StoreError, OSError):
-        return TimeSpent()  # the trials are not readable either, and that is told
+        return TimeSpent()  # the trials are not readable either, and that is reported
     what = "a record of tuning effort"
     for record in kept:
         try:
@@ -73,14 +73,14 @@ def read_effort(study: Study, records: RecordStore) -> TimeSpent:
             last = read_text(members["ended"], what)
             whole = last if last in _WHOLE else whole
         except (ValueError, KeyError, TypeError):
-            continue  # of a newer Silo
-    if isinstance(records, CatchesUp):  # records of other machines come in no order
+            continue  # written by a newer Silo
+    if isinstance(records, CatchesUp):  # records of other machines arrive in any order
         last = whole or last
     return TimeSpent(total_ms / 1000, last)
 
 
 def note_effort(study: Study, records: RecordStore, ended: str, seconds: float = 0.0) -> str:
-    """Keep that a first call's tuning began, or ended so; "", or why that is not kept: a later call may begin anew."""
+    """Stores that a first call's tuning began or ended; returns "", or why not: a later call may begin anew."""
     document: JSON = {"schema": EFFORT_SCHEMA, "milliseconds": max(round(seconds * 1000), 0), "ended": ended}
     try:
         records.append(effort_key(study.key), document)
@@ -90,6 +90,6 @@ def note_effort(study: Study, records: RecordStore, ended: str, seconds: float =
 
 
 def settle(study: Study, records: RecordStore) -> None:
-    """Somebody tuned the study as far as he wanted, so first calls leave it alone from now on."""
+    """Records that the study was tuned on purpose, so that first calls leave it alone from now on."""
     if read_effort(study, records).is_cut_off:
         note_effort(study, records, SETTLED)

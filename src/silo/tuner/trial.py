@@ -1,4 +1,4 @@
-"""Trials: what happened when one config was compiled, checked and measured; studies: which trials belong together."""
+"""Trials: the results of compiling, checking and measuring one config; studies: the trials that belong together."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ RECORD_SCHEMA = "trials/1"
 
 
 class Status(Enum):
-    """How a trial ended."""
+    """The end of a trial."""
 
     OK = "ok"
-    COMPILE = "compile"  # the compiler refused it, or died
+    COMPILE = "compile"  # the compiler rejected it, or died
     TIMEOUT = "timeout"  # compiling or running passed its time limit
-    RUN = "run"  # the driver or the device refused it, or it crashed
+    RUN = "run"  # the driver or the device rejected it, or it crashed
     WRONG = "wrong"  # it ran, and its result is not the expected one
 
 
@@ -63,7 +63,7 @@ class Stage(Enum):
 
 
 def resources_of(launch: LaunchInfo) -> tuple[tuple[str, int], ...]:
-    """What one launch occupies, as trials keep it: threads per block, shared bytes; registers and spills if known."""
+    """The resources of a launch, as trials store them: threads per block, shared bytes; registers, spills if known."""
     known = {
         "threads": launch.threads,
         "shared_bytes": launch.shared_bytes,
@@ -91,14 +91,14 @@ class ReferenceSamples(Persisted):
 class Trial(Persisted):
     """One config, compiled, checked and measured once. Append-only: a trial is never changed.
 
-    ``samples_ns`` holds every sample in the order taken (nanoseconds for one launch). ``compile_ns`` is the wall
-    time of compiling, 0 where the artifact was there already. ``max_error`` is the largest difference from the
-    expected result, None where nothing was compared. ``resources`` breaks ties (see :func:`resources_of`).
-    ``artifact`` is the artifact key ("" where nothing was built); ``policy`` the measurement policy's identity.
-    ``reference`` holds samples of the reference config that were taken in turns with these, None in trials that were
-    measured alone. ``comparison`` identifies the side-by-side comparison that a trial of the final stage belongs to:
-    sample ``i`` of each of its trials was taken in the same round. ``after`` names the superseding record that a trial
-    was measured after, where an equal trial was superseded by it. Each is left out of the canonical form if empty.
+    ``samples_ns`` holds every sample in the order taken (nanoseconds for one launch). ``compile_ns`` is the wall time
+    of compiling, 0 if the artifact existed already. ``max_error`` is the largest difference from the expected result,
+    None if nothing was compared. ``resources`` breaks ties (see :func:`resources_of`). ``artifact`` is the artifact key
+    ("" if nothing was built); ``policy`` the measurement policy's identity. ``reference`` holds samples of the
+    reference config that were taken in turns with these, None in trials that were measured alone. ``comparison``
+    identifies the side-by-side comparison that a trial of the final stage belongs to: sample ``i`` of each of its
+    trials was taken in the same round. ``after`` names the superseding record that superseded an equal trial before
+    this trial was measured. Each of these three is left out of the canonical form if empty.
     """
 
     title = "a trial"
@@ -131,16 +131,16 @@ class Trial(Persisted):
 
     @property
     def identity(self) -> bytes:
-        """Its canonical bytes. Python's ``==`` tells no two trials apart whose configs say 1 and True."""
+        """Its canonical bytes. Python's ``==`` does not distinguish trials whose configs hold 1 and True."""
         return self._identity
 
     @remembered
-    def _identity(self) -> bytes:  # every look at a study's trials reads it
+    def _identity(self) -> bytes:  # every reading of a study's trials uses it
         return canonical_json(self.to_json())
 
     @property
     def fingerprint(self) -> str:
-        """What a superseding record calls it: 32 hexadecimal digits of a digest of :attr:`identity`."""
+        """Its name in a superseding record: 32 hexadecimal digits of a digest of :attr:`identity`."""
         return hashlib.sha256(self.identity).hexdigest()[:32]
 
     def remeasured(self, samples_ns: Sequence[int], comparison: str = "") -> Trial:
@@ -162,12 +162,12 @@ def distinct_trials(trials: Iterable[Trial]) -> tuple[Trial, ...]:
 
 
 def trials_to_record(trials: Iterable[Trial]) -> JSON:
-    """The record that keeps ``trials`` in a store: one record, so that they are kept together or not at all."""
+    """The record that stores ``trials``: one record, so that they are stored together or not at all."""
     return {"schema": RECORD_SCHEMA, "trials": [trial.to_json() for trial in trials]}
 
 
 def trials_from_record(record: JSON) -> tuple[Trial, ...]:
-    """The inverse of :func:`trials_to_record`; ``ValueError`` on anything else."""
+    """The inverse of :func:`trials_to_record`. Raises ValueError for anything else."""
     if not isinstance(record, dict) or record.get("schema") != RECORD_SCHEMA or set(record) != {"schema", "trials"}:
         raise ValueError(f"not a record of trials (schema {RECORD_SCHEMA})")
     trials = record["trials"]
@@ -178,11 +178,11 @@ def trials_from_record(record: JSON) -> tuple[Trial, ...]:
 
 @frozen
 class Study(Persisted):
-    """What trials have in common so that they may be compared: everything but the config.
+    """Everything that comparable trials have in common: all but the config.
 
     ``bucket`` is the class of the values of the arguments called ``bucket_names`` (both empty for a kernel without
     key), ``compiler`` the compiler's identity, ``policy`` the measurement policy's, ``driver`` the device driver's
-    version ("" where there is none). The space is not part of it, so a space may grow or shrink.
+    version ("" if unknown). The space is not part of it, so a space may grow or shrink.
     """
 
     title = "a study"
@@ -205,7 +205,7 @@ class Study(Persisted):
 
     @remembered
     def key(self) -> str:
-        """The key its trials are stored under."""
+        """The key that its trials are stored under."""
         return digest("trial-key/1", self.to_json())
 
     def trial(
@@ -248,7 +248,7 @@ class Study(Persisted):
         return (("compiler", self.compiler), *((("driver", self.driver),) if self.driver else ()))
 
     def refuses(self, trial: Trial) -> str:
-        """Why ``trial`` is none of this study's, or "" where it is one."""
+        """The reason why ``trial`` does not belong to this study, or "" if it does."""
         for name, ours, theirs in (
             ("bucket", str(self.bucket), str(trial.bucket)),
             ("device", str(self.device), str(trial.device)),

@@ -1,4 +1,4 @@
-"""The winner: a view over trials, decided by a rule that depends on nothing but the set of trials."""
+"""The winner: a view over trials, decided by a rule that depends only on the set of trials."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from silo.tuner.trial import Stage, Status, Trial, distinct_trials
 __all__ = ["Standing", "Winner", "choose_winner", "disqualified", "finalists", "standings", "unbeaten", "undecided"]
 
 _RESOURCES = ("threads", "shared_bytes", "registers")
-# So many times the usual number of finalists are compared where the search was noisy and the reference says how much.
+# This many times the usual number of finalists are compared if the search was noisy and the reference shows how much.
 _MOST_NOISY = 4
 # Configs whose interval beside the fastest is within this are equal, and are not compared again.
 _EQUAL_PERMILLE = 20
 _UNKNOWN = 1 << 62  # an unknown resource counts as more than any known one
 
-# Failures that say something of the artifact itself: no later success makes such a config fit to win. A compiler
-# error or a time limit, on the other hand, may have been the machine's fault.
+# Failures of the artifact itself: no later success makes its config eligible. A compiler error or a time limit, on the
+# other hand, may have been the machine's fault.
 _DISQUALIFYING = frozenset((Status.WRONG, Status.RUN))
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one config did over all its trials; ``tied`` if its samples cannot be told from the fastest config's."""
+    """The result of one config over all its trials; ``tied`` if its samples do not separate it from the fastest."""
 
     config: Config
     time: Estimate
@@ -46,7 +46,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """The config to use, why, and who came next (fastest first)."""
+    """The config to use, the reason, and the other configs (fastest first)."""
 
     config: Config
     time: Estimate
@@ -61,17 +61,14 @@ class Winner:
 
 
 def choose_winner(trials: Iterable[Trial]) -> Winner | None:
-    """The winner among ``trials``, or None where no config can be used.
+    """The winner among ``trials``, or None if no config can be used.
 
     The order of the trials does not matter, and a trial given twice counts once. Samples of a config's trials are
-    pooled, as they count beside their reference (:mod:`silo.tuner.statistics`). Where finalists were compared
-    with one
-    another, only they can win, by the samples of those comparisons, pair by pair (:mod:`silo.tuner.statistics`):
-    samples
-    taken side by side are not distorted by a machine that drifts. But a config measured later that leaves all
-    of them so far behind that no comparison is needed (:func:`finalists`) makes theirs one of losers. Configs that
-    cannot be told from the fastest are ranked by the threads, shared memory and registers they need, then by lexical
-    order.
+    pooled, scaled by their reference (:mod:`silo.tuner.statistics`). If finalists were compared with one another, only
+    they can win, by the samples of those comparisons, pair by pair: samples taken side by side are not distorted by a
+    machine that drifts. The exception is a config measured later that is so far ahead of all of them that no comparison
+    is needed (:func:`finalists`). Configs that the samples do not separate from the fastest are ranked by the threads,
+    shared memory and registers they need, then by lexical order.
     """
     known = distinct_trials(trials)
     scales = Scales(known)
@@ -102,7 +99,7 @@ def _compared(usable: Iterable[list[Trial]]) -> list[list[Trial]]:
 
 
 def _outrun(usable: Iterable[list[Trial]], scales: Scales) -> bool:
-    """Whether every config that was compared is out of reach of one that was not, as they did in the search."""
+    """Whether some config that was not compared is out of reach of all compared ones, by times in the search."""
     medians: dict[bool, list[int]] = {False: [], True: []}
     for pool in usable:
         alone = [sample for trial in pool if trial.stage is Stage.SEARCH for sample in scales.samples(trial)]
@@ -115,14 +112,14 @@ def _outrun(usable: Iterable[list[Trial]], scales: Scales) -> bool:
 
 
 def disqualified(trials: Iterable[Trial]) -> bool:
-    """Whether a trial of one config rules it out, however fast others of them were."""
+    """Whether a trial of one config rules it out, however fast its other trials were."""
     return any(trial.status in _DISQUALIFYING for trial in trials)
 
 
 def standings(trials: Iterable[Trial]) -> tuple[Standing, ...]:
     """Every usable config with its pooled samples, fastest first; equal medians in lexical order.
 
-    Where all of them were compared side by side they are ranked pair by pair.
+    If all of them were compared side by side, they are ranked pair by pair.
     """
     known = distinct_trials(trials)
     usable, scales = _usable(known), Scales(known)
@@ -133,14 +130,13 @@ def standings(trials: Iterable[Trial]) -> tuple[Standing, ...]:
 def finalists(trials: Iterable[Trial], count: int, deployed: Config | None = None) -> tuple[Config, ...]:
     """The configs worth comparing side by side: the fastest ``count`` of the search within 10 % of the best.
 
-    More may be among them where samples are noisy (the best median is not sure to 1 %): those whose intervals
-    overlap with the best one's, for the search says nothing of which is faster. They are as many again, and three
-    times as many where trials have a reference, whose drift widens the intervals. Of these trials the ``count``
-    with the quickest single samples are compared too, because other work on the machine makes samples longer and never
-    shorter. If the reference drifted much, the fastest ``count`` are compared in any case, because the best may have
-    been lucky. A config whose comparison showed that it was lucky in the search sets no limit for others. One that is
-    ``deployed`` is among them if it works, however it did.
-    Fewer than two need no comparison, so then there are none.
+    If samples are noisy (the best median is not certain to 1 %), configs whose intervals overlap with the best one's
+    are added, because the search does not show which is faster: as many again, or three times as many if trials have a
+    reference, whose drift widens the intervals. With a reference, the ``count`` configs with the quickest single
+    samples are added too, because other work on the machine makes samples longer and never shorter. If the reference
+    drifted much, the fastest ``count`` are compared in any case, because the best may have been lucky. A config that a
+    comparison showed to have been lucky in the search sets no limit for others. The ``deployed`` config is among them
+    if it works, however slow it was. Fewer than two need no comparison: then the result is empty.
     """
     known = distinct_trials(trials)
     scales = Scales(known)
@@ -177,14 +173,14 @@ def _searched(usable: Iterable[list[Trial]]) -> list[list[Trial]]:
 
 
 def _quickest(pool: Iterable[Trial]) -> int:
-    """The shortest sample of one config's trials, nanoseconds."""
+    """The shortest sample of one config's trials, in nanoseconds."""
     return min(min(trial.samples_ns) for trial in pool)
 
 
 def _corrected(ranking: Sequence[Standing], compared: Sequence[list[Trial]], scales: Scales) -> dict[bytes, Estimate]:
-    """The times of the search; of configs that were compared, what the comparison says, on the scale of the search.
+    """The times of the search; for compared configs, the times of the comparison on the scale of the search.
 
-    The scale is the median of the configs' own, so one that was lucky in the search has no say in it.
+    The scale is the median over the compared configs, so a config that was lucky in the search does not affect it.
     """
     times = {one.config.order_key: one.time for one in ranking}
     if not scales or len(compared) < 2:
@@ -211,11 +207,11 @@ def unbeaten(trials: Iterable[Trial]) -> tuple[Config, ...]:
 
 
 def undecided(trials: Iterable[Trial]) -> tuple[Config, ...]:
-    """The compared configs whose samples do not say which is the fastest, though their medians differ; or none.
+    """The compared configs whose samples do not show which is the fastest, though their medians differ; or ().
 
-    They are unbeaten, and one at least is further behind than a tie is: to compare these again takes few samples, and
-    what is picked then is no matter of noise. Of configs that were compared in rounds, one is not known to tie until
-    its interval beside the fastest is within 2 %.
+    They are unbeaten, and at least one is further behind than a tie: comparing these again takes few samples, and noise
+    does not decide between them then. Configs that were compared in rounds count as tied only once their interval
+    beside the fastest is within 2 %.
     """
     finals = tuple(trial for trial in trials if trial.stage is Stage.FINAL)
     near = unbeaten(finals)
@@ -247,9 +243,9 @@ def _rank(pools: Iterable[list[Trial]], scales: Scales) -> tuple[Standing, ...]:
 
 
 def _rank_compared(pools: Sequence[list[Trial]], scales: Scales) -> tuple[Standing, ...]:
-    """The ranking of configs that were compared: by their quotients beside the leader, where rounds are known.
+    """The ranking of compared configs: by their quotients beside the leader, if rounds are known.
 
-    The leader's time is that of its quiet rounds, and the others' times are their quotients of it.
+    The leader's time is its time in the quiet rounds, and the others' times are their quotients of it.
     """
     rounds = Rounds({pool[0].config.order_key: pool for pool in pools})
     if not rounds:
@@ -289,7 +285,7 @@ def _resources(config: Config, pool: Iterable[Trial]) -> tuple[int, ...]:
 
 
 def _declared_threads(config: Config) -> int:
-    """The threads of a block, as the config's options say them by their declarations."""
+    """The threads of a block, by the declarations of the config's options."""
     for name, value in config.options:
         each = threads_of_option(name)
         if each and isinstance(value, int):
@@ -299,7 +295,7 @@ def _declared_threads(config: Config) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """How many configs have a trial, how many of them work, how many of these may win, how many lead."""
+    """Numbers of configs: with a trial, working, eligible to win, and tied for the lead."""
 
     tried: int
     usable: int

@@ -1,1 +1,1 @@
-"""Tuning on cases for files and bundles, on this machine and by agents, and reading what was kept of it."""
+"""Tuning on cases for files and bundles, on this machine and on agents, and reading the stored results."""

@@ -1,4 +1,4 @@
-"""Tuning what a bundle holds, on this device, and refining the bundle in place."""
+"""Tuning the kernels of a bundle on this device, and refining the bundle in place."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ __all__ = ["tune_bundle"]
 
 _log = logging.getLogger("silo")
 
-# A case's label, bucket and signature, and what came of it.
+# A case's label, bucket and signature, and the outcome of tuning it.
 _Tuned = tuple[str, Bucket, Signature, TuneOutcome]
 
 
@@ -62,7 +62,7 @@ def _benches(
     devices: Sequence[Device],
     code_of: Callable[[Artifact], VouchedCode],
 ) -> list[Bench]:
-    """Where the variants for one case run, whose blobs have these kinds; the first of ``devices`` has its arrays."""
+    """The benches that run the variants for one case; ``kinds`` are their blob kinds; arrays are on ``devices[0]``."""
     facts = devices[0].facts()
 
     def at(config: Config, artifact: Artifact) -> tuple[int, ...]:
@@ -96,13 +96,14 @@ def tune_bundle(
     key: SecretKey | None,
     progress: Callable[[str, Progress], None],
 ) -> tuple[list[TunedCase], str]:
-    """Measure every case of the bundle's kernels with the variants it has for this device, then refine it in place.
+    """Measures every case of the bundle's kernels with its variants for this device, then refines the bundle in place.
 
-    With a ``key`` the outcome is signed, else a signature that is false now is removed; the text says which.
+    With a ``key`` the result is signed. Without, a signature that does not match any more is removed; the returned text
+    describes it.
 
-    Without a device it is, for each kernel, the one that its calls with arrays in host memory run on.
-    The trials are kept in the store too, so a run that was stopped goes on. The bundle is rewritten once per kernel.
-    ``TuneError`` in deterministic mode: binaries do not say whether a kernel sums.
+    Without a device, each kernel uses the device that its calls with arrays in host memory run on. The trials are
+    stored too, so a run that was stopped continues. The bundle is rewritten once per kernel. Raises TuneError in
+    deterministic mode: binaries do not show whether a kernel sums.
     """
     if settings().deterministic:
         raise TuneError(
@@ -131,7 +132,7 @@ def tune_bundle(
 
 
 def _unsent(kernel: BundledKernel, sent: SentCase, kinds: AbstractSet[str], fleet: Fleet) -> str:
-    """Why no agent of the fleet can run a case; "" where one can."""
+    """The reason why agents cannot run a case; "" if they can."""
     if any(loader_of(kind) is not None for kind in kinds):
         return f"a library runs the code of {kernel.name}, over objects of this process"
     return refused_case(fleet, sent)
@@ -159,7 +160,7 @@ def _tune_case(
         raise BundleError(
             f"{kernel.bundle.name}: it has no variant of {kernel.name} for the case {case.label} on {device.target}"
         )
-    # Only the most specialised ones compete: a fallback that assumes less is for other calls.
+    # Only the most specialized variants compete: a fallback that assumes less is for other calls.
     best = ranked[0].artifact.variant
     assumed = best.specialization
     rivals = [one for one in ranked if _assumes(one, assumed)]
@@ -181,7 +182,7 @@ def _tune_case(
     configs = ConfigSet(one.artifact.variant.config for one in variants.values())
     records = session().store.records
     artifacts = KnownArtifacts({key: one.artifact for key, one in variants.items()})
-    kinds = {one.artifact.blob.kind for one in rivals}  # of other devices' variants a library may run the code
+    kinds = {one.artifact.blob.kind for one in rivals}  # a variant for another device may be code that a library runs
 
     def code_of(artifact: Artifact) -> VouchedCode:
         return kernel.code(variants[artifact.variant.config.order_key])
@@ -201,7 +202,7 @@ def _tune_case(
             lanes,
             records,
             SearchOptions(limits.searcher, study_seeds(study, configs, records), limits.budget),
-            # What a bundle holds was chosen, so spills do not matter unless somebody says so.
+            # A bundle's configs were chosen already, so spills do not matter unless the setting limits them.
             SessionScope(most_spills=settings().spills, remeasure=limits.supersedes(study)),
             SessionWatch(progress),
         )
@@ -216,7 +217,7 @@ def _assumes(one: BundleVariant, assumed: Specialization) -> bool:
 
 
 def _unpacked(kernel: BundledKernel, study: Study) -> tuple[str, ...]:
-    """That configs of the space are not in the bundle, where they are not."""
+    """A remark if the bundle lacks configs of the space."""
     for one in kernel.contents.coverage:
         own = (study.target, study.signature, study.specialization.extents)
         if (one.target, one.signature, one.extents) == own and one.packed < one.space:
@@ -226,9 +227,9 @@ def _unpacked(kernel: BundledKernel, study: Study) -> tuple[str, ...]:
 
 
 def _update(kernel: BundledKernel, outcomes: Sequence[_Tuned], anew: AbstractSet[str]) -> KernelUpdate:
-    """New trials, and rules in which measured winners replace what was there for their buckets.
+    """New trials, and rules in which measured winners replace the earlier configs of their buckets.
 
-    The trials of studies that were measured ``anew`` replace those that the bundle holds of them.
+    The trials of studies that were measured ``anew`` replace the bundle's trials of these studies.
     """
     trials: list[JSON] = []
     tables: dict[str, tuple[RulesKey, dict[Bucket, Config], Config, int]] = {}

@@ -76,11 +76,11 @@ _log = logging.getLogger("silo")
 
 @dataclass(frozen=True)
 class CaseLimits:
-    """How far one case is tuned; ``lock`` is the file of what is deployed.
+    """The limits of tuning one case; ``lock`` is the file of deployed configs.
 
-    ``devices`` are devices of the case's model, on which configs are measured at the same time; none: its own alone.
-    A ``fleet`` measures instead of this machine. ``anew`` holds the keys of the studies whose earlier
-    trials a command has superseded; None: it supersedes none.
+    ``devices`` are further devices of the case's model, which measure configs at the same time. A ``fleet`` measures
+    instead of this machine. ``anew`` holds the keys of the studies whose earlier trials a command has superseded; None:
+    it supersedes none.
 
     Raises:
         TuneError: No searcher has this name.
@@ -97,7 +97,7 @@ class CaseLimits:
         check_searcher(self.searcher)
 
     def supersedes(self, study: Study) -> bool:
-        """Whether earlier trials of a study are superseded now: by the first of its cases that a command tunes."""
+        """Whether to supersede a study's earlier trials now: True once per command, at the study's first case."""
         if self.anew is None or study.key in self.anew:
             return False
         self.anew.add(study.key)
@@ -106,7 +106,7 @@ class CaseLimits:
 
 @dataclass(frozen=True)
 class CaseStudy:
-    """One case of a kernel of this process, understood on a device."""
+    """One case of a kernel of this process, with its call context on a device."""
 
     kernel: Kernel
     case: PreparedCase
@@ -115,9 +115,10 @@ class CaseStudy:
 
 
 def materializer(library: str | None, device: Device | None = None) -> Callable[[ArrayRecipe], Any]:
-    """What makes arrays of ``library`` on ``device`` (the CPU where None). ``CaseError`` for an unknown library.
+    """A function that makes arrays of ``library`` on ``device`` (None: CPU). Raises CaseError for unknown libraries.
 
-    Without a library it is numpy on the CPU, and on a GPU torch where it is loaded and :class:`silo.Buffer` elsewhere.
+    Without a library the arrays are numpy's on the CPU. On a GPU they are torch's if torch is loaded, and
+    :class:`silo.Buffer` otherwise.
     """
     if library is not None and library not in NAMES:
         raise CaseError(f"--arrays {library}: it is one of {', '.join(NAMES)}")
@@ -131,9 +132,9 @@ def make_of(library: str | None, device: Device | None = None) -> Make:
 
 
 def case_studies(kernel: Kernel, device: Device | None, library: str | None = None) -> list[CaseStudy]:
-    """Every case of a kernel on ``device``, its arguments made there. ``CaseError`` where it has none.
+    """Every case of a kernel, with its arguments made on ``device``. Raises CaseError if the kernel has no cases.
 
-    Without a device the arguments are in host memory, and the kernel's kind says where it runs.
+    Without a device the arguments are in host memory, and the kernel's kind decides the device.
     """
     found: list[CaseStudy] = []
     for function in kernel.case_functions:
@@ -158,12 +159,12 @@ def case_studies(kernel: Kernel, device: Device | None, library: str | None = No
 
 
 def device_of(kernel: Kernel, device: Device | None) -> Device | None:
-    """Where a command runs a kernel's cases: ``device`` where one was named, else None for host memory.
+    """The device for a kernel's cases: ``device`` if given, else None for host memory.
 
-    A kernel that has no code for a device of the host's memory goes to the first device here that it is compiled for.
+    A kernel that no compiler here compiles for host memory uses the first device here that it is compiled for.
 
     Raises:
-        DeviceError: there is no such device; says why.
+        DeviceError: no device fits; lists the reasons.
     """
     if device is not None or isinstance(kernel.source, BringsCode):
         return device
@@ -190,7 +191,7 @@ def _compiles(kernel: Kernel, device: Device) -> bool:
 
 
 def call_arguments(kernel: Kernel, case: PreparedCase) -> dict[str, object]:
-    """What the launcher is called with: the case's arguments and options, and what opaque heuristics say of them."""
+    """The launcher's arguments: the case's arguments and options, and the values of heuristics written in Python."""
     named = {**case.arguments, **case.options}
     if kernel.derived.opaque:
         given = {**kernel.agreed_values, **named}
@@ -222,15 +223,16 @@ def _grid(study: CaseStudy, variant: Variant) -> tuple[int, ...]:
 
 
 def _passed(study: CaseStudy) -> dict[str, object]:
-    """What launches of a case are given: all but what is a constant of the code."""
+    """The arguments of the case's launches: all but the constants of the code."""
     named = call_arguments(study.kernel, study.case)
     constants = set(study.situation.specialization.constant_values)
-    constants -= {name for name, value in named.items() if is_descriptor(value)}  # theirs is a block shape
+    # the constant of a descriptor is its block shape
+    constants -= {name for name, value in named.items() if is_descriptor(value)}
     return {name: value for name, value in named.items() if name not in constants and name not in study.case.options}
 
 
 def case_benches(study: CaseStudy, others: Sequence[Device] = ()) -> list[Bench]:
-    """Where the case's configs run: on its device, and on each of ``others`` that is like it."""
+    """The benches that run the case's configs: its own device, and each of ``others`` of the same model."""
     kernel, case = study.kernel, study.case
     devices = (study.situation.device, *others)
     if reason := kernel.why_unmeasured(devices[0].target):
@@ -246,7 +248,7 @@ def case_benches(study: CaseStudy, others: Sequence[Device] = ()) -> list[Bench]
 
 
 def sent_case(study: CaseStudy, made: Study) -> SentCase:
-    """A case as agents get it. ``CaseError`` where no recipe can make it again, or a library runs its code."""
+    """A case as agents get it. Raises CaseError if no recipe describes it, or a library runs its code."""
     kernel, case = study.kernel, study.case
     if kernel.in_library:
         raise CaseError(f"a library runs the code of {kernel.name}, over objects of this process")
@@ -262,12 +264,15 @@ def sent_case(study: CaseStudy, made: Study) -> SentCase:
 
 
 def made_study(study: CaseStudy) -> Study:
-    """The study that trials of a case are of."""
+    """The study that a case's trials belong to."""
     return study.kernel.resolver.problem(study.situation).study(study.situation.specialization, study.bucket)
 
 
 def _placed(study: CaseStudy, fleet: Fleet | None) -> tuple[CaseStudy, SentCase | None, tuple[str, ...]]:
-    """A case, on this machine where the fleet cannot have it; what is sent otherwise; what is to be said of that."""
+    """The case, the case to send if the fleet can run it (else None), and remarks.
+
+    A case that the fleet cannot run moves to this machine.
+    """
     if fleet is None:
         return study, None, ()
     try:
@@ -287,7 +292,7 @@ def _placed(study: CaseStudy, fleet: Fleet | None) -> tuple[CaseStudy, SentCase 
 def tune_case(
     study: CaseStudy, limits: CaseLimits, progress: Callable[[Progress], None] | None = None
 ) -> tuple[TuneOutcome, Compilation]:
-    """Measure the configs of one case and keep every trial."""
+    """Measures the configs of one case and stores every trial."""
     study, sent, remarks = _placed(study, limits.fleet)
     kernel, situation = study.kernel, study.situation
     made = made_study(study)
@@ -329,9 +334,9 @@ def tune_case(
 def case_variants(
     kernel: Kernel, studies: Sequence[CaseStudy], planned: BuildVariant, facts: Mapping[str, int] | None = None
 ) -> list[BuildVariant]:
-    """A planned variant as its cases need it, each with the cases that it serves, in the order of the cases.
+    """A planned variant as its cases need it: variants with the cases that each serves, in the order of the cases.
 
-    ``facts`` are of the device that it is for, where that is here; a heuristic may read them.
+    ``facts`` are the device facts of the planned target, if such a device is here; heuristics may read them.
     """
     found: dict[Variant, list[str]] = {}
     for study in studies:
@@ -342,7 +347,7 @@ def case_variants(
 
 
 def _is_served(study: CaseStudy, planned: BuildVariant) -> bool:
-    """Cases of two functions may have one label, so types and constants are compared, too."""
+    """Whether a planned variant serves a case. Two cases may share a label, so types and constants are compared too."""
     variant, situation = planned.variant, study.situation
     return (
         study.case.label in planned.cases
@@ -352,7 +357,7 @@ def _is_served(study: CaseStudy, planned: BuildVariant) -> bool:
 
 
 def _completed(kernel: Kernel, study: CaseStudy, variant: Variant, facts: Mapping[str, int] | None) -> Specialization:
-    """With the constexprs that heuristics compute from the case, and its grid where that decides the code."""
+    """The specialization, with constexprs that heuristics compute for the case, and a grid that decides the code."""
     situation, config = study.situation, variant.config
     known = situation.device.facts() if facts is None else facts
     own = derive(kernel.derived, situation.values, config.as_dict(), known)
@@ -362,7 +367,7 @@ def _completed(kernel: Kernel, study: CaseStudy, variant: Variant, facts: Mappin
 
 
 def opaque_constants(study: CaseStudy) -> dict[str, Value]:
-    """What a case gives of derived constexprs, or heuristics that run in Python say of it."""
+    """The values of derived constexprs that a case gives, or that heuristics written in Python return for it."""
     kernel = study.kernel
     named = call_arguments(kernel, study.case)
     return {name: kernel.source.constant(named[name]) for name in kernel.derived.names if name in named}

@@ -1,4 +1,4 @@
-"""The measured limits of a device: a copy and matrix products, tuned on it, kept by device model."""
+"""The measured limits of a device: a copy and matrix products, tuned on it, stored by device model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["known_ceilings", "measure_ceilings"]
 
 _log = logging.getLogger("silo")
 
-# Elements of float32 of each array of a copy, eight bytes of traffic each: from a core's own cache to 512 MiB, which is
+# Elements of float32 in each array of a copy (8 bytes of traffic each): from a core's own cache to 512 MiB, which is
 # more than any cache.
 _COPIED = tuple(1 << power for power in (13, 15, 17, 19, 21, 23, 26))
 
@@ -50,23 +50,23 @@ _DOT_SPACES: Mapping[str, Sequence[Mapping[str, Value]]] = {
 
 
 def known_ceilings(model: DeviceModel) -> Ceilings | None:
-    """What was measured on a device of this model last, or None."""
+    """The limits stored last for devices of this model, or None."""
     found: Ceilings | None = None
     for record in session().store.records.read(ceilings_key(model)):
-        with suppress(ValueError):  # a newer Silo's
+        with suppress(ValueError):  # written by a newer Silo
             found = Ceilings.from_json(record)
     return found
 
 
 def measure_ceilings(device: Device) -> Ceilings:
-    """Measure what ``device`` reaches, and keep it. Takes some seconds; where all was measured before, next to nothing.
+    """Measures the rates that ``device`` reaches, and stores them. Takes seconds; nearly nothing if all is stored.
 
-    The copy and the products are kernels like any other: compiled, checked and tuned by Silo, their trials kept. The
-    ceiling is the rate of the best config; of products, that of the best size.
+    The copy and the products are ordinary kernels: compiled, checked and tuned by Silo, with stored trials. A limit is
+    the rate of the best config; for products, at the best size.
 
     Raises:
-        ToolchainError: what the kernels are written with is not installed.
-        TuneError: no config of one of them works on this device.
+        ToolchainError: the language of these kernels is not installed.
+        TuneError: no config of a kernel works on this device.
     """
     kind = "cpu" if device.target.kind == "cpu" else "gpu"
     copies = tuple((work, rate) for work, rate in _rates(_copy_kernel(kind), device))
@@ -78,7 +78,7 @@ def measure_ceilings(device: Device) -> Ceilings:
 
 
 def _rates(made: Kernel, device: Device) -> Iterator[tuple[int, int]]:
-    """The bytes or operations of each case, and how many of them a second the best config does."""
+    """The bytes or operations of each case, and the rate per second of its best config."""
     for study in case_studies(made, device):
         outcome, _ = tune_case(study, CaseLimits())
         work = study.case.work
@@ -99,7 +99,7 @@ def _made(function: object, **options: Any) -> Kernel:  # noqa: ANN401  # option
     return cast("Kernel", kernel_of(kernel(function, **options)))
 
 
-def _copy_grid(a: Any) -> tuple[Any, ...]:  # noqa: ANN401  # a namespace of stand-ins
+def _copy_grid(a: Any) -> tuple[Any, ...]:  # noqa: ANN401  # a namespace of tracers
     return ((a.n + a.BLOCK - 1) // a.BLOCK,)
 
 
@@ -129,7 +129,7 @@ def _dot_kernel(kind: str, dtype: str) -> Kernel:
     def case(size: int, make: Make) -> Case:
         a, b = (make.normal((size, size), dtype=dtype) for _ in range(2))
         out = make.empty((size, size))
-        # GPUs multiply float32 in tf32 unless told otherwise.
+        # GPUs multiply float32 in tf32 by default.
         return Case(
             args=(a, b, out, size),
             expected={"c": lambda: a.host.astype("float32") @ b.host.astype("float32")},

@@ -1,4 +1,4 @@
-"""``silo tune --explain``: the configs that would be measured, and why kept results do not count."""
+"""``silo tune --explain``: the configs that would be measured, and the reasons why stored results do not count."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ __all__ = ["explain_case", "explain_tuning"]
 def explain_tuning(
     path: Path, *, device: str | None = None, kernels: Sequence[str] | None = None, lock: Path | None = None
 ) -> list[tuple[str, Explanation]]:
-    """What is known of the study of each case of a Python file or module, and why the rest does not count.
+    """Explains the study of each case of a Python file or module: its results, and why other results do not count.
 
     Raises:
-        CaseError: there is no case, or the path is no Python file.
+        CaseError: without a case, or if the path is not a Python file.
     """
     if kind_of(path) is PlaceKind.BUNDLE:
         raise CaseError(f"{path}: kept results are explained for the kernels of a Python file; see also silo inspect")
@@ -39,7 +39,7 @@ def explain_tuning(
 
 
 def explain_case(study: CaseStudy, lock: Path | None = None) -> Explanation:
-    """What is known of one case. ``lock`` is the file that tuning would update, if any."""
+    """Explains the study of one case. ``lock`` is the file that tuning would update, or None."""
     situation = study.situation
     problem = study.kernel.resolver.problem(situation)
     made = problem.study(situation.specialization, study.bucket)

@@ -30,7 +30,7 @@ __all__ = ["EXPORTS", "ExportRow", "ImportRow", "export_results", "import_result
 
 @dataclass(frozen=True, slots=True)
 class ImportRow:
-    """What one file brought: ``trials`` that count as measured here, ``known`` ones besides, or ``seeds``."""
+    """The contents of one imported file: new ``trials``, ``known`` trials that the store had, or ``seeds``."""
 
     path: str
     tool: str
@@ -50,14 +50,14 @@ class ExportRow:
 
 
 def import_results(path: Path, *, kernel: str | None = None, form: str | None = None) -> list[ImportRow]:
-    """Take in a file of results, one row a kernel.
+    """Imports a file of results and returns one row per kernel.
 
-    Trials that carry the identity of what was measured (bundles and T4 files of Silo's) join the store as if they had
-    been measured here. What another tuner measured becomes seeds of the kernel called ``kernel``, or what the file
-    calls it: configs to try first.
+    Trials that carry the identity of the measured code (Silo's bundles and T4 files) join the store as if they had been
+    measured here. Results of other tuners become seeds, configs to try first, of the kernel called ``kernel`` or named
+    by the file.
 
     Raises:
-        TuneError: the file cannot be read, says no kernel, or has nothing that worked.
+        TuneError: the file cannot be read, does not name a kernel, or holds no config that worked.
         BundleError: the bundle cannot be read.
         StoreError: the store cannot be written.
     """
@@ -97,7 +97,7 @@ def _keep(path: Path, tool: str, kernel: str, pairs: Iterable[tuple[Study, Trial
     for study, trial in pairs:
         studies.setdefault(study.key, (study, []))[1].append(trial)
     fresh = known = 0
-    for name in {study.kernel for study, _ in studies.values()}:  # first, so that no trial lies where nobody looks
+    for name in {study.kernel for study, _ in studies.values()}:  # before the trials, which are found through it
         note_studies(name, (study for study, _ in studies.values() if study.kernel == name), records)
     for study, trials in studies.values():
         before = {trial.identity for trial in read_trials(study, records)}
@@ -112,10 +112,10 @@ def _keep(path: Path, tool: str, kernel: str, pairs: Iterable[tuple[Study, Trial
 def export_results(
     path: Path, folder: Path, form: str, *, device: str | None = None, kernels: Sequence[str] | None = None
 ) -> list[ExportRow]:
-    """Write the trials of a Python file's kernels or of a bundle, of ``device`` or of any; one file a study.
+    """Writes the trials of a Python file's kernels or of a bundle, one file per study; ``device`` limits them to one.
 
-    T4 files carry the identity of what was measured, so that another store can take them in as measurements. The others
-    hold what their tools ask for.
+    T4 files carry the identity of the measured code, so another store can import them as measurements. The other
+    formats hold only the fields of their tools.
 
     Raises:
         TuneError: an unknown format, no trials, or configs that the format cannot hold.
@@ -143,13 +143,13 @@ def _kernel_tuner(kept: KeptStudy) -> str:
 
 
 def _triton(kept: KeptStudy) -> str:
-    """The key is what Triton's would be for torch tensors of the bucket's largest sizes."""
+    """The key equals Triton's key for torch tensors of the bucket's largest sizes."""
     arrays = [one.dtype for one in kept.study.signature.parameters if one.kind is ParameterKind.POINTER]
     return write_autotune([*kept.study.bucket, *(f"torch.{dtype}" for dtype in arrays)], kept.trials)
 
 
 def _kernel_name(kept: KeptStudy) -> str:
-    # Names in both cases cannot meet: the study is in each path.
+    # Names that differ in case only cannot collide: each path contains the study.
     return file_name(kept.study.kernel, both_cases=True)
 
 
@@ -158,11 +158,11 @@ def _plain_name(kept: KeptStudy) -> str:
 
 
 def _triton_name(kept: KeptStudy) -> str:
-    """Triton finds a file by its name, in a folder for each key."""
+    """The file's path: Triton finds a file by its name, in one folder per key."""
     return f"{kept.study.key[:12]}/{_kernel_name(kept)}{SUFFIX}"
 
 
-# By the format's name: how a study is written, and where.
+# For each format: the function that writes a study, and the function that names its file.
 EXPORTS: dict[str, tuple[Callable[[KeptStudy], str], Callable[[KeptStudy], str]]] = {
     "t4": (_t4, _plain_name),
     "kernel-tuner": (_kernel_tuner, _plain_name),

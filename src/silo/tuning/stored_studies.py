@@ -28,18 +28,18 @@ from silo.tuning.case_tuning import make_of
 
 __all__ = ["kept_studies"]
 
-_MOST_PAIRS = 1 << 19  # of a case and a study: each with each takes seconds
+_MOST_PAIRS = 1 << 19  # the most pairs of a case and a study: comparing all of them takes seconds
 
 
 def kept_studies(path: Path, device: str | None = None, kernels: Sequence[str] | None = None) -> list[KeptStudy]:
-    """Every study with trials of a Python file's kernels as they are now, or of a bundle's.
+    """Every study with trials of a Python file's current kernels, or of a bundle's.
 
-    For a file these are what the store has of the same source and, where one for the target is here, the same compiler;
-    of any device, or of ``device`` alone. No array of a case is made.
+    For a file these are the store's studies of the same source and, if a compiler for the target is installed, the same
+    compiler; of any device, or of ``device`` alone. Makes no arrays.
 
     Raises:
-        SourceError, BundleError: the file cannot be read, or has no such kernel.
-        DeviceError: no such device.
+        SourceError, BundleError: the file cannot be read, or lacks the kernel.
+        DeviceError: the device does not exist.
     """
     model = None if device is None else device_named(device).model
     if kind_of(path) is not PlaceKind.BUNDLE:
@@ -54,7 +54,7 @@ def kept_studies(path: Path, device: str | None = None, kernels: Sequence[str] |
 
 
 def _of_kernel(kernel: Kernel) -> list[KeptStudy]:
-    """Studies of its cases, in their order, then studies of buckets that only calls have met."""
+    """Studies of the kernel's cases, in their order, then studies of buckets that only calls have met."""
     records = session().store.records
     recipes = _recipes(kernel)
     found: list[tuple[int, KeptStudy]] = []
@@ -88,13 +88,13 @@ def _set_aside(study: Study, trials: Sequence[Trial]) -> tuple[SpillingConfig, .
 
 
 def _recipes(kernel: Kernel) -> list[CaseRecipe]:
-    """The kernel's cases as values. Nobody asks for their arrays, so none is made."""
+    """The kernel's cases as values; their arrays are never made."""
     make = make_of(None)
     return [function.outline(values, make) for function in kernel.case_functions for values in function.combinations()]
 
 
 def _is_current(kernel: Kernel, study: Study) -> bool:
-    """Whether today's compiler is the study's. Where there is none for its target, nobody can say otherwise."""
+    """Whether today's compiler is the study's; True if no compiler for its target is installed."""
     try:
         return compiler_identity(kernel.source.kind, study.target) == study.compiler
     except (TargetError, ToolchainError, CompilerMissingError):
@@ -102,7 +102,7 @@ def _is_current(kernel: Kernel, study: Study) -> bool:
 
 
 def _default(kernel: Kernel, study: Study, recipe: CaseRecipe | None) -> Config | None:
-    """The first config of the space that agrees with what the call sets; None where a heuristic makes the space."""
+    """The first config of the space that agrees with the call's values; None if a heuristic makes the space."""
     options = dict(recipe.config) if recipe else {}
     constants = study.specialization.constant_values
     if kernel.rule is not None or any(name not in constants for name in kernel.open_blocks):
@@ -128,9 +128,9 @@ def _of_bundle(bundle: Bundle, name: str) -> Iterator[KeptStudy]:
 
 
 def _cases_of(studies: Sequence[Study], recipes: Sequence[CaseRecipe]) -> dict[str, list[int]]:
-    """By the key of each study, the numbers of the cases that are its own.
+    """The numbers of the cases that belong to each study, by the study's key.
 
-    Of the studies of one device and target that a case agrees with, those that assume most are its.
+    Several studies of one device and target may fit a case; it belongs to the most specialized of them.
     """
     owned: dict[str, list[int]] = {study.key: [] for study in studies}
     for number, recipe in enumerate(recipes):

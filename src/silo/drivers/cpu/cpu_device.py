@@ -1,4 +1,4 @@
-"""The CPU as a device: what it is, and loading code into it."""
+"""The CPU as a device: its facts, and loading code into it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from silo.settings import settings
 
 __all__ = ["CPU_TIMING", "CpuDevice", "CpuTimer", "devices", "load_entry"]
 
-# Caches are as warm as the previous launch left them. It is wall time, not the threads' CPU
-# time: a kernel spread over more threads is to win if it is done sooner.
+# Caches are as warm as the previous launch left them. It is wall time, not the threads' CPU time: a kernel spread over
+# more threads should win if it is done sooner.
 CPU_TIMING = "cpu-wall-warm/1"
 
 
 class CpuTimer:
-    """Reads the monotonic clock round launches that return when the kernel is done.
+    """Reads the monotonic clock around launches that return when the kernel is done.
 
     >>> CpuTimer().elapsed_ns(lambda: None, 3) >= 0
     True
@@ -51,17 +51,17 @@ class CpuTimer:
         return elapsed
 
     def disturbed(self) -> bool:
-        """Whether a launch ran on fewer threads than it called: other processes had their processors."""
+        """Whether a launch ran on fewer threads than it requested: other processes occupied their processors."""
         return self._disturbed
 
     def settle(self) -> None:
-        """Pin the threads of launches, which a busy system may keep on one processor for seconds otherwise."""
+        """Pins the threads of launches, which a busy system may otherwise keep on one processor for seconds."""
         cpu_pin_threads()
 
 
 @frozen
 class CpuDevice:
-    """Implements :class:`silo.core.protocols.Device`: the cores this process may use."""
+    """Implements :class:`silo.core.protocols.Device`: the cores that this process may use."""
 
     model: DeviceModel
     target: Target
@@ -80,32 +80,32 @@ class CpuDevice:
 
     @property
     def memory(self) -> Memory:
-        """The host's."""
+        """Host memory."""
         return DRIVER.memory
 
     @property
     def measuring(self) -> Measuring:
-        """Code that faults ends the process it runs in."""
+        """In a separate process, because code that faults ends its process."""
         return Measuring.CONFINED
 
     def runs(self, target: Target, blob_kind: str = "so") -> Decision:
-        """Whether code for ``target`` runs here."""
+        """Decides whether code for ``target`` runs here."""
         return runs_on(target, self.target, blob_kind)
 
     def synchronize(self) -> None:
-        """Launches return when they are done."""
+        """Does nothing: launches return when they are done."""
 
     def free_memory(self) -> None:
-        """Not counted: copies are made in the host's memory, whichever device is measured."""
+        """Returns None, uncounted: copies are made in host memory, whichever device is measured."""
 
     @property
     def driver(self) -> str:
-        """A CPU has none."""
+        """Always empty: a CPU has no driver."""
         return ""
 
     @property
     def timing(self) -> str:
-        """How times are taken: see :data:`CPU_TIMING`."""
+        """The way times are taken: see :data:`CPU_TIMING`."""
         return CPU_TIMING
 
     def timer(self) -> CpuTimer:
@@ -115,7 +115,7 @@ class CpuDevice:
     def load(
         self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
     ) -> LoadedKernel:
-        """Map a shared object, which runs its initialisers.
+        """Maps a shared object, which runs its initialisers.
 
         Raises:
             DeviceError: not a shared object, or without the entry.
@@ -131,7 +131,7 @@ class CpuDevice:
 
 
 def load_entry(module: CpuModule, launch: LaunchInfo, name: str) -> LoadedKernel:
-    """The kernel of a mapped shared object; ``DeviceError`` where the object does not hold it."""
+    """The kernel of a mapped shared object. Raises DeviceError if the object lacks it."""
     return LoadedKernel(
         module,
         launch.entry,
@@ -146,7 +146,7 @@ def load_entry(module: CpuModule, launch: LaunchInfo, name: str) -> LoadedKernel
 
 
 def devices() -> Sequence[CpuDevice]:
-    """The CPU of this machine; ``TargetError`` where it is below every level Silo compiles for."""
+    """The CPU of this machine. Raises TargetError if it is below every level that Silo compiles for."""
     target = host_target()
     facts = gather_facts()
     return (
@@ -164,7 +164,7 @@ def devices() -> Sequence[CpuDevice]:
 
 
 def _vendor() -> str:
-    """The maker's name as Linux has it (GenuineIntel, AuthenticAMD, or an ARM implementer's number); "" elsewhere."""
+    """The maker's name in Linux's form (GenuineIntel, AuthenticAMD, or an ARM implementer's number); "" elsewhere."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -177,7 +177,7 @@ def _vendor() -> str:
 
 
 def _memory_bytes() -> int:
-    """Installed memory; 0 where the system does not say."""
+    """Installed memory in bytes; 0 if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):

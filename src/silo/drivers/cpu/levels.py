@@ -1,4 +1,4 @@
-"""Portable CPU levels: which one this machine has, and how code for one is compiled."""
+"""Portable CPU levels: the level of this machine, and the compiler flags of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 class CpuLevel:
     """One level: its name in targets, the machine flags of gcc and clang, the vector width in bits.
 
-    ``features``, in Linux's spelling, are what a CPU must have beyond the level before it.
+    ``features``, in Linux's spelling, are the CPU features required beyond the level below.
     """
 
     name: str
@@ -30,9 +30,9 @@ class CpuLevel:
     features: frozenset[str]
 
 
-# Up to gcc 14 a function that calls nothing, and so keeps its arrays below the stack's end, may have them where its own
-# aligned vector stores do not expect them, if it reaches them through copies of the stack pointer
-# (https://gcc.gnu.org/PR109780). With nothing below the stack's end they are where they should be.
+# Up to gcc 14, a function that calls nothing keeps its arrays in the red zone below the stack pointer, and may misplace
+# them relative to its own aligned vector stores if it reaches them through copies of the stack pointer
+# (https://gcc.gnu.org/PR109780). Without a red zone they are placed correctly.
 _ALIGNED_ARRAYS = "-mno-red-zone"
 
 LEVELS: Mapping[str, CpuLevel] = MappingProxyType(
@@ -70,7 +70,7 @@ LEVELS: Mapping[str, CpuLevel] = MappingProxyType(
 
 @frozen
 class CpuFacts:
-    """What the operating system says of the CPU: the machine (``x86_64``, ``aarch64``), its model and its features."""
+    """The operating system's report on the CPU: the machine (``x86_64``, ``aarch64``), its model and its features."""
 
     machine: str
     model: str = ""
@@ -78,7 +78,7 @@ class CpuFacts:
 
 
 def highest_level(facts: CpuFacts) -> str | None:
-    """The highest level whose every feature, and every feature of the levels below, is there; None below the lowest.
+    """The highest level whose features, and all features of the levels below, are present; None below the lowest.
 
     >>> highest_level(CpuFacts("x86_64", features=LEVELS["x86-64-v2"].features))
     'x86-64-v2'
@@ -93,7 +93,7 @@ def highest_level(facts: CpuFacts) -> str | None:
 
 
 def level_of(target: Target) -> CpuLevel:
-    """The level a concrete CPU target names; ``TargetError`` for any other target."""
+    """The level that a concrete CPU target names. Raises TargetError for any other target."""
     if target.kind != "cpu" or target.arch not in LEVELS:
         raise TargetError(f"{target} names no CPU level; write one of {', '.join(f'cpu:{name}' for name in LEVELS)}")
     return LEVELS[target.arch]
@@ -119,7 +119,7 @@ def _intersect(shared: frozenset[str] | None, features: Iterable[str]) -> frozen
 
 @cache
 def gather_facts() -> CpuFacts:
-    """Read this machine's facts; no features where the system does not tell them the way Linux does."""
+    """Reads this machine's facts; without features if the system does not report them as Linux does."""
     try:
         model, features = parse_cpuinfo(_CPUINFO.read_text(encoding="utf-8", errors="replace"))
     except OSError:
@@ -128,7 +128,7 @@ def gather_facts() -> CpuFacts:
 
 
 def host_target() -> Target:
-    """The target ``cpu`` stands for on this machine; ``TargetError`` where it reaches no level."""
+    """The target that ``cpu`` means on this machine. Raises TargetError if it reaches no level."""
     facts = gather_facts()
     name = highest_level(facts)
     if name is None:

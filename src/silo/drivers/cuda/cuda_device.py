@@ -11,5 +11,5 @@ __all__ = ["devices"]
 
 
 def devices() -> Sequence[GpuDevice]:
-    """The NVIDIA GPUs this process may use. Raises DeviceError with the reason where there is none."""
+    """The NVIDIA GPUs that this process may use. Raises DeviceError with the reason if it finds none."""
     return gpu_devices(DRIVER)

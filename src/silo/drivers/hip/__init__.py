@@ -13,7 +13,7 @@ DRIVER = DriverDeclaration(
     example="gfx942",
     # 32 lanes on RDNA (gfx10 and later), 64 on CDNA and GCN (gfx9 and older).
     warps=((r"gfx[1-9][0-9]([0-9a-f]{2}|-.*)", 32), (r".*", 64)),
-    # By the ROCm documentation (rocm.docs.amd.com, "AMD GPU hardware specifications").
+    # From the ROCm documentation (rocm.docs.amd.com, "AMD GPU hardware specifications").
     units=MappingProxyType(
         {
             "gfx908": 120,  # MI100
@@ -32,6 +32,6 @@ DRIVER = DriverDeclaration(
     code_forms=("ttgir", "amdgcn"),
     library="hip_library",
     torch_build="hip",
-    least_flush=512 << 20,  # behind the cache that the driver states there is another of 256 MiB
+    least_flush=512 << 20,  # behind the cache that the driver reports is another of 256 MiB
     spills=32,  # of PyTorch 2.13
 )

@@ -23,12 +23,12 @@ from silo.launch.resources import reserved_sms
 
 __all__ = ["MetalDevice", "devices"]
 
-# The library by its package, and the module of it that an importing program has.
+# Each library by its package, and its module in sys.modules.
 _LIBRARIES = {"torch": "torch", "mlx": "mlx.core"}
 
 
 def _present() -> Mapping[str, Any]:
-    """The libraries that are imported and see a GPU: who imported none has no arrays in Metal's memory."""
+    """The imported libraries that see a GPU: without one, a program cannot have arrays in Metal's memory."""
     found = {package: sys.modules.get(module) for package, module in _LIBRARIES.items()}
     return {
         package: module
@@ -38,13 +38,13 @@ def _present() -> Mapping[str, Any]:
 
 
 def _synchronize() -> None:
-    """Wait for the streams of every library."""
+    """Waits for the streams of every library."""
     for package, module in _present().items():
         (module.mps if package == "torch" else module).synchronize()
 
 
 class MetalTimer:
-    """The wall clock round launches that are waited for: Metal tells no time of a launch through a library."""
+    """The wall clock around launches that are waited for: Metal does not report a launch's time through a library."""
 
     def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
         """Nanoseconds for ``repeats`` launches back to back."""
@@ -78,30 +78,30 @@ class MetalDevice:
 
     @property
     def memory(self) -> Memory:
-        """Metal's, in which torch's tensors on ``mps`` are."""
+        """Metal's memory, which holds torch's tensors on ``mps``."""
         return DRIVER.memory
 
     @property
     def measuring(self) -> Measuring:
-        """Torch launches, here."""
+        """In this process, because torch launches here."""
         return Measuring.HERE
 
     @property
     def timing(self) -> str:
-        """How times are taken."""
+        """The way times are taken."""
         return "metal-wall/1"
 
     def runs(self, target: Target, blob_kind: str = "msl") -> Decision:
-        """Whether the system's Metal is new enough."""
+        """Decides whether the system's Metal is new enough."""
         del blob_kind
         return runs_version(target, self.target)
 
     def synchronize(self) -> None:
-        """Wait for the libraries' streams."""
+        """Waits for the libraries' streams."""
         _synchronize()
 
     def free_memory(self) -> None:
-        """Not counted: it is the host's."""
+        """Returns None, uncounted: it is host memory."""
 
     def timer(self) -> MetalTimer:
         """See :class:`MetalTimer`."""
@@ -110,13 +110,13 @@ class MetalDevice:
     def load(
         self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
     ) -> LoadedKernel:
-        """Nothing is loaded by a driver: the loader of ``msl`` does."""
+        """Raises DeviceError: the loader of ``msl`` loads code, not a driver."""
         del launch, blob, consent
         raise DeviceError(f"{name}: a Mac's GPU runs texts (kind msl) through torch or MLX, not {kind!r}")
 
 
 def devices() -> Sequence[MetalDevice]:
-    """The GPU of this Mac. Raises DeviceError with the reason where there is none."""
+    """The GPU of this Mac. Raises DeviceError with the reason if it finds none."""
     if platform.system() != "Darwin":
         raise DeviceError("Metal is on Macs alone; silo.emulated_metal and the target cpu run its kernels elsewhere")
     version = version_of_system(platform.mac_ver()[0])

@@ -1,4 +1,4 @@
-"""Versions of Metal's language, and which of them a Mac has."""
+"""Versions of Metal's language, and the newest version of a Mac."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def version_of_system(macos: str) -> str | None:
 
 
 def runs_version(built: Target, here: Target) -> Decision:
-    """Whether a text for one version is compiled where another is the newest.
+    """Decides whether a text for one version compiles on a system whose newest version is ``here``.
 
     >>> bool(runs_version(Target.parse("metal:3.1"), Target.parse("metal:3.2")))
     True

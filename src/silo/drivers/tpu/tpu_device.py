@@ -1,4 +1,4 @@
-"""TPUs as devices. jax drives them: Silo has no driver of its own, and this was never run on one."""
+"""TPUs as devices. jax drives them; Silo has no driver of its own. This was never run on a TPU."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ CHIPS: Mapping[str, str] = {
     "TPU v6e": "v6e",
     "TPU7x": "7x",
 }
-"""The arch of a target by what jax calls the device."""
+"""The arch of a target, by jax's name of the device."""
 
-# Where the kernel of a machine with TPUs has them.
+# Device files of machines with TPUs.
 _NODES = ("accel0", "vfio/0", "vfio/1")
 
 
 class TpuTimer:
-    """The wall clock: a launch returns when its results are there."""
+    """The wall clock: a launch returns when its results are complete."""
 
     def elapsed_ns(self, launch: Callable[[], object], repeats: int) -> int:
         """Nanoseconds for ``repeats`` launches back to back."""
@@ -51,7 +51,7 @@ class TpuTimer:
 
 @frozen
 class TpuDevice:
-    """Implements :class:`silo.core.protocols.Device`; what runs on it is loaded by ``silo.loaders``."""
+    """Implements :class:`silo.core.protocols.Device`; the loaders of ``silo.loaders`` load its code."""
 
     model: DeviceModel
     target: Target
@@ -62,18 +62,18 @@ class TpuDevice:
     measuring: Measuring = Measuring.HERE  # jax's arrays stay in this process
 
     def facts(self) -> Mapping[str, int]:
-        """What grids may read."""
+        """The facts that grids may read."""
         return {"sm_count": self.model.units, "reserved_sms": 0, "num_sms": self.model.units, "warp_size": 1}
 
     def runs(self, target: Target, blob_kind: str = "") -> Decision:
-        """Exactly its own chip."""
+        """Decides whether code is for exactly its own chip."""
         return runs_on(target, self.target, blob_kind)
 
     def synchronize(self) -> None:
-        """Launches return when their results are there."""
+        """Does nothing: launches return when their results are complete."""
 
     def free_memory(self) -> int | None:
-        """What jax counts, where it counts."""
+        """Free bytes by jax's count; None if jax does not count."""
         found: Mapping[str, Any] = _local(import_module("jax"))[self.index].memory_stats() or {}
         limit, used = found.get("bytes_limit"), found.get("bytes_in_use")
         return None if limit is None or used is None else int(limit) - int(used)
@@ -85,16 +85,16 @@ class TpuDevice:
     def load(
         self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
     ) -> LoadedKernel:
-        """There is no driver: the loaders of its kinds load."""
+        """Raises DeviceError: the loaders of its kinds load code, not a driver."""
         del launch, blob, consent
         raise DeviceError(f"{name}: no driver of Silo loads {kind!r} to a TPU; jax does, through the loader of jaxexp")
 
 
 def devices() -> Sequence[TpuDevice]:
-    """The TPUs that this process may use. Imports jax where there may be any, which takes seconds.
+    """The TPUs that this process may use. Imports jax, which takes seconds, only if device files of TPUs exist.
 
     Raises:
-        DeviceError: there are none, and why.
+        DeviceError: without TPUs; contains the reason.
     """
     if not any((Path("/dev") / node).exists() for node in _NODES):
         raise DeviceError("this machine has no TPU: there is neither /dev/accel0 nor /dev/vfio")
@@ -104,13 +104,13 @@ def devices() -> Sequence[TpuDevice]:
     jax = import_module("jax")
     try:
         found = _local(jax)
-    except RuntimeError as error:  # jax's way to say that it has no such backend
+    except RuntimeError as error:  # raised by jax if it does not have the backend
         raise DeviceError(f"jax {jax.__version__} sees no TPU: {error}") from error
     return tuple(described(one, index, str(jax.__version__)) for index, one in enumerate(found))
 
 
 def described(device: Any, index: int, version: str) -> TpuDevice:  # noqa: ANN401  # jax's
-    """One of jax's devices. DeviceError for a chip that no target names."""
+    """One of jax's devices. Raises DeviceError for a chip that no target names."""
     name = str(device.device_kind)
     if name not in CHIPS:
         raise DeviceError(f"jax {version} has a TPU that it calls {name!r}, and Silo knows {', '.join(CHIPS)}")

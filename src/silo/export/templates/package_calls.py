@@ -1,6 +1,6 @@
-"""How the functions of this package reach its library: through torch's operators, or through tvm-ffi.
+"""The calls of this package's functions into its library: through torch's operators, or through tvm-ffi.
 
-Neither is imported before a call needs it; a call says which to install. Made by `silo export --wheel`.
+Both are imported by the first call that needs them; a call names a missing package. Made by `silo export --wheel`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Library:
-    """The shared libraries beside this file, loaded when first used; ``operators``: the names of torch's."""
+    """The shared libraries beside this file, loaded on first use; ``operators``: the names of torch's."""
 
     def __init__(self, name: str, operators: tuple[str, ...]) -> None:
         self.name = name
@@ -23,7 +23,7 @@ class Library:
         self._functions: Any = None
         self._operators: Any = None
 
-    def functions(self) -> Any:  # noqa: ANN401  # of a package that may not be here
+    def functions(self) -> Any:  # noqa: ANN401  # of a package that may be missing
         """The library as a module of tvm-ffi."""
         if self._functions is None:
             try:
@@ -36,8 +36,8 @@ class Library:
             self._functions = tvm_ffi.load_module(str(self._folder / f"lib{self.name}.so"))
         return self._functions
 
-    def operators(self) -> Any:  # noqa: ANN401  # of a package that may not be here
-        """The operators of torch, ``torch.ops.NAME``; torch.compile knows that they return nothing."""
+    def operators(self) -> Any:  # noqa: ANN401  # of a package that may be missing
+        """The operators of torch, ``torch.ops.NAME``; torch.compile is informed that they return nothing."""
         if self._operators is None:
             if not self.has_operators:
                 raise ImportError(f"{self.name} has no operators of torch: silo export --torch makes them")
@@ -53,8 +53,8 @@ def _returns_nothing(*_arguments: object, **_options: object) -> None:
     pass
 
 
-def _class_of(module: str, name: str) -> Any:  # noqa: ANN401  # of a package that may not be here
-    """A class of a module that somebody has imported, else none that anything is of."""
+def _class_of(module: str, name: str) -> Any:  # noqa: ANN401  # of a package that may be missing
+    """A class of an imported module; () if the module was not imported."""
     found = sys.modules.get(module)
     return () if found is None else getattr(found, name)
 
@@ -77,7 +77,7 @@ class Kernel:
         grid: int | Sequence[int] | None,
         blocks: Mapping[str, tuple[int, Sequence[int] | None]],
     ) -> None:
-        """Launch; ``blocks`` are the descriptors', by their names, with the places of the tensors."""
+        """Launches; ``blocks`` are the descriptors', by their names, with the places of the tensors."""
         if self._has_operator and isinstance(arguments[self._tensor], _class_of("torch", "Tensor")):
             if self._operator is None:
                 self._operator = getattr(self._library.operators(), self._name).default
@@ -87,7 +87,7 @@ class Kernel:
             self._operator(*arguments, **named)
             return
         array = _class_of("numpy", "ndarray")
-        for at in self._written:  # what tvm-ffi hands over does not say so
+        for at in self._written:  # tvm-ffi does not pass this flag on
             if isinstance(arguments[at], array) and not arguments[at].flags.writeable:
                 raise ValueError(f"{self._name}: argument {at} is written, and the array is read-only")
         if self._function is None:

@@ -1,1 +1,1 @@
-"""Results of other tuners, and ours in their formats: one format a file."""
+"""Results of other tuners, and Silo's in their formats: one module per format."""

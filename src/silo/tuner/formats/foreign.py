@@ -42,7 +42,7 @@ _LONGEST_NS = 1 << 60  # 36 years
 
 @dataclass(frozen=True, slots=True)
 class ForeignTrial:
-    """One config as another tuner measured it. ``compile_ns`` and ``bench_ns`` are what trying it cost."""
+    """One config as another tuner measured it. ``compile_ns`` and ``bench_ns`` are the costs of trying it."""
 
     config: Config
     status: Status
@@ -54,10 +54,10 @@ class ForeignTrial:
 
 @dataclass(frozen=True)
 class ForeignResults:
-    """A file of results. ``kernel`` and ``device`` are "" where it does not say.
+    """A file of results. ``kernel`` and ``device`` are "" if the file does not name them.
 
-    ``own`` are trials with the studies they belong to, of files that Silo wrote: these are measurements like any other.
-    The rest says nothing of source, compiler and arguments, so it can only be a hint where to look first.
+    ``own`` are trials with their studies, from files that Silo wrote: ordinary measurements. The other trials lack
+    source, compiler and arguments, so they only suggest configs to try first.
     """
 
     tool: str
@@ -69,7 +69,7 @@ class ForeignResults:
 
 @dataclass(frozen=True, slots=True)
 class ConfigResult:
-    """What is known of one config over all its trials, for formats that have one row a config."""
+    """The result of one config over all its trials, for formats that have one row per config."""
 
     config: Config
     status: Status
@@ -79,9 +79,9 @@ class ConfigResult:
 
 
 def by_config(trials: Iterable[Trial]) -> tuple[ConfigResult, ...]:
-    """One result a config, in the order of their first trials; samples of its trials are pooled.
+    """One result per config, in the order of their first trials; samples of its trials are pooled.
 
-    A config that a trial disqualifies (``tuner.winner``) has failed, whatever its other trials say.
+    A config that a trial disqualifies (``tuner.winner``) has failed, whatever its other trials show.
     """
     pools: dict[bytes, list[Trial]] = {}
     for trial in trials:
@@ -101,31 +101,31 @@ def _pooled(pool: Sequence[Trial]) -> ConfigResult:
 
 
 def members_of(data: object, what: str) -> Mapping[str, Any]:
-    """The members of an object; ``ValueError`` for anything else."""
+    """The members of an object. Raises ValueError for anything else."""
     return read_mapping(cast("JSON", data), what)
 
 
 def items_of(data: object, what: str) -> Sequence[Any]:
-    """The items of a list; ``ValueError`` for anything else."""
+    """The items of a list. Raises ValueError for anything else."""
     return read_list(cast("JSON", data), what)
 
 
 def parse_status(name: object, table: Mapping[str, Status], what: str) -> Status:
-    """The status that a word of the format stands for; ``ValueError`` lists the words."""
+    """The status for a word of the format. Raises ValueError, which lists the words, if unknown."""
     if not isinstance(name, str) or name not in table:
         raise ValueError(f"{what} is {name!r}, which is none of {', '.join(table)}")
     return table[name]
 
 
 def nanoseconds(value: object, what: str, unit_ns: int = NS_PER_MS) -> int:
-    """A time in the format's unit (milliseconds); ``ValueError`` where it is not a finite natural time."""
+    """A time in the format's unit (milliseconds), as nanoseconds. Raises ValueError unless it is finite and natural."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST_NS / unit_ns:
         raise ValueError(f"{what} is {value!r}, which is not a time")
     return round(value * unit_ns)
 
 
 def milliseconds(time_ns: int) -> float:
-    """Nanoseconds as formats keep times; :func:`nanoseconds` gives the same integer back (below 26 days).
+    """Nanoseconds as formats store times; :func:`nanoseconds` returns the same integer (below 26 days).
 
     >>> milliseconds(1_500_000), nanoseconds(milliseconds(2_251_799_813_685_247), "t")
     (1.5, 2251799813685247)
@@ -134,7 +134,7 @@ def milliseconds(time_ns: int) -> float:
 
 
 def counted(trials: Iterable[T], allowed: int, trial_of: Callable[[T], ForeignTrial]) -> tuple[T, ...]:
-    """All ``trials``; ``ValueError`` before they take more than ``allowed`` bytes of memory."""
+    """All ``trials``. Raises ValueError before they take more than ``allowed`` bytes of memory."""
     found: list[T] = []
     taken = 0
     for one in trials:
@@ -149,17 +149,17 @@ def counted(trials: Iterable[T], allowed: int, trial_of: Callable[[T], ForeignTr
 
 
 def plain_config(values: Mapping[str, object], what: str) -> Config:
-    """A config from plain JSON values; ``ValueError`` for others, which no kernel takes."""
+    """A config from plain JSON values. Raises ValueError for other values, which no kernel takes."""
     for name, value in values.items():
         odd = isinstance(value, float) and not math.isfinite(value)
         if odd or not (value is None or isinstance(value, bool | int | float | str)):
             raise ValueError(f"{what}: {name} is {value!r}; the values of a config are numbers, strings, true or false")
-    # Names are the same in every row, and each row's are objects of their own.
+    # Names are the same in every row, but each row has its own string objects.
     return Config.of({sys.intern(name): cast("Value", value) for name, value in values.items()})
 
 
 def flat_values(config: Config, tool: str) -> dict[str, Value]:
-    """A config's members as plain JSON values. ``TuneError`` for others, which the format cannot hold."""
+    """A config's members as plain JSON values. Raises TuneError for others, which the format cannot hold."""
     members = config.as_dict()
     for name, value in members.items():
         if not (value is None or isinstance(value, bool | int | float | str)):

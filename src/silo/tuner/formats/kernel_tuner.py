@@ -1,9 +1,9 @@
 """Kernel Tuner's cache files: one JSON object with a row for each config, times in milliseconds.
 
-The form is that of ``kernel_tuner.util.process_cache`` and ``store_cache`` (1.4.0). A file of a run that was cut off
-ends in a comma with two objects open. ``time`` is what the tool ranks a config by,
-``times`` are what it averages; in some files these are of something else, and then ``time`` is taken. A failure is the
-name of a class where a measured value would be: under ``time`` in older files, under ``__error__`` too in newer ones.
+The form follows ``kernel_tuner.util.process_cache`` and ``store_cache`` (1.4.0). A file of a run that was cut off ends
+in a comma with two objects open. ``time`` is the value that the tool ranks a config by, and ``times`` are the values
+that it averages; in some files these measure something else, and then ``time`` is taken. A failure is the name of a
+class in place of a measured value: under ``time`` in older files, under ``__error__`` too in newer ones.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _COSTS = ("benchmark_time", "verification_time")
 
 
 def read_cache(results: Results) -> ForeignResults:
-    """Read a cache file; ``ValueError`` says what is wrong with it."""
+    """Reads a cache file. Raises ValueError with the fault of the file."""
     data = results.header
     kernel, device = (read_text(data.get(name), name) for name in ("kernel_name", "device_name"))
     names = [
@@ -83,19 +83,19 @@ def _trial(names: Sequence[str], what: str, row: object) -> ForeignTrial:
     samples = tuple(nanoseconds(sample, f"{what}: times") for sample in times)
     if (time := members.get("time")) is not None:
         time_ns = nanoseconds(time, f"{what}: time")
-        if not min(samples) <= time_ns <= max(samples):  # no average of these
+        if not min(samples) <= time_ns <= max(samples):  # not an average of these
             samples = (time_ns,)
     return ForeignTrial(config, Status.OK, samples, compile_ns, bench_ns)
 
 
 def write_cache(kernel: str, device: str, problem_size: Sequence[int], trials: Iterable[Trial]) -> str:
-    """Trials of one study as a cache file that Kernel Tuner can replay (``kernel_tuner.tune_cache``).
+    """Writes trials of one study as a cache file that Kernel Tuner can replay (``kernel_tuner.tune_cache``).
 
-    ``time`` is the median, because that is what a winner is chosen by; Kernel Tuner's own files hold the mean. Its
-    two kinds of failure stand for all of ours: compiling, or running (wrong results and time limits too).
+    ``time`` is the median, because winners are chosen by it; Kernel Tuner's own files hold the mean. Its two kinds of
+    failure represent all of Silo's: compiling, or running (which includes wrong results and time limits).
 
     Raises:
-        TuneError: the configs do not all have the same names, or hold what the format cannot.
+        TuneError: the configs do not all have the same names, or hold values that the format cannot hold.
     """
     results = by_config(trials)
     if not results:
@@ -117,7 +117,7 @@ def write_cache(kernel: str, device: str, problem_size: Sequence[int], trials: I
         "objective": "time",
         "cache": {",".join(str(value) for value in values.values()): _row(values, result) for values, result in rows},
     }
-    # Its reader takes a file for whole if it ends in two brackets on lines of their own, as indent=0 makes them.
+    # Its reader considers a file complete if it ends in two brackets on their own lines, as indent=0 makes them.
     return json.dumps(header, indent=0)
 
 

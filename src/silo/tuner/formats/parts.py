@@ -1,7 +1,7 @@
-"""JSON files of results, read a part at a time: the members of the outermost object, and the rows of one of them.
+"""JSON files of results, read a part at a time: the outermost object's members, and the rows of one of them.
 
-Such files hold measurements by the ten thousand. Parsed in one piece they take ten times their size and more, which is
-much for an honest one, and as much as there is for a hostile one.
+These files hold measurements by the ten thousand. Parsed in one piece they take ten times their size and more: much for
+an honest file, and all memory for a hostile one.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from silo.settings import allowance
 
 __all__ = ["MEMBER_BYTES", "SAMPLE_BYTES", "TRIAL_BYTES", "Results", "most_text"]
 
-# What a file of results may come to. It is read a part at a time, so that only what is made of it takes memory.
-PART_CHARACTERS = 1 << 18  # of one row, or one member of the outermost object: parsed, up to 54 bytes for each
+# Limits of a file of results. It is read a part at a time, so that only the parsed results take memory.
+PART_CHARACTERS = 1 << 18  # of one row, or one member of the outermost object; parsed, up to 54 bytes for each
 HEADER_CHARACTERS = 1 << 18  # of the outermost object's members together, without the rows
 
-# What a trial takes, its parameters and its samples; all of them together have three quarters of what a file may take.
+# Bytes of a trial, of each of its parameters and of each sample; together they may take three quarters of the limit of
+# a file.
 TRIAL_BYTES = 600
 MEMBER_BYTES = 120
 SAMPLE_BYTES = 40
@@ -39,11 +40,11 @@ _CHUNK = 1 << 18  # bytes
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder()
 _OPENERS = {"{": "}", "[": "]"}
-ROWS = ("cache", "results", "configs_timings")  # members that hold rows, of whichever format
+ROWS = ("cache", "results", "configs_timings")  # members that hold rows, in any of the formats
 
 
 class Results:
-    """A file of results. Each look at it begins at its beginning; ``at`` is the character where the last part began.
+    """A file of results. Each reading begins at its start; ``at`` is the character at which the last part began.
 
     >>> results = Results.of_text('{"cache": {"a": 1, "b": 2}, "kernel": "k"}')
     >>> results.header, list(results.rows("cache", "{"))
@@ -56,19 +57,19 @@ class Results:
         self.allowed = allowance(file_bytes) * 3 // 4
         self.name = name
         self.at = 0
-        self.cut = False  # whether it ended, when it was looked at last, with objects open
+        self.cut = False  # whether the last reading ended with objects open
         self._header: dict[str, Any] | None = None
         self._holders: tuple[str, ...] = ()
 
     @classmethod
     def of_text(cls, text: str, name: str = "") -> Results:
-        """Those of a text."""
+        """The results in a text."""
         data = text.encode()
         return cls(lambda: io.BytesIO(data), len(data), name)
 
     @classmethod
     def of_file(cls, path: Path) -> Results:
-        """Those of a file that may be gzipped. ``TuneError`` where there is none."""
+        """The results in a file that may be gzipped. Raises TuneError if it cannot be read."""
         try:
             with os.fdopen(open_plain(path), "rb") as file:
                 size = os.fstat(file.fileno()).st_size
@@ -85,7 +86,7 @@ class Results:
 
     @property
     def header(self) -> dict[str, Any]:
-        """The members of the outermost object without those that hold rows. ``ValueError`` for another file."""
+        """The members of the outermost object, except those that hold rows. Raises ValueError for other files."""
         if self._header is None:
             found: dict[str, Any] = {}
             holders: list[str] = []
@@ -109,9 +110,9 @@ class Results:
         return frozenset(self.header).union(self._holders)
 
     def rows(self, member: str, opener: str) -> Iterator[tuple[str, Any]]:
-        """The rows that a member holds, each with its name in an object, its number in a list (by ``opener``).
+        """The rows of a member, each with its name in an object or its number in a list (by ``opener``).
 
-        ``ValueError`` for another file.
+        Raises ValueError for other files.
         """
         for name, text in self._members():
             if name == member:
@@ -144,20 +145,20 @@ class Results:
 
 
 class _Gzipped(gzip.GzipFile):
-    """The text of a gzipped file, which is closed with it."""
+    """The text of a gzipped file; closing it closes the file."""
 
     def __init__(self, file: BinaryIO) -> None:
         super().__init__(fileobj=file, mode="rb")
         self._file = file
 
     def close(self) -> None:
-        """Close both."""
+        """Closes both."""
         super().close()
         self._file.close()
 
 
 class _Text:
-    """The text of a stream, of which a window is held."""
+    """The text of a stream; holds a window of it."""
 
     def __init__(self, stream: BinaryIO, most: int, owner: Results) -> None:
         self._stream = stream
@@ -167,12 +168,12 @@ class _Text:
         self._before = 0  # characters that left the window
         self._left = most
         self._ended = False
-        self.cut = False  # it ended after a member of an object, which was open still
+        self.cut = False  # it ended after a member of an object that was still open
         self._owner = owner
 
     @property
     def at(self) -> int:
-        """How many characters were read."""
+        """The number of characters read."""
         return self._before + self._place
 
     def opens(self, openers: str = "{[") -> bool:
@@ -180,7 +181,7 @@ class _Text:
         return self._next() in [*openers]
 
     def names(self) -> Iterator[str]:
-        """The names of an object's members; the caller reads each one's value before the next."""
+        """The names of an object's members; the caller reads each member's value before the next name."""
         self._take("{")
         if self._next() == "}":
             self._take("}")
@@ -195,7 +196,7 @@ class _Text:
                 return
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """The members of an object or a list, each with its name or number. ``ValueError`` for too many."""
+        """The members of an object or a list, each with its name or number. Raises ValueError for too many."""
         most = self._owner.allowed // TRIAL_BYTES
         for number, item in enumerate(self._items()):
             if number == most:
@@ -220,12 +221,12 @@ class _Text:
                 return
 
     def skip(self) -> None:
-        """Past an object or a list."""
+        """Skips an object or a list."""
         for _ in self.items():
             pass
 
     def value(self) -> Any:  # noqa: ANN401  # whatever JSON holds
-        """The next value. ``ValueError`` where it is none, or too long."""
+        """The next value. Raises ValueError if it is missing or too long."""
         self._next()
         self._need(PART_CHARACTERS + 1)
         self._owner.at = self.at
@@ -239,17 +240,18 @@ class _Text:
         if end - self._place > PART_CHARACTERS:
             raise self._wrong(f"a part of more than {PART_CHARACTERS} characters")
         if self._window.find("\\u", self._place, end) >= 0:
-            json.dumps(value, ensure_ascii=False).encode()  # a lone surrogate fails wherever it is printed or hashed
+            # a lone surrogate would fail later, when it is printed or hashed
+            json.dumps(value, ensure_ascii=False).encode()
         self._place = end
         return value
 
     def end(self) -> None:
-        """``ValueError`` unless nothing follows."""
+        """Raises ValueError if anything follows."""
         if not self.cut and self._next():
             raise self._wrong("something follows the outermost object")
 
     def _goes_on(self, closer: str) -> bool:
-        """Past a comma, to another item; or past the end of an object or a list."""
+        """Skips a comma before another item and returns True; or skips the end of an object or a list."""
         found = self._next()
         if found == ",":
             self._take(",")
@@ -279,7 +281,7 @@ class _Text:
             self._need(1)
 
     def _need(self, characters: int) -> None:
-        """Have so many characters in the window, or all that are left."""
+        """Reads at least this many characters into the window, or all that are left."""
         while len(self._window) - self._place < characters and not self._ended:
             data = self._stream.read(_CHUNK)
             self._left -= len(data)
@@ -295,7 +297,7 @@ class _Text:
 
 
 def most_text(file_bytes: int) -> int:
-    """How many bytes of text a file of this size may hold: so many are read in a second for each MiB.
+    """The most bytes of text that a file of this size may expand to; one MiB is read in about a second.
 
     >>> most_text(1 << 20) >> 20
     33

@@ -12,22 +12,22 @@ from silo.tuner.formats.parts import Results
 
 __all__ = ["FORMATS", "read_results"]
 
-# Name, what a member of the outermost object is called that no other format has, how it is read.
+# For each format: a member of the outermost object that no other format has, and the reader.
 FORMATS: dict[str, tuple[str, Callable[[Results], ForeignResults]]] = {
     "kernel-tuner": ("tune_params_keys", kernel_tuner.read_cache),
     "t4": ("results", t4.read_t4),
     "triton": ("configs_timings", triton.read_autotune),
 }
 
-# What readers raise for JSON that no writer makes.
+# Errors that readers raise for JSON that no writer makes.
 _DECODE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 def read_results(path: Path, form: str | None = None) -> ForeignResults:
-    """Read results of another tuner, or T4 that Silo wrote; the format is found where ``form`` does not name it.
+    """Reads results of another tuner, or T4 that Silo wrote; detects the format unless ``form`` names it.
 
     Raises:
-        TuneError: no such file or format, or it is damaged; says where.
+        TuneError: the file or format is unknown, or the file is damaged; names the place.
     """
     results = Results.of_file(path)
     what = "file of results" if form is None else f"{form} file"

@@ -1,8 +1,8 @@
 """T4, the results format of the auto-tuning community's schema: a list of results, times in milliseconds.
 
-The form is that of ``schema/T4/1.0.0/results-schema.json`` of Kernel Tuner 1.4.0, which is also what benchmark_hub
-publishes. T4 says nothing of kernel, device, source or compiler. Files that Silo writes carry these in members named
-``silo``, which the schema allows and other readers skip: reading them back gives the very trials.
+The form follows ``schema/T4/1.0.0/results-schema.json`` of Kernel Tuner 1.4.0, which benchmark_hub publishes too. T4
+has no members for kernel, device, source and compiler. Files that Silo writes carry these in members named ``silo``,
+which the schema allows and other readers skip: reading them back gives exactly the same trials.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _COSTS = ("framework", "search_algorithm", "validation", "benchmark")
 
 
 def read_t4(results: Results) -> ForeignResults:
-    """Read a results file; ``ValueError`` says what is wrong with it."""
+    """Reads a results file. Raises ValueError with the fault of the file."""
     data = results.header
     version = data.get("schema_version")
     if not isinstance(version, str) or version.partition(".")[0] != "1":
@@ -126,10 +126,10 @@ def _own(member: Mapping[str, Any], seen: ForeignTrial, studies: tuple[Study, ..
 
 
 def write_t4(pairs: Iterable[tuple[Study, Trial]]) -> str:
-    """Trials with the studies they belong to, one result a trial.
+    """Writes trials with their studies, one result per trial.
 
     Raises:
-        TuneError: a config holds what JSON cannot say plainly.
+        TuneError: a config holds a value that plain JSON cannot hold.
     """
     studies: dict[str, int] = {}
     documents: list[object] = []

@@ -1,8 +1,8 @@
-"""Triton's autotune files (``NAME.autotune.json`` in its cache): each config with the times Triton took of it.
+"""Triton's autotune files (``NAME.autotune.json`` in its cache): each config with the times that Triton took.
 
-The form is that of ``Autotuner.check_disk_cache`` in ``triton.runtime.autotuner`` (3.6 to 3.9): ``key``, the values
-that tuning depended on followed by dtypes; ``configs_timings``, pairs of a config's members and three quantiles of its
-time in milliseconds (0.5, 0.2, 0.8). Infinity stands for a config that did not compile or asked for too much.
+The form follows ``Autotuner.check_disk_cache`` in ``triton.runtime.autotuner`` (3.6 to 3.9): ``key``, the values that
+tuning depended on, followed by dtypes; ``configs_timings``, pairs of a config's members and three quantiles of its time
+in milliseconds (0.5, 0.2, 0.8). Infinity means that a config did not compile or required too much.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ SUFFIX = ".autotune.json"
 
 _OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # members of a config besides kwargs
 _DEFAULTS = {"num_warps": 4, "num_ctas": 1, "num_stages": 3, "maxnreg": None}
-_UNSET = ("pre_hook", "ir_override")  # what Silo has no counterpart for
+_UNSET = ("pre_hook", "ir_override")  # members without a counterpart in Silo
 _QUANTILES = (500, 200, 800)  # per mille
 
 
 def read_autotune(results: Results) -> ForeignResults:
-    """Read one file, which is named after its kernel. ``ValueError`` says what is wrong with it."""
+    """Reads one file, which is named after its kernel. Raises ValueError with the fault of the file."""
     items_of(results.header.get("key"), "key")
     if results.cut:
         raise ValueError("it ends before its outermost object does")
@@ -72,12 +72,12 @@ def _trial(pair: object, what: str) -> ForeignTrial:
 
 
 def write_autotune(key: Sequence[Value], trials: Iterable[Trial]) -> str:
-    """Trials of one study as Triton would have kept them. Triton then takes the config with the least median.
+    """Writes trials of one study in Triton's form. Triton then takes the config with the least median.
 
-    ``key`` is what Triton's key would be: the values of the key's arguments, then the dtypes of the array arguments.
+    ``key`` is Triton's key: the values of the key's arguments, then the dtypes of the array arguments.
 
     Raises:
-        TuneError: there are no trials, or a config holds what the format cannot.
+        TuneError: without trials, or if a config holds values that the format cannot hold.
     """
     results = by_config(trials)
     if not results:
@@ -94,7 +94,7 @@ def write_autotune(key: Sequence[Value], trials: Iterable[Trial]) -> str:
 
 
 def _quantiles(samples_ns: Sequence[int]) -> list[float]:
-    """As ``triton.testing`` takes them: linear between neighbours; infinity where there is none."""
+    """Quantiles as ``triton.testing`` takes them: linear between neighbours; infinity without samples."""
     if not samples_ns:
         return [float("inf")] * len(_QUANTILES)
     ordered = sorted(samples_ns)

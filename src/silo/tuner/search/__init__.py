@@ -1,1 +1,1 @@
-"""Searchers, one a file."""
+"""Searchers, one per module."""

@@ -14,7 +14,7 @@ __all__ = ["SMALL", "Auto", "plan"]
 
 _log = logging.getLogger("silo")
 
-# Spaces up to this size are measured in their order: there is nothing to save by guessing.
+# Spaces up to this size are measured in their order: guessing would save nothing.
 SMALL = 32
 
 

@@ -1,8 +1,8 @@
 """Coordinate descent, by the rules of PyTorch Inductor's ``CoordescTuner``.
 
-One field after another: each neighbour of the best config in that field is measured, and the search moves at once to
-one that is better by more than a thousandth. Passes over all fields are repeated until one brings nothing. Inductor's
-upper and lower limits of each field are limits of the space here.
+One field after another: each neighbour of the best config in that field is measured, and the search moves at once to a
+neighbour that is better by more than a thousandth. Passes over all fields are repeated until a pass finds nothing
+better. Inductor's upper and lower limits of each field are limits of the space here.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class Points(Protocol):
         ...
 
     def along(self, index: int, axis: int, places: Sequence[int]) -> Iterator[int]:
-        """The configs that differ from one only on ``axis``, where they have one of ``places``."""
+        """The configs that differ from ``index`` only on ``axis``, and have one of ``places`` there."""
         ...
 
 
 def field_order(names: Sequence[str]) -> list[str]:
     """The names in the order in which they are tried.
 
-    Blocks of sub-kernels, blocks, whatever Inductor does not know by name, warps, stages.
+    Blocks of sub-kernels, blocks, names that Inductor does not use, warps, stages.
 
     >>> field_order(["GROUP", "NUM_STAGES", "num_stages", "num_warps", "R0_BLOCK", "XBLOCK", "XBLOCK_0"])
     ['XBLOCK_0', 'XBLOCK', 'R0_BLOCK', 'GROUP', 'num_warps', 'num_stages', 'NUM_STAGES']
@@ -69,10 +69,10 @@ def field_order(names: Sequence[str]) -> list[str]:
 def move_values(axis: Axis, place: int, radius: int = 1) -> Iterator[list[int]]:
     """The places on ``axis`` that a move from ``place`` tries, in its order: each list until its first missing one.
 
-    First ``radius`` steps up, then as many down, then the values without order, each a list of its own. A step doubles
-    or halves blocks and counts of warps, and adds or takes one from stages. Other axes are doubled where they hold
-    powers of two only, else a step goes to the next number there is. Where an axis leaves out what a step leads to,
-    the next number beyond is meant.
+    First ``radius`` steps up, then as many down, then each value without order in its own list. A step doubles or
+    halves blocks and counts of warps, and adds or subtracts one stage. Other axes are doubled if they hold only powers
+    of two; otherwise a step goes to the next number. If an axis lacks the number that a step leads to, the next number
+    beyond is used.
     """
     numbers, count = axis.numbers, len(axis.numbers)
     if place < count:
@@ -98,13 +98,13 @@ def move_values(axis: Axis, place: int, radius: int = 1) -> Iterator[list[int]]:
         yield from ([other] for other in range(len(axis)) if other != place)
 
 
-def plan(board: SearchState) -> Asking:  # noqa: ARG001  # one form for all searchers
+def plan(board: SearchState) -> Asking:  # noqa: ARG001  # all searchers have this form
     """Descends from the best seed, or from the first config of the space."""
     return Asking(partial(_descend, all_directions=False))
 
 
 def all_directions_plan(board: SearchState) -> Asking:  # noqa: ARG001
-    """As :func:`plan`, and where no single field helps, tries all combinations of neighbours in every field."""
+    """Like :func:`plan`, but if no single field helps, tries all combinations of neighbours in every field."""
     return Asking(partial(_descend, all_directions=True))
 
 
@@ -128,7 +128,7 @@ def _descend(board: SearchState, *, all_directions: bool) -> Questions:
 
 
 def passes(board: SearchState, points: Points, best: int, fields: Sequence[int]) -> Generator[Sequence[int], None, int]:
-    """Passes over all fields from ``best``, whose time is known, until one brings nothing; where that leads to."""
+    """Passes over all fields from ``best``, whose time is known, until one finds nothing better; returns the best."""
     best_time = board.cost(best)
     improved = True
     while improved:
@@ -143,7 +143,7 @@ def passes(board: SearchState, points: Points, best: int, fields: Sequence[int])
 
 
 def _near(points: Points, index: int, field: int) -> list[int]:
-    """The neighbours of one config in one field; a step that the space has not ends its direction."""
+    """The neighbours of one config in one field; a step that leaves the space ends its direction."""
     found: list[int] = []
     for places in move_values(points.axes[field], points.coordinates(index)[field]):
         for place in places:

@@ -11,14 +11,14 @@ from silo.tuner.search.search_state import Asking, Questions, SearchState, draws
 
 __all__ = ["plan"]
 
-_POPULATION = 16  # the configs that may be crossed are the best so many
+_POPULATION = 16  # the best configs, which may be crossed
 _CHILDREN = 8  # of a generation
 _TOURNAMENT = 3
 _TRIES = 8  # at a child that is in the space and new, before one is drawn at random
 
 
-def plan(board: SearchState) -> Asking:  # noqa: ARG001  # one form for all searchers
-    """Begins with seeds and configs drawn at random; goes on until every config was measured."""
+def plan(board: SearchState) -> Asking:  # noqa: ARG001  # all searchers have this form
+    """Begins with seeds and configs drawn at random; continues until every config was measured."""
     return Asking(_evolve)
 
 
@@ -59,7 +59,7 @@ def _child(lattice: Lattice, population: list[int], generator: random.Random, vi
         mother, father = (population[min(generator.choices(range(len(population)), k=_TOURNAMENT))] for _ in range(2))
         mixed = zip(lattice.coordinates(mother), lattice.coordinates(father), strict=True)
         child = lattice.at([generator.choice(pair) for pair in mixed])
-        if child is None:  # the parents' parameters do not go together
+        if child is None:  # the space lacks the mixture of the parents' parameters
             child = mother
         changes = 1 if child in visited or generator.random() < 0.3 else 0
         for _ in range(changes):

@@ -1,6 +1,6 @@
 """A Gaussian process over configs: the times of a few predict the times of all others.
 
-Configs are points of a Euclidean space in which those that should behave alike lie close.
+Configs are points of a Euclidean space, in which configs that should behave alike are close.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ __all__ = [
     "rank_correlation",
 ]
 
-# ---- Configs as points of a Euclidean space in which those that should behave alike lie close ----
+# ---- Configs as points of a Euclidean space, in which configs that should behave alike are close ----
 
 
 def features(lattice: Lattice) -> NDArray[np.float64]:
-    """One row a config; the values of each parameter are about 1 apart at most.
+    """One row per config; the values of each parameter are about 1 apart at most.
 
-    A number counts by its place on the axis and by its logarithm, in equal parts, and by how often 2 divides it: block
-    sizes that are multiples of powers of two behave alike where their neighbours do not. Values without order are all
-    1 apart from each other.
+    A number is represented by its place on the axis and its logarithm, in equal parts, and by how often 2 divides it:
+    block sizes that are multiples of powers of two behave alike while their neighbours do not. Values without order are
+    all 1 apart from each other.
     """
-    import numpy as np  # noqa: PLC0415  # heavy, and nothing but a model of a large space needs it
+    import numpy as np  # noqa: PLC0415  # heavy, and only a model of a large space needs it
 
     blocks: list[NDArray[np.float64]] = []
     for axis, column in zip(lattice.axes, lattice.columns, strict=True):
@@ -52,7 +52,7 @@ def features(lattice: Lattice) -> NDArray[np.float64]:
 
 
 def _axis_features(axis: Axis, *, absent: bool) -> NDArray[np.float64]:
-    """One row a place on the axis, the last for a config without the parameter."""
+    """One row per place on the axis; the last row is for a config without the parameter."""
     import numpy as np  # noqa: PLC0415
 
     count = len(axis) + 1
@@ -63,7 +63,7 @@ def _axis_features(axis: Axis, *, absent: bool) -> NDArray[np.float64]:
         size = _scaled(np.log2(np.maximum(numbers, 0.5))) if numbers[0] >= 0 else rank
         columns.append(_padded((rank + size) / 2, count))
         twos = _scaled(np.array([_halvings(value) for value in axis.numbers], dtype=np.float64))
-        # Where it says what the logarithm says already, or there is nothing to tell apart, it would count twice.
+        # A column that repeats the logarithm would count twice, and a constant one distinguishes nothing.
         if len(numbers) > 2 and twos.any() and not np.allclose(twos, size):
             columns.append(_padded(twos, count))
     unordered = [*range(len(numbers), len(axis)), *([len(axis)] if absent else [])]
@@ -81,20 +81,20 @@ def _scaled(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _padded(values: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """``values`` for the numbers of an axis, and their middle for what is not a number."""
+    """``values`` for the numbers of an axis, and their middle for its other places."""
     import numpy as np  # noqa: PLC0415
 
     return np.concatenate([values, np.full(count - len(values), 0.5)])
 
 
 def _halvings(value: float) -> int:
-    """How often 2 divides an integer; 0 for 0 and for what is not an integer."""
+    """How often 2 divides an integer; 0 for 0 and for values that are not integers."""
     if not isinstance(value, int) or value == 0:
         return 0
     return (value & -value).bit_length() - 1
 
 
-# ---- A Gaussian process over configs: what the times of a few say about all the others ----
+# ---- A Gaussian process over configs: the predictions that the times of a few allow about all the others ----
 
 if TYPE_CHECKING:
     import numpy as np
@@ -109,13 +109,13 @@ _NOISES = (1e-3, 1e-2, 1e-1)
 
 @dataclass(frozen=True, slots=True)
 class CovarianceKernel:
-    """A Matern kernel of smoothness 5/2: over what distance times are alike, and the variance that is noise."""
+    """A Matern kernel of smoothness 5/2: the distance over which times are alike, and the variance of the noise."""
 
     length: float
     noise: float
 
     def between(self, left: Array, right: Array) -> Array:
-        """The covariance of each row of ``left`` with each of ``right``, noise apart."""
+        """The covariance of each row of ``left`` with each row of ``right``, without noise."""
         import numpy as np  # noqa: PLC0415
 
         squared = (left * left).sum(1)[:, None] + (right * right).sum(1)[None, :] - 2 * left @ right.T
@@ -138,7 +138,7 @@ class Prediction:
 
 
 class Posterior:
-    """What observations at points say of ``candidates``, kept so that one more observation costs one more row.
+    """The predictions for ``candidates`` from observations at points; each further observation costs one row.
 
     A row is a point's column of the inverse Cholesky factor times the covariance with the candidates.
     """
@@ -150,18 +150,18 @@ class Posterior:
         self._candidates = candidates
         self._points = candidates[:0]
         self._factor = np.zeros((0, 0))
-        self._rows = np.zeros((64, len(candidates)))  # of which as many are in use as there are points
+        self._rows = np.zeros((64, len(candidates)))  # as many of these are in use as there are points
 
     def __len__(self) -> int:
         return len(self._points)
 
     def truncate(self, count: int) -> None:
-        """Forget all points but the first ``count``."""
+        """Forgets all points but the first ``count``."""
         self._points = self._points[:count]
         self._factor = self._factor[:count, :count]
 
     def extend(self, points: Array) -> None:
-        """Add points after those that are there."""
+        """Adds points after the present ones."""
         import numpy as np  # noqa: PLC0415
 
         kernel, old, new = self._kernel, len(self._points), len(points)
@@ -175,9 +175,9 @@ class Posterior:
         self._points = np.vstack([self._points, points])
 
     def predict(self, values: Array) -> Prediction:
-        """From standardised values at the first points; those at the rest are not known yet, but will be.
+        """Predicts from standardized values at the first points; the values at the rest are still pending.
 
-        So nothing near those is uncertain any more.
+        Candidates near pending points count as certain.
         """
         import numpy as np  # noqa: PLC0415
 
@@ -189,7 +189,7 @@ class Posterior:
 
 
 def fit_kernel(points: Array, values: Array) -> CovarianceKernel:
-    """The kernel under which standardised ``values`` at ``points`` are most likely, of a dozen."""
+    """The kernel, of a dozen, under which standardized ``values`` at ``points`` are most likely."""
     import numpy as np  # noqa: PLC0415
 
     def unlikeliness(kernel: CovarianceKernel) -> float:
@@ -201,7 +201,7 @@ def fit_kernel(points: Array, values: Array) -> CovarianceKernel:
 
 
 def expected_improvement(prediction: Prediction, best: float) -> Array:
-    """By how much each candidate is expected to be below ``best``."""
+    """The expected amount by which each candidate is below ``best``."""
     import numpy as np  # noqa: PLC0415
 
     gain = best - prediction.mean
@@ -212,7 +212,7 @@ def expected_improvement(prediction: Prediction, best: float) -> Array:
 
 
 def left_out(kernel: CovarianceKernel, points: Array, values: Array) -> Array:
-    """What each of ``values`` at ``points`` is predicted to be by all the others."""
+    """The prediction of each of ``values`` at ``points`` from all the others."""
     import numpy as np  # noqa: PLC0415
 
     inverse = np.linalg.inv(kernel.covariance(points))
@@ -220,7 +220,7 @@ def left_out(kernel: CovarianceKernel, points: Array, values: Array) -> Array:
 
 
 def rank_correlation(left: Array, right: Array) -> float:
-    """Spearman's: 1 where both order alike, -1 where they order the other way round, 0 where one says nothing.
+    """Spearman's: 1 if both order alike, -1 if in opposite order, 0 if one is constant.
 
     >>> import numpy as np
     >>> rank_correlation(np.array([1.0, 2.0, 9.0]), np.array([0.0, 1.0, 2.0]))
@@ -232,7 +232,7 @@ def rank_correlation(left: Array, right: Array) -> float:
 
 
 def _ranks(values: Array) -> Array:
-    """Places in ascending order; equal ones share theirs."""
+    """Places in ascending order; equal values share their mean place."""
     import numpy as np  # noqa: PLC0415
 
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
@@ -241,7 +241,7 @@ def _ranks(values: Array) -> Array:
 
 
 def one_thread() -> AbstractContextManager[object]:
-    """Within it numpy's linear algebra stays on the caller's thread, where threadpoolctl is installed.
+    """Keeps numpy's linear algebra on the caller's thread within the block, if threadpoolctl is installed.
 
     The matrices of a search have some hundred rows. More threads save nothing, and they wait for one another by
     spinning, on cores that compile workers and kernels under measurement need.
@@ -251,8 +251,8 @@ def one_thread() -> AbstractContextManager[object]:
 
 
 @cache
-def _controller() -> Any:  # noqa: ANN401  # of a package without types; None where it is not installed
-    import_module("numpy")  # the controller knows what is loaded when it is made
+def _controller() -> Any:  # noqa: ANN401  # of a package without types; None if it is not installed
+    import_module("numpy")  # the controller only controls libraries that are loaded when it is made
     try:
         found: Any = import_module("threadpoolctl")
     except ImportError:

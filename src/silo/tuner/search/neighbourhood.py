@@ -1,4 +1,4 @@
-"""Neighbourhood descent: to the best of a few neighbours at a time until none is better, then from somewhere else."""
+"""Neighbourhood descent: moves to the best of a few neighbours until none is better, then starts elsewhere."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from silo.tuner.search.search_state import Asking, Questions, SearchState, draws
 
 __all__ = ["plan"]
 
-# So many neighbours are measured before the search may move: few enough that little is spent beside the way down,
-# enough that compiling goes on while one of them is measured.
+# The number of neighbours that are measured before the search may move: few enough that little is wasted beside the
+# descent, enough that compiling goes on while one of them is measured.
 _BATCH = 4
 
 
-def plan(board: SearchState) -> Asking:  # noqa: ARG001  # one form for all searchers
+def plan(board: SearchState) -> Asking:  # noqa: ARG001  # all searchers have this form
     """Descends from each seed in turn, then from configs drawn at random, until every config was measured."""
     return Asking(_descend)
 

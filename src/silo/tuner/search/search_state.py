@@ -29,15 +29,15 @@ __all__ = [
     "random_plan",
 ]
 
-# ---- A seed: a config of which something is known before the search begins ----
+# ---- A seed: a config with some information before the search begins ----
 
 
 @dataclass(frozen=True, slots=True)
 class Seed:
     """A config that a heuristic proposes, or that was measured elsewhere: on another device, for a near shape.
 
-    ``relative`` is its time there over the best time there, infinity where it failed, and None where nobody knows.
-    ``reason`` says where it comes from, for messages. Seeds are guesses: a search measures those it believes in again.
+    ``relative`` is its time there over the best time there, infinity if it failed, None if unknown. ``reason`` is its
+    source, for messages. Seeds are guesses: a search measures the promising ones again.
     """
 
     config: Config
@@ -62,12 +62,12 @@ class Seed:
 
 
 class SearchState:
-    """Configs by their index, and what is known of them.
+    """Configs by their index, with their times.
 
-    A space of groups is not listed: it is in ``groups``, and only what is asked of the board itself may be asked then.
-    ``times`` holds what was observed, in that order: a time, or None where the config failed. ``pending`` are the
-    configs that were handed out and not observed yet, in order. ``seeds`` are the seeds of configs that something is
-    known of before, best guess first. ``finishing`` says that the budget is nearly spent.
+    A space of groups is not listed: it is in ``groups``, and then only the methods of this object may be used.
+    ``times`` holds observations in their order: a time, or None for a config that failed. ``pending`` are the configs
+    that were handed out and not observed yet, in order. ``seeds`` are the configs with earlier information, best guess
+    first. ``finishing`` is True when the budget is nearly spent.
     """
 
     def __init__(self, space: SearchSpace, seed: str, seeds: Sequence[Seed] = ()) -> None:
@@ -91,30 +91,30 @@ class SearchState:
         return self.configs[index] if self.groups is None else self.groups.box.config(index)
 
     def index(self, config: Config) -> int | None:
-        """The index of a config, None where it is none of the space."""
+        """The index of a config; None if it is not in the space."""
         return self.lattice.index(config) if self.groups is None else self.groups.box.index(config)
 
     def identity(self) -> JSON:
-        """What tells its space from others."""
+        """A value that distinguishes its space from others."""
         return [one.to_json() for one in self.configs] if self.groups is None else self.groups.to_json()
 
     @cached_property
     def lattice(self) -> Lattice:
-        """The configs by coordinates; built when first asked for."""
+        """The configs by coordinates; built on first use."""
         return Lattice(self.configs)
 
     @property
     def best(self) -> int | None:
-        """The fastest config observed, of equal ones the first of the space; None before there is one."""
+        """The fastest config observed, of equal ones the first of the space; None before the first time."""
         return min(((time, index) for index, time in self.times.items() if time is not None), default=(0, None))[1]
 
     @property
     def left(self) -> int:
-        """How many configs were neither observed nor handed out."""
+        """The number of configs that were neither observed nor handed out."""
         return len(self.configs) - len(self.times) - len(self.pending)
 
     def cost(self, index: int) -> float:
-        """The time of an observed config; infinity where it failed."""
+        """The time of an observed config; infinity if it failed."""
         time = self.times[index]
         return math.inf if time is None else time
 
@@ -123,16 +123,16 @@ class SearchState:
         return index not in self.times and index not in self.pending
 
     def hopeful_seeds(self) -> list[int]:
-        """The seeds that were not seen to fail, best guess first."""
+        """The seeds that are not known to have failed, best guess first."""
         return [index for index, seed in self.seeds.items() if not seed.failed]
 
     def random(self, purpose: str) -> random.Random:
-        """A generator that depends on the seed and the purpose alone."""
+        """A generator that depends only on the seed and the purpose."""
         return random.Random(f"{self.seed} {purpose}")  # noqa: S311  # nothing secret
 
 
 def draws(count: int, generator: random.Random) -> Iterator[int]:
-    """Each of ``count`` indices once, in random order, without laying them all out: a shuffle that swaps when asked."""
+    """Each of ``count`` indices once, in random order: a shuffle that swaps lazily and stores no full list."""
     moved: dict[int, int] = {}
     for at in range(count):
         chosen = generator.randrange(at, count)
@@ -146,12 +146,12 @@ def draws(count: int, generator: random.Random) -> Iterator[int]:
 class Proposals(Protocol):
     """A kind of search: a choice among the free configs of a search state.
 
-    The choice must follow from the state alone (or from its past in the order it happened), so that replayed
-    observations lead to the same state.
+    The choice must follow from the state alone (or from its history), so that replayed observations lead to the same
+    state.
     """
 
     def next(self, board: SearchState) -> int | None:
-        """A free config to measure next; None where there is none, or none before more is observed."""
+        """A free config to measure next; None if none is left, or none can be chosen before more is observed."""
         ...
 
 
@@ -170,7 +170,7 @@ class ProposalSearcher:
     def suggest(self, count: int) -> Sequence[Config]:
         """Up to ``count`` configs not suggested before.
 
-        Fewer, even none, while the search must learn the outcome of earlier ones; none when it is over.
+        Fewer, even none, while the search has to wait for outcomes of earlier ones; none when it is over.
         """
         chosen: list[Config] = []
         while len(chosen) < count and (index := self._plan.next(self._board)) is not None:
@@ -181,10 +181,10 @@ class ProposalSearcher:
         return chosen
 
     def observe(self, config: Config, time_ns: float | None) -> None:
-        """The outcome of one config: its median time in nanoseconds, or None where it failed.
+        """Reports the outcome of one config: its median time in nanoseconds, or None if it failed.
 
         Raises:
-            ValueError: It is not of the space, or the time is not a time.
+            ValueError: the config is not in the space, or the time is not a time.
         """
         if time_ns is not None and not (math.isfinite(time_ns) and time_ns >= 0):
             raise ValueError(f"the time of {config} is a number of nanoseconds, not {time_ns!r}")
@@ -197,13 +197,13 @@ class ProposalSearcher:
         self._board.times[index] = time_ns
 
     def finish(self) -> None:
-        """The budget is nearly spent: what is suggested from now on is to make the best sure, not to explore."""
+        """Announces that the budget is nearly spent: later suggestions confirm the best config instead of exploring."""
         self._board.finishing = True
 
     def state(self) -> JSON:
-        """The searcher's name, a digest of what it searches, and every observation in the order it was made.
+        """The searcher's name, a digest of its search, and every observation in the order in which it was made.
 
-        Configs that were suggested and not observed are not in it: a restored search gives them again.
+        Configs that were suggested and not observed are left out: a restored search suggests them again.
         """
         return {
             "searcher": self._name,
@@ -216,7 +216,7 @@ class ProposalSearcher:
         }
 
     def restore(self, state: JSON) -> None:
-        """Replay the observations of :meth:`state`; ``ValueError`` if it is the state of another search."""
+        """Replays the observations of :meth:`state`. Raises ValueError if it is the state of another search."""
         if not isinstance(state, dict) or (state.get("searcher"), state.get("search")) != (self._name, self._digest):
             raise ValueError(f"not the state of this {self._name} search")
         for config, time in cast("list[tuple[JSON, dict[str, str] | None]]", state["observed"]):
@@ -230,13 +230,13 @@ class ProposalSearcher:
         return digest("search/1", [board.seed, board.identity(), seeds])
 
 
-# ---- Proposals in an order fixed beforehand (as the space has it, or at random), and proposals that ask for times
+# ---- Proposals in a fixed order (the space's, or random), and proposals that depend on times
 
 Questions: TypeAlias = "Generator[Sequence[int], None, None]"
 
 
 class Ordered:
-    """Names the free ones of ``indices`` one after another."""
+    """Proposes the free ones of ``indices`` one after another."""
 
     def __init__(self, indices: Iterable[int]) -> None:
         self._indices = iter(indices)
@@ -247,15 +247,15 @@ class Ordered:
 
 
 def exhaustive_plan(board: SearchState) -> Ordered:
-    """Every config: seeds first, then the order of the space; the seed changes nothing."""
+    """Every config: seeds first, then the order of the space; the random seed changes nothing."""
     return Ordered(chain(board.hopeful_seeds(), range(len(board))))
 
 
 def random_plan(board: SearchState) -> Ordered:
-    """Seeds first, then all configs without repetition in the order of a hash keyed by the board's seed.
+    """Seeds first, then all configs without repetition in the order of a hash keyed by the search's random seed.
 
-    The config itself is the generator's counter: there is no state to save, the order is the same on every machine,
-    and configs added to a space leave the order of the others alone.
+    The config itself is the generator's counter: no state has to be saved, the order is the same on every machine, and
+    configs added to a space leave the order of the others alone.
     """
     key = hashlib.sha256(board.seed.encode()).digest()
     hashes = [hashlib.sha256(key + config.order_key).digest() for config in board.configs]
@@ -263,11 +263,11 @@ def random_plan(board: SearchState) -> Ordered:
 
 
 class Asking:
-    """Names the configs that a generator asks for.
+    """Proposes the configs whose times a generator requests.
 
-    The generator yields the configs whose times it needs next and is resumed when the board holds all of them; those
-    that the board holds already cost nothing, so a replayed search walks the same way without measuring. It reads of
-    the board only the times it asked for: what else is known, or handed out, depends on how far ahead a session asks.
+    The generator yields the configs whose times it needs next, and is resumed when the state holds all of them. Configs
+    with known times cost nothing, so a replayed search takes the same path without measuring. The generator must read
+    only the times that it requested: all else in the state depends on how far ahead a session proposes.
     """
 
     def __init__(self, questions: Callable[[SearchState], Questions]) -> None:
@@ -276,7 +276,7 @@ class Asking:
         self._wanted: Sequence[int] = ()
 
     def next(self, board: SearchState) -> int | None:
-        """The next config asked for; None while an answer is awaited, and at the end."""
+        """The next requested config; None while an outcome is missing, and at the end."""
         if self._questions is None:
             self._questions = self._begin(board)
         while all(index in board.times for index in self._wanted):

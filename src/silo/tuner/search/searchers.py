@@ -31,21 +31,21 @@ SEARCHERS: dict[str, Callable[[SearchState], Proposals]] = {
     "sequential": sequential.plan,
     "sequential-descent": sequential.descent_plan,
 }
-# Those that go through a space of groups without listing it.
+# Searchers that handle a space of groups without listing it.
 _BY_GROUPS = frozenset(("auto", "sequential", "sequential-descent"))
 
 DEFAULT_SEARCHER = "auto"
 
-# How many configs a searcher is asked for before it knows their outcomes: they are compiled meanwhile. More would make
-# those that learn choose worse; those that do not learn keep as many workers busy as there may be.
+# The number of configs that a searcher suggests before their outcomes: they are compiled meanwhile. More would make
+# searchers that learn choose worse; searchers that do not learn keep as many workers busy as possible.
 AHEAD = 8
 _AHEAD_BLINDLY = 32
-# A search by groups learns between groups, and names all of one group at once.
+# A search by groups learns between groups, and proposes all of one group at once.
 _BLIND = ("exhaustive", "random", "sequential", "sequential-descent")
 
 
 def ahead_of(name: str, space: SearchSpace) -> int:
-    """How many configs of a space a session asks the searcher called ``name`` for ahead.
+    """The number of configs of a space that a session takes ahead from the searcher called ``name``.
 
     >>> from silo.core.config import Config
     >>> large = ConfigSet(Config.of(BLOCK=block) for block in range(1000))
@@ -57,16 +57,16 @@ def ahead_of(name: str, space: SearchSpace) -> int:
 
 
 def check_searcher(name: str) -> None:
-    """``TuneError`` if no searcher has this name."""
+    """Raises TuneError if no searcher has this name."""
     if name not in SEARCHERS:
         raise TuneError(f"unknown searcher {name!r}; there are: {', '.join(SEARCHERS)}")
 
 
 def gone_through(name: str, space: SearchSpace) -> SearchSpace:
-    """What the searcher called ``name`` goes through: a space of groups as it is, or every combination of its choices.
+    """The space that the searcher called ``name`` searches: a space of groups itself, or all its combinations.
 
     Raises:
-        TuneError: no searcher has this name, or there are too many combinations to list.
+        TuneError: no searcher has this name, or the combinations are too many to list.
     """
     check_searcher(name)
     if space.grouped is None or name in _BY_GROUPS:
@@ -81,10 +81,10 @@ def make_searcher(name: str, space: SearchSpace, seed: str, seeds: Sequence[Seed
     """The searcher called ``name`` over the configs of ``space``.
 
     ``seed`` is usually the key of the study: equal seeds and observations lead to equal suggestions. ``seeds`` are
-    configs to begin with, best guess first; those that are not of the space are left out.
+    configs to begin with, best guess first; configs outside of the space are left out.
 
     Raises:
-        TuneError: No searcher has this name, there is no config, or the searcher needs a package that is missing.
+        TuneError: no searcher has this name, the space is empty, or the searcher needs a package that is missing.
     """
     space = gone_through(name, space)
     if not space.size:

@@ -1,12 +1,12 @@
 """Group by group: a space of groups (a combo of kernels) in about as many measurements as all groups have choices.
 
-As PyTorch Inductor tunes combo kernels with blocks of their own: for each group, the largest first, its choices with
-everything else as it is by then the best; warps and stages are the last group. What is added here: a fallback where the
-first config does not work, and a descent over single blocks (:func:`descent_plan`), which finds what choices do
-together.
+As PyTorch Inductor tunes combo kernels whose kernels have separate blocks: for each group, the largest first, its
+choices are tried with everything else as it is best so far; warps and stages are the last group. Added here: a fallback
+if the first config does not work, and a descent over single blocks (:func:`descent_plan`), which finds effects of
+choices together.
 
-Which configs are measured follows from their times alone. So a search that was stopped walks the same way again, and
-one that was completed finds, in any later process, everything known.
+The measured configs follow from their times alone. So a search that was stopped takes the same path again, and after a
+completed search every later process finds all outcomes known.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["descent_plan", "plan"]
 
 
 def plan(board: SearchState) -> Proposals:
-    """One group after the other. A list is one group: all of it is measured."""
+    """One group after the other. A list counts as one group: all of it is measured."""
     return exhaustive_plan(board) if board.groups is None else Asking(partial(_search, board.groups, descends=False))
 
 
 def descent_plan(board: SearchState) -> Proposals:
-    """As :func:`plan`, then a descent from what that found over the steps of the space, by the rules of a descent."""
+    """Like :func:`plan`, then a coordinate descent from its best config over the steps of the space."""
     return exhaustive_plan(board) if board.groups is None else Asking(partial(_search, board.groups, descends=True))
 
 
@@ -59,16 +59,16 @@ def _search(space: GroupedSpace, board: SearchState, *, descends: bool) -> Quest
 
 
 def _turn(board: SearchState, space: GroupedSpace, best: int, group: int) -> Generator[Sequence[int], None, int]:
-    """Try the choices of one group; the best of them. It has to be faster than what was there before."""
+    """Tries the choices of one group and returns the best; it has to be faster than the previous best."""
     yield _order(board, space, best, group)
     found = [_index(board, config) for config in space.alternatives(board.config(best), group)]
     return min([best, *found], key=board.cost)
 
 
 def _order(board: SearchState, space: GroupedSpace, best: int, group: int) -> list[int]:
-    """The choices of one group for ``best``, those first that seeds have: a budget may end before the others.
+    """The choices of one group for ``best``, choices of seeds first, because a budget may end before the others.
 
-    Which of them is chosen does not depend on this order, for seeds change as other studies are made.
+    The result does not depend on this order, because seeds change as other studies are made.
     """
     seeds = [board.config(index).as_dict() for index in board.hopeful_seeds()]
     own = {name for choice in space.groups[group] for name in choice.as_dict()}
@@ -81,10 +81,10 @@ def _order(board: SearchState, space: GroupedSpace, best: int, group: int) -> li
 
 
 def _fresh_seeds(board: SearchState, start: int) -> list[int]:
-    """Seeds worth a measurement of their own: all of them, unless this search was begun before with other ones.
+    """Seeds to measure as they are: all of them, unless this search was begun earlier with other seeds.
 
-    They are measured for what they are. The walk begins at the default all the same: what a later process takes for
-    seeds is something else, and it must walk the same way.
+    Their times count, but the path begins at the default all the same: a later process may have other seeds, and must
+    take the same path.
     """
     seeds = board.hopeful_seeds()
     return seeds if board.times.keys() <= {start, *seeds} else []

@@ -1,4 +1,4 @@
-"""A surrogate search: a model of the times seen so far says where the next config is most likely to be better."""
+"""A surrogate search: a model of the times seen so far predicts which config is most likely to be better."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ if TYPE_CHECKING:
 
 __all__ = ["Surrogate", "plan"]
 
-_FIRST = 20  # configs measured before the model is asked, seeds among them
-_SEEDS = 8  # of those at most
-_DRAWN = 20  # of so many drawn at random, the one farthest from the others joins the first ones
-_REFIT = 8  # the kernel is chosen anew each time so many more are known
-_TOO_FEW = 3  # different times; with fewer there is nothing to model
+_FIRST = 20  # configs measured before the model is used, seeds among them
+_SEEDS = 8  # at most this many of those are seeds
+_DRAWN = 20  # of this many configs drawn at random, the one farthest from the others joins the first ones
+_REFIT = 8  # the kernel is chosen anew each time this many more times are known
+_TOO_FEW = 3  # different times; with fewer, a model is impossible
 _CLIP = 0.6  # times above this quantile are all the same to the model: how bad a bad config is does not matter
-# Where what the model says of outcomes that it was not told goes with what they were, as rank correlation, at least so
-# well, it names every config; where not at all, none: then configs are drawn. Between, in proportion. It has the
-# benefit of the doubt, for few outcomes tell little: what chance does not explain has to speak against it.
+# The model chooses every config once its rank correlation on held-out outcomes reaches this value; at or below zero,
+# configs are drawn at random; in between, in proportion. The correlation is raised by its standard error: only a lack
+# of correlation beyond chance counts against the model.
 _TRUSTED = 0.2
-_JUDGED = 40  # outcomes; with fewer it is believed
-_KNOWN = 240  # the model looks at so many observations at most
-_CANDIDATES = 16_384  # and at so many configs of a larger space, besides the neighbours of the best
+_JUDGED = 40  # outcomes; with fewer, the model is trusted
+_KNOWN = 240  # the most observations that the model uses
+_CANDIDATES = 16_384  # the most configs of a larger space that the model rates, besides the neighbours of the best
 
 
 @dataclass
 class _Model:
     """The model made when ``fitted`` outcomes were known.
 
-    ``known`` are the observed configs that it looks at; ``rows`` those its posterior for ``candidates`` holds;
-    ``places`` says where a config stands among the candidates. ``trust`` is the part of the configs that it may name,
-    by how well it foretells what it knows.
+    ``known`` are the observed configs that it uses; ``rows`` are those in its posterior for ``candidates``; ``places``
+    maps a config to its position among the candidates. ``trust`` is the part of the configs that it may choose, by how
+    well it predicts the known outcomes.
     """
 
     fitted: int
@@ -65,7 +65,7 @@ class _Model:
 
 
 class Surrogate:
-    """Names configs by expected improvement. Made for one board; what it remembers follows from the observations."""
+    """Proposes configs by expected improvement. Made for one search state; its own state follows from observations."""
 
     def __init__(self, board: SearchState) -> None:
         if not has_numpy():
@@ -77,12 +77,12 @@ class Surrogate:
         self._model: _Model | None = None
 
     def next(self, board: SearchState) -> int | None:
-        """A seed or a config far from the others at first, then the most promising one."""
+        """A seed or a config far from the others at first, then the most promising config."""
         with one_thread():
             return self._next(board)
 
     def near_best(self, board: SearchState) -> int | None:
-        """Of the free neighbours of the best config, the one predicted fastest; None where there is none."""
+        """Of the free neighbours of the best config, the one predicted fastest; None if none is free."""
         with one_thread():
             return self._near_best(board)
 
@@ -109,7 +109,7 @@ class Surrogate:
         model = self._refitted()
         if not near or model is None:
             return near[0] if near else None
-        if not self._is_trusted(board, model):  # it says that neighbours are not alike
+        if not self._is_trusted(board, model):  # the model predicts that neighbours are not alike
             return None
         known = self._known(model)
         posterior = Posterior(model.kernel, self._points[near])
@@ -117,7 +117,7 @@ class Surrogate:
         return near[int(np.argmin(posterior.predict(_standardised(board.times, known)).mean))]
 
     def _is_trusted(self, board: SearchState, model: _Model) -> bool:
-        """Whether the model names the next config; follows from how many were named, so a resumed search agrees."""
+        """Whether the model chooses the next config; depends on the number of proposals, so resumed searches agree."""
         return board.random(f"trust {len(board.times) + len(board.pending)}").random() < model.trust
 
     @cached_property
@@ -128,8 +128,8 @@ class Surrogate:
     def _begin(self) -> list[int]:
         """The best seeds and the first config of the space, then configs spread over the space.
 
-        Those keep away from the seeds and each other, not from the first config: it often lies in a corner, and a
-        spread that begins in one fills the others before the middle.
+        The spread configs keep away from the seeds and each other, but not from the first config: it often lies in a
+        corner, and a spread that begins in a corner fills the other corners before the middle.
         """
         import numpy as np  # noqa: PLC0415
 
@@ -143,18 +143,18 @@ class Surrogate:
         while len(chosen) < min(_FIRST - 1, len(board) - len(failed)):
             drawn = [generator.randrange(len(board)) for _ in range(_DRAWN)]
             drawn = [index for index in drawn if distances[index] > 0 and index not in failed]
-            if not drawn:  # configs that the features cannot tell apart, or hardly any left
+            if not drawn:  # configs that the features cannot distinguish, or hardly any left
                 rest = (one for one in range(len(board)) if one not in failed and one not in chosen)
                 drawn = [next(rest)]
             farthest = max(drawn, key=distances.__getitem__)
             chosen.append(farthest)
             distances = np.minimum(distances, ((points - points[farthest]) ** 2).sum(1))
-        # The default is among them: nobody should get a winner that is worse.
+        # The default is among them, so that the winner is never worse than the default.
         seeds = [index for index in chosen if index in board.seeds]
         return list(dict.fromkeys([*seeds, 0, *chosen]))
 
     def _refitted(self) -> _Model | None:
-        """The model, made anew each time enough outcomes were added; None while there is too little to go by."""
+        """The model, made anew each time enough outcomes were added; None while too few are known."""
         times = self._board.times
         fitted = len(times) // _REFIT * _REFIT
         if not fitted or len({time for time in times.values() if time is not None}) < _TOO_FEW:
@@ -167,7 +167,7 @@ class Surrogate:
             points, values = self._points[list(known)], _standardised(times, known)
             kernel = fit_kernel(points, values)
             foretold = rank_correlation(left_out(kernel, points, values), _costs(times, known))
-            doubt = (len(known) - 1) ** -0.5  # the standard error of what has no correlation
+            doubt = (len(known) - 1) ** -0.5  # the standard error of an absent correlation
             trust = min(max((foretold + doubt) / _TRUSTED, 0.0), 1.0) if fitted >= _JUDGED else 1.0
             candidates = self._candidates(known)
             posterior = Posterior(kernel, self._points[candidates])
@@ -176,7 +176,7 @@ class Surrogate:
         return self._model
 
     def _known(self, model: _Model) -> list[int]:
-        """The observed configs that the model looks at: those it was made from, and all later ones."""
+        """The observed configs that the model uses: those it was made from, and all later ones."""
         return [*model.known, *(index for index in list(self._board.times)[model.fitted :] if index not in model.known)]
 
     def _most_promising(self, board: SearchState, model: _Model) -> int:
@@ -196,11 +196,11 @@ class Surrogate:
         most = gain.max()
         if most == -np.inf:
             return next(index for index in range(len(board)) if board.is_free(index))
-        # A search that was restored adds the same rows in other portions: what rounding tells apart is a tie.
+        # A restored search adds the same rows in other portions: differences within rounding are ties.
         return model.candidates[int(np.argmax(gain >= most - abs(most) * 1e-9))]
 
     def _candidates(self, known: tuple[int, ...]) -> list[int]:
-        """All configs; of a large space a sample, and the lines through the best few."""
+        """All configs; for a large space a sample, and the lines through the best few."""
         if len(self._board) <= _CANDIDATES:
             return list(range(len(self._board)))
         lattice = self._board.lattice
@@ -215,12 +215,12 @@ class Surrogate:
 
 
 def plan(board: SearchState) -> Surrogate:
-    """Goes on until every config was measured."""
+    """Continues until every config was measured."""
     return Surrogate(board)
 
 
 def _representative(times: dict[int, float | None]) -> tuple[int, ...]:
-    """The observed configs that the model looks at: all, or of many the fastest and the latest."""
+    """The observed configs that the model uses: all, or of many the fastest and the latest."""
     if len(times) <= _KNOWN:
         return tuple(times)
     cost = {index: math.inf if time is None else time for index, time in times.items()}
@@ -230,14 +230,14 @@ def _representative(times: dict[int, float | None]) -> tuple[int, ...]:
 
 
 def _costs(times: dict[int, float | None], known: Sequence[int]) -> Array:
-    """Times, infinite where a config failed."""
+    """Times; infinite for configs that failed."""
     import numpy as np  # noqa: PLC0415
 
     return np.array([math.inf if (time := times[index]) is None else time for index in known])
 
 
 def _standardised(times: dict[int, float | None], known: Sequence[int]) -> Array:
-    """Log times with mean 0 and variance 1; failures and whatever is slow count as the clipping quantile."""
+    """Log times with mean 0 and variance 1; failures and slow configs count as the clipping quantile."""
     import numpy as np  # noqa: PLC0415
 
     values = np.array([math.nan if (time := times[index]) is None else math.log(max(time, 1e-3)) for index in known])

@@ -1,4 +1,4 @@
-"""The facts that an agent states of itself when it starts, and the reasons why trials of two agents differ."""
+"""The facts that an agent sends about itself when it starts, and the reasons why trials of two agents differ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _read_facts(data: JSON, what: str) -> Mapping[str, int]:
 
 @frozen
 class AgentFacts(Persisted):
-    """One agent: the version of its Silo, and of its device the model, target, driver, timing and numbers."""
+    """One agent: the version of its Silo, and its device's model, target, driver, way of timing and numeric facts."""
 
     title = "the facts of an agent"
 
@@ -36,7 +36,7 @@ class AgentFacts(Persisted):
 
     @classmethod
     def of(cls, device: Device) -> AgentFacts:
-        """What an agent of ``device`` says. ``DeviceError`` where no other process may measure there."""
+        """The facts of an agent for ``device``. Raises DeviceError if no other process may measure on the device."""
         if device.measuring is not Measuring.CONFINED:
             why = "its code is measured in the process that tunes"
             reason = device.measuring.reason if isinstance(device.measuring, Rejected) else why
@@ -44,7 +44,7 @@ class AgentFacts(Persisted):
         return cls(__version__, device.model, device.target, device.driver, device.timing, dict(device.facts()))
 
     def refusal(self, other: AgentFacts) -> str:
-        """Why trials of ``other`` belong to another study than this agent's trials; "" where they do not."""
+        """The reason why trials of ``other`` belong to another study than this agent's trials; "" if they do not."""
         for name, ours, theirs in (
             ("version of Silo", self.silo, other.silo),
             ("device model", _described(self.model), _described(other.model)),

@@ -1,8 +1,7 @@
-"""The life of ``silo agent``: messages in on standard input, answers and heartbeats out on standard output.
+"""The main loop of ``silo agent``: requests on standard input, answers and heartbeats on standard output.
 
-Before its first message an agent writes :data:`START` on a line of its own, so that what a login or a job starter
-printed before is told from what it says. Its first message says what it is
-(:class:`silo.tuning.agents.agent_facts.AgentFacts`).
+Before its first message an agent writes :data:`START` on its own line, which separates its messages from text that a
+login or a job starter printed. Its first message holds its facts (:class:`silo.tuning.agents.agent_facts.AgentFacts`).
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ __all__ = ["BEAT_S", "START", "Answers", "serve_agent"]
 
 START = b"silo-agent/1\n"
 
-# Seconds between heartbeats. An agent that was not heard for many times as long is given up.
+# Seconds between heartbeats. A client gives an agent up after a silence of several heartbeats.
 BEAT_S = 3.0
 
 
 class Answers(Protocol):
-    """What answers messages: :class:`silo.tuning.agents.device_agent.Agent`, or what a test has in its place."""
+    """Answers requests: :class:`silo.tuning.agents.device_agent.Agent`, or a test's replacement of it."""
 
     @property
     def facts(self) -> AgentFacts:
-        """What it says of itself first."""
+        """The facts that its first message holds."""
         ...
 
     def answer(self, message: Message) -> bytes:
@@ -42,11 +41,11 @@ class Answers(Protocol):
 
 
 def serve_agent(make: Callable[[], Answers]) -> int:
-    """Answer until standard input ends; what anything prints goes to standard error.
+    """Answers requests until standard input ends; anything that code prints goes to standard error.
 
-    Returns the exit status where no agent could be made, which is said in the place of its first message.
+    Returns the exit status if ``make`` fails; the error is sent as the first message.
     """
-    # Nothing but messages may reach the other side: standard output is moved away from under whatever prints.
+    # Only messages may reach the client: file descriptor 1 becomes standard error for all code that prints.
     out = _Out(os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)
     messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
@@ -66,14 +65,14 @@ def serve_agent(make: Callable[[], Answers]) -> int:
 
 
 class _Out:
-    """Standard output, which two threads write whole messages to."""
+    """Standard output, to which two threads write whole messages."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self._lock = Mutex()
 
     def write(self, data: bytes) -> None:
-        """Write and flush; the end of this process where nobody reads any more."""
+        """Writes and flushes; ends this process if the reader is gone."""
         with self._lock:
             try:
                 self._stream.write(data)
@@ -89,11 +88,11 @@ def _beat(out: _Out) -> None:
 
 
 def _watch(stream: BinaryIO, messages: queue.SimpleQueue[Message]) -> None:
-    """Pass messages on; the end of the stream means that nobody wants this agent any more."""
+    """Passes requests on; the end of the stream ends this process, because the client is gone."""
     try:
         pass_on(stream, messages)
     except (EOFError, OSError):
         os._exit(0)
     except SiloError as error:
-        print(f"silo agent: {error}", file=sys.stderr)  # to the one who started it
+        print(f"silo agent: {error}", file=sys.stderr)  # to the user who started it
         os._exit(3)

@@ -36,42 +36,42 @@ __all__ = [
 
 # ---- Connections to agents, and the form of requests and answers ----
 
-# Bytes that one answer may have.
+# The most bytes of one answer.
 MOST_ANSWER = 4 << 20
 
 
 class AgentLostError(Exception):
-    """The agent ended, is not heard any more, or says what no agent says."""
+    """The agent ended, went silent, or sent a message that no agent sends."""
 
 
 class Connection(Protocol):
-    """One living agent. Used by one thread at a time, but for ``kill``."""
+    """One running agent. Used by one thread at a time, except for ``kill``."""
 
     @property
     def facts(self) -> AgentFacts:
-        """What the agent said of itself."""
+        """The facts that the agent sent when it started."""
         ...
 
     def ask(self, request: bytes, limit_s: float) -> Mapping[str, Any]:
-        """The answer to a request. Raises AgentLostError."""
+        """The answer to a request; raises AgentLostError."""
         ...
 
     def kill(self) -> None:
-        """End it at once. Any thread may call."""
+        """Ends the agent at once. Any thread may call it."""
         ...
 
     def close(self) -> None:
-        """End it, and give back what it holds."""
+        """Ends the agent and releases its resources."""
         ...
 
 
 def exchange(
     connection: Connection, request: Mapping[str, Any], blobs: Callable[[str], bytes | None], limit_s: float
 ) -> Mapping[str, Any]:
-    """The answer to a request, after the agent was sent what it misses: blobs by sha256.
+    """The answer to a request. Blobs that the agent lacks are sent first, by their sha256.
 
     Raises:
-        AgentLostError: the agent is lost, or asks for what nobody spoke of.
+        AgentLostError: the agent is lost, or requests a blob that the request does not name.
     """
     answer = _numbered(connection, request, (), limit_s)
     if answer.get("outcome") != "missing":
@@ -102,7 +102,7 @@ def _numbered(
 
 
 def read_facts(answer: Mapping[str, Any]) -> AgentFacts:
-    """What an agent says first. AgentLostError where it says that it cannot begin, or nothing that makes sense."""
+    """The facts in an agent's first message. Raises AgentLostError if it holds an error or is malformed."""
     if answer.get("outcome") == "error":
         raise AgentLostError(one_line(str(answer.get("message"))))
     try:
@@ -112,7 +112,7 @@ def read_facts(answer: Mapping[str, Any]) -> AgentFacts:
 
 
 def read_answer(text: bytes) -> dict[str, Any]:
-    """What an agent answers, as it is on the wire after its length. AgentLostError where it is no answer."""
+    """The answer in a message's bytes, without its length prefix. Raises AgentLostError if it is malformed."""
     try:
         found: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -123,16 +123,16 @@ def read_answer(text: bytes) -> dict[str, Any]:
 
 
 def shown(data: bytes) -> str:
-    """The beginning of bytes that are not what they should be, for messages."""
+    """The beginning of unexpected bytes, for messages."""
     return repr(data[:80].decode("utf-8", "replace"))
 
 
-# ---- Agents that a command starts (``ssh gpu7 silo agent``), spoken to on its standard input and output ----
+# ---- Agents that a command starts (``ssh gpu7 silo agent``); they talk over its standard input and output ----
 
-# Seconds without a heartbeat, or in which an agent takes nothing of what is sent: several heartbeats and a slow link.
+# Seconds without a heartbeat, or without reading any of a request: several heartbeats and a slow link.
 SILENCE_S = 30.0
 
-# Bytes that a login may print before the agent starts, and how much of what it writes to standard error is kept.
+# Bytes that a login may print before the agent starts, and the part of standard error that is kept.
 _MOST_BEFORE = 1 << 16
 _TAIL = 2000
 
@@ -150,19 +150,19 @@ class PipeSource:
         return self.command
 
     def connect(self) -> PipeConnection:
-        """Start the command. Raises DeviceError."""
+        """Starts the command; raises DeviceError."""
         return PipeConnection(self.command, self.wait_s)
 
 
 class PipeConnection:
-    """An agent that ``command`` starts, such as ``ssh gpu7 silo agent``; no shell reads it.
+    """An agent started by ``command``, for example ``ssh gpu7 silo agent``, which runs without a shell.
 
     Args:
         command: words as a shell would split them.
-        wait_s: seconds until the agent says what it is.
+        wait_s: seconds until the agent must have sent its facts.
 
     Raises:
-        DeviceError: the command cannot be started, the agent says that it has no device, or is none.
+        DeviceError: the command cannot be started, is not an agent, or the agent has no device.
     """
 
     def __init__(self, command: str, wait_s: float) -> None:
@@ -193,7 +193,7 @@ class PipeConnection:
         self._listener = threading.Thread(target=self._listen, args=(self._stderr,), daemon=True)
         self._listener.start()
         self._read = b""
-        self._silence_s = wait_s  # until it begins
+        self._silence_s = wait_s  # until its first message
         for stream in (self._stdin, self._stdout):
             os.set_blocking(stream.fileno(), False)
         try:
@@ -226,7 +226,7 @@ class PipeConnection:
         except AgentLostError as error:
             self.kill()
             raise AgentLostError(f"{error}{self._said()}") from None
-        except BaseException:  # Ctrl-C: the answer would come to the next question
+        except BaseException:  # Ctrl-C: the next request would read this one's answer
             self.kill()
             raise
 
@@ -283,7 +283,7 @@ class PipeConnection:
         return f"it ended with exit status {code}"
 
     def _listen(self, stream: IO[bytes]) -> None:
-        """Keep the end of what the command writes to standard error, however much it is."""
+        """Reads standard error of the command to its end, and keeps the last bytes."""
         with contextlib.suppress(OSError, ValueError):
             while part := stream.read(1 << 16):
                 self._tail = (self._tail + part)[-_TAIL:]
@@ -294,7 +294,7 @@ class PipeConnection:
         return f"; its last words: {one_line(text)}" if text else ""
 
     def kill(self) -> None:
-        """See :class:`Connection`. The group exists until its leader was waited for."""
+        """See :class:`Connection`. The process group exists as long as its leader was not waited for."""
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)

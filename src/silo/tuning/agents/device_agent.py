@@ -1,7 +1,7 @@
 """The agent: makes a case's arrays, checks and measures configs on its device, and answers with trials.
 
-It answers the messages of :mod:`silo.tuning.agents.connection`. Cases and code are named by sha256, and asked for where
-they are missing. Candidates run in a measuring process of the agent's own, so a config that faults costs that process.
+It answers the messages of :mod:`silo.tuning.agents.connection`. Cases and code are named by their sha256, and requested
+if they are missing. Candidates run in a separate measuring process, so a config that faults ends only that process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from silo.tuning.agents.sent_case import SentCase
 
 __all__ = ["Agent"]
 
-# Bytes of code and cases that are kept; what is dropped is asked for again.
+# The most bytes of code and cases that are kept; dropped blobs are requested again.
 _MOST_KEPT = 2 << 30
 
 _ASKER = "the machine that this agent was started for"
@@ -50,7 +50,7 @@ class _MissingError(Exception):
 
 
 class Agent:
-    """A device that is measured for somebody else. Used by one thread."""
+    """Measures on one device for another machine. Used by one thread."""
 
     def __init__(self, device: Device) -> None:
         self.facts = AgentFacts.of(device)
@@ -68,7 +68,7 @@ class Agent:
             reply = {"outcome": "missing", "missing": missing.digests}
         except SiloError as error:
             reply = {"outcome": "error", "class": type(error).__name__, "message": str(error)}
-        except Exception as error:  # noqa: BLE001  # as in the process that measures: it concerns one config
+        except Exception as error:  # noqa: BLE001  # as in the measuring process: it concerns one config
             traceback.print_exc()
             message_text = f"{type(error).__name__}: {error}"
             reply = {"outcome": "error", "class": LaunchError.__name__, "message": message_text}
@@ -114,7 +114,7 @@ class Agent:
         return self._blobs.get(digest) or session().store.blobs.get(digest)
 
     def _case(self, digest: str, codes: Sequence[Any]) -> tuple[_OpenCase, list[VouchedCode]]:
-        """The case, made ready, and codes for it. ``_MissingError`` says what has to be sent first."""
+        """The prepared case, and the codes for it. Raises ``_MissingError`` with the blobs to send first."""
         artifacts = [Artifact.from_json(code["artifact"]) for code in codes]
         wanted = [one.blob.sha256 for one in artifacts]
         document = None
@@ -136,7 +136,7 @@ class Agent:
 
 
 def _received(artifact: Artifact, blob: bytes, given: Mapping[str, Any] | None) -> VouchedCode:
-    """Code that was sent. The process that asks has consent to it, and who started this agent started it for that."""
+    """Code that was sent, with consent: the client consented to it, and the user started this agent to run its code."""
     consent = received_consent(given, artifact.blob.kind, artifact.variant, artifact.launch, blob, _ASKER)
     return VouchedCode(artifact, blob, consent)
 
@@ -148,19 +148,19 @@ class _Received:
     codes: dict[bytes, VouchedCode] = field(default_factory=dict[bytes, VouchedCode])
 
     def expect(self, configs: Sequence[Config]) -> None:
-        """Nothing is compiled here."""
+        """Does nothing: an agent never compiles."""
         del configs
 
     def prepare(self, configs: Sequence[Config]) -> None:
-        """Nothing is compiled here."""
+        """Does nothing: an agent never compiles."""
         del configs
 
     def get(self, config: Config) -> CompiledCandidate:
-        """What was sent for a config."""
+        """The artifact that was sent for a config."""
         return CompiledCandidate(self.codes[config.order_key].artifact)
 
     def forget(self, config: Config) -> None:
-        """Nothing is lost."""
+        """Does nothing: the client sends code with each request."""
         del config
 
     def code_of(self, artifact: Artifact) -> VouchedCode:
@@ -170,7 +170,7 @@ class _Received:
 
 @dataclass
 class _OpenCase:
-    """A case with its arrays made, and what evaluates configs on it."""
+    """A case with its arrays made, and the evaluator of configs on it."""
 
     evaluator: BenchEvaluator
     received: _Received
@@ -178,7 +178,7 @@ class _OpenCase:
 
     @classmethod
     def made(cls, device: Device, sent: SentCase) -> _OpenCase:
-        """Make the arrays. ``TuneError`` where the case is another device's, or cannot be measured here."""
+        """Makes the arrays. Raises TuneError if the case is for another device, or cannot be measured here."""
         _require_own(device, sent)
         place, facts = place_of(device), device.facts()
         case = prepare_recipe(sent.recipe, lambda recipe: materialize(recipe, None, place))
@@ -205,9 +205,9 @@ class _OpenCase:
         known: Mapping[str, Any] | None,
         beside: tuple[VouchedCode, int] | None,
     ) -> Any:  # noqa: ANN401
-        """The trial of a config, as JSON; it has the samples of ``known`` where the same code was measured.
+        """The trial of a config, as JSON. If ``known`` is given, its samples are used: the same code was measured.
 
-        ``beside`` is the code of the reference, and the time in nanoseconds that it counts for.
+        ``beside`` is the code of the reference, and the time in nanoseconds that the reference counts as.
         """
         config = self._take(code)
         reference = None if beside is None else ReferenceConfig(self._take(beside[0]), beside[1])
@@ -221,7 +221,7 @@ class _OpenCase:
         return self.evaluator.evaluate(config, reference).to_json()
 
     def compare(self, codes: Sequence[VouchedCode]) -> list[list[int]]:
-        """Samples of each config, taken in turns."""
+        """Samples of each config in nanoseconds, taken in turns."""
         configs = [self._take(code) for code in codes]
         samples = self.evaluator.compare(configs)
         return [list(samples[config]) for config in configs]

@@ -1,4 +1,4 @@
-"""The fleet: agents that take turns with requests, are replaced when they are lost, and are given up in the end."""
+"""The fleet: agents that take turns with requests, are restarted when lost, and are given up after failures."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ T = TypeVar("T")
 
 _log = logging.getLogger("silo")
 
-# Losses, or failures that are the machine's, in a row without an answer between: then an agent is given up.
+# An agent is given up after this many losses, or failures of its machine, without an answer between them.
 _MOST_FRUITLESS = 3
-# Agents that one config may cost, one after the other, where there are so many: what ends an agent is hardly ever the
-# config, which runs in a process of its own there. Of fewer agents it costs two, so that none is given up for it alone.
+# The most agents that one config may cost, one after the other, if the fleet has so many: a config hardly ever ends an
+# agent, because it runs in a separate process there. A smaller fleet risks two, so that a single config never gives an
+# agent up.
 _MOST_TRIES = 3
-_PAUSE_S = 0.5  # before an agent is started again, and twice as long each further time
+_PAUSE_S = 0.5  # seconds before an agent is restarted; doubles with each further time
 
 
 class AgentSource(Protocol):
-    """Where one agent comes from; it may be started again."""
+    """The source of one agent, which can start it again."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The agent's name in messages."""
         ...
 
     def connect(self) -> Connection:
-        """Start it. Raises DeviceError."""
+        """Starts the agent; raises DeviceError."""
         ...
 
 
 @dataclass(eq=False)
 class _Seat:
-    """One agent. ``connection`` is None while it is started again, and for ever where it was given up."""
+    """One agent. ``connection`` is None while it is restarted, and stays None after it was given up."""
 
     source: AgentSource
     connection: Connection | None = None
@@ -66,7 +67,7 @@ class _Seat:
 
 
 class Turn:
-    """One asker's use of a fleet, which another thread may stop."""
+    """One caller's use of a fleet, which another thread may stop."""
 
     def __init__(self) -> None:
         self.stopped = False
@@ -74,13 +75,13 @@ class Turn:
 
 
 class Fleet:
-    """Agents of one device model. Any thread may ask, each with a :class:`Turn` of its own.
+    """Agents of one device model. Any thread may use it, with a :class:`Turn` of its own.
 
     Args:
-        sources: where they come from, one for each.
+        sources: the agents' sources.
 
     Raises:
-        DeviceError: one of them cannot be started, or its trials would not be comparable with the others' trials.
+        DeviceError: an agent cannot be started, or its trials would not be comparable with the others' trials.
     """
 
     def __init__(self, sources: Sequence[AgentSource]) -> None:
@@ -97,7 +98,7 @@ class Fleet:
             raise
 
     def _start(self) -> AgentFacts:
-        """Connect all of them at the same time; each may take a while."""
+        """Connects to all agents at the same time, because each may take a while."""
 
         def connected(seat: _Seat) -> str:
             try:
@@ -127,23 +128,24 @@ class Fleet:
 
     @property
     def device(self) -> RemoteDevice:
-        """What kernels are compiled for."""
+        """The device that kernels are compiled for."""
         return RemoteDevice(self.facts)
 
     @property
     def count(self) -> int:
-        """How many agents there are, lost ones included."""
+        """The number of agents, lost ones included."""
         return len(self._seats)
 
     def ask(self, turn: Turn, what: str, step: Callable[[Connection], T]) -> T:
-        """What ``step`` makes of an agent: of one more where the first is lost, or its machine is at fault.
+        """Runs ``step`` on an idle agent and returns its result, or retries it on another agent.
 
-        Where there are three agents, a third is asked after two that were lost.
+        If agents are lost, up to three are tried (two in a fleet of fewer). A failure of an agent's machine is retried
+        once.
 
         Raises:
             LaunchError: all of these were lost, one after the other.
-            TuneError: no agent is left.
-            SiloError: whatever else the agent said.
+            TuneError: all agents were given up.
+            SiloError: any other error that the agent answers.
         """
         avoid: list[_Seat] = []
         said: list[str] = []
@@ -191,7 +193,7 @@ class Fleet:
                 self._changed.notify_all()
 
     def _taken(self, turn: Turn, avoid: Sequence[_Seat]) -> _Seat:
-        """An idle agent, none of ``avoid`` where there is another, when one is idle."""
+        """Waits for an idle agent and takes it; takes an agent of ``avoid`` only if all others are given up."""
         with self._changed:
             while True:
                 if turn.stopped or self._closed:
@@ -208,7 +210,7 @@ class Fleet:
                 self._changed.wait(1.0)
 
     def _lose(self, seat: _Seat, why: str) -> None:
-        """It is gone: start it again in the background, a few times."""
+        """Closes a lost agent and restarts it in the background, a few times."""
         connection, seat.connection = seat.connection, None
         if connection is not None:
             connection.close()
@@ -262,7 +264,7 @@ class Fleet:
             return
 
     def stop(self, turn: Turn) -> None:
-        """Make what another thread waits for with this turn fail soon. Any thread may call."""
+        """Makes the request that another thread runs with this turn fail soon. Any thread may call it."""
         with self._changed:
             turn.stopped = True
             connection = None if turn.seat is None else turn.seat.connection
@@ -271,7 +273,7 @@ class Fleet:
             connection.kill()
 
     def close(self) -> None:
-        """End every agent."""
+        """Ends every agent."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,6 +1,6 @@
-"""Agents in actors of a Ray cluster, one GPU each. Bytes go in and come out; of Silo a class's name is pickled alone.
+"""Agents in actors of a Ray cluster, one GPU each. They exchange bytes; only the actor's class is pickled, by name.
 
-Ray says when an actor is gone, so there are no heartbeats; every wait has a limit.
+Ray reports when an actor is gone, so heartbeats are not needed. Every wait has a limit.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from silo.tuning.agents.fleet import Fleet
 
 __all__ = ["AgentActor", "RayConnection", "ray_fleet"]
 
-_SHUTDOWN_S = 60.0  # Ray ends the processes that it started one after the other
+_SHUTDOWN_S = 60.0  # seconds; Ray ends the processes that it started one after the other
 
 
 class AgentActor:
-    """An agent in a process of Ray's. What it cannot do it answers; it raises nothing."""
+    """An agent in a process started by Ray. It answers with errors and never raises them."""
 
     def __init__(self, device: str | None) -> None:
         self._agent: Answers | None = None
@@ -42,11 +42,11 @@ class AgentActor:
             self._first = encode_error(error)
 
     def make(self, device: str | None) -> Answers:
-        """What answers. ``DeviceError`` where there is no such device."""
+        """The object that answers requests. Raises DeviceError if the device does not exist."""
         return Agent(_own_device(device))
 
     def first(self) -> bytes:
-        """What an agent says first."""
+        """The agent's first message."""
         return self._first
 
     def answer(self, request: bytes) -> bytes:
@@ -63,7 +63,7 @@ class AgentActor:
 
 
 def _own_device(name: str | None) -> Device:
-    """The device of an actor, whose process sees the GPU that Ray gave it and no other one."""
+    """The device of an actor, whose process sees only the GPU that Ray assigned to it."""
     if name is not None:
         return device_named(name)
     found = default_device()
@@ -76,10 +76,10 @@ def _own_device(name: str | None) -> Device:
 
 
 class RayConnection:
-    """Implements :class:`silo.tuning.agents.connection.Connection`: an actor, placed and alive.
+    """Implements :class:`silo.tuning.agents.connection.Connection`: an actor, placed and running.
 
     Raises:
-        DeviceError: the cluster has no room for it within ``wait_s`` seconds, or it has no such device.
+        DeviceError: the cluster cannot place it within ``wait_s`` seconds, or the device does not exist there.
     """
 
     def __init__(self, ray: Any, actor: type[AgentActor], device: str | None, wait_s: float) -> None:  # noqa: ANN401
@@ -167,20 +167,20 @@ def ray_fleet(
     wait_s: float = 120.0,
     actor: type[AgentActor] = AgentActor,
 ) -> Generator[Fleet]:
-    """Agents on the Ray cluster at ``address``, ``gpus`` of them; None: as many as it has GPUs.
+    """Starts ``gpus`` agents on the Ray cluster at ``address``; None: one for each of its GPUs.
 
-    A cluster that this process is connected to already is used, and stays connected.
+    If this process is connected to a cluster already, that cluster is used and stays connected.
 
     Args:
-        address: as ``ray.init`` takes it: ``HOST:PORT``, ``auto``, ``ray://HOST:PORT``, or ``local`` for one here.
-        gpus: how many actors there are, each with one GPU.
+        address: as for ``ray.init``: ``HOST:PORT``, ``auto``, ``ray://HOST:PORT``, or ``local`` for a cluster here.
+        gpus: the number of actors, each with one GPU.
         device: the device in an actor; None: its GPU.
         wait_s: seconds until the cluster answers, and until an actor is placed and has begun.
         actor: the class of the actors.
 
     Raises:
         PackageError: Ray is not installed.
-        DeviceError: the cluster is not reached, has no GPU, or does not place the actors in time.
+        DeviceError: the cluster is not reached, has no GPUs, or does not place the actors in time.
     """
     try:
         ray: Any = import_module("ray")
@@ -201,18 +201,18 @@ def ray_fleet(
 
 @contextmanager
 def _connected(ray: Any, address: str, wait_s: float) -> Generator[None]:  # noqa: ANN401
-    """Be connected to a cluster. ``DeviceError`` where it does not answer within ``wait_s`` seconds.
+    """Connects to a cluster for the block. Raises DeviceError if it does not answer within ``wait_s`` seconds.
 
-    A thread connects, because Ray may take minutes over an address where nobody answers, and the same thread
-    disconnects: the servers that Ray starts for a cluster of this machine end with the thread that started them. The
-    end of this process does not wait for it.
+    A thread connects, because Ray may take minutes if no server listens at the address. The same thread disconnects:
+    the servers that Ray starts for a local cluster end with the thread that started them. The end of this process does
+    not wait for the thread.
     """
     answered, wanted, gone = Future[None](), Future[None](), Future[None]()
 
     def run() -> None:
         try:
             ray.init(address=address, log_to_driver=False, logging_level="warning")
-        except BaseException as error:  # noqa: BLE001  # it is raised where the cluster is waited for
+        except BaseException as error:  # noqa: BLE001  # raised again by the thread that waits for the cluster
             answered.set_exception(error)
             return
         answered.set_result(None)
@@ -226,11 +226,11 @@ def _connected(ray: Any, address: str, wait_s: float) -> Generator[None]:  # noq
     try:
         answered.result(wait_s)
     except TimeoutError:
-        wanted.set_result(None)  # should it answer later, nobody wants it
+        wanted.set_result(None)  # if it answers later, the thread disconnects at once
         raise DeviceError(
             f"the Ray cluster at {address} is not reached: it did not answer within {wait_s:g} s"
         ) from None
-    except Exception as error:  # Ray raises bare ones too
+    except Exception as error:  # Ray raises bare Exceptions too
         said = f"{type(error).__name__}: {one_line(str(error).strip())[:300]}"
         raise DeviceError(f"the Ray cluster at {address} is not reached: {said}") from error
     try:

@@ -1,4 +1,4 @@
-"""A device that agents have: what tuning asks of a device but arrays and launches, which are theirs."""
+"""An agent's device, as tuning uses it here: all but arrays and launches, which exist on the agent only."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _ELSEWHERE = "it is an agent's device, and the agent runs it"
 
 @dataclass(frozen=True)
 class RemoteDevice:
-    """Implements :class:`silo.core.protocols.Device` for code that is made here and runs where an agent is."""
+    """Implements :class:`silo.core.protocols.Device` for code that is compiled here and runs on an agent's machine."""
 
     agent: AgentFacts
     index: int = 0
 
     @property
     def model(self) -> DeviceModel:
-        """The agents' model."""
+        """The agents' device model."""
         return self.agent.model
 
     @property
     def target(self) -> Target:
-        """What the agents' device is compiled for."""
+        """The target of the agents' device."""
         return self.agent.target
 
     def facts(self) -> Mapping[str, int]:
@@ -43,23 +43,23 @@ class RemoteDevice:
 
     @property
     def memory(self) -> Memory:
-        """The host's: a case's arrays here are there to be looked at; an agent makes its own."""
+        """Host memory: the arrays of a case are made here only to be described; an agent makes its own."""
         return Memory((HOST_MEMORY,))
 
     @property
     def measuring(self) -> Rejected:
-        """Nothing is measured in this process or a child of it."""
+        """Rejected: this process and its children never measure on it."""
         return Rejected(_ELSEWHERE)
 
     def runs(self, target: Target, blob_kind: str = "") -> Decision:
-        """Whether code for ``target`` runs there."""
+        """Decides whether code for ``target`` runs on the agents' device."""
         return runs_on(target, self.target, blob_kind)
 
     def synchronize(self) -> None:
-        """Nothing is under way here."""
+        """Does nothing: this process launches nothing on it."""
 
     def free_memory(self) -> None:
-        """Not known here."""
+        """Returns None: unknown to this process."""
 
     @property
     def driver(self) -> str:
@@ -68,16 +68,16 @@ class RemoteDevice:
 
     @property
     def timing(self) -> str:
-        """How the agents take times."""
+        """The agents' way of timing."""
         return self.agent.timing
 
     def timer(self) -> NoReturn:
-        """Refused."""
+        """Raises DeviceError."""
         raise DeviceError(f"{self.target} cannot be timed here: {_ELSEWHERE}")
 
     def load(
         self, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None = None
     ) -> NoReturn:
-        """Refused."""
+        """Raises DeviceError."""
         del launch, blob, kind, consent
         raise DeviceError(f"{name} cannot be loaded here for {self.target}: {_ELSEWHERE}")

@@ -1,4 +1,4 @@
-"""Evaluators that ask agents: code is made here, checked and measured there."""
+"""Evaluators that use agents: code is compiled here, and checked and measured there."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ T = TypeVar("T")
 
 _log = logging.getLogger("silo")
 
-# Seconds for an agent's answer. Its own limits for a launch and for loading code come first, and blame the config.
+# Seconds until an agent must answer. Its own limits for loading and launching are shorter, and blame the config.
 _OPEN_LIMIT_S = 600.0
 _EVALUATE_LIMIT_S = 900.0
 
-# An agent's answer holds as many samples as measuring takes, which are a few dozen.
+# Bounds an answer: measuring takes a few dozen samples.
 _MOST_SAMPLES = 10_000
 
 
 class RemoteEvaluator:
-    """Implements :class:`silo.tuner.evaluator.Evaluator`: each config is sent to an agent of the fleet that is idle.
+    """Implements :class:`silo.tuner.evaluator.Evaluator`: sends each config to an idle agent of the fleet.
 
     Args:
         fleet: the agents.
         sent: the case, and the study of its trials.
-        artifacts: where compiled code comes from.
-        code_of: an artifact's code, with consent where it needs some.
-        findings: what it shares with the other evaluators of the study.
+        artifacts: the source of compiled code.
+        code_of: returns an artifact's code, with consent if it needs consent.
+        findings: results that all evaluators of the study share.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class RemoteEvaluator:
         return self._artifacts.get(config).artifact.launch.spills
 
     def evaluate(self, config: Config, reference: ReferenceConfig | None = None) -> Trial:
-        """See :class:`silo.tuner.evaluator.Evaluator`. Code that left the store is compiled again.
+        """See :class:`silo.tuner.evaluator.Evaluator`. Code that is missing from the store is compiled again.
 
         Without a reference an agent takes the first config that it measures as the reference.
         """
@@ -124,7 +124,7 @@ class RemoteEvaluator:
         return self._fleet.ask(self._turn, str(config), evaluated)
 
     def _read_trial(self, config: Config, found: CompiledCandidate, data: Any) -> Trial:  # noqa: ANN401  # JSON
-        """The trial that an agent answers with, if it is one of this study and config; what is known here is added."""
+        """Reads the trial in an agent's answer and adds facts known here. Raises AgentLostError if it does not fit."""
         study = self._sent.study
         try:
             trial = Trial.from_json(data)
@@ -150,7 +150,7 @@ class RemoteEvaluator:
         )
 
     def compare(self, configs: Sequence[Config]) -> Mapping[Config, Sequence[int]]:
-        """See :class:`silo.tuner.evaluator.Evaluator`: on one agent."""
+        """See :class:`silo.tuner.evaluator.Evaluator`. All configs are compared on one agent."""
         codes = [self._code(config)[1] for config in configs]
         request = {"do": "compare", "case": self._sent.sha256, "codes": [_code_to_json(code) for code in codes]}
 
@@ -171,7 +171,7 @@ class RemoteEvaluator:
         return _asked(connection, request, self._sent, codes, limit_s)
 
     def interrupt(self) -> None:
-        """See :class:`silo.tuner.evaluator.Evaluator`: an agent that is at work for this evaluator is ended."""
+        """See :class:`silo.tuner.evaluator.Evaluator`. Ends the agent that works for this evaluator."""
         self._fleet.stop(self._turn)
 
 
@@ -190,7 +190,7 @@ def _asked(
 
 
 def _counts_ns(trial: Trial, reference: ReferenceConfig | None) -> int:
-    """The median of a trial as it counts beside the reference that it was to be measured with."""
+    """The median of a trial in nanoseconds, relative to the reference if it was measured with this reference."""
     beside = trial.reference
     if reference is None or beside is None or beside.config.order_key != reference.config.order_key:
         return median(trial.samples_ns)
@@ -218,7 +218,7 @@ def _samples(data: Any) -> tuple[int, ...]:  # noqa: ANN401  # JSON
 
 
 def refused_case(fleet: Fleet, sent: SentCase) -> str:
-    """Why an agent of the fleet cannot run a case, which one of them makes ready; "" where it can."""
+    """Has one agent of the fleet prepare a case; the reason why it cannot run it, or ""."""
     try:
         fleet.ask(
             Turn(),
@@ -234,7 +234,7 @@ def refused_case(fleet: Fleet, sent: SentCase) -> str:
 def fleet_lanes(
     fleet: Fleet, sent: SentCase, artifacts: CandidateArtifacts, code_of: Callable[[Artifact], VouchedCode]
 ) -> Generator[Lanes]:
-    """An evaluator for each agent, side by side, which share what they measured."""
+    """An evaluator for each agent, side by side, which share their measurements."""
     findings = Findings()
     made = [RemoteEvaluator(fleet, sent, artifacts, code_of, findings) for _ in range(fleet.count)]
     with closing(make_lanes(made)) as lanes:

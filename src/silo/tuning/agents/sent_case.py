@@ -1,4 +1,4 @@
-"""A case on its way to an agent: a document by its sha256, of which the agent makes arrays and a check."""
+"""A case on its way to an agent: a document named by its sha256, from which the agent makes arrays and a check."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _SCHEMA = "silo-agent-case/1"
 
 @dataclass(frozen=True)
 class SentCase:
-    """All that an agent needs to run a study's configs but their code.
+    """All that an agent needs to run a study's configs, except their code.
 
-    ``grid`` is the kernel's where the case has none. ``values`` are arguments that are not the recipe's: what
-    heuristics in Python say of it. ``passed`` names the arguments that launches get: all but the constants.
+    ``grid`` is the kernel's grid, used if the case gives none. ``values`` are arguments outside the recipe: the values
+    of heuristics written in Python. ``passed`` names the arguments of launches: all but the constants.
     """
 
     study: Study
@@ -35,7 +35,7 @@ class SentCase:
 
     @cached_property
     def document(self) -> bytes:
-        """What travels."""
+        """The bytes that are sent."""
         return canonical_json(
             {
                 "schema": _SCHEMA,
@@ -48,18 +48,18 @@ class SentCase:
         )
 
     def checked(self) -> SentCase:
-        """This case, if a document can hold it. ``TypeError`` or ``ValueError`` where not."""
+        """This case, if a document can hold it. Raises TypeError or ValueError if not."""
         _ = self.document
         return self
 
     @cached_property
     def sha256(self) -> str:
-        """What messages name it by."""
+        """The name of the document in messages."""
         return hashlib.sha256(self.document).hexdigest()
 
     @classmethod
     def read(cls, document: bytes) -> SentCase:
-        """The inverse of :attr:`document`; ``ValueError`` on anything else."""
+        """The inverse of :attr:`document`. Raises ValueError for other bytes."""
         what = "a case for an agent"
         names = ("schema", "study", "recipe", "grid", "values", "passed")
         members = read_object(json.loads(document), names, what)
