@@ -218,7 +218,7 @@ class Compilation:
                 if outcome is None:
                     self._submit(compiler, job).add_done_callback(partial(_pass_on, made))
                     return
-            except BaseException as error:  # noqa: BLE001  # raised again to whoever waits for the artifact
+            except BaseException as error:  # noqa: BLE001  # raised again in the thread that waits for the artifact
                 made.set_exception(error)
             else:
                 made.set_result(outcome)
