@@ -41,6 +41,15 @@ _SCALARS: dict[AbiType, Any] = {
 _ALIGNMENT = 64  # bytes
 
 
+class _Turns(ctypes.Structure):
+    """``struct silo_cpu_turns``: whether a kernel with atomics is alone, as one is that this module runs."""
+
+    _fields_ = (
+        ("enter", ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)),
+        ("leave", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+    )
+
+
 class _Context(ctypes.Structure):
     """``struct silo_context``: what a kernel that fails says, and what it may know of the launch."""
 
@@ -51,7 +60,20 @@ class _Context(ctypes.Structure):
         ("program", ctypes.c_uint64),
         ("wait", ctypes.c_void_p),
         ("alone", ctypes.c_uint32),
+        ("entered", ctypes.c_uint32),
+        ("turns", ctypes.POINTER(_Turns)),
     )
+
+
+def _enter(_context: int | None, wants_alone: int) -> int:
+    return wants_alone
+
+
+def _leave(_context: int | None) -> None:
+    pass
+
+
+_TURNS = _Turns(_Turns._fields_[0][1](_enter), _Turns._fields_[1][1](_leave))
 
 
 class KernelObject:
@@ -105,7 +127,7 @@ class KernelObject:
             self._cell(slot.name, slot.type, value) for slot, value in zip(self.launch.layout, values, strict=True)
         ]
         addresses = (ctypes.c_void_p * max(len(cells), 1))(*[ctypes.addressof(cell) for cell in cells])
-        context = _Context(bytes=ctypes.sizeof(_Context), alone=1)
+        context = _Context(bytes=ctypes.sizeof(_Context), alone=1, turns=ctypes.pointer(_TURNS))
         place = ctypes.addressof(context)
         code = self._entry(addresses, (ctypes.c_uint32 * 3)(*extents), 0, total, self._scratch_address, place)
         if code != 0:

@@ -176,7 +176,11 @@ class LoopFunction:
 
 @dataclass(slots=True)
 class LoopProgram:
-    """One kernel: what one program (one point of the grid) does. ``functions`` stand before their callers."""
+    """One kernel: what one program (one point of the grid) does. ``functions`` stand before their callers.
+
+    One with ``turns`` tells the launch when it begins and ends; the text is a C condition: whether it asks to be
+    ``alone``, as which it knows the answer.
+    """
 
     entry: str
     parameters: list[LoopParameter]
@@ -188,6 +192,7 @@ class LoopProgram:
     scratch_bytes: int = 0  # of the kernel alone
     total_bytes: int = 0  # with the functions that it calls
     locals: list[str] = field(default_factory=list[str])  # definitions before the first program, seen by all
+    turns: str = ""
 
 
 def dump(program: LoopProgram) -> str:
