@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from silo.launch.cpu_objects import KernelObject
+from silo.launch.cpu_objects import KernelObject, context_alone
 
 from .program import Kernel
 
@@ -28,7 +28,7 @@ class Scratch:
 
 
 def launch(kernel: Kernel, loaded: KernelObject, arguments: Mapping[str, Any], scratches: list[Scratch]) -> None:
-    """Run all programs, at once on one thread, or by turns on as many as there are ``scratches``."""
+    """Run all programs, at once on one thread, which is alone, or by turns on as many as there are ``scratches``."""
     values = [arguments[slot.name] for slot in loaded.launch.layout]
     cells = [
         KernelObject._cell(slot.name, slot.type, value)
@@ -40,11 +40,12 @@ def launch(kernel: Kernel, loaded: KernelObject, arguments: Mapping[str, Any], s
 
     codes: list[int] = []
 
-    def run(scratch: Scratch, begin: int, end: int) -> None:
-        codes.append(function(addresses, grid, begin, end, scratch.address, None))
+    def run(scratch: Scratch, begin: int, end: int, context: int | None = None) -> None:
+        codes.append(function(addresses, grid, begin, end, scratch.address, context))
 
     if len(scratches) == 1:
-        run(scratches[0], 0, kernel.programs)
+        alone = context_alone()
+        run(scratches[0], 0, kernel.programs, ctypes.addressof(alone))
     else:
         _by_turns(run, kernel.programs, scratches)
     assert not any(codes), f"a launch failed with {codes}"

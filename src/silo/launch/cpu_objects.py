@@ -21,7 +21,7 @@ from silo.store.trust_ledger import consent_to_compiled
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["KernelObject", "load", "open_object", "run"]
+__all__ = ["KernelObject", "context_alone", "load", "open_object", "run"]
 
 _SCALARS: dict[AbiType, Any] = {
     AbiType.I1: ctypes.c_uint8,
@@ -71,6 +71,11 @@ def _enter(_context: int | None, wants_alone: int) -> int:
 
 def _leave(_context: int | None) -> None:
     pass
+
+
+def context_alone() -> _Context:
+    """What a kernel that no other thread runs gets as its context, for one call; keep it until then."""
+    return _Context(bytes=ctypes.sizeof(_Context), alone=1, turns=ctypes.pointer(_TURNS))
 
 
 _TURNS = _Turns(_Turns._fields_[0][1](_enter), _Turns._fields_[1][1](_leave))
@@ -127,7 +132,7 @@ class KernelObject:
             self._cell(slot.name, slot.type, value) for slot, value in zip(self.launch.layout, values, strict=True)
         ]
         addresses = (ctypes.c_void_p * max(len(cells), 1))(*[ctypes.addressof(cell) for cell in cells])
-        context = _Context(bytes=ctypes.sizeof(_Context), alone=1, turns=ctypes.pointer(_TURNS))
+        context = context_alone()
         place = ctypes.addressof(context)
         code = self._entry(addresses, (ctypes.c_uint32 * 3)(*extents), 0, total, self._scratch_address, place)
         if code != 0:

@@ -114,6 +114,7 @@ PIECES: dict[str, Piece] = {
     "volatile": Piece("volatile.h", ("types",)),
     "combine_i32": Piece("combine.h", ("types",), (("SUFFIX", "i32"), ("UTYPE", "uint32_t"), ("TYPE", "int32_t"))),
     "combine_i64": Piece("combine.h", ("types",), (("SUFFIX", "i64"), ("UTYPE", "uint64_t"), ("TYPE", "int64_t"))),
+    "ahead": Piece("ahead.h", ("types",)),
     "stream": Piece("stream.h", ("types",)),
     "lanes": Piece("lanes.h"),
     "sums_f32": Piece("scan.h", ("types", "lanes")),
