@@ -135,7 +135,7 @@ PIECES: dict[str, Piece] = {
     "swap_u32": Piece("swap.h", ("types",), (("f32", "u32"), ("float", "uint32_t"))),
     "swap_i64": Piece("swap.h", ("types",), (("f32", "i64"), ("int32_t", "int64_t"), ("float", "int64_t"))),
     "swap_u64": Piece("swap.h", ("types",), (("f32", "u64"), ("int32_t", "int64_t"), ("float", "uint64_t"))),
-    "dot_tile": Piece("dot_tile.h", ("types",)),
+    "dot_tile": Piece("dot_tile.h", ("types", "transpose")),
     "dot_scale": Piece("dot_scale.h", ("types", "fp4")),
     "dot_unit": Piece("dot_unit.h", ("types",)),
     "dot_f32": Piece("dot.h", ("dot_tile",), (("KIND", "f32"), ("REAL", "float"), ("TOTAL", "float"))),
