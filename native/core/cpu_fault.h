@@ -15,10 +15,20 @@ struct silo_fault {
     char text[1016]; /* what happened, where; ends with 0; "" where the kernel says nothing */
 };
 
-/* Called by a kernel with atomics before its first program and after its last (cpu_turns.c). */
+/* For kernels with atomics (cpu_turns.c), which enter before their first program and leave after
+ * their last. `wants` is a set of bits, of which the answer is one, or 0: 1, no other kernel is
+ * between; 2, only such are as do what they do to a place while they hold the lock of its block. */
 struct silo_cpu_turns {
-    uint32_t (*enter)(void *context, uint32_t wants_alone); /* whether no other kernel is between */
+    uint32_t (*enter)(void *context, uint32_t wants);
     void (*leave)(void *context);
+    void (*yield)(void);            /* while another holds a lock for long */
+    struct silo_cpu_lock *locks;    /* SILO_CPU_LOCKS of them */
+};
+
+enum { SILO_CPU_LOCKS = 1024 };
+
+struct silo_cpu_lock {
+    _Alignas(64) uint32_t taken; /* atomic */
 };
 
 /* What each thread of a launch gives its kernel. */

@@ -21,7 +21,7 @@ from silo.store.trust_ledger import consent_to_compiled
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["KernelObject", "context_alone", "load", "open_object", "run"]
+__all__ = ["KernelObject", "context_alone", "context_locking", "load", "open_object", "run"]
 
 _SCALARS: dict[AbiType, Any] = {
     AbiType.I1: ctypes.c_uint8,
@@ -42,11 +42,13 @@ _ALIGNMENT = 64  # bytes
 
 
 class _Turns(ctypes.Structure):
-    """``struct silo_cpu_turns``: whether a kernel with atomics is alone, as one is that this module runs."""
+    """``struct silo_cpu_turns``: how a kernel with atomics runs beside others."""
 
     _fields_ = (
         ("enter", ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)),
         ("leave", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
+        ("yield_", ctypes.CFUNCTYPE(None)),
+        ("locks", ctypes.c_void_p),
     )
 
 
@@ -65,20 +67,29 @@ class _Context(ctypes.Structure):
     )
 
 
-def _enter(_context: int | None, wants_alone: int) -> int:
-    return wants_alone
+_LOCKS = (ctypes.c_uint32 * (1024 * 16))()
 
 
-def _leave(_context: int | None) -> None:
-    pass
+def _turns(answer: int) -> _Turns:
+    """What lets a kernel enter as ``answer`` where it wants that, and else among others."""
+    made = _Turns(locks=ctypes.addressof(_LOCKS))
+    enter, leave, yield_, _ = (kind for _, kind in _Turns._fields_)
+    made.enter = enter(lambda _context, wants: wants & answer)
+    made.leave, made.yield_ = leave(lambda _context: None), yield_(lambda: None)
+    return made
+
+
+_ALONE, _LOCKING = _turns(1), _turns(2)
 
 
 def context_alone() -> _Context:
     """What a kernel that no other thread runs gets as its context, for one call; keep it until then."""
-    return _Context(bytes=ctypes.sizeof(_Context), alone=1, turns=ctypes.pointer(_TURNS))
+    return _Context(bytes=ctypes.sizeof(_Context), alone=1, turns=ctypes.pointer(_ALONE))
 
 
-_TURNS = _Turns(_Turns._fields_[0][1](_enter), _Turns._fields_[1][1](_leave))
+def context_locking() -> _Context:
+    """What each of several threads gets whose kernels may lock what they change; keep it until then."""
+    return _Context(bytes=ctypes.sizeof(_Context), alone=0, turns=ctypes.pointer(_LOCKING))
 
 
 class KernelObject:

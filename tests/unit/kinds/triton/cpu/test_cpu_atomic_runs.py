@@ -17,6 +17,7 @@ import silo  # noqa: E402
 from cpu_samples import MODES, compiled, module_of, needs_compiler, run  # noqa: E402
 from silo.kinds.triton.cpu.code_options import CpuOptions  # noqa: E402
 from silo.kinds.triton.cpu.emit.kernel_text import emit_c  # noqa: E402
+from silo.launch.cpu_objects import context_locking  # noqa: E402
 
 pytestmark = needs_compiler
 DTYPES = ["int32", "uint32", "int64", "float16", "bfloat16", "float32", "float64"]
@@ -89,27 +90,37 @@ def bits(array):
     return array.view(np.uint16) if array.dtype == ml_dtypes.bfloat16 else array
 
 
-def in_parts(loaded, programs, arguments, threads=1):
-    """Run the kernel as the threads of a launch do, of which none is said to be alone."""
+WAYS = ["alone", "among others", "locking"]
+
+
+def launched(loaded, programs, arguments, how, threads=2):
+    """Run the kernel as the threads of a launch do, or the only one."""
+    if how == "alone":
+        loaded.run((programs,), {slot.name: arguments[slot.name] for slot in loaded.launch.layout})
+        return
     values = [arguments[slot.name] for slot in loaded.launch.layout]
-    cells = [loaded._cell(slot.name, slot.type, value) for slot, value in zip(loaded.launch.layout, values, strict=True)]
+    cells = [
+        loaded._cell(slot.name, slot.type, value) for slot, value in zip(loaded.launch.layout, values, strict=True)
+    ]
     addresses = (ctypes.c_void_p * len(cells))(*map(ctypes.addressof, cells))
     extents = (ctypes.c_uint32 * 3)(programs, 1, 1)
 
     def part(begin):
         scratch = np.empty(loaded.launch.scratch_bytes + 64, np.uint8)
         at = -(-scratch.ctypes.data // 64) * 64
-        return loaded._entry(addresses, extents, begin, min(begin + 8, programs), at, None)
+        context = context_locking() if how == "locking" else None
+        place = ctypes.addressof(context) if context is not None else None
+        return loaded._entry(addresses, extents, begin, min(begin + 8, programs), at, place)
 
     with ThreadPoolExecutor(threads) as pool:
         assert not any(pool.map(part, range(0, programs, 8)))
 
 
 # Rows that are whole vectors, that are not, and that begin anywhere.
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("d", [64, 63, 100, 7, 2])
 @pytest.mark.parametrize("name", DTYPES)
-def test_rows_are_added(name, d, alone):
+def test_rows_are_added(name, d, how):
     dtype, random = dtype_of(name), np.random.default_rng(d)
     rows = random.integers(0, 5, 24).astype(np.int64)
     values = random.integers(-3 if dtype.kind != "u" else 0, 4, 24 * d).astype(dtype)
@@ -119,10 +130,7 @@ def test_rows_are_added(name, d, alone):
     arguments = {"rows": rows, "values": values, "sums": sums, "d": d, "BLOCK": 128}
     loaded = compiled(add_row, "optimized", **arguments)
     arguments.update(values=bits(values), sums=bits(sums))
-    if alone:
-        loaded.run((24,), {slot.name: arguments[slot.name] for slot in loaded.launch.layout})
-    else:
-        in_parts(loaded, 24, arguments, threads=2)
+    launched(loaded, 24, arguments, how)
     np.testing.assert_array_equal(sums, expected)
 
 
@@ -136,34 +144,28 @@ _RESULTS = {
 }
 
 
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("how", WAYS)
 @pytest.mark.parametrize("name", ["int32", "uint32", "int64", "uint64"])
 @pytest.mark.parametrize("kind", sorted(_RESULTS))
-def test_only_chosen_elements_change(kind, name, alone):
+def test_only_chosen_elements_change(kind, name, how):
     random = np.random.default_rng(7)
     values, sums = (random.integers(0, 2**63, 1000).astype(name) for _ in range(2))
     before, n = sums.copy(), 990
     arguments = {"values": values, "sums": sums, "n": n, "KIND": kind, "BLOCK": 256}
     loaded = compiled(update, "optimized", **arguments)
-    if alone:
-        loaded.run((4,), {slot.name: arguments[slot.name] for slot in loaded.launch.layout})
-    else:
-        in_parts(loaded, 4, arguments)
+    launched(loaded, 4, arguments, how)
     remainder = np.fmod(values, np.array(3, name))  # as C has it
     expected = np.where((np.arange(1000) < n) & (remainder != 1), _RESULTS[kind](before, values), before)
     np.testing.assert_array_equal(sums, expected)
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_extremes_of_columns(alone):
+@pytest.mark.parametrize("how", WAYS)
+def test_extremes_of_columns(how):
     x = np.random.default_rng(1).standard_normal((50, 77)).astype(np.float32)
     high, low = np.full(77, -np.inf, np.float32), np.full(77, np.inf, np.float32)
     arguments = {"x": x, "high": high, "low": low, "rows": 50, "d": 77, "BLOCK": 128}
     loaded = compiled(column_extremes, "optimized", **arguments)
-    if alone:
-        loaded.run((50,), {slot.name: arguments[slot.name] for slot in loaded.launch.layout})
-    else:
-        in_parts(loaded, 50, arguments, threads=2)
+    launched(loaded, 50, arguments, how)
     np.testing.assert_array_equal(high, x.max(0))
     np.testing.assert_array_equal(low, x.min(0))
 
@@ -184,16 +186,37 @@ def test_who_may_be_waited_for_is_not_alone(kernel):
     assert "turns->enter(context, 0)" in text
 
 
-def test_launches_on_one_thread_each_lose_nothing():
-    kernel = silo.kernel(count_slowly, space={"cpu_threads": [1]})
-    sums, turns, launches = np.zeros(64, np.float32), 5000, 12
-    kernel[(1,)](sums, 1, BLOCK=64)
+@triton.jit
+def exchange_first(sums, other, turns, BLOCK: tl.constexpr):
+    for _ in range(turns):
+        tl.atomic_add(sums + tl.arange(0, BLOCK), 1.0)
+        tl.atomic_xchg(other, 1.0)
+
+
+def test_a_kernel_asks_for_locks_where_all_its_atomics_can():
+    sums = np.zeros(64, np.float32)
+    one = emit_c(module_of(count_slowly, {"sums": sums, "turns": 9, "BLOCK": 64}), CpuOptions()).source
+    two = emit_c(module_of(exchange_first, {"sums": sums, "other": sums, "turns": 9, "BLOCK": 64}), CpuOptions()).source
+    assert "turns->enter(context, 3)" in one
+    assert "turns->enter(context, 1)" in two
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_launches_at_once_lose_nothing(threads):
+    """One that is alone, or locks, and one that does neither: each as far as the other lets it."""
+    adding, mixed = (silo.kernel(one, space={"cpu_threads": [threads]}) for one in (count_slowly, exchange_first))
+    sums, other, turns, launches = np.zeros(64, np.float32), np.zeros(1, np.float32), 5000, 12
+    adding[(1,)](sums, 1, BLOCK=64)
+    mixed[(1,)](sums, other, 0, BLOCK=64)
     start = threading.Barrier(3)
 
-    def work(_):
+    def work(number):
         start.wait()
         for _ in range(launches):
-            kernel[(8,)](sums, turns, BLOCK=64)
+            if number == 2:
+                mixed[(8,)](sums, other, turns, BLOCK=64)
+            else:
+                adding[(8,)](sums, turns, BLOCK=64)
 
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(work, range(3)))

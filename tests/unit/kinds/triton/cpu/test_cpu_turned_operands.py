@@ -22,7 +22,7 @@ def linear(a, b, c, M, N, K, am, ak, bk, bn, BM: tl.constexpr, BN: tl.constexpr,
     columns = tl.cdiv(N, BN)
     i, j, k = (p // columns) * BM + tl.arange(0, BM), (p % columns) * BN + tl.arange(0, BN), tl.arange(0, BK)
     total = tl.zeros((BM, BN), tl.float32 if a.dtype.element_ty != tl.int8 else tl.int32)
-    for s in range(0, tl.cdiv(K, BK)):
+    for s in range(tl.cdiv(K, BK)):
         d = s * BK + k
         x = tl.load(a + i[:, None] * am + d[None, :] * ak, mask=(i[:, None] < M) & (d[None, :] < K), other=0)
         y = tl.load(b + d[:, None] * bk + j[None, :] * bn, mask=(d[:, None] < K) & (j[None, :] < N), other=0)

@@ -36,9 +36,10 @@ def kernel_text(program: LoopProgram) -> str:
     for function in program.functions:
         _function(function, lines)
     lines.append(f"enum {{ {frame_name(program.entry)} = {program.scratch_bytes} }};")
-    if program.turns:
-        lines.append(f"static int32_t {program.entry}_turn({_ABI}, uint32_t const alone) {{")
-        lines.append("  (void)alone;")
+    if program.turns >= 0:
+        lines.append(f"static int32_t {program.entry}_turn({_ABI},")
+        lines.append("    struct silo_turns const *turns, uint32_t const alone) {")
+        lines.append("  (void)turns; (void)alone;")
     else:
         lines.append(f"int32_t {program.entry}({_ABI}) {{")
     lines.append("  (void)params; (void)scratch; (void)context;")
@@ -62,11 +63,12 @@ def kernel_text(program: LoopProgram) -> str:
     _block(program.finish, 1, lines)
     lines.append("  return 0;")
     lines.append("}")
-    if program.turns:
+    if program.turns >= 0:
         lines.append(f"int32_t {program.entry}({_ABI}) {{")
         lines.append("  struct silo_turns const *const turns = silo_turns_of(context);")
         lines.append(f"  uint32_t const alone = turns ? turns->enter(context, {program.turns}) : 0;")
-        lines.append(f"  int32_t const code = {program.entry}_turn(params, grid, begin, end, scratch, context, alone);")
+        passed = "params, grid, begin, end, scratch, context, turns, alone"
+        lines.append(f"  int32_t const code = {program.entry}_turn({passed});")
         lines.append("  if (turns) turns->leave(context);")
         lines.append("  return code;")
         lines.append("}")

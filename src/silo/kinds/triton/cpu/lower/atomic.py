@@ -16,7 +16,17 @@ from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.cpu.atomics import ATOMIC_BITS, ATOMIC_KINDS, MEMORY_ORDERS
 from silo.kinds.triton.front.ssa import Operation, Type, Value
 
-__all__ = ["Combined", "atomic_call", "atomic_mask", "atomic_runs", "combined", "plain_updates", "volatile_load"]
+__all__ = [
+    "ALONE",
+    "LOCKING",
+    "Combined",
+    "atomic_call",
+    "atomic_mask",
+    "atomic_runs",
+    "combined",
+    "plain_updates",
+    "volatile_load",
+]
 
 # ---- Atomics and volatile loads as calls of the runtime ----
 
@@ -137,7 +147,7 @@ def combined(scope: LoweringScope, operation: Operation, operands: list[str]) ->
 
 # ---- Atomics whose old values nobody asks for, on successive places: many elements in one step ----
 
-_RUN = 64  # elements whose values are computed before memory is asked
+_RUN = 256  # elements whose values are computed before memory is asked
 _LEAST_RUN = 4
 
 
@@ -171,13 +181,17 @@ def atomic_runs(scope: LoweringScope, operation: Operation) -> list[Statement]:
     chosen: list[Statement] = [Assign(f"{on}[{nest.inner} - {first}]", condition)] if condition else []
     fill = [*nest.levels[nest.depth], Assign(f"{run}[{nest.inner} - {first}]", value), *chosen]
     order = MEMORY_ORDERS[operation.attributes["sem"]]
+    locks = scope.in_kernel and not scope.options.launch_atomics and operation.attributes.get("scope") != _SYSTEM
+    if locks:
+        scope.locking.add(operation)
+    some = f"{run}, {on if condition else 0}, {last} - {first}"
+    by_cells: Statement = LoopCall(f"silo_{kind}_run_{element}({start} + {first}, {some}, {order})")
+    locked = LoopCall(f"silo_{kind}_locked_{element}(turns, {start} + {first}, {some})")
     ends = f"{limit} - {first} < {length} ? {limit} : {first} + {length}"
     chunk: list[Statement] = [
         Define("int64_t", last, ends),
         For(nest.inner, first, last, fill, simd=True),
-        LoopCall(
-            f"silo_{kind}_run_{element}({start} + {first}, {run}, {on if condition else 0}, {last} - {first}, {order})"
-        ),
+        If(f"alone == {LOCKING}", [locked], [by_cells]) if locks else by_cells,
     ]
     row: list[Statement] = [
         Define(ops.c_type(operation.result.type), f"{run}[{length}]", None, mutable=True),
@@ -189,8 +203,12 @@ def atomic_runs(scope: LoweringScope, operation: Operation) -> list[Statement]:
     if limits:
         nest.begin_body(fast=False)
         operands = [nest.value(operand, nest.index) for operand in operation.operands]
-        call = LoopCall(atomic_call(scope, operation, operands[:2]))
-        row.append(For(nest.inner, limit, str(extent), [*nest.levels[nest.depth], If(operands[2], [call])]))
+        one: Statement = LoopCall(atomic_call(scope, operation, operands[:2]))
+        if locks:
+            value = f"&({ops.c_type(operation.result.type)}){{{operands[1]}}}"
+            locked = LoopCall(f"silo_{kind}_locked_{element}(turns, {operands[0]}, {value}, 0, 1)")
+            one = If(f"alone == {LOCKING}", [locked], [one])
+        row.append(For(nest.inner, limit, str(extent), [*nest.levels[nest.depth], If(operands[2], [one])]))
     return nest.outer_loops(row)
 
 
@@ -201,6 +219,8 @@ _ALONE = (
     "uint32_t const alone = context && *(uint32_t const *)context >= 1048"
     " ? *(uint32_t const *)(void *)((char *)context + 1040) : 0;"
 )
+# What `turns->enter` may be asked for, and answer (`runtime/turns.h`).
+ALONE, LOCKING = 1, 2
 _SYSTEM = 3  # Triton's MemSyncScope: other devices and processes may reach it, too
 
 

@@ -11,6 +11,7 @@ from silo.kinds.triton.cpu.analysis.streams import streamable_stores
 from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.loop_ir import LoopBuffer, LoopFunction, LoopParameter, LoopProgram
+from silo.kinds.triton.cpu.lower.atomic import ALONE, LOCKING
 from silo.kinds.triton.cpu.lower.control_lowering import FunctionLowering
 from silo.kinds.triton.cpu.lower.lowering_scope import ElementFunction, LoweringScope
 from silo.kinds.triton.cpu.lower.materialized import function_name
@@ -149,17 +150,20 @@ def lower_kernel(module: Module, options: CpuOptions, entry: str = "") -> tuple[
 _MEETS = ATOMICS | {FENCE}
 
 
-def _turns(scope: LoweringScope, module: Module) -> str:
-    """Whether the kernel asks to be alone among kernels with atomics, as C text; "" where it has none that others meet.
+def _turns(scope: LoweringScope, module: Module) -> int:
+    """What the kernel asks for among kernels with atomics, -1 where it has none that others meet.
 
-    Others wait for one that is alone, so it may not wait for them: neither in a loop nor for who reads its messages.
+    Others wait for one that is alone or locks, so it may not wait for them: neither in a loop nor for who reads its
+    messages.
     """
     names = {operation.name for operation in module.walk()}
     if scope.options.launch_atomics or not names & _MEETS:
-        return ""
+        return -1
     scope.pieces.add("turns")
-    waits = "wait" in scope.pieces or names & {tt.PRINT, VOLATILE_LOAD}
-    return "1" if scope.wants_alone and not waits else "0"
+    if "wait" in scope.pieces or names & {tt.PRINT, VOLATILE_LOAD}:
+        return 0
+    locks = FENCE not in names and all(op in scope.locking for op in module.walk() if op.name in ATOMICS)
+    return (ALONE if scope.wants_alone else 0) | (LOCKING if locks else 0)
 
 
 def _lower(scope: LoweringScope, function: Operation, name: str, *, kernel: bool) -> int:

@@ -8,6 +8,7 @@ from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.value_properties import load_parts
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
 from silo.kinds.triton.cpu.lower.atomic import (
+    ALONE,
     atomic_call,
     atomic_mask,
     atomic_runs,
@@ -193,7 +194,7 @@ def _atomic(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
     if alone:
         with scope.collecting() as shared:
             _shared_atomic(scope, nest, operation, names, condition, call)
-        scope.emit(If("alone", alone, shared))
+        scope.emit(If(f"alone == {ALONE}", alone, shared))
     else:
         _shared_atomic(scope, nest, operation, names, condition, call)
 

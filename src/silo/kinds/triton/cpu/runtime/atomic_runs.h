@@ -57,7 +57,33 @@ SILO_INLINE int silo_exchange_cell(void *cell, uint64_t old[2], uint64_t const n
 #define SILO_RUN_WHOLE(name, suffix, type)
 #endif
 
+/* The same with locks, by one block of memory after the other; no element lies in two. */
+#define SILO_RUN_LOCKED(name, suffix, type, plain)                                                 \
+    SILO_INLINE void silo_##name##_locked_##suffix(struct silo_turns const *turns, type *place,    \
+                                                   type const *values, uint8_t const *on,          \
+                                                   int64_t count) {                                \
+        silo_prefetch_run(place, count * (int64_t)sizeof(type));                                   \
+        while (count > 0) {                                                                        \
+            int64_t const block = 1 << SILO_BLOCK_BITS;                                            \
+            int64_t some = (block - (int64_t)((uintptr_t)place % block)) / (int64_t)sizeof(type);  \
+            some = some < 1 ? 1 : some < count ? some : count;                                     \
+            uint32_t *const taken = silo_take_lock(turns, place);                                  \
+            if (on) {                                                                              \
+                for (int64_t i = 0; i < some; i++)                                                 \
+                    if (on[i])                                                                     \
+                        plain(place + i, values[i]);                                               \
+            } else {                                                                               \
+                _Pragma("omp simd") for (int64_t i = 0; i < some; i++)                             \
+                    plain(place + i, values[i]);                                                   \
+            }                                                                                      \
+            silo_give_lock(taken);                                                                 \
+            place += some, values += some, count -= some;                                          \
+            on = on ? on + some : on;                                                              \
+        }                                                                                          \
+    }
+
 #define SILO_RUN(name, suffix, type, plain)                                                        \
+    SILO_RUN_LOCKED(name, suffix, type, plain)                                                     \
     SILO_RUN_CELLS(name, suffix, type, plain)                                                      \
     SILO_INLINE void silo_##name##_run_##suffix(type *place, type const *values,                   \
                                                 uint8_t const *on, int64_t count,                  \
