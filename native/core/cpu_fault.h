@@ -21,8 +21,8 @@ struct silo_fault {
 struct silo_cpu_turns {
     uint32_t (*enter)(void *context, uint32_t wants);
     void (*leave)(void *context);
-    void (*yield)(void);            /* while another holds a lock for long */
-    struct silo_cpu_lock *locks;    /* SILO_CPU_LOCKS of them */
+    void (*yield)(void);         /* while another holds a lock for long */
+    struct silo_cpu_lock *locks; /* SILO_CPU_LOCKS of them */
 };
 
 enum { SILO_CPU_LOCKS = 1024 };

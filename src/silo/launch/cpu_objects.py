@@ -41,13 +41,18 @@ _SCALARS: dict[AbiType, Any] = {
 _ALIGNMENT = 64  # bytes
 
 
+_ENTER = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)
+_LEAVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_YIELD = ctypes.CFUNCTYPE(None)
+
+
 class _Turns(ctypes.Structure):
     """``struct silo_cpu_turns``: how a kernel with atomics runs beside others."""
 
     _fields_ = (
-        ("enter", ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)),
-        ("leave", ctypes.CFUNCTYPE(None, ctypes.c_void_p)),
-        ("yield_", ctypes.CFUNCTYPE(None)),
+        ("enter", _ENTER),
+        ("leave", _LEAVE),
+        ("yield_", _YIELD),
         ("locks", ctypes.c_void_p),
     )
 
@@ -71,12 +76,18 @@ _LOCKS = (ctypes.c_uint32 * (1024 * 16))()
 
 
 def _turns(answer: int) -> _Turns:
-    """What lets a kernel enter as ``answer`` where it wants that, and else among others."""
-    made = _Turns(locks=ctypes.addressof(_LOCKS))
-    enter, leave, yield_, _ = (kind for _, kind in _Turns._fields_)
-    made.enter = enter(lambda _context, wants: wants & answer)
-    made.leave, made.yield_ = leave(lambda _context: None), yield_(lambda: None)
-    return made
+    """What lets a kernel enter as ``answer`` (``SILO_CPU_ALONE``, ``SILO_CPU_LOCKING``) where it asks for that."""
+
+    def enter(_context: int | None, wants: int) -> int:
+        return wants & answer
+
+    def leave(_context: int | None) -> None:
+        pass
+
+    def yield_() -> None:
+        pass
+
+    return _Turns(_ENTER(enter), _LEAVE(leave), _YIELD(yield_), ctypes.addressof(_LOCKS))
 
 
 _ALONE, _LOCKING = _turns(1), _turns(2)

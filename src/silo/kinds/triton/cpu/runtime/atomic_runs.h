@@ -15,7 +15,7 @@ SILO_INLINE void silo_prefetch_run(void const *place, int64_t bytes) {
 SILO_INLINE int silo_exchange_cell(void *cell, uint64_t old[2], uint64_t const next[2]) {
     uint8_t done;
     __asm__ __volatile__("lock cmpxchg16b %1\n\tsete %0"
-                         : "=q"(done), "+m"(*(uint64_t(*)[2])cell), "+a"(old[0]), "+d"(old[1])
+                         : "=q"(done), "+m"(*(uint64_t (*)[2])cell), "+a"(old[0]), "+d"(old[1])
                          : "b"(next[0]), "c"(next[1])
                          : "cc", "memory");
     return done;
@@ -85,9 +85,8 @@ SILO_INLINE int silo_exchange_cell(void *cell, uint64_t old[2], uint64_t const n
 #define SILO_RUN(name, suffix, type, plain)                                                        \
     SILO_RUN_LOCKED(name, suffix, type, plain)                                                     \
     SILO_RUN_CELLS(name, suffix, type, plain)                                                      \
-    SILO_INLINE void silo_##name##_run_##suffix(type *place, type const *values,                   \
-                                                uint8_t const *on, int64_t count,                  \
-                                                const int order) {                                 \
+    SILO_INLINE void silo_##name##_run_##suffix(                                                   \
+        type *place, type const *values, uint8_t const *on, int64_t count, const int order) {      \
         int64_t i = 0;                                                                             \
         silo_prefetch_run(place, count * (int64_t)sizeof(type));                                   \
         SILO_RUN_WHOLE(name, suffix, type)                                                         \

@@ -129,7 +129,8 @@ SILO_APART void silo_turn_panels(const char *from, int64_t far, int64_t bytes, i
         for (; q < words; q += LANES) {
             void const *at[LANES];
             for (int64_t l = 0; l < LANES; l++) {
-                silo_copy_some(from + (j + l) * far + 4 * q, l < some ? bytes - 4 * q : 0, square[l]);
+                silo_copy_some(from + (j + l) * far + 4 * q, l < some ? bytes - 4 * q : 0,
+                               square[l]);
                 at[l] = square[l];
             }
             silo_turn_lanes(at, LANES, turned);
