@@ -64,8 +64,8 @@ SILO_INLINE int silo_exchange_cell(void *cell, uint64_t old[2], uint64_t const n
                                                    int64_t count) {                                \
         silo_prefetch_run(place, count * (int64_t)sizeof(type));                                   \
         while (count > 0) {                                                                        \
-            int64_t const block = 1 << SILO_BLOCK_BITS;                                            \
-            int64_t some = (block - (int64_t)((uintptr_t)place % block)) / (int64_t)sizeof(type);  \
+            uintptr_t const block = (uintptr_t)1 << SILO_BLOCK_BITS;                               \
+            int64_t some = (int64_t)((block - (uintptr_t)place % block) / sizeof(type));           \
             some = some < 1 ? 1 : some < count ? some : count;                                     \
             uint32_t *const taken = silo_take_lock(turns, place);                                  \
             if (on) {                                                                              \
