@@ -8,6 +8,7 @@
 #include "cpu_job.h"
 #include "cpu_pool.h"
 #include "cpu_thread.h"
+#include "cpu_turns.h"
 #include "dlpack.h"
 #include "loader_lock.h"
 
@@ -53,10 +54,12 @@ static int launch_one(const struct silo_launch *launch, struct silo_cpu_thread *
     own.context.program = UINT64_MAX;
     own.context.wait = NULL;
     own.context.alone = true;
+    own.context.entered = SILO_CPU_OUTSIDE;
     own.job = &job;
     own.begin = 0;
     own.end = 1;
     struct silo_cpu_runner *outer = atomic_load_explicit(&thread->running, memory_order_relaxed);
+    own.context.turns = silo_cpu_turns_within(outer != NULL ? &outer->context : NULL);
     atomic_store_explicit(&thread->running, &own, memory_order_relaxed);
     const int error = entry(launch->params, launch->grid, 0, 1, NULL, &own.context);
     atomic_store_explicit(&thread->running, outer, memory_order_relaxed);

@@ -1,6 +1,7 @@
 /* What a launch on the CPU lends its kernel: room to say what went wrong, and where it may be
  * reached while it runs. Both are also declared in silo.launch.cpu_objects, and in the emitted C
- * (src/silo/kinds/triton/cpu/runtime/fault.h, emit/c.py, runtime/wait.h, lower/plain_adds.py). */
+ * (src/silo/kinds/triton/cpu/runtime/fault.h, emit/c_printer.py, runtime/wait.h, runtime/turns.h,
+ * lower/atomic.py). */
 #ifndef SILO_CPU_FAULT_H
 #define SILO_CPU_FAULT_H
 
@@ -14,6 +15,22 @@ struct silo_fault {
     char text[1016]; /* what happened, where; ends with 0; "" where the kernel says nothing */
 };
 
+/* For kernels with atomics (cpu_turns.c), which enter before their first program and leave after
+ * their last. `wants` is a set of bits, of which the answer is one, or 0: 1, no other kernel is
+ * between; 2, only such are as do what they do to a place while they hold the lock of its block. */
+struct silo_cpu_turns {
+    uint32_t (*enter)(void *context, uint32_t wants);
+    void (*leave)(void *context);
+    void (*yield)(void);         /* while another holds a lock for long */
+    struct silo_cpu_lock *locks; /* SILO_CPU_LOCKS of them */
+};
+
+enum { SILO_CPU_LOCKS = 1024 };
+
+struct silo_cpu_lock {
+    _Alignas(64) uint32_t taken; /* atomic */
+};
+
 /* What each thread of a launch gives its kernel. */
 struct silo_context {
     struct silo_fault fault;
@@ -21,14 +38,17 @@ struct silo_context {
     /* Called in every turn of a loop that may wait for another program; NULL: nothing to call. It
      * need not return. */
     void (*wait)(void *context);
-    uint32_t alone; /* whether no other thread runs programs of this launch */
+    uint32_t alone;   /* whether no other thread runs programs of this launch */
+    uint32_t entered; /* enum silo_cpu_turn: by `turns`, for the kernel that runs */
+    const struct silo_cpu_turns *turns; /* NULL: nobody keeps kernels with atomics apart */
 };
 
 _Static_assert(sizeof(struct silo_fault) == 1024, "as emitted code declares it");
 _Static_assert(offsetof(struct silo_context, program) == 1024 &&
                    offsetof(struct silo_context, wait) == 1032 &&
                    offsetof(struct silo_context, alone) == 1040 &&
-                   sizeof(struct silo_context) == 1048,
+                   offsetof(struct silo_context, turns) == 1048 &&
+                   sizeof(struct silo_context) == 1056,
                "as emitted code declares it");
 
 #endif

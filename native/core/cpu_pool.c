@@ -11,6 +11,7 @@
 #include "cpu_quota.h"
 #include "cpu_team.h"
 #include "cpu_thread.h"
+#include "cpu_turns.h"
 #include "cpu_waiting.h"
 #include "cpu_work.h"
 #include "cpu_workers.h"
@@ -489,6 +490,7 @@ static void after_fork_in_child(void) {
     silo_cpu_pick_forget();
     atomic_store(&pool.ended_on_team, false);
     silo_cpu_waiting_renew();
+    silo_cpu_turns_renew();
     silo_cpu_threads_renew();
 }
 

@@ -9,6 +9,7 @@
 #include "cpu_clock.h"
 #include "cpu_pace.h"
 #include "cpu_thread.h"
+#include "cpu_turns.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +96,10 @@ static int run_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, voi
 /* The same where a loop that waits may be left for good: `job->wait` comes back here. */
 static __attribute__((noinline)) int
 run_waiting_chunks(struct silo_cpu_job *job, struct silo_cpu_runner *own, void *scratch) {
-    return setjmp(own->out) == 0 ? run_chunks(job, own, scratch) : 0;
+    if (setjmp(own->out) == 0)
+        return run_chunks(job, own, scratch);
+    silo_cpu_turn_ended(&own->context);
+    return 0;
 }
 
 /* What a thread, perhaps one of several, took for the programs that it was given. */
@@ -124,6 +128,7 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
     own.context.wait = job->wait;
     /* A thread that came to help with waiting programs may read the job beside its launcher. */
     own.context.alone = job->wait == NULL && !job->pooled;
+    own.context.entered = SILO_CPU_OUTSIDE;
     own.job = job;
     own.part = number < job->part_count ? number : 0;
     own.done = 0;
@@ -133,6 +138,7 @@ void silo_cpu_work_on(struct silo_cpu_job *job, uint32_t number) {
      * is then in use. */
     struct silo_cpu_runner *outer =
         thread != NULL ? atomic_load_explicit(&thread->running, memory_order_relaxed) : NULL;
+    own.context.turns = silo_cpu_turns_within(outer != NULL ? &outer->context : NULL);
     if (launch->scratch_bytes != 0 && error == 0) {
         scratch = outer != NULL ? silo_cpu_new_scratch(launch->scratch_bytes)
                                 : silo_cpu_thread_scratch(thread, launch->scratch_bytes);

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from silo.launch.cpu_objects import KernelObject
+from silo.launch.cpu_objects import KernelObject, context_alone, context_locking
 
 from .program import Kernel
 
@@ -28,7 +28,10 @@ class Scratch:
 
 
 def launch(kernel: Kernel, loaded: KernelObject, arguments: Mapping[str, Any], scratches: list[Scratch]) -> None:
-    """Run all programs, at once on one thread, or by turns on as many as there are ``scratches``."""
+    """Run all programs, at once on one thread, which is alone, or by turns on as many as there are ``scratches``.
+
+    Kernels of odd seeds may lock what several threads change.
+    """
     values = [arguments[slot.name] for slot in loaded.launch.layout]
     cells = [
         KernelObject._cell(slot.name, slot.type, value)
@@ -40,11 +43,14 @@ def launch(kernel: Kernel, loaded: KernelObject, arguments: Mapping[str, Any], s
 
     codes: list[int] = []
 
-    def run(scratch: Scratch, begin: int, end: int) -> None:
-        codes.append(function(addresses, grid, begin, end, scratch.address, None))
+    def run(scratch: Scratch, begin: int, end: int, context: int | None = None) -> None:
+        locking = context_locking() if context is None and kernel.seed % 2 else None
+        place = ctypes.addressof(locking) if locking is not None else context
+        codes.append(function(addresses, grid, begin, end, scratch.address, place))
 
     if len(scratches) == 1:
-        run(scratches[0], 0, kernel.programs)
+        alone = context_alone()
+        run(scratches[0], 0, kernel.programs, ctypes.addressof(alone))
     else:
         _by_turns(run, kernel.programs, scratches)
     assert not any(codes), f"a launch failed with {codes}"

@@ -457,7 +457,7 @@ def atomic(m: Maker) -> None:
     parameter = m.parameters[-1]
     operation = m.rng.choice(_RMW)
     if KINDS[kind].floating:
-        operation = "add"
+        operation = m.rng.choice(["add", "add", "max", "min"])
         used = False
     if not used and operation == "xchg":
         operation = "xor"
@@ -467,7 +467,7 @@ def atomic(m: Maker) -> None:
         if m.depth:
             return
     place = _tile(m, shape, injective=used) if shape else Place("0", None, 0, 0)
-    mask = f", mask={m.mask(shape).name}" if m.chance(0.02) and shape else ""
+    mask = f", mask={m.mask(shape).name}" if m.chance(0.02 if used else 0.3) and shape else ""
     _checked(m, parameter, storage, place)
     order = m.rng.choice(["", "", ', sem="relaxed"', ', sem="acq_rel"', ', sem="release", scope="cta"'])
     pointer = f"{parameter.name} + ({place.text})"

@@ -21,7 +21,7 @@ from silo.store.trust_ledger import consent_to_compiled
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["KernelObject", "load", "open_object", "run"]
+__all__ = ["KernelObject", "context_alone", "context_locking", "load", "open_object", "run"]
 
 _SCALARS: dict[AbiType, Any] = {
     AbiType.I1: ctypes.c_uint8,
@@ -41,6 +41,22 @@ _SCALARS: dict[AbiType, Any] = {
 _ALIGNMENT = 64  # bytes
 
 
+_ENTER = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint32)
+_LEAVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_YIELD = ctypes.CFUNCTYPE(None)
+
+
+class _Turns(ctypes.Structure):
+    """``struct silo_cpu_turns``: how a kernel with atomics runs beside others."""
+
+    _fields_ = (
+        ("enter", _ENTER),
+        ("leave", _LEAVE),
+        ("yield_", _YIELD),
+        ("locks", ctypes.c_void_p),
+    )
+
+
 class _Context(ctypes.Structure):
     """``struct silo_context``: what a kernel that fails says, and what it may know of the launch."""
 
@@ -51,7 +67,40 @@ class _Context(ctypes.Structure):
         ("program", ctypes.c_uint64),
         ("wait", ctypes.c_void_p),
         ("alone", ctypes.c_uint32),
+        ("entered", ctypes.c_uint32),
+        ("turns", ctypes.POINTER(_Turns)),
     )
+
+
+_LOCKS = (ctypes.c_uint32 * (1024 * 16))()
+
+
+def _turns(answer: int) -> _Turns:
+    """What lets a kernel enter as ``answer`` (``SILO_CPU_ALONE``, ``SILO_CPU_LOCKING``) where it asks for that."""
+
+    def enter(_context: int | None, wants: int) -> int:
+        return wants & answer
+
+    def leave(_context: int | None) -> None:
+        pass
+
+    def yield_() -> None:
+        pass
+
+    return _Turns(_ENTER(enter), _LEAVE(leave), _YIELD(yield_), ctypes.addressof(_LOCKS))
+
+
+_ALONE, _LOCKING = _turns(1), _turns(2)
+
+
+def context_alone() -> _Context:
+    """What a kernel that no other thread runs gets as its context, for one call; keep it until then."""
+    return _Context(bytes=ctypes.sizeof(_Context), alone=1, turns=ctypes.pointer(_ALONE))
+
+
+def context_locking() -> _Context:
+    """What each of several threads gets whose kernels may lock what they change; keep it until then."""
+    return _Context(bytes=ctypes.sizeof(_Context), alone=0, turns=ctypes.pointer(_LOCKING))
 
 
 class KernelObject:
@@ -105,7 +154,7 @@ class KernelObject:
             self._cell(slot.name, slot.type, value) for slot, value in zip(self.launch.layout, values, strict=True)
         ]
         addresses = (ctypes.c_void_p * max(len(cells), 1))(*[ctypes.addressof(cell) for cell in cells])
-        context = _Context(bytes=ctypes.sizeof(_Context), alone=1)
+        context = context_alone()
         place = ctypes.addressof(context)
         code = self._entry(addresses, (ctypes.c_uint32 * 3)(*extents), 0, total, self._scratch_address, place)
         if code != 0:

@@ -176,7 +176,11 @@ class LoopFunction:
 
 @dataclass(slots=True)
 class LoopProgram:
-    """One kernel: what one program (one point of the grid) does. ``functions`` stand before their callers."""
+    """One kernel: what one program (one point of the grid) does. ``functions`` stand before their callers.
+
+    One with ``turns`` of 0 or more tells the launch when it begins and ends, and asks for that; the answer is
+    ``alone``.
+    """
 
     entry: str
     parameters: list[LoopParameter]
@@ -188,6 +192,7 @@ class LoopProgram:
     scratch_bytes: int = 0  # of the kernel alone
     total_bytes: int = 0  # with the functions that it calls
     locals: list[str] = field(default_factory=list[str])  # definitions before the first program, seen by all
+    turns: int = -1
 
 
 def dump(program: LoopProgram) -> str:

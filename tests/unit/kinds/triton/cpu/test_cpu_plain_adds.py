@@ -93,21 +93,23 @@ def test_elements_of_one_place_are_added_one_after_the_other(mode):
     assert sums.tolist() == [250, 250, 250, 250, 499500, 8]
 
 
-def test_an_old_value_that_is_asked_for_and_other_operations_stay_atomic():
+def test_an_old_value_that_is_asked_for_stays_atomic():
     sums, old = np.zeros(8, np.int32), np.zeros(64, np.int32)
     run(add_and_ask, (1,), "optimized", options=ALONE, sums=sums, old=old, BLOCK=64)
     each = np.arange(64).reshape(8, 8)
     np.testing.assert_array_equal(old.reshape(8, 8), np.cumsum(each, 0) - each)
     np.testing.assert_array_equal(sums, np.maximum(each.sum(0), each.max(0) * 3))
     text = emit_c(module_of(add_and_ask, {"sums": sums, "old": old, "BLOCK": 64}), CpuOptions(launch_atomics=True))
-    assert "alone" not in text.source
+    assert " = silo_atomic_add_i32(" in text.source
 
 
-def test_only_where_the_caller_says_so():
+def test_kernels_take_turns_unless_the_caller_says_that_nobody_else_is_there():
     rows, values, sums, _ = rows_of(np.dtype("float32"), 32, 2048)
     module = module_of(add_all_rows, {"rows": rows, "values": values, "sums": sums, "d": 32, "BLOCK": 256})
     assert "silo_add_tile_f32(" in emit_c(module, CpuOptions(launch_atomics=True)).source
-    assert "alone" not in emit_c(module, CpuOptions()).source
+    assert "turns->enter(context, 1)" in emit_c(module, CpuOptions()).source
+    assert "turns->" not in emit_c(module, CpuOptions(launch_atomics=True)).source
+    assert "turns->enter(context, 0)" in emit_c(module, CpuOptions(mode="reference")).source
     assert "alone" not in emit_c(module, CpuOptions(mode="reference", launch_atomics=True)).source
 
 

@@ -24,6 +24,8 @@ from silo.kinds.triton.cpu.lower.module_lowering import frame_name
 
 __all__ = ["kernel_text"]
 
+_ABI = "void *const *params, const uint32_t grid[3], uint64_t begin, uint64_t end, void *scratch, void *context"
+
 
 def kernel_text(program: LoopProgram) -> str:
     """The kernel function with the CPU kernel ABI, what it calls, and the constant arrays it reads."""
@@ -34,10 +36,12 @@ def kernel_text(program: LoopProgram) -> str:
     for function in program.functions:
         _function(function, lines)
     lines.append(f"enum {{ {frame_name(program.entry)} = {program.scratch_bytes} }};")
-    lines.append(
-        f"int32_t {program.entry}(void *const *params, const uint32_t grid[3], uint64_t begin, uint64_t end,"
-        " void *scratch, void *context) {"
-    )
+    if program.turns >= 0:
+        lines.append(f"static int32_t {program.entry}_turn({_ABI},")
+        lines.append("    struct silo_turns const *turns, uint32_t const alone) {")
+        lines.append("  (void)turns; (void)alone;")
+    else:
+        lines.append(f"int32_t {program.entry}({_ABI}) {{")
     lines.append("  (void)params; (void)scratch; (void)context;")
     for index, parameter in enumerate(program.parameters):
         ctype, name = parameter.ctype, parameter.name
@@ -59,6 +63,15 @@ def kernel_text(program: LoopProgram) -> str:
     _block(program.finish, 1, lines)
     lines.append("  return 0;")
     lines.append("}")
+    if program.turns >= 0:
+        lines.append(f"int32_t {program.entry}({_ABI}) {{")
+        lines.append("  struct silo_turns const *const turns = silo_turns_of(context);")
+        lines.append(f"  uint32_t const alone = turns ? turns->enter(context, {program.turns}) : 0;")
+        passed = "params, grid, begin, end, scratch, context, turns, alone"
+        lines.append(f"  int32_t const code = {program.entry}_turn({passed});")
+        lines.append("  if (turns) turns->leave(context);")
+        lines.append("  return code;")
+        lines.append("}")
     return "\n".join(lines) + "\n"
 
 

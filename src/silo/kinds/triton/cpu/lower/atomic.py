@@ -1,4 +1,4 @@
-"""Atomics and volatile loads as calls of the runtime, or as plain adds if one thread runs all programs."""
+"""Atomics and volatile loads as calls of the runtime, by runs of places, or as plain updates of a thread alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ from silo.kinds.triton.front.operations import tt
 from silo.kinds.triton.front.operations.cpu.atomics import ATOMIC_BITS, ATOMIC_KINDS, MEMORY_ORDERS
 from silo.kinds.triton.front.ssa import Operation, Type, Value
 
-__all__ = ["Combined", "atomic_call", "atomic_mask", "combined", "plain_adds", "volatile_load"]
+__all__ = [
+    "ALONE",
+    "LOCKING",
+    "Combined",
+    "atomic_call",
+    "atomic_mask",
+    "atomic_runs",
+    "combined",
+    "plain_updates",
+    "volatile_load",
+]
 
 # ---- Atomics and volatile loads as calls of the runtime ----
 
@@ -135,39 +145,113 @@ def combined(scope: LoweringScope, operation: Operation, operands: list[str]) ->
     return Combined(before, f"{table}.direct", add, after)
 
 
-# ---- Atomic adds of a launch whose programs one thread runs: plain adds, by vectors where places lie side by side ----
+# ---- Atomics whose old values nobody asks for, on successive places: many elements in one step ----
+
+_RUN = 256  # elements whose values are computed before memory is asked
+_LEAST_RUN = 4
+
+
+def _updates(operation: Operation) -> str:
+    """The kind of an atomic of which no old value is asked for, and "" for any other."""
+    if operation.name != tt.ATOMIC_RMW or operation.result.uses:
+        return ""
+    kind = ATOMIC_KINDS[operation.attributes["atomic_rmw_op"]]
+    return "" if kind == "exchange" else kind
+
+
+def atomic_runs(scope: LoweringScope, operation: Operation) -> list[Statement]:
+    """The loops of an atomic whose places are successive along the innermost of them; [] where they are not so."""
+    shape, element = operation.result.type.shape, operation.result.type.element
+    kind = _updates(operation)
+    if scope.reference or not kind or ops.element_bytes(element) == 1:
+        return []
+    nest = Nest(scope, shape)
+    nest.begin_body(fast=True)
+    condition = nest.mask(atomic_mask(operation), nest.index)
+    start = nest.row_start(operation.operands[0], nest.index)
+    value = nest.value(operation.operands[1], nest.index)
+    if start is None or nest.wants_runs:
+        return []
+    limits, extent = nest.limit_statements()
+    if extent < _LEAST_RUN:
+        return []
+    scope.pieces.add("atomic_runs")
+    length = min(_RUN, extent)
+    first, last, limit, run, on = (scope.name(stem) for stem in ("first", "last", "limit", "run", "on"))
+    chosen: list[Statement] = [Assign(f"{on}[{nest.inner} - {first}]", condition)] if condition else []
+    fill = [*nest.levels[nest.depth], Assign(f"{run}[{nest.inner} - {first}]", value), *chosen]
+    order = MEMORY_ORDERS[operation.attributes["sem"]]
+    locks = scope.in_kernel and not scope.options.launch_atomics and operation.attributes.get("scope") != _SYSTEM
+    if locks:
+        scope.locking.add(operation)
+    some = f"{run}, {on if condition else 0}, {last} - {first}"
+    by_cells: Statement = LoopCall(f"silo_{kind}_run_{element}({start} + {first}, {some}, {order})")
+    locked = LoopCall(f"silo_{kind}_locked_{element}(turns, {start} + {first}, {some})")
+    ends = f"{limit} - {first} < {length} ? {limit} : {first} + {length}"
+    chunk: list[Statement] = [
+        Define("int64_t", last, ends),
+        For(nest.inner, first, last, fill, simd=True),
+        If(f"alone == {LOCKING}", [locked], [by_cells]) if locks else by_cells,
+    ]
+    row: list[Statement] = [
+        Define(ops.c_type(operation.result.type), f"{run}[{length}]", None, mutable=True),
+        *([Define("uint8_t", f"{on}[{length}]", None, mutable=True)] if condition else []),
+        Define("int64_t", limit, str(extent), mutable=True),
+        *(Assign(limit, text.replace("limit", limit)) for text in limits),
+        For(first, "0", limit, chunk, step=str(length)),
+    ]
+    if limits:
+        nest.begin_body(fast=False)
+        operands = [nest.value(operand, nest.index) for operand in operation.operands]
+        one: Statement = LoopCall(atomic_call(scope, operation, operands[:2]))
+        if locks:
+            value = f"&({ops.c_type(operation.result.type)}){{{operands[1]}}}"
+            locked = LoopCall(f"silo_{kind}_locked_{element}(turns, {operands[0]}, {value}, 0, 1)")
+            one = If(f"alone == {LOCKING}", [locked], [one])
+        row.append(For(nest.inner, limit, str(extent), [*nest.levels[nest.depth], If(operands[2], [one])]))
+    return nest.outer_loops(row)
+
+
+# ---- Updates by a thread that no other meets: plain ones, by vectors where places lie side by side ----
 
 # As `struct silo_context` of the native module has it; an older one, or none, says nothing.
 _ALONE = (
     "uint32_t const alone = context && *(uint32_t const *)context >= 1048"
     " ? *(uint32_t const *)(void *)((char *)context + 1040) : 0;"
 )
+# What `turns->enter` may be asked for, and answer (`runtime/turns.h`).
+ALONE, LOCKING = 1, 2
+_SYSTEM = 3  # Triton's MemSyncScope: other devices and processes may reach it, too
 
 
-def plain_adds(scope: LoweringScope, nest: Nest, operation: Operation, names: list[str], mask: str) -> list[Statement]:
+def plain_updates(
+    scope: LoweringScope, nest: Nest, operation: Operation, names: list[str], mask: str
+) -> list[Statement]:
     """What a thread does that is ``alone``, in the order of the elements; [] where atomics stay what they are.
 
     ``names`` are pointer and value of one element in ``nest``, ``mask`` its condition ("" for always).
     """
-    if not scope.options.launch_atomics or scope.reference or not scope.in_kernel:
+    kind = _updates(operation)
+    if scope.reference or not scope.in_kernel or not kind:
         return []
-    if operation.name != tt.ATOMIC_RMW or operation.result.uses:
+    scope.pieces.add("plain_updates")
+    if scope.options.launch_atomics:
+        if _ALONE not in scope.locals:
+            scope.locals.append(_ALONE)
+    elif operation.attributes.get("scope") == _SYSTEM:
         return []
-    if ATOMIC_KINDS[operation.attributes["atomic_rmw_op"]] not in {"add", "fadd"}:
-        return []
-    element = operation.result.type.element
-    scope.pieces.add("plain_adds")
-    if _ALONE not in scope.locals:
-        scope.locals.append(_ALONE)
+    else:
+        scope.wants_alone = True
+    update = f"silo_{'add' if kind == 'fadd' else kind}_plain_{operation.result.type.element}"
     places, values = (scope.buffer(operand) for operand in operation.operands[:2])
-    if places is not None and values is not None:
+    if places is not None and values is not None and kind in {"add", "fadd"}:
         tile = _by_tiles(scope, nest.shape, operation, places, values)
         if tile:
             return tile
-    if places is None and values is None and scope.options.elements_apart:
-        return _where_they_are(scope, nest.shape, operation)
-    add = LoopCall(f"silo_add_plain_{element}({names[0]}, {names[1]})")
-    return nest.loops([*nest.levels[nest.depth], If(mask, [add]) if mask else add])
+    if places is None:
+        return _where_they_are(scope, nest.shape, operation, update)
+    call = LoopCall(f"{update}({names[0]}, {names[1]})")
+    return nest.loops([*nest.levels[nest.depth], If(mask, [call]) if mask else call])
 
 
 def _by_tiles(
@@ -198,15 +282,17 @@ def _by_tiles(
     return nest.outer_loops(row)
 
 
-def _where_they_are(scope: LoweringScope, shape: tuple[int, ...], operation: Operation) -> list[Statement]:
-    """Places and values that do not lie in memory: by vectors where places are successive, as nothing else is there."""
+def _where_they_are(scope: LoweringScope, shape: tuple[int, ...], operation: Operation, update: str) -> list[Statement]:
+    """Places that do not lie in memory: by vectors where they are successive, for these are all different.
+
+    What is loaded for the values was loaded before, or is no other element's place (``CpuOptions.elements_apart``).
+    """
     pointer, value = operation.operands[:2]
-    element = operation.result.type.element
 
     def body(nest: Nest) -> Body:
         condition = nest.mask(atomic_mask(operation), nest.index)
         place, _ = nest.place(pointer, nest.index)
-        add = LoopCall(f"silo_add_plain_{element}(&{place}, {nest.value(value, nest.index)})")
-        return Body([If(condition, [add]) if condition else add], simd=place.endswith(f"[{nest.inner}]"))
+        call = LoopCall(f"{update}(&{place}, {nest.value(value, nest.index)})")
+        return Body([If(condition, [call]) if condition else call], simd=place.endswith(f"[{nest.inner}]"))
 
     return leading_loops(scope, shape, body)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from silo.kinds.triton.cpu import ops
+from silo.kinds.triton.cpu.analysis.affine import is_structurally_affine
 from silo.kinds.triton.cpu.analysis.value_properties import combining_operation, load_parts, store_parts
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
+from silo.kinds.triton.cpu.lower.forms import AffineForms
 from silo.kinds.triton.cpu.lower.index import linear_index
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope, Tail
 from silo.kinds.triton.cpu.lower.nest import Nest
@@ -32,6 +34,7 @@ __all__ = ["lower_group"]
 _TURNED_BYTES = (2, 4, 8)
 _TURNED_FROM = 8
 _TURNED_LINES = 16  # rows of four-byte elements that are turned at a time, where a vector is a line of memory
+_LEAST_ROW_AHEAD = 64  # bytes
 _ACCESSES = ATOMICS | {tt.LOAD, tt.STORE}
 
 
@@ -139,6 +142,7 @@ class _GroupLowering:
             fast = self._body(fast=True)
         streamed = self._streamed(len(fast))
         simd = self._is_simd()
+        ahead = self._rows_ahead()
         tail = nest.tail_limit()
         limits, extent = nest.limit_statements()
         rows = self._rows_to_turn()
@@ -146,11 +150,40 @@ class _GroupLowering:
         if rows:
             self._turn_rows(rows, self._inner_loops(fast, streamed, slow, limits, extent, simd=simd), limits)
             return
-        loops = nest.outer_loops(self._inner_loops(fast, streamed, slow, limits, extent, simd=simd))
+        loops = nest.outer_loops([*ahead, *self._inner_loops(fast, streamed, slow, limits, extent, simd=simd)])
         for statement in loops:
             scope.emit(statement)
         if self.turned is not None:
             self._turn()
+
+    def _rows_ahead(self) -> list[Statement]:
+        """Where rows are added up, and so read once: calls that ask for the lines of later rows."""
+        nest, scope = self.nest, self.scope
+        if (
+            scope.reference
+            or not scope.in_kernel
+            or len(nest.axes) < 2
+            or nest.flat is not None
+            or nest.runs is not None
+        ):
+            return []
+        summed = [isinstance(sink, ReduceSink) and not self._is_inner(sink.operation) for sink in self.group.sinks]
+        carried = [isinstance(sink, BufferFill) and sink.target is not sink.value for sink in self.group.sinks]
+        if not all(one or other for one, other in zip(summed, carried, strict=True)):
+            return []
+        axis, found = nest.axes[-2], list[Statement]()
+        for pointer, start in nest.rows.items():
+            size = ops.element_bytes(pointer.type.element)
+            bytes_ = nest.shape[nest.axes[-1]] * size
+            if bytes_ < _LEAST_ROW_AHEAD or not is_structurally_affine(pointer):
+                continue
+            _, strides = AffineForms(scope, nest).of(pointer, tuple(range(len(nest.shape))))
+            tiles, rows, apart = scope.name("tiles"), nest.shape[axis], strides.get(axis, "0")
+            scope.locals.append(f"silo_tiles {tiles} = {{0, 0}};")
+            scope.pieces.add("ahead")
+            call = f"&{tiles}, {start}, {nest.index[axis]}, {rows}, {apart} * {size}, {bytes_}, {int(any(summed))}"
+            found.append(LoopCall(f"silo_ahead({call})"))
+        return found
 
     def _streamed(self, statements: int) -> list[Statement]:
         """The fast body with its stores put aside for ``streaming``; [] where they are not to go past the caches."""

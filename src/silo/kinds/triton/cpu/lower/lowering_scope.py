@@ -50,6 +50,8 @@ class LoweringScope:
         self.constants: list[str] = []
         self.locals: list[str] = []  # definitions that last from program to program
         self.finish: list[Statement] = []  # after the last program of a call
+        self.wants_alone = False  # whether atomics are plain updates where no other kernel has any meanwhile
+        self.locking: set[Operation] = set()  # atomics that hold a lock where all kernels do that have any
         self.in_kernel = False  # whether it is the kernel that is being lowered, and not a function that it calls
         self.out: list[Statement] = []
         self.frame = ""  # the C constant that is the size of the current function's scratch memory

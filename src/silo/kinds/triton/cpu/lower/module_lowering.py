@@ -11,6 +11,7 @@ from silo.kinds.triton.cpu.analysis.streams import streamable_stores
 from silo.kinds.triton.cpu.analysis.value_properties import constant_scalar
 from silo.kinds.triton.cpu.code_options import CpuOptions
 from silo.kinds.triton.cpu.loop_ir import LoopBuffer, LoopFunction, LoopParameter, LoopProgram
+from silo.kinds.triton.cpu.lower.atomic import ALONE, LOCKING
 from silo.kinds.triton.cpu.lower.control_lowering import FunctionLowering
 from silo.kinds.triton.cpu.lower.lowering_scope import ElementFunction, LoweringScope
 from silo.kinds.triton.cpu.lower.materialized import function_name
@@ -20,7 +21,8 @@ from silo.kinds.triton.cpu.schedule.function import plan_function, plan_region
 from silo.kinds.triton.cpu.schedule.loop_values import declare_results
 from silo.kinds.triton.cpu.schedule.scratch_layout import Lifetimes
 from silo.kinds.triton.front.operations import tt
-from silo.kinds.triton.front.operations.operation_table import MESSAGES, REGION_RETURNS
+from silo.kinds.triton.front.operations.operation_table import ATOMICS, MESSAGES, REGION_RETURNS
+from silo.kinds.triton.front.operations.own import FENCE, VOLATILE_LOAD
 from silo.kinds.triton.front.ssa import Module, Operation, Region, Value
 
 __all__ = ["element_functions", "frame_name", "lower_kernel", "needs_function"]
@@ -138,9 +140,30 @@ def lower_kernel(module: Module, options: CpuOptions, entry: str = "") -> tuple[
         finish=scope.finish,
         scratch_bytes=scratch,
         locals=scope.locals,
+        turns=_turns(scope, module),
     )
     program.total_bytes = _total_bytes(module, {function.name: function.scratch_bytes for function in called}, scratch)
     return program, frozenset(scope.pieces)
+
+
+# By which programs of several launches may agree on what memory holds.
+_MEETS = ATOMICS | {FENCE}
+
+
+def _turns(scope: LoweringScope, module: Module) -> int:
+    """What the kernel asks for among kernels with atomics, -1 where it has none that others meet.
+
+    Others wait for one that is alone or locks, so it may not wait for them: neither in a loop nor for who reads its
+    messages.
+    """
+    names = {operation.name for operation in module.walk()}
+    if scope.options.launch_atomics or not names & _MEETS:
+        return -1
+    scope.pieces.add("turns")
+    if "wait" in scope.pieces or names & {tt.PRINT, VOLATILE_LOAD}:
+        return 0
+    locks = FENCE not in names and all(op in scope.locking for op in module.walk() if op.name in ATOMICS)
+    return (ALONE if scope.wants_alone else 0) | (LOCKING if locks else 0)
 
 
 def _lower(scope: LoweringScope, function: Operation, name: str, *, kernel: bool) -> int:

@@ -55,6 +55,7 @@ class Nest(NestLoops):
         self.fast = False
         self.tail = ""  # while a tail is lowered: the limit from which on its comparison is false
         self.limits: list[str] = []
+        self.rows: dict[Value, str] = {}  # pointers that the fast body reads in order: the address of a row's first
         self.bases: dict[str, str] = {}  # of limits: what is compared begins there; "": it is the same everywhere
         self._adopted: list[str] = []  # limits of the tails that values read here have
         self._depends: dict[tuple[Value, Index], bool] = {}
@@ -271,6 +272,8 @@ class Nest(NestLoops):
         if condition == "0":
             return self.value(other, index) if other is not None else ops.zero(operation.result.type)
         place, level = self.place(pointer, index)
+        if self.fast and index == self.index and place.endswith(f"[{self.inner}]"):
+            self.rows[pointer] = place.removesuffix(f"[{self.inner}]")
         if inner:  # a limit may stand for its mask, and limits hold in the innermost loop alone
             level = self.depth
         type_ = operation.result.type

@@ -7,7 +7,15 @@ import math
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.value_properties import load_parts
 from silo.kinds.triton.cpu.loop_ir import Assign, Define, For, If, LoopBuffer, LoopCall, Statement
-from silo.kinds.triton.cpu.lower.atomic import atomic_call, atomic_mask, combined, plain_adds, volatile_load
+from silo.kinds.triton.cpu.lower.atomic import (
+    ALONE,
+    atomic_call,
+    atomic_mask,
+    atomic_runs,
+    combined,
+    plain_updates,
+    volatile_load,
+)
 from silo.kinds.triton.cpu.lower.index import linear_index
 from silo.kinds.triton.cpu.lower.leading import Body, leading_loops
 from silo.kinds.triton.cpu.lower.lowering_scope import LoweringScope
@@ -182,11 +190,11 @@ def _atomic(scope: LoweringScope, nest: Nest, operation: Operation) -> None:
     names = [nest.value(operand, nest.index) for operand in operands]
     condition = "" if mask is None else nest.value(mask, nest.index)
     call = atomic_call(scope, operation, names)
-    alone = plain_adds(scope, nest, operation, names, condition)
+    alone = plain_updates(scope, nest, operation, names, condition)
     if alone:
         with scope.collecting() as shared:
             _shared_atomic(scope, nest, operation, names, condition, call)
-        scope.emit(If("alone", alone, shared))
+        scope.emit(If(f"alone == {ALONE}", alone, shared))
     else:
         _shared_atomic(scope, nest, operation, names, condition, call)
 
@@ -202,6 +210,9 @@ def _shared_atomic(
         ways = [nest.loops([*nest.levels[nest.depth], _only_if(condition, text)]) for text in (call, table.add)]
         scope.emit(If(table.direct, *ways))
         _emit(scope, [*table.after])
+        return
+    if runs := atomic_runs(scope, operation):
+        _emit(scope, runs)
         return
     body: list[Statement]
     if not result.uses:

@@ -21,23 +21,31 @@ typedef ITEM silo_items_KIND
 SILO_APART void silo_pack_KIND(silo_tile from, int64_t first, int64_t depth, int64_t words,
                                int64_t columns, uint32_t *to) {
     const ITEM *at = (const ITEM *)from.at + first * from.row;
-    if (from.column != 1 && from.row == 1 && from.column % SILO_SHARE_KIND == 0 &&
-        columns % SILO_WORDS_KIND == 0 && words % 4 == 0 && depth == words * SILO_SHARE_KIND) {
-        silo_turn_panels((const float *)(const void *)at, from.column / SILO_SHARE_KIND, words,
-                         columns, (float *)(void *)to);
+    if (from.column != 1 && from.row == 1) {
+        silo_turn_panels((const char *)(const void *)at, from.column * (int64_t)sizeof(ITEM),
+                         depth * (int64_t)sizeof(ITEM), words, columns, to);
         return;
     }
     for (int64_t q = 0; q < words; q++, at += SILO_SHARE_KIND * from.row)
         for (int64_t j = 0; j < columns; j += SILO_WORDS_KIND) {
             uint32_t *row = to + j * words + q * SILO_WORDS_KIND;
             const int64_t left = depth - q * SILO_SHARE_KIND;
+            silo_words_KIND word = {0};
             if (from.column == 1 && j + SILO_WORDS_KIND <= columns && left >= SILO_SHARE_KIND) {
-                silo_words_KIND word = {0};
 #pragma GCC unroll 4
                 for (int i = 0; i < SILO_SHARE_KIND; i++)
                     word |= __builtin_convertvector(
                                 *(const silo_items_KIND *)(at + i * from.row + j), silo_words_KIND)
                             << (uint32_t)(i * 8 * (int)sizeof(ITEM));
+                *(silo_words_KIND *)row = word;
+            } else if (from.column == 1) {
+                for (int i = 0; i < SILO_SHARE_KIND && i < left; i++) {
+                    ITEM some[SILO_WORDS_KIND] = {0};
+                    for (int64_t l = 0; l < SILO_WORDS_KIND && j + l < columns; l++)
+                        some[l] = at[i * from.row + j + l];
+                    word |= __builtin_convertvector(*(const silo_items_KIND *)some, silo_words_KIND)
+                            << (uint32_t)(i * 8 * (int)sizeof(ITEM));
+                }
                 *(silo_words_KIND *)row = word;
             } else
                 for (int64_t l = 0; l < SILO_WORDS_KIND; l++) {
@@ -57,6 +65,18 @@ SILO_APART const ITEM *silo_turn_KIND(silo_tile from, int64_t first, int64_t dep
     const int64_t filled = (rows + 15) / 16 * 16;
     const silo_tile turned = {from.at, from.column, from.row};
     uint32_t *to = work + filled * words;
+    if (from.column == 1) { /* only to be filled */
+        ITEM *row = (ITEM *)(void *)work;
+        for (int64_t i = 0; i < filled; i++, row += words * SILO_SHARE_KIND) {
+            const ITEM *at = (const ITEM *)from.at + first + i * from.row;
+            const int64_t some = i < rows ? depth : 0;
+            for (int64_t p = 0; p < some; p++)
+                row[p] = at[p];
+            for (int64_t p = some; p < words * SILO_SHARE_KIND; p++)
+                row[p] = 0;
+        }
+        return (const ITEM *)(const void *)work;
+    }
     silo_pack_KIND(turned, first, depth, words, rows, work);
     for (int64_t i = 0; i < filled; i++)
         for (int64_t q = 0; q < words; q++)

@@ -22,23 +22,32 @@ SILO_APART void silo_dot_right_ELEMENT(silo_tile from, int64_t first, int64_t de
                                        int64_t columns, REAL *to) {
     enum { LANES = SILO_VECTOR_BYTES / (int)sizeof(REAL) };
     const CTYPE *at = (const CTYPE *)from.at + first * from.row;
-    if (from.column != 1 && from.row == 1 && sizeof(REAL) == 4 && columns % LANES == 0 &&
-        depth % 4 == 0) {
-        REAL block[16];
-        for (int64_t j = 0; j < columns; j += 4)
-            for (int64_t p = 0; p < depth; p += 4) {
-                const CTYPE *four = at + j * from.column + p;
-                int64_t far = from.column;
-                if (!__builtin_types_compatible_p(CTYPE, REAL)) {
-                    for (int64_t i = 0; i < 4; i++)
-                        silo_dot_widen_ELEMENT(four + i * from.column, block + i * 4, 4);
-                    four = (const CTYPE *)(const void *)block;
-                    far = 4;
+    if (from.column != 1 && from.row == 1 && sizeof(REAL) == 4) {
+        if (__builtin_types_compatible_p(CTYPE, REAL)) {
+            silo_turn_panels((const char *)(const void *)at, from.column * (int64_t)sizeof(CTYPE),
+                             depth * (int64_t)sizeof(CTYPE), depth, columns,
+                             (uint32_t *)(void *)to);
+            return;
+        }
+        REAL square[LANES][LANES], turned[LANES][LANES];
+        void const *rows[LANES];
+        for (int64_t l = 0; l < LANES; l++)
+            rows[l] = square[l];
+        for (int64_t j = 0; j < columns; j += LANES, to += LANES * depth)
+            for (int64_t p = 0; p < depth; p += LANES) {
+                const int64_t some = depth - p < LANES ? depth - p : LANES;
+                for (int64_t l = 0; l < LANES; l++) {
+                    const CTYPE *column = at + (j + l) * from.column + p;
+                    if (j + l < columns && some == LANES)
+                        silo_dot_widen_ELEMENT(column, square[l], LANES);
+                    else {
+                        __builtin_memset(square[l], 0, sizeof square[l]);
+                        if (j + l < columns)
+                            silo_dot_widen_ELEMENT(column, square[l], some);
+                    }
                 }
-                silo_turn_four(
-                    (const float *)(const void *)four, far,
-                    (float *)(void *)(to + j / LANES * LANES * depth + p * LANES + j % LANES),
-                    LANES);
+                silo_turn_lanes(rows, LANES, turned);
+                silo_put_square(turned, some, to + p * LANES);
             }
         return;
     }
@@ -47,7 +56,12 @@ SILO_APART void silo_dot_right_ELEMENT(silo_tile from, int64_t first, int64_t de
             REAL *row = to + j * depth + p * LANES;
             if (from.column == 1 && j + LANES <= columns)
                 silo_dot_widen_ELEMENT(at + j, row, LANES);
-            else
+            else if (from.column == 1) {
+                CTYPE some[LANES] = {0};
+                for (int64_t l = 0; j + l < columns; l++)
+                    some[l] = at[j + l];
+                silo_dot_widen_ELEMENT(some, row, LANES);
+            } else
                 for (int64_t l = 0; l < LANES; l++)
                     row[l] = j + l < columns ? silo_ELEMENT_to_FACTOR(at[(j + l) * from.column])
                                              : (REAL)0;

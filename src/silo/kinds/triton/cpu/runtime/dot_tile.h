@@ -73,13 +73,68 @@ SILO_INLINE void silo_turn_four(const float *from, int64_t far, float *to, int64
     *(silo_four *)(to + 3 * step) = __builtin_shufflevector(rest_ab, rest_cd, 2, 3, 6, 7);
 }
 
-/* Panels of `lanes` columns of 32-bit values from a tile whose columns are contiguous and `far`
-   values apart; depth and columns are multiples of 4. */
-SILO_APART void silo_turn_panels(const float *from, int64_t far, int64_t depth, int64_t columns,
-                                 float *to) {
+/* to[p][l] = from[l][p] for as many columns as a vector has lanes, and `words` words of 32 bits of
+   each, a multiple of that. */
+SILO_INLINE void silo_turn_lanes(void const *const *from, int64_t words, void *to) {
+#if SILO_VECTOR_BITS == 512
+    silo_turn_lines_4(to, from, 16, words);
+#elif SILO_VECTOR_BITS == 256
+    silo_turn_rows_4(to, from, 8, words);
+#else
+    for (int64_t p = 0; p < words; p += 4) {
+        silo_four four[4];
+        for (int l = 0; l < 4; l++)
+            four[l] = *(const silo_four *)((const float *)from[l] + p);
+        silo_turn_four((const float *)(const void *)four, 4, (float *)to + 4 * p, 4);
+    }
+#endif
+}
+
+/* As many bytes, at most a vector's; the rest of the vector is 0. */
+SILO_INLINE void silo_copy_some(const char *from, int64_t bytes, void *to) {
+    if (bytes >= SILO_VECTOR_BYTES) {
+        __builtin_memcpy(to, from, SILO_VECTOR_BYTES);
+        return;
+    }
+    __builtin_memset(to, 0, SILO_VECTOR_BYTES);
+    int64_t at = 0;
+    for (; at + 4 <= bytes; at += 4)
+        __builtin_memcpy((char *)to + at, from + at, 4);
+    for (; at < bytes; at++)
+        ((char *)to)[at] = from[at];
+}
+
+/* A square of words, of which the panel takes the leading rows. */
+SILO_INLINE void silo_put_square(const void *square, int64_t rows, void *to) {
+    for (int64_t i = 0; i < rows * SILO_VECTOR_BYTES; i += SILO_VECTOR_BYTES)
+        __builtin_memcpy((char *)to + i, (const char *)square + i, SILO_VECTOR_BYTES);
+}
+
+/* Panels of `words` words from columns that are `far` bytes apart and each `bytes` long; what is
+   beyond them is 0. */
+SILO_APART void silo_turn_panels(const char *from, int64_t far, int64_t bytes, int64_t words,
+                                 int64_t columns, uint32_t *to) {
     enum { LANES = SILO_VECTOR_BYTES / 4 };
-    for (int64_t j = 0; j < columns; j += 4)
-        for (int64_t p = 0; p < depth; p += 4)
-            silo_turn_four(from + j * far + p, far,
-                           to + j / LANES * LANES * depth + p * LANES + j % LANES, LANES);
+    uint32_t square[LANES][LANES], turned[LANES][LANES];
+    for (int64_t j = 0; j < columns; j += LANES, to += LANES * words) {
+        const int64_t some = columns - j < LANES ? columns - j : LANES;
+        int64_t q = 0;
+        if (some == LANES && bytes >= SILO_VECTOR_BYTES) {
+            void const *at[LANES];
+            for (int64_t l = 0; l < LANES; l++)
+                at[l] = from + (j + l) * far;
+            q = bytes / SILO_VECTOR_BYTES * LANES;
+            silo_turn_lanes(at, q, to);
+        }
+        for (; q < words; q += LANES) {
+            void const *at[LANES];
+            for (int64_t l = 0; l < LANES; l++) {
+                silo_copy_some(from + (j + l) * far + 4 * q, l < some ? bytes - 4 * q : 0,
+                               square[l]);
+                at[l] = square[l];
+            }
+            silo_turn_lanes(at, LANES, turned);
+            silo_put_square(turned, words - q < LANES ? words - q : LANES, to + q * LANES);
+        }
+    }
 }

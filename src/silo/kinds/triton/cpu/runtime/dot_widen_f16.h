@@ -12,6 +12,17 @@ SILO_INLINE void silo_dot_widen_f16(const uint16_t *from, float *to, int64_t cou
         __asm__("vcvtph2ps %1, %0" : "=v"(wide) : "v"(narrow));
         *(singles *)(to + i) = wide;
     }
+    if (i < count) {
+        uint16_t some[LANES] = {0};
+        singles wide;
+        for (int64_t j = i; j < count; j++)
+            some[j - i] = from[j];
+        const halves narrow = *(const halves *)some;
+        __asm__("vcvtph2ps %1, %0" : "=v"(wide) : "v"(narrow));
+        for (int64_t j = i; j < count; j++)
+            to[j] = wide[j - i];
+    }
+    i = count;
 #endif
 #pragma omp simd
     for (int64_t j = i; j < count; j++)

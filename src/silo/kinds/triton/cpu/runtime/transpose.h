@@ -21,7 +21,7 @@
               to##6 = SILO_LOW(from##3, from##7), to##7 = SILO_HIGH(from##3, from##7)
 #define SILO_TURN(suffix, type)                                                                    \
     typedef type silo_row_##suffix                                                                 \
-        __attribute__((vector_size(SILO_TURN_PART * sizeof(type)), aligned(sizeof(type))));        \
+        __attribute__((vector_size(SILO_TURN_PART * sizeof(type)), aligned(1)));                   \
     SILO_INLINE void silo_turn_part_##suffix(type *to, void const *const *from, int64_t at,        \
                                              int64_t rows) {                                       \
         typedef silo_row_##suffix row;                                                             \
@@ -95,7 +95,7 @@ SILO_TURN_TILE(8, uint64_t)
                     to##13 = SILO_HIGH_16(from##6, from##14),                                      \
                     to##14 = SILO_LOW_16(from##7, from##15),                                       \
                     to##15 = SILO_HIGH_16(from##7, from##15)
-typedef uint32_t silo_line __attribute__((vector_size(64), aligned(4)));
+typedef uint32_t silo_line __attribute__((vector_size(64), aligned(1)));
 #define SILO_LINE(k) a##k = *(silo_line const *)((uint32_t const *)from[k] + j)
 #define SILO_COLUMN(k) *(silo_line *)(place + k * rows) = e##k
 SILO_INLINE void silo_turn_lines_4(void *to, void const *const *from, int64_t rows, int64_t count) {

@@ -1,4 +1,4 @@
-/* What atomic adds come to on a thread that no other meets: in the order of the elements, and by
+/* What atomics come to on a thread that no other meets: in the order of the elements, and by
  * vectors where the places of some lie side by side, for these are all different. */
 
 enum { SILO_SIDE_BY_SIDE = 16 };
@@ -47,3 +47,28 @@ SILO_PLAIN_ADDS(f16, uint16_t, float, silo_f16_to_f32, silo_f32_to_f16)
 SILO_PLAIN_ADDS(bf16, uint16_t, float, silo_bf16_to_f32, silo_f32_to_bf16)
 SILO_PLAIN_ADDS(f32, float, float, , )
 SILO_PLAIN_ADDS(f64, double, double, , )
+
+/* `compared` is the type that numbers are ordered by. */
+#define SILO_PLAIN_CHOICE(name, suffix, type, compared, sign)                                      \
+    SILO_INLINE void silo_##name##_plain_##suffix(type *place, type value) {                       \
+        *place = (compared)value sign(compared) * place ? value : *place;                          \
+    }
+
+#define SILO_PLAIN_BITS(name, suffix, type, sign)                                                  \
+    SILO_INLINE void silo_##name##_plain_##suffix(type *place, type value) {                       \
+        *place = (type)(*place sign value);                                                        \
+    }
+
+#define SILO_PLAIN_INTEGER(suffix, type, utype)                                                    \
+    SILO_PLAIN_CHOICE(max, suffix, type, type, >)                                                  \
+    SILO_PLAIN_CHOICE(min, suffix, type, type, <)                                                  \
+    SILO_PLAIN_CHOICE(umax, suffix, type, utype, >)                                                \
+    SILO_PLAIN_CHOICE(umin, suffix, type, utype, <)                                                \
+    SILO_PLAIN_BITS(and, suffix, type, &)                                                          \
+    SILO_PLAIN_BITS(or, suffix, type, |)                                                           \
+    SILO_PLAIN_BITS(xor, suffix, type, ^)
+
+SILO_PLAIN_INTEGER(i8, int8_t, uint8_t)
+SILO_PLAIN_INTEGER(i16, int16_t, uint16_t)
+SILO_PLAIN_INTEGER(i32, int32_t, uint32_t)
+SILO_PLAIN_INTEGER(i64, int64_t, uint64_t)

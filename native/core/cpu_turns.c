@@ -1,0 +1,115 @@
+/* One word says how many kernels with atomics run, and how. One that is alone or locks waits for no
+ * other program, so those that come meanwhile and can do neither wait for the end of its chunk. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "cpu_turns.h"
+
+#include "base.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <time.h>
+
+#define ALONE UINT32_C(0x80000000)
+#define ONE_LOCKING UINT32_C(0x10000)
+#define LOCKING UINT32_C(0x7fff0000)
+#define OTHERS UINT32_C(0xffff)
+/* Turns of waiting that look again at once, and those that let other threads run. */
+#define LOOKS 64
+#define YIELDS 256
+#define SLEEP_NANOSECONDS 50000
+
+/* Kernels that lock, and others; of these none has begun while there is one of the former, or one
+ * that is ALONE. */
+static _Atomic uint32_t running;
+static struct silo_cpu_lock locks[SILO_CPU_LOCKS];
+
+static void pause_a_little(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* Until those that are alone or lock have left. */
+static SILO_NOINLINE void await_end(void) {
+    for (uint32_t turn = 0; (atomic_load_explicit(&running, memory_order_acquire) & ~OTHERS) != 0;
+         turn++) {
+        if (turn < LOOKS) {
+            pause_a_little();
+        } else if (turn < LOOKS + YIELDS) {
+            sched_yield();
+        } else {
+            const struct timespec some = {0, SLEEP_NANOSECONDS};
+            nanosleep(&some, NULL);
+        }
+    }
+}
+
+/* One more that locks, unless there are kernels of the other kinds. */
+static bool may_lock(void) {
+    uint32_t now = atomic_load_explicit(&running, memory_order_relaxed);
+    while ((now & (ALONE | OTHERS)) == 0)
+        if (atomic_compare_exchange_weak_explicit(&running, &now, now + ONE_LOCKING,
+                                                  memory_order_acquire, memory_order_relaxed))
+            return true;
+    return false;
+}
+
+static uint32_t enter(void *given, uint32_t wants) {
+    struct silo_context *context = given;
+    uint32_t none = 0;
+    if ((wants & SILO_CPU_ALONE) != 0 && context->alone &&
+        atomic_compare_exchange_strong_explicit(&running, &none, ALONE, memory_order_acquire,
+                                                memory_order_relaxed))
+        return context->entered = SILO_CPU_ALONE;
+    if ((wants & SILO_CPU_LOCKING) != 0 && may_lock())
+        return context->entered = SILO_CPU_LOCKING;
+    /* Counted first: while it is, nobody can be alone or lock anew. */
+    if ((atomic_fetch_add_explicit(&running, 1, memory_order_acquire) & ~OTHERS) != 0)
+        await_end();
+    context->entered = SILO_CPU_AMONG_OTHERS;
+    return 0;
+}
+
+/* In a child, where the count began anew, there may be nothing to take back. */
+static void uncount(uint32_t one, uint32_t all) {
+    uint32_t now = atomic_load_explicit(&running, memory_order_relaxed);
+    while ((now & all) != 0 &&
+           !atomic_compare_exchange_weak_explicit(&running, &now, now - one, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
+}
+
+static void leave(void *given) {
+    struct silo_context *context = given;
+    if (context->entered == SILO_CPU_ALONE)
+        atomic_fetch_and_explicit(&running, ~ALONE, memory_order_release);
+    else if (context->entered == SILO_CPU_LOCKING)
+        uncount(ONE_LOCKING, LOCKING);
+    else if (context->entered == SILO_CPU_AMONG_OTHERS)
+        uncount(1, OTHERS);
+    context->entered = SILO_CPU_OUTSIDE;
+}
+
+static void yield(void) {
+    sched_yield();
+}
+
+static const struct silo_cpu_turns turns = {enter, leave, yield, locks};
+
+const struct silo_cpu_turns *silo_cpu_turns_within(const struct silo_context *outer) {
+    return outer != NULL && outer->entered != SILO_CPU_OUTSIDE ? NULL : &turns;
+}
+
+void silo_cpu_turn_ended(struct silo_context *context) {
+    leave(context);
+}
+
+void silo_cpu_turns_renew(void) {
+    atomic_store_explicit(&running, 0, memory_order_relaxed);
+    memset(locks, 0, sizeof locks);
+}

@@ -1,0 +1,21 @@
+/* Kernels with atomics, of all launches of this process: many run at a time; or many that lock what
+ * they change; or one that is alone. The changes of the latter are plain reads and writes. */
+#ifndef SILO_CPU_TURNS_H
+#define SILO_CPU_TURNS_H
+
+#include "cpu_fault.h"
+
+enum silo_cpu_turn { SILO_CPU_OUTSIDE, SILO_CPU_ALONE, SILO_CPU_LOCKING, SILO_CPU_AMONG_OTHERS };
+
+/* What a context gives its kernel. `outer` is the context of the kernel that the calling thread is
+ * in already, NULL for none: a launch within one that has entered does not enter again, or it would
+ * wait for itself. */
+const struct silo_cpu_turns *silo_cpu_turns_within(const struct silo_context *outer);
+
+/* For a kernel that was left where it waited. */
+void silo_cpu_turn_ended(struct silo_context *context);
+
+/* In a child made by fork: whoever had entered is not there. */
+void silo_cpu_turns_renew(void);
+
+#endif
