@@ -21,7 +21,7 @@ from silo.bundle.contents import (
     entry_members,
 )
 from silo.bundle.format import LAYOUTS_MINOR, MAJOR
-from silo.bundle.manifest import BlobEntry
+from silo.bundle.reader import BlobEntry
 from silo.core.config import Config
 from silo.core.dtypes import DType
 from silo.core.dynamic_layout import DynamicLayout

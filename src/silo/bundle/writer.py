@@ -26,7 +26,7 @@ from silo.bundle.format import (
     aligned,
     pack_header,
 )
-from silo.bundle.manifest import BlobEntry
+from silo.bundle.reader import BlobEntry
 from silo.core.plugins import is_blob_kind
 from silo.core.values import refuse_large
 from silo.errors import BundleError

@@ -14,22 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from silo.core.consent import Consent, HostCases, HostCode, HostText, issue_consent
+from silo.core.consent import Consent, HostCases, HostCode, HostText, PackedHostCode, issue_consent
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import JSON
 from silo.errors import TrustError
 from silo.frozen import frozen
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from silo.core.protocols import RecordStore
     from silo.store.trusted_keys import KeyEntry, SignedFile, TrustedKeys
 
 __all__ = [
     "TrustEntry",
     "TrustLedger",
+    "consent_of_caller",
     "consent_to_compiled",
     "consent_to_confirmed",
     "may_load",
@@ -39,8 +41,9 @@ BUILT = "built"
 TRUSTED = "trusted"
 REMOTES = "remotes"
 _MOST_SHOWN = 8
+_CALLERS_WORD = "the caller passed trust=True"
 
-Vouchable: TypeAlias = "HostCode | HostCases | HostText"
+Vouchable: TypeAlias = "HostCode | PackedHostCode | HostCases | HostText"
 
 
 def may_load(
@@ -68,7 +71,7 @@ def may_load(
     if digest in trusted:
         return Accepted("trusted with 'silo trust'")
     if trust:
-        return Accepted("the caller passed trust=True")
+        return Accepted(_CALLERS_WORD)
     if signed:
         return signed
     reason = "nobody here built it, and nobody vouched for it"
@@ -283,7 +286,12 @@ class TrustLedger:
         return may_load(digest, built, trusted, trust=trust, signed=by, older=older)
 
     def vouch(
-        self, code: HostCode, *, origin: str, trust: bool = False, signed: Callable[[], SignedFile] | None = None
+        self,
+        code: HostCode | PackedHostCode,
+        *,
+        origin: str,
+        trust: bool = False,
+        signed: Callable[[], SignedFile] | None = None,
     ) -> Consent:
         """Consent to load ``code``, which ``origin`` brings. ``TrustError`` where nobody vouches for it.
 
@@ -353,6 +361,11 @@ class TrustLedger:
         return status.st_ino, status.st_size, status.st_mtime_ns
 
 
+def consent_of_caller(code: HostCode | PackedHostCode) -> Consent:
+    """For code that the caller vouches for by ``trust=True``: for this one load, whatever the store holds of it."""
+    return issue_consent(code, _CALLERS_WORD)
+
+
 def consent_to_compiled(code: HostCode, reason: str) -> Consent:
     """For code that the caller compiled a moment ago, from what this user asked to have compiled; kept nowhere."""
     return issue_consent(code, reason)
@@ -376,7 +389,7 @@ def _refusal(refused: Sequence[tuple[Vouchable, Rejected]], origin: str, *, expo
     more = len(lines) - _MOST_SHOWN
     lines[_MOST_SHOWN:] = [f"and {more} more"] if more > 0 else []
     listing = "".join(f"\n  - {line}" for line in dict.fromkeys(lines))
-    code = any(isinstance(one, HostCode) for one, _ in refused)
+    code = any(isinstance(one, HostCode | PackedHostCode) for one, _ in refused)
     if exported:
         brings = "native code, C text or cases that programs built from the export would run, and nothing is exported"
     elif code:
