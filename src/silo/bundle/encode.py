@@ -105,7 +105,8 @@ _NEW_SLOTS = (AbiType.STRUCT, AbiType.EMPTY)
 def minor_version(value: object) -> int:
     """The lowest minor version of the format that can express the contents of a bundle, or a value in them."""
     if isinstance(value, tuple):
-        return max(map(minor_version, cast("tuple[object, ...]", value)), default=0)
+        items = [one for one in cast("tuple[object, ...]", value) if not isinstance(one, _ATOMS)]
+        return max(map(minor_version, items), default=0)
     if isinstance(value, DynamicLayout) or (isinstance(value, LayoutSlot) and value.type in _NEW_SLOTS):
         return LAYOUTS_MINOR
     pairs: Iterable[tuple[Field, object]] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
@@ -28,9 +29,12 @@ Packed: TypeAlias = tuple[int | str | bool | tuple[int | tuple[int, int], ...], 
 """One parameter of a binding; ``native/python/binding.c`` reads it."""
 
 
+_is_descriptor_type = lru_cache(256)(is_descriptor_type)
+
+
 def is_descriptor(value: object) -> bool:
     """Whether a value is a tensor descriptor."""
-    return is_descriptor_type(type(value))
+    return _is_descriptor_type(type(value))
 
 
 def with_base(descriptor: Any, base: object) -> TensorDescriptor:  # noqa: ANN401  # any class of descriptors
