@@ -162,8 +162,7 @@ static PyObject *binding_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     if (self == NULL)
         return NULL;
     self->effects = effects == NULL ? NULL : PyDict_Copy(effects);
-    if ((effects != NULL && self->effects == NULL) ||
-        parse_layout(self, layout) != 0 ||
+    if ((effects != NULL && self->effects == NULL) || parse_layout(self, layout) != 0 ||
         (grid != Py_None && silo_grid_decode(&self->grid, grid) != 0)) {
         Py_DECREF((PyObject *)self);
         return NULL;

@@ -10,6 +10,7 @@ from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import (
     TABLES,
     Blob,
+    BlobEntry,
     Blobs,
     BundleContents,
     BundleKernel,
@@ -21,7 +22,6 @@ from silo.bundle.contents import (
     entry_members,
 )
 from silo.bundle.format import LAYOUTS_MINOR, MAJOR
-from silo.bundle.reader import BlobEntry
 from silo.core.config import Config
 from silo.core.dtypes import DType
 from silo.core.dynamic_layout import DynamicLayout

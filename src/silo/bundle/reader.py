@@ -20,11 +20,14 @@ from silo.bundle.contents import (
     INLINED,
     TABLES,
     Blob,
+    BlobEntry,
     Blobs,
     BundleContents,
     BundleKernel,
     BundleVariant,
+    CallHead,
     Entries,
+    PackedCode,
     Row,
     VariantCode,
     VariantGroup,
@@ -40,10 +43,10 @@ from silo.bundle.format import (
     Header,
     pack_header,
 )
-from silo.core.values import JSON, Value, canonical_json, identity_of, value_from_json, value_to_json
+from silo.core.values import JSON, canonical_json, value_from_json, value_to_json
 from silo.core.variant import Variant
 from silo.errors import BundleError, BundleFormatError, native_missing
-from silo.frozen import field, frozen, names_of
+from silo.frozen import names_of
 from silo.settings import allowance, how_to_raise, settings
 
 try:
@@ -55,17 +58,12 @@ if TYPE_CHECKING:
     from silo._native import Binding, LoadedKernel, RawChoiceCall, RawPlace
     from silo.artifacts.artifact import Artifact
     from silo.bundle.checks import Checker
-    from silo.core.launch_info import LaunchInfo
     from silo.core.protocols import Device
-    from silo.core.signature import Signature
 
 __all__ = [
-    "BlobEntry",
     "Bundle",
-    "CallHead",
     "Manifest",
     "OpenKernel",
-    "PackedCode",
     "ServedVariant",
     "open_bundle",
     "stored_blobs",
@@ -73,58 +71,6 @@ __all__ = [
 
 
 # ---- The manifest as values ----
-
-
-@frozen
-class BlobEntry:
-    """One blob of the file: sha256 and size of the raw bytes, and where and how they are stored."""
-
-    sha256: str
-    kind: str
-    raw_bytes: int
-    codec: str
-    offset: int
-    stored_bytes: int
-
-    @property
-    def ref(self) -> BlobRef:
-        """The blob by content."""
-        return BlobRef(self.sha256, self.kind, self.raw_bytes)
-
-    def to_json(self) -> JSON:
-        """Its row in the manifest."""
-        return [self.sha256, self.kind, self.raw_bytes, self.codec, self.offset, self.stored_bytes]
-
-
-@frozen
-class CallHead:
-    """What calls of a kernel are read by: its :class:`BundleKernel`, but the expressions and the dispatch rules.
-
-    ``derived`` are the names of the constexprs that expressions give.
-    """
-
-    name: str
-    signature: Signature
-    key: tuple[str, ...]
-    config_names: tuple[str, ...]
-    derived: tuple[str, ...]
-    contiguous: tuple[str, ...]
-
-
-@frozen
-class PackedCode:
-    """What loading and calling a variant takes.
-
-    ``kernel`` is the name in its source, ``target`` and ``config`` are texts for people. ``values`` are the constants
-    of its specialization, then the values and options of its config, which a callable grid sees.
-    """
-
-    kernel: str
-    launch: LaunchInfo
-    blob: BlobRef
-    target: str
-    config: str
-    values: tuple[tuple[str, Value], ...] = field(identity=identity_of)
 
 
 class Manifest:

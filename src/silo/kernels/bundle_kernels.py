@@ -31,8 +31,8 @@ from silo.machine.device_plugins import device_for, require_memory
 if TYPE_CHECKING:
     from silo.building.compiled_calls import CompiledKernel
     from silo.building.loaded_kernels import CheckedLauncher
-    from silo.bundle.contents import BundleKernel, BundleVariant
-    from silo.bundle.reader import OpenKernel, PackedCode, ServedVariant
+    from silo.bundle.contents import BundleKernel, BundleVariant, PackedCode
+    from silo.bundle.reader import OpenKernel, ServedVariant
     from silo.core.consent import Consent, HostCases, HostCode
     from silo.core.decisions import Decision
     from silo.core.extents import HeldExtents

@@ -9,8 +9,8 @@ import bundle_samples
 from bundle_samples import sample, sealed
 from fuzz.chooser import ranked
 from silo.artifacts.runs_on import runs_on
-from silo.bundle.contents import calls_of, host_code
-from silo.bundle.reader import Bundle, CallHead, open_bundle
+from silo.bundle.contents import CallHead, calls_of, host_code
+from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
 from silo.core.dtypes import dtype

@@ -13,7 +13,7 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import ToolchainError
 from silo.kinds.triton.front.adapter.compile_calls import default_options
 from silo.kinds.triton.front.adapter.launch_hooks import LAUNCH_HOOKS
-from silo.kinds.triton.front.adapter.triton_installation import triton_version
+from silo.kinds.triton.front.adapter.triton_installation import TESTED_VERSIONS, triton_version
 from silo.kinds.triton.front.adapter.triton_toolchain import behind_lowering, module
 from silo.settings import child_environment, encoded_name, environment_memory
 
@@ -36,7 +36,7 @@ __all__ = [
     "watched_debug",
 ]
 
-LAUNCHED_VERSIONS = ("3.4", "3.5", "3.6", "3.7", "3.8", "3.9")
+LAUNCHED_VERSIONS = ("3.4", "3.5", *TESTED_VERSIONS)
 
 _JIT = "triton.runtime.jit"
 _AUTOTUNER = "triton.runtime.autotuner"
