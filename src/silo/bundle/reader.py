@@ -451,11 +451,11 @@ class Bundle:
 
     def kernel(self, name: str) -> BundleKernel:
         """One kernel; ``BundleError`` lists the names there are."""
-        return self.manifest.kernel(self._known(name))
+        return self.manifest.kernel(self._existing_name(name))
 
     def open_kernel(self, name: str) -> OpenKernel:
         """One kernel, each variant of which is read when it is asked for; ``BundleError`` lists the names there are."""
-        return OpenKernel(self._open, self.manifest, self.manifest.number_of(self._known(name)))
+        return OpenKernel(self._open, self.manifest, self.manifest.number_of(self._existing_name(name)))
 
     def contents(self) -> BundleContents:
         """Everything but the bytes of the blobs, checked."""
@@ -550,7 +550,7 @@ class Bundle:
     def __repr__(self) -> str:
         return f"Bundle({self.name!r}, {len(self.kernel_names)} kernels, {self.identity[:12]})"
 
-    def _known(self, name: str) -> str:
+    def _existing_name(self, name: str) -> str:
         if name not in self.manifest:
             names = ", ".join(self.kernel_names) or "none"
             raise BundleError(f"{self.name} holds no kernel {name!r}; it holds: {names}")

@@ -308,7 +308,7 @@ class BundledKernel:
     def _calls(self) -> str:
         return calls_of(self._kernel.head)
 
-    def said_of_calls(self, one: BundleVariant) -> JSON:
+    def variant_calls(self, one: BundleVariant) -> JSON:
         """What the bundle says of a variant's calls: a part of what consent to its native code is about."""
         return variant_calls(one, self._calls)
 

@@ -162,8 +162,8 @@ class TrustLedger:
         if not self._lists[BUILT].is_read:
             self._refresh(BUILT)
         # What other processes noted since then is noted twice: reading the list for each compile would take longer.
-        known = self._lists[BUILT].entries.keys() | self._vouched[BUILT].keys()
-        new = [digest for digest in dict.fromkeys(code.digest for code in codes) if digest not in known]
+        noted = self._lists[BUILT].entries.keys() | self._vouched[BUILT].keys()
+        new = [digest for digest in dict.fromkeys(code.digest for code in codes) if digest not in noted]
         if new:
             self._add(BUILT, dict.fromkeys(new), {"built": new})
 
@@ -202,8 +202,8 @@ class TrustLedger:
 
     def take_back(self, origin: str) -> int:
         """Take back the word for all code that is from there; how much that was."""
-        brought = {entry.digest or entry.blob for entry in self.trusted() if entry.origin == origin}
-        return self.untrust(brought) if brought else 0
+        digests = {entry.digest or entry.blob for entry in self.trusted() if entry.origin == origin}
+        return self.untrust(digests) if digests else 0
 
     def remotes(self) -> dict[str, int]:
         """The remote stores that are trusted, and since when, in seconds of Unix time."""
@@ -297,7 +297,7 @@ class TrustLedger:
 
         ``signed`` gives the file that brings it, as it was read: a key that is trusted here may have signed that.
         """
-        decision = self.decide(code, trust=trust, signed=self._asked(signed))
+        decision = self.decide(code, trust=trust, signed=self._signature_check(signed))
         if isinstance(decision, Rejected):
             raise _refusal([(code, decision)], origin)
         return issue_consent(code, decision.reason)
@@ -315,17 +315,17 @@ class TrustLedger:
 
         With ``exported``, before anything is written that other programs will load and run.
         """
-        asked = self._asked(signed)
+        check = self._signature_check(signed)
         refused = [
             (code, decision)
             for code in codes
-            if isinstance(decision := self.decide(code, trust=trust, signed=asked), Rejected)
+            if isinstance(decision := self.decide(code, trust=trust, signed=check), Rejected)
         ]
         if refused:
             raise _refusal(refused, origin, exported=exported)
 
-    def _asked(self, signed: Callable[[], SignedFile] | None) -> Callable[[], Decision] | None:
-        """The question whether a trusted key signed a file, which is answered once."""
+    def _signature_check(self, signed: Callable[[], SignedFile] | None) -> Callable[[], Decision] | None:
+        """A function that decides, once, whether a trusted key signed the file that ``signed`` returns."""
         return None if signed is None else cache(lambda: self.keys.decide(signed()))
 
     def _add(self, name: str, entries: Mapping[str, TrustEntry | None], record: JSON) -> None:

@@ -136,7 +136,7 @@ class PackedKernel:
             TrustError: nobody vouches for its native code.
         """
         one = self.kernel.choose(call, device)
-        return CalledCode(one.artifact, self.kernel.said_of_calls(one), self.kernel.code(one))
+        return CalledCode(one.artifact, self.kernel.variant_calls(one), self.kernel.code(one))
 
 
 Callee: TypeAlias = "KernelHere | PackedKernel"
