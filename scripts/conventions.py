@@ -25,7 +25,7 @@ _KNOWS_TRITON = ("kinds/triton/front/adapter/", "kinds/triton/programs/backend/"
 _ASKED_AT_A_LAUNCH = "kinds/triton/front/allocation.py"
 
 # Who imports the native module, which is below all layers; the others ask one of them.
-_NATIVE = frozenset({"artifacts/runs_on.py", "bundle/manifest.py", "bundle/reader.py", "launch/native.py"})
+_NATIVE = frozenset({"artifacts/runs_on.py", "bundle/reader.py", "launch/native.py"})
 
 # What threads wait for: locks and the like. ``forks`` makes those that a child made by fork finds usable.
 _LOCKS = frozenset(

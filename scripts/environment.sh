@@ -122,7 +122,8 @@ ensure_beside() { # FOLDER, FOLDER of the other, PACKAGE...
 
 # The Tritons between the oldest and the newest.
 ensure_between_triton() { # VERSION, as 3.7.1; sets BETWEEN_VENV
-  BETWEEN_VENV="$ROOT/.venv-triton${1:0:1}${1:2:1}"
+  local minor=${1%.*}
+  BETWEEN_VENV="$ROOT/.venv-triton${minor//./}"
   ensure_beside "$BETWEEN_VENV" "$OLD_VENV" "triton==$1"
 }
 

@@ -42,7 +42,7 @@ static struct silo_idle *idle_variant(struct silo_kernel *kernel, uint32_t numbe
     }
     made->number = number;
     made->where = where;
-    if (silo_served_grid(kernel->info, variant, where, &made->grid, error) != 0) {
+    if (silo_served_grid(kernel->info, variant, &where->place, &made->grid, error) != 0) {
         silo_grid_clear(&made->grid);
         free(made);
         return NULL;

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 
 int silo_served_grid(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
-                     const struct silo_located *where, struct silo_grid_programs *grid,
+                     const struct silo_place *place, struct silo_grid_programs *grid,
                      silo_error *error) {
     struct silo_program programs[3];
     int result = 0;
     memset(grid, 0, sizeof *grid);
     if (kernel->grid_axes == 0)
         return 0;
-    if (silo_grid_programs(kernel, variant, &where->place, programs, error) != 0)
+    if (silo_grid_programs(kernel, variant, place, programs, error) != 0)
         return -1;
     for (uint32_t axis = 0; axis < kernel->grid_axes; axis++) {
         if (result == 0)
@@ -56,18 +56,21 @@ static bool same_names(const struct silo_signature *left, const struct silo_sign
     return equal;
 }
 
+int silo_served_check(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
+                      const char *file, silo_error *error) {
+    if (same_names(variant->signature, kernel->signature))
+        return 0;
+    return silo_fail(error, SILO_ERROR_DAMAGED,
+                     "%s: a variant in %s has other parameters than the kernel", kernel->name.data,
+                     file);
+}
+
 struct silo_served *silo_served_new(struct silo_bundle *bundle, uint32_t kernel,
                                     const struct silo_kernel_info *info, uint32_t number,
                                     const struct silo_located *where, silo_error *error) {
     const struct silo_variant *variant = silo_reader_variant(bundle->reader, kernel, number, error);
-    if (variant == NULL)
+    if (variant == NULL || silo_served_check(info, variant, bundle->name, error) != 0)
         return NULL;
-    if (!same_names(variant->signature, info->signature)) {
-        silo_fail(error, SILO_ERROR_DAMAGED,
-                  "%s: a variant in %s has other parameters than the kernel", info->name.data,
-                  bundle->name);
-        return NULL;
-    }
     struct silo_served *made = calloc(1, sizeof *made); /* owned by the caller */
     if (made == NULL) {
         silo_fail_memory(error);
@@ -80,7 +83,7 @@ struct silo_served *silo_served_new(struct silo_bundle *bundle, uint32_t kernel,
     if (made->code == NULL ||
         silo_layout_pack(&made->packing, variant, info->signature, &made->function, error) != 0 ||
         note_memory(variant, made, error) != 0 ||
-        silo_served_grid(info, variant, where, &made->grid, error) != 0) {
+        silo_served_grid(info, variant, &where->place, &made->grid, error) != 0) {
         silo_served_free(made);
         return NULL;
     }

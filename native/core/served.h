@@ -24,8 +24,12 @@ struct silo_served {
 /* The declared grid of a variant on a device, as programs. -1 with SILO_ERROR_EXPRESSION; clear it
  * either way. */
 int silo_served_grid(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
-                     const struct silo_located *where, struct silo_grid_programs *grid,
+                     const struct silo_place *place, struct silo_grid_programs *grid,
                      silo_error *error);
+
+/* 0 if a variant in `file` has the parameters of its kernel; -1 with SILO_ERROR_DAMAGED. */
+int silo_served_check(const struct silo_kernel_info *kernel, const struct silo_variant *variant,
+                      const char *file, silo_error *error);
 
 /* Load a variant and join it to the kernel. NULL with `error` filled. With the bundle's lock. */
 struct silo_served *silo_served_new(struct silo_bundle *bundle, uint32_t kernel,

@@ -138,6 +138,19 @@ static int parse_layout(struct silo_binding *self, PyObject *layout) {
     return result;
 }
 
+struct silo_binding *silo_binding_begin(PyTypeObject *type, PyObject *loaded, PyObject *config,
+                                        PyObject *tag) {
+    struct silo_binding *self = (struct silo_binding *)PyType_GenericAlloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->loaded = (struct silo_loaded *)Py_NewRef(loaded);
+    self->tag = Py_NewRef(tag);
+    self->config = PyDict_Copy(config);
+    if (self->config == NULL)
+        Py_CLEAR(self);
+    return self;
+}
+
 static PyObject *binding_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
     static char *names[] = {"loaded", "layout", "config", "grid", "tag", "effects", NULL};
     PyObject *loaded, *layout, *config, *grid = Py_None, *tag = Py_None, *effects = NULL;
@@ -145,17 +158,11 @@ static PyObject *binding_new(PyTypeObject *type, PyObject *args, PyObject *keywo
                                      &loaded, &PyTuple_Type, &layout, &PyDict_Type, &config, &grid,
                                      &tag, &PyDict_Type, &effects))
         return NULL;
-    struct silo_binding *self = (struct silo_binding *)PyType_GenericAlloc(type, 0);
+    struct silo_binding *self = silo_binding_begin(type, loaded, config, tag);
     if (self == NULL)
         return NULL;
-    Py_INCREF(loaded);
-    self->loaded = (struct silo_loaded *)loaded;
-    self->config = PyDict_Copy(config);
-    Py_INCREF(tag);
-    self->tag = tag;
     self->effects = effects == NULL ? NULL : PyDict_Copy(effects);
-    if (self->config == NULL || (effects != NULL && self->effects == NULL) ||
-        parse_layout(self, layout) != 0 ||
+    if ((effects != NULL && self->effects == NULL) || parse_layout(self, layout) != 0 ||
         (grid != Py_None && silo_grid_decode(&self->grid, grid) != 0)) {
         Py_DECREF((PyObject *)self);
         return NULL;

@@ -38,6 +38,8 @@ static PyMethodDef methods[] = {
      "this, as JSON (manifest_exact.h); -1 without one. None is checked for it."},
     {"host_digest", silo_py_bundle_host_digest, METH_VARARGS,
      "host_digest(kernel, number) -> str\n\nWhat consent to a variant's native code is given to."},
+    {"config_text", silo_py_bundle_config_text, METH_VARARGS,
+     "config_text(kernel, number) -> str\n\nThe config of a variant in words."},
     {"row", silo_py_bundle_row, METH_VARARGS,
      "row(table, number)\n\nA row of a table, by the table's name, checked."},
     {"names", silo_py_bundle_names, METH_VARARGS,

@@ -6,6 +6,7 @@
 #include "json_values.h"
 #include "manifest_exact.h"
 #include "manifest_kernels.h"
+#include "value_text.h"
 
 #include <stdlib.h>
 
@@ -242,6 +243,31 @@ PyObject *silo_py_bundle_host_digest(PyObject *self, PyObject *args) {
     if (variant_of(self, args, &about) != 0 || ask(self, ask_host_digest, &about) != 0)
         return NULL;
     return PyUnicode_FromString(about.digest);
+}
+
+struct about_config {
+    struct about_variant variant;
+    struct silo_wording text; /* owned */
+};
+
+static int ask_config_text(struct silo_reader *reader, void *given, silo_error *error) {
+    struct about_config *about = given;
+    const struct silo_variant *variant =
+        silo_reader_variant(reader, about->variant.kernel, about->variant.number, error);
+    if (variant == NULL)
+        return -1;
+    silo_config_text(&about->text, variant->config);
+    return 0;
+}
+
+PyObject *silo_py_bundle_config_text(PyObject *self, PyObject *args) {
+    struct about_config about = {0};
+    if (variant_of(self, args, &about.variant) != 0 || ask(self, ask_config_text, &about) != 0)
+        return NULL;
+    PyObject *text = PyUnicode_DecodeUTF8(silo_wording_read(&about.text),
+                                          (Py_ssize_t)about.text.length, "surrogatepass");
+    silo_wording_clear(&about.text);
+    return text;
 }
 
 /* JSON that Python gives, parsed. */

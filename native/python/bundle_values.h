@@ -16,6 +16,7 @@ PyObject *silo_py_bundle_groups(PyObject *self, PyObject *kernel);
 PyObject *silo_py_bundle_sources(PyObject *self, PyObject *kernel);
 PyObject *silo_py_bundle_exact(PyObject *self, PyObject *args);
 PyObject *silo_py_bundle_host_digest(PyObject *self, PyObject *args);
+PyObject *silo_py_bundle_config_text(PyObject *self, PyObject *args);
 PyObject *silo_py_bundle_row(PyObject *self, PyObject *args);
 PyObject *silo_py_bundle_names(PyObject *self, PyObject *args);
 

@@ -6,12 +6,14 @@
 #include "binding.h"
 #include "bound.h"
 #include "buffer.h"
+#include "bundle_binding.h"
 #include "bundle_choice.h"
 #include "bundle_type.h"
 #include "capsule.h"
 #include "code.h"
 #include "codec.h"
 #include "cpu_crash.h"
+#include "cpu_level.h"
 #include "cpu_pace.h"
 #include "cpu_pick.h"
 #include "cpu_pool.h"
@@ -97,6 +99,12 @@ static PyObject *py_cpu_use_pool(PyObject *module, PyObject *args) {
             Py_RETURN_NONE;
         }
     return PyErr_Format(PyExc_ValueError, "the pool is auto, own or openmp, not '%s'", name);
+}
+
+static PyObject *py_cpu_level(PyObject *module, PyObject *unused) {
+    const char *level = silo_cpu_level();
+    (void)module, (void)unused;
+    return level != NULL ? PyUnicode_FromString(level) : Py_NewRef(Py_None);
 }
 
 static PyObject *py_cpu_state(PyObject *module, PyObject *unused) {
@@ -325,6 +333,8 @@ static PyMethodDef methods[] = {
      "are as many; whether they are."},
     {"cpu_short_handed", py_cpu_short_handed, METH_NOARGS,
      "cpu_short_handed() -> int\n\nHow many launches had fewer threads at work than they called."},
+    {"cpu_level", py_cpu_level, METH_NOARGS,
+     "cpu_level() -> str | None\n\nThe portable level of this CPU; None below the lowest."},
     {"cpu_threads", py_cpu_threads, METH_VARARGS,
      "cpu_threads(count=...) -> int\n\nSet and return how many threads a CPU launch may use."},
     {"cpu_spin", py_cpu_spin, METH_VARARGS,
@@ -390,6 +400,7 @@ static PyMethodDef methods[] = {
     {"rank_variants", silo_py_rank_variants, METH_VARARGS, silo_py_rank_variants_doc},
     {"decide_variants", silo_py_decide_variants, METH_VARARGS, silo_py_decide_variants_doc},
     {"held", silo_py_held, METH_VARARGS, silo_py_held_doc},
+    {"bind_variant", silo_py_bind_variant, METH_VARARGS, silo_py_bind_variant_doc},
     {"runs_on", silo_py_runs_on, METH_VARARGS, silo_py_runs_on_doc},
     {"set_codec", silo_py_set_codec, METH_O, silo_py_set_codec_doc},
     {"evaluate", silo_py_evaluate, METH_VARARGS, silo_py_evaluate_doc},

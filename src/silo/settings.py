@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, overload
 
-from silo.cpu_quota import quota_threads
 from silo.errors import SettingsError
 from silo.forks import Mutex
 from silo.frozen import field, frozen, replace
@@ -48,6 +47,7 @@ __all__ = [
     "local_ranks",
     "override",
     "program_environment",
+    "quota_threads",
     "records_wanted",
     "search_path",
     "settings",
@@ -74,21 +74,59 @@ def available_cpus() -> int:
     return affinity if quota is None else min(affinity, quota)
 
 
+@cache
+def quota_threads(root: str = "") -> int | None:
+    """How many threads the quotas of this process's control groups (v1 or v2) keep busy, at least 1; None without one.
+
+    ``root`` is put before each path. ``native/core/cpu_quota.c`` returns the same to programs without Python.
+    """
+    found: list[int] = []
+    for line in _lines(f"{root}/proc/self/cgroup"):  # "0::/group", "4:cpu,cpuacct:/group"
+        _, _, rest = line.partition(":")
+        kinds, colon, group = rest.partition(":")
+        if not colon or (kinds and "cpu" not in kinds.split(",")):
+            continue
+        for mounted in dict.fromkeys((f"/{kinds}", "/cpu") if kinds else ("",)):
+            found += _quotas_up_from(f"{root}/sys/fs/cgroup{mounted}", "" if ".." in group else group)
+    return min(found, default=None)
+
+
+def _quotas_up_from(base: str, group: str) -> list[int]:
+    """Of a group and those it is in, up to where its files are mounted."""
+    found = [_quota_in(base + group)]
+    while "/" in group:
+        group = group.rpartition("/")[0]
+        found.append(_quota_in(base + group))
+    return [quota for quota in found if quota is not None]
+
+
+def _quota_in(folder: str) -> int | None:
+    """What the files of one group say."""
+    words = " ".join(_lines(f"{folder}/cpu.max")).split()  # "50000 100000", or "max 100000"
+    if not words:
+        words = [*_lines(f"{folder}/cpu.cfs_quota_us"), *_lines(f"{folder}/cpu.cfs_period_us")]  # "50000", or "-1"
+    if len(words) < 2 or not all(word.isdigit() for word in words[:2]) or 0 in (int(words[0]), int(words[1])):
+        return None
+    return max(1, int(words[0]) // int(words[1]))
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123  # pathlib takes longer to import
+            return file.read().splitlines()
+    except OSError:
+        return []
+
+
 def available_memory() -> int:
     """Bytes of memory this process may use: the machine's, or less by a limit of the process or its control group."""
     import resource  # noqa: PLC0415  # only what makes large things asks
-    from pathlib import Path  # noqa: PLC0415
 
     bounds = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     if (own := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
         bounds.append(own)
-    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            text = Path(name).read_text(encoding="utf-8").strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            bounds.append(int(text))
+    limits = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+    bounds += [int(text) for name in limits if (text := "".join(_lines(name))).isdigit()]
     return min(bounds)
 
 

@@ -210,9 +210,9 @@ assert stub.last("saxpy").grid == (4, 1, 1)
 # ---- what is imported ----
 
 
-# Small modules of what launches learnt since: attachments, a control group's quota, tensors that torch traces; and the
+# Small modules of what launches learnt since: attachments, tensors that torch traces; and the
 # log of records, whose code was part of another module.
-SINCE = {"silo.cpu_quota", "silo.plain_files", "silo.store.locks", "silo.variables"}
+SINCE = {"silo.plain_files", "silo.store.locks", "silo.variables"}
 SINCE |= {"silo.store.append_log"}
 
 

@@ -159,13 +159,13 @@ def python_held(kernel: BundledKernel) -> tuple[list[int], list[int], bool]:
     from silo.launch import runtime
 
     exact, held = kernel._guard
-    assert (set(exact), held) == guard_of(kernel._head, kernel._kernel.groups), kernel.name
+    assert (set(exact), held) == guard_of(kernel._kernel.head, kernel._kernel.groups), kernel.name
     plan = runtime._plan(
         kernel.name,
         kernel.signature,
         key=kernel._head.key,
         exact=exact,
-        config_names=(*kernel._head.config_names, *(name for name, _ in kernel._head.derived)),
+        config_names=(*kernel._head.config_names, *kernel._head.derived),
     )
     names = kernel.signature.names
     numbers = runtime._extent_numbers(kernel.name, names, held) if held else tuple(0 for _ in names)

@@ -26,8 +26,7 @@ from silo.core.target import Target
 from silo.core.values import canonical_json, digest, has_look_alike, identity_of, same_values, value_to_json
 from silo.core.variant import Variant
 from silo.integrations.jax.form import Scalar
-from silo.launch.arguments import CallArgument, SeenCall, ValueKind
-from silo.launch.choice import OneVariant
+from silo.launch.arguments import CallArgument, OneVariant, SeenCall, ValueKind
 
 LOOK_ALIKES = [1, True, 1.0, 0, False, 0.0, -0.0, 2, 2.0, float("nan"), float("inf"), None, "1", (1,), (True,), (1.0,)]
 LOOK_ALIKES += [((0.0,), 1), ((-0.0,), True), (float("nan"),), 2**53, 2**53 + 1, float(2**53), 1 << 70]

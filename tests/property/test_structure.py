@@ -207,10 +207,10 @@ def manifest_read(data: bytes) -> None:
         for group in kernel.groups:
             for number in group.numbers:
                 assert kernel[number].artifact.variant.target == group.target
-        for rules in kernel.head.rules:
+    for kernel in bundle.contents().kernels:
+        for rules in kernel.rules:
             rules.rules.lookup([3] * len(rules.rules.key))
             rules.rules.explain([3] * len(rules.rules.key))
-    for kernel in bundle.contents().kernels:
         assert kernel.coverage is not None
 
 

@@ -8,13 +8,13 @@ import sys
 
 import agent_program
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.building.loaded_kernels import VouchedCode
 from silo.core.cases import CaseRecipe
 from silo.core.config import Config
 from silo.core.launch_info import LaunchInfo
 from silo.core.signature import Signature
 from silo.core.specialization import Specialization
 from silo.core.variant import Variant
+from silo.launch.runtime import VouchedCode
 from silo.measuring.evaluators import KnownArtifacts
 from silo.tuner.trial import Status, Study
 from silo.tuning.agents.connection import PipeSource

@@ -7,46 +7,36 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.core.decisions import Decision
-from silo.core.plugins import loader_of, option_names
+from silo.core.plugins import option_names
 from silo.core.signature import NoDefault, ParameterKind, Signature
 from silo.core.values import JSON, Value
 from silo.core.variant import Variant
 from silo.errors import ArgumentError, BlobLostError, DeviceError
-from silo.frozen import field, frozen
 from silo.launch import native
-from silo.launch.arguments import describe_call
-from silo.launch.choice import OneVariant
-from silo.launch.runtime import Binding, Launcher, OnMiss, inspect_call, make_bound_launcher, make_launcher
+from silo.launch.arguments import OneVariant, describe_call
+from silo.launch.runtime import (
+    Binding,
+    Launcher,
+    OnMiss,
+    VouchedCode,
+    inspect_call,
+    make_bound_launcher,
+    make_launcher,
+)
 from silo.settings import settings
 
 if TYPE_CHECKING:
     from silo.building.kernel_declaration import DeclaredKernel
-    from silo.core.consent import Consent
-    from silo.core.protocols import Device, LoadedKernel
-    from silo.core.target import Target
     from silo.store.store import MemoryStore, Store
 
 __all__ = [
     "CheckedLauncher",
     "HeuristicLauncher",
-    "VouchedCode",
     "bound_launcher",
     "guarded_launcher",
-    "load_code",
-    "runs_here",
     "stored_blob",
     "stored_code",
 ]
-
-
-@frozen
-class VouchedCode:
-    """An artifact's verified bytes, with consent to load them if they are native code."""
-
-    artifact: Artifact
-    blob: bytes = field(repr=False)
-    consent: Consent | None = None
 
 
 def guarded_launcher(kernel: DeclaredKernel, on_miss: OnMiss, *, release_gil: bool = True) -> Launcher:
@@ -113,23 +103,6 @@ def stored_code(store: Store | MemoryStore, artifact: Artifact, packed: JSON = N
             artifact.host_code(packed), origin=origin if packed is None else f"{origin}, which is from a bundle,"
         )
     return VouchedCode(artifact, stored_blob(store, artifact), consent)
-
-
-def load_code(device: Device, code: VouchedCode) -> LoadedKernel:
-    """Loads code on the device, or with the library that runs it."""
-    artifact = code.artifact
-    kind, kernel = artifact.blob.kind, artifact.variant.kernel
-    loader = loader_of(kind)
-    if loader is None:
-        return device.load(artifact.launch, code.blob, kind, kernel, consent=code.consent)
-    from silo.launch.runtime import load_library_code  # noqa: PLC0415  # drivers load Silo's own code
-
-    return load_library_code(loader, device, artifact.launch, code.blob, kind, kernel, consent=code.consent)
-
-
-def runs_here(device: Device, target: Target, blob_kind: str) -> Decision:
-    """Decides whether the device runs code of this kind for a target."""
-    return device.runs(target, blob_kind)
 
 
 class HeuristicLauncher:

@@ -12,9 +12,10 @@ from typing import Any
 
 from silo.core.case_work import Work
 from silo.core.cases import Case, CaseRecipe, CheckResult, Make, check, compare, label_of, record
+from silo.core.dtypes import dtype_named
 from silo.core.expressions import Bindings, evaluate
 from silo.core.generator import Fill
-from silo.core.host_arrays import dtype_named, has_numpy, require_numpy
+from silo.core.host_arrays import has_numpy, require_numpy
 from silo.core.nodes import Node
 from silo.core.plain_checks import PlainArray, check_plain
 from silo.core.recipes import ArrayRecipe, ExpectedRecipe

@@ -1,7 +1,7 @@
 """The contents of a bundle as values, whose fields declare the members of the manifest.
 
 A field declares its member once: ``kind: str = field(default="", form=NAME, since=2)``. The writer (``encode.py``), the
-reader (``manifest.py``) and the lists of the native reader (``native/core/manifest_members.h``, printed by
+reader (``reader.py``) and the lists of the native reader (``native/core/manifest_members.h``, printed by
 ``scripts/manifest_members.py``) come from the declarations of this module and of the classes whose values are rows of
 the manifest's tables.
 """
@@ -36,7 +36,7 @@ from silo.core.nodes import Node
 from silo.core.signature import Signature
 from silo.core.specialization import EXTENTS, Specialization
 from silo.core.target import TARGET, Target
-from silo.core.values import JSON, PARSE_BUDGET, canonical_json, digest, parse_json
+from silo.core.values import JSON, PARSE_BUDGET, Value, canonical_json, digest, identity_of, parse_json
 from silo.core.variant import Variant
 from silo.frozen import Field, field, frozen
 
@@ -49,15 +49,18 @@ __all__ = [
     "TABLES",
     "Basis",
     "Blob",
+    "BlobEntry",
     "Blobs",
     "BundleContents",
     "BundleKernel",
     "BundleRules",
     "BundleVariant",
+    "CallHead",
     "Coverage",
     "Entries",
     "EntryMember",
     "NamedBlobs",
+    "PackedCode",
     "Row",
     "RulesKey",
     "VariantCode",
@@ -268,6 +271,61 @@ class BundleContents:
     toolchain: tuple[tuple[str, str], ...] = field(default=(), form=_TEXTS)
     notes: tuple[tuple[str, str], ...] = field(default=(), form=_TEXTS)
     attachments: tuple[tuple[str, BlobRef], ...] = field(default=(), form=NamedBlobs(), since=4)
+
+
+# ---- Parts of an open bundle ----
+
+
+@frozen
+class BlobEntry:
+    """One blob of the file: sha256 and size of the raw bytes, and where and how they are stored."""
+
+    sha256: str
+    kind: str
+    raw_bytes: int
+    codec: str
+    offset: int
+    stored_bytes: int
+
+    @property
+    def ref(self) -> BlobRef:
+        """The blob by content."""
+        return BlobRef(self.sha256, self.kind, self.raw_bytes)
+
+    def to_json(self) -> JSON:
+        """Its row in the manifest."""
+        return [self.sha256, self.kind, self.raw_bytes, self.codec, self.offset, self.stored_bytes]
+
+
+@frozen
+class CallHead:
+    """What calls of a kernel are read by: its :class:`BundleKernel`, but the expressions and the dispatch rules.
+
+    ``derived`` are the names of the constexprs that expressions give.
+    """
+
+    name: str
+    signature: Signature
+    key: tuple[str, ...]
+    config_names: tuple[str, ...]
+    derived: tuple[str, ...]
+    contiguous: tuple[str, ...]
+
+
+@frozen
+class PackedCode:
+    """What loading and calling a variant takes.
+
+    ``kernel`` is the name in its source, ``target`` and ``config`` are texts for people. ``values`` are the constants
+    of its specialization, then the values and options of its config, which a callable grid sees.
+    """
+
+    kernel: str
+    launch: LaunchInfo
+    blob: BlobRef
+    target: str
+    config: str
+    values: tuple[tuple[str, Value], ...] = field(identity=identity_of)
 
 
 # ---- The members of the manifest's objects, from the declarations ----

@@ -10,6 +10,7 @@ from silo.artifacts.artifact import BlobRef
 from silo.bundle.contents import (
     TABLES,
     Blob,
+    BlobEntry,
     Blobs,
     BundleContents,
     BundleKernel,
@@ -21,7 +22,6 @@ from silo.bundle.contents import (
     entry_members,
 )
 from silo.bundle.format import LAYOUTS_MINOR, MAJOR
-from silo.bundle.manifest import BlobEntry
 from silo.core.config import Config
 from silo.core.dtypes import DType
 from silo.core.dynamic_layout import DynamicLayout
@@ -105,7 +105,8 @@ _NEW_SLOTS = (AbiType.STRUCT, AbiType.EMPTY)
 def minor_version(value: object) -> int:
     """The lowest minor version of the format that can express the contents of a bundle, or a value in them."""
     if isinstance(value, tuple):
-        return max(map(minor_version, cast("tuple[object, ...]", value)), default=0)
+        items = [one for one in cast("tuple[object, ...]", value) if not isinstance(one, _ATOMS)]
+        return max(map(minor_version, items), default=0)
     if isinstance(value, DynamicLayout) or (isinstance(value, LayoutSlot) and value.type in _NEW_SLOTS):
         return LAYOUTS_MINOR
     pairs: Iterable[tuple[Field, object]] = ()

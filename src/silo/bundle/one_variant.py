@@ -6,10 +6,9 @@ import hashlib
 from typing import Final
 
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant
+from silo.bundle.contents import BlobEntry, BundleContents, BundleKernel, BundleVariant
 from silo.bundle.encode import encode_manifest, minor_version
 from silo.bundle.format import HEADER_BYTES, MAJOR, Header, pack_header
-from silo.bundle.manifest import BlobEntry
 from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target
 from silo.core.variant import Variant

@@ -1,6 +1,8 @@
 """Opening a bundle: mapped, its manifest verified at once, each blob when it is asked for. Nothing is executed.
 
-The native module reads; a program in C reads bundles with the same code.
+The native module reads, as it does for programs in C. It checks each kernel, variant and table row at its first read,
+and returns it as JSON has it; :class:`Manifest` makes values of ``core`` of these. Rows of tables are shared by the
+variants that refer to them.
 """
 
 from __future__ import annotations
@@ -11,10 +13,27 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from silo.artifacts.artifact import BlobRef
-from silo.bundle.contents import BundleContents, BundleKernel, BundleVariant, VariantCode, VariantGroup, decode_document
+from silo.bundle.contents import (
+    INLINED,
+    TABLES,
+    Blob,
+    BlobEntry,
+    Blobs,
+    BundleContents,
+    BundleKernel,
+    BundleVariant,
+    CallHead,
+    Entries,
+    PackedCode,
+    Row,
+    VariantCode,
+    VariantGroup,
+    decode_document,
+    entry_members,
+)
 from silo.bundle.format import (
     CASES_KIND,
     DOCUMENTS_SHARE,
@@ -24,22 +43,239 @@ from silo.bundle.format import (
     Header,
     pack_header,
 )
-from silo.bundle.manifest import BlobEntry, Manifest
-from silo.core.values import JSON
+from silo.core.values import JSON, canonical_json, value_from_json, value_to_json
 from silo.core.variant import Variant
 from silo.errors import BundleError, BundleFormatError, native_missing
+from silo.frozen import names_of
 from silo.settings import allowance, how_to_raise, settings
 
 try:
-    from silo._native import OpenBundle, decide_variants, held, rank_variants, set_codec
+    from silo._native import OpenBundle, bind_variant, decide_variants, held, rank_variants, set_codec
 except ImportError as error:
     raise native_missing(error) from error
 
 if TYPE_CHECKING:
-    from silo._native import RawChoiceCall, RawPlace
+    from silo._native import Binding, LoadedKernel, RawChoiceCall, RawPlace
+    from silo.artifacts.artifact import Artifact
     from silo.bundle.checks import Checker
+    from silo.core.protocols import Device
 
-__all__ = ["Bundle", "OpenKernel", "open_bundle", "stored_blobs"]
+__all__ = [
+    "Bundle",
+    "Manifest",
+    "OpenKernel",
+    "ServedVariant",
+    "open_bundle",
+    "stored_blobs",
+]
+
+
+# ---- The manifest as values ----
+
+
+class Manifest:
+    """The manifest of an open bundle, whose kernels and variants go by their numbers.
+
+    Everything is checked when it is asked for: each method raises ``BundleFormatError``, which names the field.
+    """
+
+    def __init__(self, opened: OpenBundle) -> None:
+        self._open = opened
+        self._rows: dict[tuple[str, int], Any] = {}
+        self._kernels: dict[str, BundleKernel] = {}
+
+    # -- The file ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def kernel_names(self) -> tuple[str, ...]:
+        """The kernels' names, in the file's order."""
+        return self._open.kernels()
+
+    def number_of(self, name: str) -> int:
+        """The number of a kernel; -1 where there is none of this name."""
+        return self._open.find_kernel(name)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.number_of(name) >= 0
+
+    @cached_property
+    def producer(self) -> tuple[tuple[str, str], ...]:
+        """Names and versions of the programs that wrote the file, sorted."""
+        return self._texts("producer")
+
+    @cached_property
+    def toolchain(self) -> tuple[tuple[str, str], ...]:
+        """Names and versions of the compilers, sorted."""
+        return self._texts("toolchain")
+
+    @cached_property
+    def notes(self) -> tuple[tuple[str, str], ...]:
+        """Free text by name, sorted."""
+        return self._texts("notes")
+
+    @cached_property
+    def attachments(self) -> Mapping[str, BlobRef]:
+        """The files that travel with the kernels, by name."""
+        rows = cast("list[tuple[str, int]]", self._open.member("attachments") or [])
+        return {name: self._blob(number) for name, number in rows}
+
+    @cached_property
+    def blobs(self) -> tuple[BlobEntry, ...]:
+        """Every blob of the file, in order."""
+        return tuple(BlobEntry(*row) for row in self._open.blobs())
+
+    def contents(self) -> BundleContents:
+        """Everything, every table row included, checked."""
+        self._open.check()
+        return BundleContents(
+            tuple(self.kernel(name) for name in self.kernel_names),
+            self.producer,
+            self.toolchain,
+            self.notes,
+            tuple(self.attachments.items()),
+        )
+
+    # -- Kernels -------------------------------------------------------------------------------------------------------
+
+    def kernel(self, name: str) -> BundleKernel:
+        """One kernel with all its variants; ``KeyError`` when there is none of this name."""
+        found = self._kernels.get(name)
+        if found is None:
+            if (number := self.number_of(name)) < 0:
+                raise KeyError(name)
+            self._open.check(number)
+            variants = tuple(self.variant(number, one) for one in range(self._open.count(number)))
+            values: dict[str, Any] = self._values(BundleKernel, {**self._open.kernel(number), "variants": ()})
+            values["variants"] = variants
+            found = self._kernels[name] = BundleKernel(**values)
+        return found
+
+    def head(self, kernel: int) -> BundleKernel:
+        """A kernel without its variants and its dispatch rules."""
+        row: dict[str, Any] = {**self._open.kernel(kernel), "variants": (), "rules": ()}
+        return BundleKernel(**self._values(BundleKernel, row))
+
+    def call_head(self, kernel: int) -> CallHead:
+        """What calls of a kernel are read by."""
+        row: dict[str, Any] = self._open.kernel(kernel)
+        return CallHead(
+            row["name"],
+            self.row("signatures", row["signature"]),
+            tuple(row["key"]),
+            tuple(row["config_names"]),
+            tuple(name for name, _ in row["derived"]),
+            tuple(row.get("contiguous", ())),
+        )
+
+    def packed(self, kernel: int, number: int) -> PackedCode:
+        """What loading and calling a variant takes."""
+        row: dict[str, Any] = self._open.variant(kernel, number)
+        config: Any = self._open.row("configs", row["config"])
+        constants: Any = self._open.row("specializations", row["specialization"])
+        values = (*constants.get("constants", ()), *config["values"].items(), *config["options"].items())
+        source: Any = self._open.row("sources", row["source"])
+        return PackedCode(
+            source[0],
+            self.row("launches", row["launch"]),
+            self._blob(row["blob"]),
+            str(self._open.row("targets", row["target"])),
+            self._open.config_text(kernel, number),
+            tuple((name, value_from_json(value)) for name, value in values),
+        )
+
+    def variant(self, kernel: int, number: int) -> BundleVariant:
+        """One variant of a kernel."""
+        values = self._values(BundleVariant, self._open.variant(kernel, number))
+        values["kernel"], values["source"] = values["source"]
+        return _built(BundleVariant, values)
+
+    def code(self, kernel: int) -> tuple[VariantCode, ...]:
+        """Variants by target and kind of blob, in order of first occurrence."""
+        found: dict[tuple[int, str], list[int]] = {}
+        for target, kind, _, _, numbers in self._open.groups(kernel):
+            found.setdefault((target, kind), []).extend(numbers)
+        return tuple(
+            VariantCode(self.row("targets", target), kind, tuple(numbers)) for (target, kind), numbers in found.items()
+        )
+
+    def groups(self, kernel: int) -> tuple[VariantGroup, ...]:
+        """Variants by what decides whether a call may use them, besides their configs; in order of first occurrence."""
+        return tuple(
+            VariantGroup(
+                target=self.row("targets", target),
+                blob_kind=kind,
+                signature=self.row("signatures", signature),
+                specialization=self.row("specializations", specialization),
+                numbers=numbers,
+            )
+            for target, kind, signature, specialization, numbers in self._open.groups(kernel)
+        )
+
+    def exact(self, kernel: int, wanted: Variant) -> int | None:
+        """The first variant of a kernel that was compiled for just this; none of them is checked for it."""
+        specialization = wanted.specialization
+        if specialization.made_for_some:
+            return None
+        constants = {**dict(wanted.config.values), **specialization.constant_values}
+        text = canonical_json(
+            {
+                "source": [wanted.kernel, wanted.source],
+                "target": str(wanted.target),
+                "types": [
+                    [one.name, one.kind.value, None if one.dtype is None else one.dtype.name]
+                    for one in wanted.signature.parameters
+                ],
+                "facts": [[name, fact.value] for name, fact in specialization.facts],
+                "constants": {name: value_to_json(value) for name, value in constants.items()},
+                "options": {name: value_to_json(value) for name, value in wanted.config.options},
+            }
+        )
+        number = self._open.exact(kernel, text)
+        return None if number < 0 else number
+
+    # -- Rows ----------------------------------------------------------------------------------------------------------
+
+    def row(self, table: str, number: int) -> Any:  # noqa: ANN401  # of the type of the table's rows
+        """A row of a table as a value, of which there is one."""
+        found = self._rows.get((table, number))
+        if found is None:
+            found = self._rows[table, number] = TABLES[table].read(self._open.row(table, number), table)  # pyright: ignore[reportArgumentType]  # JSON
+        return found
+
+    def _values(self, cls: type, row: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of an object's members by name, defaults among them."""
+        return {
+            name: self._value(form, row[name], name) if name in row else field.default
+            for name, form, field, _ in entry_members(cls)
+        }
+
+    def _value(self, form: Any, data: Any, name: str) -> Any:  # noqa: ANN401  # by the form
+        match form:
+            case Row(table):
+                return self.row(table, data)
+            case Blob():
+                return None if data is None else self._blob(data)
+            case Blobs():
+                return tuple(self._blob(one) for one in data)
+            case Entries(cls):
+                return tuple(cls(**self._values(cls, one)) for one in data)
+            case _:
+                return form.read(data, name)
+
+    def _blob(self, number: int) -> BlobRef:
+        sha256, kind, raw_bytes, *_ = self._open.blob(number)
+        return BlobRef(sha256, kind, raw_bytes)
+
+    def _texts(self, member: str) -> tuple[tuple[str, str], ...]:
+        return tuple(sorted(cast("dict[str, str]", self._open.member(member)).items()))
+
+
+def _built(cls: Any, values: Mapping[str, Any]) -> Any:  # noqa: ANN401  # of the class
+    """A value whose fields have these values; those that are inlined in a manifest's object are made of them too."""
+    return cls(*[_built(INLINED[name], values) if name in INLINED else values[name] for name in names_of(cls)])
+
+
+# ---- Open kernels and bundles ----
 
 
 class OpenKernel:
@@ -53,8 +289,13 @@ class OpenKernel:
         self._read: dict[int, BundleVariant] = {}
 
     @cached_property
+    def call_head(self) -> CallHead:
+        """What its calls are read by."""
+        return self._manifest.call_head(self._number)
+
+    @cached_property
     def head(self) -> BundleKernel:
-        """All but its variants."""
+        """All but its variants and its dispatch rules, which the native module reads for a call."""
         return self._manifest.head(self._number)
 
     def __len__(self) -> int:
@@ -65,6 +306,33 @@ class OpenKernel:
         if found is None:
             found = self._read[number] = self._manifest.variant(self._number, number)
         return found
+
+    def packed(self, number: int) -> PackedCode:
+        """What loading and calling a variant takes."""
+        return self._manifest.packed(self._number, number)
+
+    def host_digest(self, number: int) -> str:
+        """The digest of the :class:`silo.core.consent.HostCode` of a variant."""
+        return self._open.host_digest(self._number, number)
+
+    def bind(self, number: int, loaded: LoadedKernel, code: PackedCode, device: Device) -> Binding:
+        """The binding that serves calls by a variant; its tag is a :class:`ServedVariant`.
+
+        Args:
+            number: the variant.
+            loaded: its code, as the device loaded it.
+            code: from :meth:`packed`.
+            device: where it runs; its facts are put into the grid.
+
+        Raises:
+            BundleFormatError: the variant has other parameters than the kernel.
+            DeviceError: the code takes something that cannot be passed.
+            ExpressionError: the grid reads what is neither an argument nor known here.
+        """
+        facts = dict(device.facts())
+        served = ServedVariant(self, number)
+        target = str(device.target)
+        return bind_variant(self._open, self._number, number, loaded, dict(code.values), target, facts, served)
 
     def exact(self, wanted: Variant) -> BundleVariant | None:
         """The first variant that was compiled for just this, found without reading any other."""
@@ -92,16 +360,31 @@ class OpenKernel:
         return self._manifest.code(self._number)
 
     def held(self) -> tuple[bytes, bytes, bool]:
-        """What the guard of its calls holds: flags of parameters, extents, whether the grid; ``silo.launch.choice``."""
+        """Flags of parameters, extents, and whether the guard holds the grid; see ``silo.launch.arguments``."""
         return held(self._open, self._number)
 
     def rank(self, call: RawChoiceCall, place: RawPlace, most: int) -> tuple[int, ...]:
-        """The numbers of the variants that serve a call, best first; ``silo.launch.choice`` makes the values."""
+        """The numbers of the variants that serve a call, best first; ``silo.launch.arguments`` makes the values."""
         return rank_variants(self._open, self._number, call, place, most)
 
     def decide(self, call: RawChoiceCall, place: RawPlace) -> tuple[tuple[bool, str, str], ...]:
         """Of each variant, whether it serves a call, the variant in one line, and the reason."""
         return decide_variants(self._open, self._number, call, place)
+
+
+class ServedVariant:
+    """The variant behind a binding, read when somebody asks for its artifact."""
+
+    __slots__ = ("_kernel", "_number")
+
+    def __init__(self, kernel: OpenKernel, number: int) -> None:
+        self._kernel = kernel
+        self._number = number
+
+    @property
+    def artifact(self) -> Artifact:
+        """The compiled variant."""
+        return self._kernel[self._number].artifact
 
 
 class Bundle:
@@ -168,11 +451,11 @@ class Bundle:
 
     def kernel(self, name: str) -> BundleKernel:
         """One kernel; ``BundleError`` lists the names there are."""
-        return self.manifest.kernel(self._known(name))
+        return self.manifest.kernel(self._existing_name(name))
 
     def open_kernel(self, name: str) -> OpenKernel:
         """One kernel, each variant of which is read when it is asked for; ``BundleError`` lists the names there are."""
-        return OpenKernel(self._open, self.manifest, self.manifest.number_of(self._known(name)))
+        return OpenKernel(self._open, self.manifest, self.manifest.number_of(self._existing_name(name)))
 
     def contents(self) -> BundleContents:
         """Everything but the bytes of the blobs, checked."""
@@ -267,7 +550,7 @@ class Bundle:
     def __repr__(self) -> str:
         return f"Bundle({self.name!r}, {len(self.kernel_names)} kernels, {self.identity[:12]})"
 
-    def _known(self, name: str) -> str:
+    def _existing_name(self, name: str) -> str:
         if name not in self.manifest:
             names = ", ".join(self.kernel_names) or "none"
             raise BundleError(f"{self.name} holds no kernel {name!r}; it holds: {names}")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from silo.artifacts.artifact import BlobRef
 from silo.bundle.codec import ZSTD_VERSION, compress
-from silo.bundle.contents import BundleContents
+from silo.bundle.contents import BlobEntry, BundleContents
 from silo.bundle.encode import encode_manifest, minor_version
 from silo.bundle.format import (
     DOCUMENT_KINDS,
@@ -26,7 +26,6 @@ from silo.bundle.format import (
     aligned,
     pack_header,
 )
-from silo.bundle.manifest import BlobEntry
 from silo.core.plugins import is_blob_kind
 from silo.core.values import refuse_large
 from silo.errors import BundleError

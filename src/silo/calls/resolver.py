@@ -14,7 +14,7 @@ from silo.building.call_context import CallContext
 from silo.building.compilation import Compilation, compiler_identity, lowered
 from silo.building.derived_constexprs import derive
 from silo.building.kernel_declaration import DeclaredKernel
-from silo.building.loaded_kernels import HeuristicLauncher, bound_launcher, guarded_launcher, load_code, stored_code
+from silo.building.loaded_kernels import HeuristicLauncher, bound_launcher, guarded_launcher, stored_code
 from silo.building.zeroing import ZeroingLauncher
 from silo.calls.decision import decide_call, frozen_error, mode_of, unfinished
 from silo.calls.deterministic_candidates import NumericsOf, is_deterministic
@@ -37,7 +37,7 @@ from silo.errors import ArgumentError, BlobLostError, SpaceError, TargetError
 from silo.forks import Mutex
 from silo.heuristics.heuristic_space import BoundSpace
 from silo.launch.arguments import SeenCall, ValueKind, describe_call
-from silo.launch.runtime import Binding, Launcher, bind, inspect_call
+from silo.launch.runtime import Binding, Launcher, bind, inspect_call, load_code
 from silo.machine.device_plugins import device_for, require_memory
 from silo.machine.process_session import session
 from silo.measuring.study_key import StudyKey, measure_policy

@@ -18,6 +18,7 @@ from silo.cli.sign import SigningKey, read_key
 from silo.errors import TuneError
 from silo.settings import override
 from silo.tuner.progress import format_time
+from silo.tuner.search.searchers import SEARCHERS
 
 if TYPE_CHECKING:
     from silo.tuning.agents.fleet import Fleet
@@ -25,19 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-# Written out: the registry is not imported for --help. A test compares them.
-_NAMES = (
-    "auto",
-    "exhaustive",
-    "random",
-    "descent",
-    "descent-all-directions",
-    "neighbourhood",
-    "genetic",
-    "surrogate",
-    "sequential",
-    "sequential-descent",
-)
+_NAMES = tuple(SEARCHERS)
 _SEARCHERS = (
     f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}. auto measures small spaces whole, models the times of larger ones, and "
     "goes through a combo's sub-kernels one group after the other."

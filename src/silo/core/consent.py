@@ -13,7 +13,16 @@ from silo.core.values import JSON, digest
 from silo.errors import TrustError
 from silo.frozen import frozen, remembered
 
-__all__ = ["Consent", "HostCases", "HostCode", "HostText", "issue_consent", "require_consent", "text_sha256"]
+__all__ = [
+    "Consent",
+    "HostCases",
+    "HostCode",
+    "HostText",
+    "PackedHostCode",
+    "issue_consent",
+    "require_consent",
+    "text_sha256",
+]
 
 _LEDGER: Final = object()
 
@@ -57,6 +66,20 @@ class HostCode:
                 "calls": self.calls,
             },
         )
+
+
+@frozen
+class PackedHostCode:
+    """Native code of an open bundle, as a launch sees it. The native module makes ``digest`` of the manifest's rows.
+
+    The digest is that of the :class:`HostCode` with the same members, and covers all that the bundle has it called
+    with (``native/core/host_digest.c``).
+    """
+
+    blob: str
+    kind: str
+    launch: LaunchInfo
+    digest: str
 
 
 @frozen
@@ -105,15 +128,22 @@ class Consent:
 
     __slots__ = ("code", "reason")
 
-    code: HostCode
+    code: HostCode | PackedHostCode
     reason: str
 
-    def __init__(self, code: HostCode, reason: str, *, ledger: object = None) -> None:
+    def __init__(self, code: HostCode | PackedHostCode, reason: str, *, ledger: object = None) -> None:
         """Refuses everybody but :func:`issue_consent`."""
         if ledger is not _LEDGER:
             raise TypeError("consent is given by the trust ledger (silo.store.trust_ledger), not made")
         object.__setattr__(self, "code", code)
         object.__setattr__(self, "reason", reason)
+
+    @property
+    def host_code(self) -> HostCode:
+        """The code with all its members. ``TrustError`` for consent to a launch from a bundle, which has its digest."""
+        if isinstance(self.code, PackedHostCode):
+            raise TrustError(f"consent was given to launches of {self.code.launch.entry} from a bundle, and to no more")
+        return self.code
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"consent is not changed: {name}")
@@ -125,7 +155,7 @@ class Consent:
         return f"<consent to {self.code.kind} {self.code.blob[:16]}: {self.reason}>"
 
 
-def issue_consent(code: HostCode, reason: str) -> Consent:
+def issue_consent(code: HostCode | PackedHostCode, reason: str) -> Consent:
     """For ``silo.store.trust_ledger`` alone, which a test holds to."""
     return Consent(code, reason, ledger=_LEDGER)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from enum import Enum
 
+from silo.errors import CaseError
 from silo.frozen import frozen
 
-__all__ = ["DTYPES", "DType", "DTypeKind", "dtype"]
+__all__ = ["DTYPES", "DType", "DTypeKind", "dtype", "dtype_named", "from_dlpack"]
 
 
 class DTypeKind(Enum):
@@ -80,6 +81,22 @@ def dtype(name: str) -> DType:
     except KeyError:
         known = ", ".join(value.name for value in DTYPES)
         raise KeyError(f"unknown dtype {name!r}; known: {known}") from None
+
+
+def dtype_named(value: object) -> DType:
+    """The dtype meant by a name, a :class:`DType`, or a dtype of numpy, torch or Triton; ``CaseError`` otherwise.
+
+    >>> dtype_named("torch.bfloat16").name
+    'bfloat16'
+    """
+    if isinstance(value, DType):
+        return value
+    name = value if isinstance(value, str) else getattr(value, "name", None) or getattr(value, "__name__", None)
+    name = (name if isinstance(name, str) else str(value)).removeprefix("torch.")
+    try:
+        return dtype(name)
+    except KeyError as error:
+        raise CaseError(str(error.args[0])) from None
 
 
 def from_dlpack(code: int, bits: int) -> DType | None:

@@ -241,6 +241,7 @@ def generate(
 
 
 @lru_cache(maxsize=8)  # a case asks for its own a few times
+@lru_cache(256)  # of each array that a case expects, for each target that the case is built for
 def sample_indices(seed: int, count: int, total: int) -> tuple[int, ...]:
     """At most ``count`` different element numbers below ``total``, in order; the first and the last are always there.
 

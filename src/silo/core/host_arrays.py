@@ -9,7 +9,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-from silo.core.dtypes import DType, DTypeKind, dtype
+from silo.core.dtypes import DType, DTypeKind
 from silo.errors import CaseError, PackageError
 from silo.frozen import frozen
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = [
     "SMALL_FLOATS",
     "SmallFloat",
-    "dtype_named",
     "has_numpy",
     "numpy_dtype",
     "require_numpy",
@@ -72,22 +71,6 @@ SMALL_FLOATS = {
     "float8_e4m3fnuz": SmallFloat(4, 3, 8, 0x7F, None, 0x80, has_negative_zero=False),
     "float8_e4m3b11fnuz": SmallFloat(4, 3, 11, 0x7F, None, 0x80, has_negative_zero=False),
 }
-
-
-def dtype_named(value: object) -> DType:
-    """The dtype meant by a name, a :class:`DType`, or a dtype of numpy, torch or Triton; ``CaseError`` otherwise.
-
-    >>> dtype_named("torch.bfloat16").name
-    'bfloat16'
-    """
-    if isinstance(value, DType):
-        return value
-    name = value if isinstance(value, str) else getattr(value, "name", None) or getattr(value, "__name__", None)
-    name = (name if isinstance(name, str) else str(value)).removeprefix("torch.")
-    try:
-        return dtype(name)
-    except KeyError as error:
-        raise CaseError(str(error.args[0])) from None
 
 
 def numpy_dtype(element: DType) -> np.dtype[Any]:

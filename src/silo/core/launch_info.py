@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Final
 
@@ -29,7 +29,7 @@ from silo.core.json_reader import (
 )
 from silo.core.plugins import is_launch_option
 from silo.core.values import JSON, MAX_PARAMETERS, malformed
-from silo.frozen import field, frozen
+from silo.frozen import field, frozen, remembered
 
 __all__ = ["ABI_BYTES", "AbiType", "LaunchInfo", "LayoutSlot", "StructLeaf", "TensorMap", "format_block"]
 
@@ -323,6 +323,11 @@ class LaunchInfo(Persisted):
 
     def to_json(self) -> JSON:
         """The canonical form. Each launch option is a member by its own name."""
+        return dict(self._json)
+
+    @remembered
+    def _json(self) -> Mapping[str, JSON]:
+        """The canonical form, which the keys of all the code with this layout are made of."""
         data = write_members(self)
         if self.block == self._line:
             del data["block"]

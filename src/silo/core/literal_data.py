@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from silo.core.dtypes import DType, DTypeKind
-from silo.core.host_arrays import dtype_named, numpy_dtype, require_numpy, round_to_bits
+from silo.core.dtypes import DType, DTypeKind, dtype_named
+from silo.core.host_arrays import numpy_dtype, require_numpy, round_to_bits
 from silo.core.json_reader import read_object, read_text
 from silo.core.nodes import Argument, Bindings, Node, evaluate, from_json, leaves, to_json
 from silo.core.postfix_programs import encode

@@ -13,14 +13,14 @@ class Notices:
     def __init__(self, logger: str = "silo") -> None:
         self._logger = logger
         self._lock = Mutex()
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def once(self, subject: str, message: str) -> None:
         """Log ``message`` unless something about ``subject`` was logged before."""
         with self._lock:
-            if subject in self._told:
+            if subject in self._logged:
                 return
-            self._told.add(subject)
+            self._logged.add(subject)
         import logging  # noqa: PLC0415  # takes milliseconds, and all is well as a rule
 
         logging.getLogger(self._logger).warning("%s", message)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from silo.core.case_work import Work
 from silo.core.descriptors import TensorDescriptor
-from silo.core.dtypes import DType, DTypeKind
+from silo.core.dtypes import DType, DTypeKind, dtype_named
 from silo.core.generator import Fill, FillParams, generate, sample_indices
-from silo.core.host_arrays import dtype_named, numpy_dtype, strided
+from silo.core.host_arrays import numpy_dtype, strided
 from silo.core.json_reader import (
     BOOL,
     DTYPE,

@@ -7,30 +7,40 @@ from collections.abc import Callable, Iterator
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from silo.building.loaded_kernels import CheckedLauncher, VouchedCode, bound_launcher, load_code, runs_here
 from silo.bundle.contents import calls_of, host_cases, host_code, variant_calls
 from silo.bundle.reader import Bundle, open_bundle
+from silo.core.consent import PackedHostCode
 from silo.core.device import HOST_MEMORY
 from silo.core.plugins import is_host_code, is_option, shipped_options
 from silo.core.signature import NoDefault, Signature
 from silo.core.values import JSON, Value
 from silo.errors import BundleError, NoVariantError
-from silo.launch.arguments import SeenCall, ValueKind, describe_call
-from silo.launch.choice import MOST_VARIANTS, decide, guard_of, place_of, rank
-from silo.launch.runtime import Binding, Launcher, OnMiss, bind, inspect_call, make_launcher
+from silo.launch.arguments import (
+    MOST_VARIANTS,
+    SeenCall,
+    ValueKind,
+    decide,
+    describe_call,
+    guard_of,
+    place_of,
+    rank,
+)
+from silo.launch.runtime import Binding, Launcher, OnMiss, VouchedCode, inspect_call, load_blob, make_launcher
 from silo.machine.device_plugins import device_for, require_memory
 
 if TYPE_CHECKING:
     from silo.building.compiled_calls import CompiledKernel
-    from silo.bundle.contents import BundleKernel, BundleVariant
-    from silo.bundle.reader import OpenKernel
+    from silo.building.loaded_kernels import CheckedLauncher
+    from silo.bundle.contents import BundleKernel, BundleVariant, PackedCode
+    from silo.bundle.reader import OpenKernel, ServedVariant
     from silo.core.consent import Consent, HostCases, HostCode
     from silo.core.decisions import Decision
     from silo.core.extents import HeldExtents
     from silo.core.launch_info import LaunchInfo
     from silo.core.nodes import Node
-    from silo.core.protocols import Device, LoadedKernel
+    from silo.core.protocols import Device
     from silo.core.recipes import CaseRecipe
+    from silo.launch.native import LoadedKernel
     from silo.store.trusted_keys import SignedFile
 
 __all__ = ["BundledKernel", "Kernels", "load"]
@@ -120,7 +130,7 @@ class BundledKernel:
         self.bundle = bundle
         self._signed = signed  # what a trusted key may have signed
         self._kernel = kernel
-        self._head = kernel.head
+        self._head = kernel.call_head
         self._origin = origin  # the path as it was given, for `silo trust`
         self._trust = trust
         self._loaded: dict[tuple[str, LaunchInfo, str, int], LoadedKernel] = {}
@@ -160,13 +170,13 @@ class BundledKernel:
     @property
     def argument_names(self) -> tuple[str, ...]:
         """Parameters that a call gives: those that neither a config nor an expression sets."""
-        taken = {*self._head.config_names, *(name for name, _ in self._head.derived)}
+        taken = {*self._head.config_names, *self._head.derived}
         return tuple(name for name in self._head.signature.names if name not in taken)
 
     @property
     def grid(self) -> tuple[Node, ...] | None:
         """The declared grid."""
-        return self._head.grid
+        return self._kernel.head.grid
 
     def launcher_with(self, on_miss: OnMiss) -> Launcher:
         """A native launcher that asks ``on_miss`` what serves a call."""
@@ -176,7 +186,7 @@ class BundledKernel:
             on_miss=on_miss,
             key=self._head.key,
             exact=self._guard[0],
-            config_names=(*self._head.config_names, *(name for name, _ in self._head.derived)),
+            config_names=(*self._head.config_names, *self._head.derived),
             options=self._options,
             extents=self._guard[1],
             contiguous=self._head.contiguous,
@@ -210,12 +220,14 @@ class BundledKernel:
         from silo.building.compiled_calls import CompiledKernel  # noqa: PLC0415
 
         binding = self.launcher.resolve(*args, **kwargs, **({} if grid is None else {"grid": grid}))
-        artifact = cast("BundleVariant", binding.tag).artifact
+        artifact = cast("ServedVariant", binding.tag).artifact
         forms = CodeForms(artifact, lambda ref: self.bundle.blob(ref.sha256))
         return CompiledKernel(artifact, forms, partial(self._bound, binding, None))
 
     def _bound(self, binding: Binding, grid: object) -> Launcher | CheckedLauncher:
-        variant = cast("BundleVariant", binding.tag).artifact.variant
+        from silo.building.loaded_kernels import bound_launcher  # noqa: PLC0415  # most calls go through the guard
+
+        variant = cast("ServedVariant", binding.tag).artifact.variant
         return bound_launcher(self.launcher, self._head.signature, binding, variant, grid=grid, release_gil=True)
 
     def bind(self, *args: object, grid: object = None, **kwargs: object) -> Launcher | CheckedLauncher:
@@ -261,6 +273,9 @@ class BundledKernel:
 
     def choose(self, call: SeenCall, device: Device) -> BundleVariant:
         """The variant that serves a call on a device. NoVariantError lists all with the reasons against them."""
+        return self._kernel[self._chosen(call, device)]
+
+    def _chosen(self, call: SeenCall, device: Device) -> int:
         chosen = next(iter(self.rank_numbers(call, device, 1)), None)
         if chosen is None:
             decisions = self._decisions(call, device)
@@ -268,7 +283,7 @@ class BundledKernel:
             raise NoVariantError(
                 f"{self.bundle.name}: no variant fits {describe_call(call)} on {device.target}", reasons
             )
-        return self._kernel[chosen]
+        return chosen
 
     def consent(self, one: BundleVariant) -> Consent | None:
         """Consent to load a variant's native code as the bundle has it called; None for code that needs none.
@@ -278,17 +293,22 @@ class BundledKernel:
         """
         if not one.artifact.runs_on_host:
             return None
-        from silo.machine.process_session import session  # noqa: PLC0415  # code for GPUs needs no store
+        return self._consented(host_code(one, self._calls))
 
-        return session().store.trust.vouch(
-            host_code(one, self._calls), origin=self._origin, trust=self._trust, signed=self._signed
-        )
+    def _consented(self, code: HostCode | PackedHostCode) -> Consent:
+        if self._trust:
+            from silo.store.trust_ledger import consent_of_caller  # noqa: PLC0415  # code for GPUs needs no consent
+
+            return consent_of_caller(code)
+        from silo.machine.process_session import session  # noqa: PLC0415  # nor a store
+
+        return session().store.trust.vouch(code, origin=self._origin, signed=self._signed)
 
     @cached_property
     def _calls(self) -> str:
-        return calls_of(self._head)
+        return calls_of(self._kernel.head)
 
-    def said_of_calls(self, one: BundleVariant) -> JSON:
+    def variant_calls(self, one: BundleVariant) -> JSON:
         """What the bundle says of a variant's calls: a part of what consent to its native code is about."""
         return variant_calls(one, self._calls)
 
@@ -300,26 +320,27 @@ class BundledKernel:
         Raises:
             TrustError: nobody vouches for some of it.
         """
+        if self._trust:
+            return
         here = [
             number
             for group in self._kernel.code
-            if is_host_code(group.blob_kind) and runs_here(device, group.target, group.blob_kind)
+            if is_host_code(group.blob_kind) and device.runs(group.target, group.blob_kind)
             for number in group.numbers
         ]
         if not here:
             return
-        from silo.machine.process_session import session  # noqa: PLC0415  # as above
+        from silo.machine.process_session import session  # noqa: PLC0415  # code for GPUs needs no store
 
         native = sorted(
             number for group in self._kernel.code if is_host_code(group.blob_kind) for number in group.numbers
         )
         codes = {number: host_code(self._kernel[number], self._calls) for number in native}
         wanted: list[HostCode | HostCases] = [codes[number] for number in sorted(here)]
-        cases = host_cases(self._head, codes.values())
+        cases = host_cases(self._kernel.head, codes.values())
         session().store.trust.require(
             [*wanted, *(() if cases is None else (cases,))],
             origin=self._origin,
-            trust=self._trust,
             signed=self._signed,
         )
 
@@ -338,39 +359,35 @@ class BundledKernel:
 
     def _serves(self, device: Device) -> bool:
         """Whether some code of the kernel runs on a device."""
-        return any(runs_here(device, group.target, group.blob_kind) for group in self._kernel.code)
+        return any(device.runs(group.target, group.blob_kind) for group in self._kernel.code)
 
     def _on_miss(self, call: SeenCall, device: Device | None = None) -> Binding:
         if device is None:
             device = device_for(self.name, call.device, self._serves)
         else:
             require_memory(self.name, device, call.memory)
-        chosen = self.choose(call, device)
-        variant = chosen.artifact.variant
-        decided[self.name, f"bundle {self.bundle.identity}", str(variant.target), "", str(variant.config)] = None
-        return bind(
-            cast("Any", self._load(chosen, device)),
-            chosen.artifact.launch,
-            variant.signature,
-            variant.specialization,
-            {**variant.specialization.constant_values, **variant.config.as_dict()},
-            grid=self._head.grid,
-            facts=device.facts(),
-            tag=chosen,
-        )
+        chosen = self._chosen(call, device)
+        code = self._kernel.packed(chosen)
+        decided[self.name, f"bundle {self.bundle.identity}", code.target, "", code.config] = None
+        return self._kernel.bind(chosen, self._load(chosen, code, device), code, device)
 
     def _decisions(self, call: SeenCall, device: Device) -> list[tuple[str, Decision]]:
         """Each variant in one line, and the decision on it."""
         return decide(self._kernel, call, place_of(device, self._kernel.code))
 
-    def _load(self, one: BundleVariant, device: Device) -> LoadedKernel:
+    def _load(self, number: int, code: PackedCode, device: Device) -> LoadedKernel:
         """The loaded code of a variant, once for each blob and way to launch it."""
-        artifact = one.artifact
-        key = (artifact.blob.sha256, artifact.launch, device.target.kind, device.index)
+        blob = code.blob
+        key = (blob.sha256, code.launch, device.target.kind, device.index)
+        consent = None  # native code needs it each time: it may be called in another way than it was loaded for
+        if is_host_code(blob.kind):
+            digest = self._kernel.host_digest(number)
+            consent = self._consented(PackedHostCode(blob.sha256, blob.kind, code.launch, digest))
         loaded = self._loaded.get(key)
         if loaded is None:
-            return self._loaded.setdefault(key, load_code(device, self.code(one)))
-        self.consent(one)  # it may be called in another way than the one that was vouched for
+            data = self.bundle.blob(blob.sha256)
+            made = load_blob(device, code.launch, data, blob.kind, code.kernel, consent=consent)
+            return self._loaded.setdefault(key, made)
         return loaded
 
 

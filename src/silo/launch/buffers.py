@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from silo.core.dtypes import DType
-from silo.core.host_arrays import dtype_named, numpy_dtype, require_numpy
+from silo.core.dtypes import DType, dtype_named
 from silo.core.plugins import driver_kinds
 from silo.errors import ArgumentError
 from silo.launch import native
@@ -141,6 +140,8 @@ class Buffer:
 
     def numpy(self) -> NDArray[Any]:
         """A numpy array (of ml_dtypes where numpy lacks the type): the same memory on the host, a device's copied."""
+        from silo.core.host_arrays import numpy_dtype, require_numpy  # noqa: PLC0415  # launches need neither
+
         require_numpy("a numpy array of a silo.Buffer")
         import numpy as np  # noqa: PLC0415  # numpy is optional
 

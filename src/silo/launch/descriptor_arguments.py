@@ -3,52 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot, TensorMap
 from silo.errors import DeviceError
-from silo.launch import native
+from silo.launch.framework_connection import is_descriptor_type
 
 if TYPE_CHECKING:
     from silo.core.descriptors import TensorDescriptor
 
 __all__ = [
     "Packed",
-    "block_shape_of",
-    "connect",
     "descriptor_slots",
     "is_descriptor",
-    "is_descriptor_type",
     "map_problem",
     "with_base",
 ]
 
 _SWIZZLE_BYTES = {1: 32, 2: 64, 3: 128}  # CUtensorMapSwizzle: the widest box along the innermost axis
 _MAX_BOX = 256
-_MEMBERS = frozenset(("base", "shape", "strides", "block_shape", "padding"))
-_ALL_MEMBERS = _MEMBERS | {"round_f32_to_tf32"}
 _TYPES = 16  # of CUtensorMapDataType
 
 Packed: TypeAlias = tuple[int | str | bool | tuple[int | tuple[int, int], ...], ...]
 """One parameter of a binding; ``native/python/binding.c`` reads it."""
 
 
-def is_descriptor_type(kind: type) -> bool:
-    """Whether objects of a type are tensor descriptors: the type says so, or is one that kernel languages have.
-
-    A class of your own sets ``__tensor_descriptor__ = True`` and has ``base``, ``shape``, ``strides`` (elements),
-    ``block_shape`` and ``padding`` (``zero`` or ``nan``). A dataclass ``TensorDescriptor`` of these, and perhaps
-    ``round_f32_to_tf32``, counts without; one with more members (a layout) is for one GPU alone.
-    """
-    named = [base for base in kind.__mro__ if base.__name__ == "TensorDescriptor"]
-    members = (frozenset[str](getattr(base, "__dataclass_fields__", ())) for base in named)
-    says_so = getattr(kind, "__tensor_descriptor__", False) is True
-    return says_so or any(_MEMBERS <= found <= _ALL_MEMBERS for found in members)
+_is_descriptor_type = lru_cache(256)(is_descriptor_type)
 
 
 def is_descriptor(value: object) -> bool:
     """Whether a value is a tensor descriptor."""
-    return is_descriptor_type(type(value))
+    return _is_descriptor_type(type(value))
 
 
 def with_base(descriptor: Any, base: object) -> TensorDescriptor:  # noqa: ANN401  # any class of descriptors
@@ -63,20 +49,6 @@ def with_base(descriptor: Any, base: object) -> TensorDescriptor:  # noqa: ANN40
         descriptor.padding,
         bool(getattr(descriptor, "round_f32_to_tf32", False)),
     )
-
-
-def connect(kind: type) -> None:
-    """Have the native module read objects of this type as tensor descriptors."""
-    native.adapt_descriptor(kind)
-
-
-def block_shape_of(word: int) -> tuple[int, ...]:
-    """The block shape in a guard word (``argument_word.h``): rank in 3 bits, then 5 bits of logarithm an axis.
-
-    >>> block_shape_of(2 | 6 << 3 | 5 << 8)
-    (64, 32)
-    """
-    return tuple(1 << (word >> (3 + 5 * axis) & 31) for axis in range(word & 7))
 
 
 def descriptor_slots(kernel: str, launch: LaunchInfo) -> dict[int, Packed]:

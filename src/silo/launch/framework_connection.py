@@ -8,14 +8,37 @@ from typing import Any
 from silo.core.device import EXTENSION_MEMORY, DriverDeclaration
 from silo.core.plugins import drivers
 from silo.launch import native
-from silo.launch.descriptor_arguments import connect as connect_descriptor
-from silo.launch.descriptor_arguments import is_descriptor_type
 from silo.launch.native import open_drivers
 from silo.settings import settings
 
-__all__ = ["connect_loaded", "connect_torch", "disconnect_torch", "notice", "probes", "torch_with_gpu"]
+__all__ = [
+    "connect_loaded",
+    "connect_torch",
+    "disconnect_torch",
+    "is_descriptor_type",
+    "notice",
+    "probes",
+    "torch_with_gpu",
+]
+
+# Of tensor descriptors.
+_MEMBERS = frozenset(("base", "shape", "strides", "block_shape", "padding"))
+_ALL_MEMBERS = _MEMBERS | {"round_f32_to_tf32"}
 
 _connecting: set[type] = set()  # types on the way into the native table, which asks about them again
+
+
+def is_descriptor_type(kind: type) -> bool:
+    """Whether objects of a type are tensor descriptors: the type says so, or is one that kernel languages have.
+
+    A class of your own sets ``__tensor_descriptor__ = True`` and has ``base``, ``shape``, ``strides`` (elements),
+    ``block_shape`` and ``padding`` (``zero`` or ``nan``). A dataclass ``TensorDescriptor`` of these, and perhaps
+    ``round_f32_to_tf32``, counts without; one with more members (a layout) is for one GPU alone.
+    """
+    named = [base for base in kind.__mro__ if base.__name__ == "TensorDescriptor"]
+    members = (frozenset[str](getattr(base, "__dataclass_fields__", ())) for base in named)
+    says_so = getattr(kind, "__tensor_descriptor__", False) is True
+    return says_so or any(_MEMBERS <= found <= _ALL_MEMBERS for found in members)
 
 
 def notice(kind: type) -> None:
@@ -23,7 +46,7 @@ def notice(kind: type) -> None:
     if kind in _connecting:
         return
     if is_descriptor_type(kind):
-        connect_descriptor(kind)
+        native.adapt_descriptor(kind)
     elif kind.__name__ in ("Tensor", "Parameter") and kind.__module__ in ("torch", "torch.nn.parameter"):
         connect_torch()
     elif kind.__name__ in ("FakeTensor", "FunctionalTensor") and kind.__module__.startswith("torch._subclasses."):

@@ -10,15 +10,15 @@ from silo.core.consent import require_consent
 from silo.core.decisions import Rejected
 from silo.core.launch_info import AbiType, LaunchInfo, LayoutSlot
 from silo.core.nodes import Argument, Const, Node, Op, make, substitute
-from silo.core.plugins import load_place, shipped_options
+from silo.core.plugins import load_place, loader_of, shipped_options
 from silo.core.postfix_programs import encode
 from silo.core.signature import NoDefault, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.values import Value
 from silo.errors import DeviceError, ExpressionError, SiloError, SourceError
+from silo.frozen import field, frozen
 from silo.launch import native
-from silo.launch.arguments import SeenCall, read_call
-from silo.launch.descriptor_arguments import descriptor_slots
+from silo.launch.arguments import EXACT, SeenCall, read_call
 from silo.launch.framework_connection import connect_loaded
 from silo.launch.native import (
     MAX_OPTIONS,
@@ -35,21 +35,25 @@ from silo.launch.resources import apply_setting as apply_thread_setting
 from silo.settings import settings
 
 if TYPE_CHECKING:
+    from silo.artifacts.artifact import Artifact
     from silo.core.consent import Consent
     from silo.core.declaration import LoaderDeclaration
     from silo.core.extents import HeldExtents
     from silo.core.protocols import Device, Loader
+    from silo.launch.descriptor_arguments import Packed
 
 __all__ = [
-    "EXACT",
     "Binding",
     "Launcher",
     "OnMiss",
     "OnTritonMiss",
     "OnUnread",
+    "VouchedCode",
     "bind",
     "grid_programs",
     "inspect_call",
+    "load_blob",
+    "load_code",
     "load_library_code",
     "make_bound_launcher",
     "make_launcher",
@@ -70,7 +74,6 @@ _KINDS = {
     ParameterKind.CONSTEXPR: 5,
     ParameterKind.DESCRIPTOR: 6,
 }
-EXACT = 32
 _SPECIALIZE, _ALIGN, _KEY, _OPTIONAL, _WRITES, _OPEN_KEY, _COUNTED = 1, 2, 4, 8, 16, 64, 128
 
 
@@ -313,7 +316,39 @@ def _parameter(
     return (one.name, _KINDS[one.kind], code, bits, flags, default)
 
 
-# ---- Loading code that a library runs and no driver, through the loader of its kind ----
+# ---- Loading code into a device, or through the loader of its kind if a library runs it and no driver ----
+
+
+@frozen
+class VouchedCode:
+    """An artifact's verified bytes, with consent to load them where they are native code."""
+
+    artifact: Artifact
+    blob: bytes = field(repr=False)
+    consent: Consent | None = None
+
+
+def load_code(device: Device, code: VouchedCode) -> LoadedKernel:
+    """Hand code to the device, or to the library that runs it.
+
+    Raises:
+        DeviceError: the device or the loader refuses it.
+        TrustError: host code without consent to it.
+    """
+    artifact = code.artifact
+    return load_blob(
+        device, artifact.launch, code.blob, artifact.blob.kind, artifact.variant.kernel, consent=code.consent
+    )
+
+
+def load_blob(
+    device: Device, launch: LaunchInfo, blob: bytes, kind: str, name: str, *, consent: Consent | None
+) -> LoadedKernel:
+    """As :func:`load_code`, the verified bytes of a kind of blob with the launch info of the kernel ``name``."""
+    loader = loader_of(kind)
+    if loader is None:
+        return cast("LoadedKernel", device.load(launch, blob, kind, name, consent=consent))
+    return load_library_code(loader, device, launch, blob, kind, name, consent=consent)
 
 
 def load_library_code(
@@ -385,7 +420,11 @@ def bind(
     """
     slots = {name: index for index, name in enumerate(signature.names if names is None else names)}
     values = dict(config.as_dict() if isinstance(config, Config) else config)
-    parts = descriptor_slots(loaded.name, launch)
+    parts: Mapping[int, Packed] = {}
+    if any(slot.part or slot.type is AbiType.TENSORMAP for slot in launch.layout):
+        from silo.launch.descriptor_arguments import descriptor_slots  # noqa: PLC0415  # few kernels take descriptors
+
+        parts = descriptor_slots(loaded.name, launch)
     held = {name for name, one in specialization.extents if getattr(one, "strides", True) is not None}
     layout = tuple(
         (*_slot(loaded.name, slots, signature, slot), *_leaves(loaded.name, slot, held), *parts.get(position, ()))

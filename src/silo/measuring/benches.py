@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from silo.artifacts.artifact import Artifact
-from silo.building.loaded_kernels import VouchedCode, stored_code
+from silo.building.loaded_kernels import stored_code
 from silo.core.config import Config
 from silo.core.decisions import Rejected
 from silo.core.device import Measuring
@@ -21,6 +21,7 @@ from silo.errors import ArgumentError, TuneError
 from silo.launch.array_extents import ArrayExtent, extent_of
 from silo.launch.descriptor_arguments import is_descriptor
 from silo.launch.hooks import without_hooks
+from silo.launch.runtime import VouchedCode
 from silo.machine.array_copies import array_behind, is_array, restorers, to_host
 from silo.machine.process_session import session
 from silo.machine.shared_arguments import describable, shared_limit

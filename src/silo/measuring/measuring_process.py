@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from silo.artifacts.artifact import Artifact
-from silo.building.loaded_kernels import VouchedCode
 from silo.compile.wire import Message, encode
 from silo.compile.worker_process import WorkerDiedError, WorkerHungError, WorkerProcess
 from silo.core.plugins import drivers
 from silo.core.protocols import Device
 from silo.errors import CompileError, LaunchError, LaunchTimeoutError, SiloError, TrustError, TuneError, error_named
 from silo.forks import Mutex
+from silo.launch.runtime import VouchedCode
 from silo.machine.array_copies import array_behind
 from silo.machine.shared_arguments import SharedArguments, SharedResults
 from silo.measuring.sent_code import consent_to_json
@@ -49,7 +49,7 @@ class MeasuredCandidate:
     def key(self) -> str:
         """The candidate's identity within a session."""
         consent = self.code.consent
-        code = self.artifact.host_code() if consent is None else consent.code
+        code = self.artifact.host_code() if consent is None else consent.host_code
         return f"{code.digest} {self.grid}"
 
 

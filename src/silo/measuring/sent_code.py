@@ -12,7 +12,7 @@ from silo.core.variant import Variant
 from silo.store.trust_ledger import consent_to_confirmed
 
 if TYPE_CHECKING:
-    from silo.building.loaded_kernels import VouchedCode
+    from silo.launch.runtime import VouchedCode
 
 __all__ = ["consent_to_json", "received_consent"]
 
@@ -22,7 +22,8 @@ def consent_to_json(code: VouchedCode) -> dict[str, Any] | None:
     consent = code.consent
     if consent is None:
         return None
-    return {"digest": consent.code.digest, "text": consent.code.text, "calls": consent.code.calls}
+    vouched = consent.host_code
+    return {"digest": vouched.digest, "text": vouched.text, "calls": vouched.calls}
 
 
 def received_consent(

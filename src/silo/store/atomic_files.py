@@ -1,4 +1,4 @@
-"""Writing files so that a crash leaves the old file or the new one; and the gate of writes that a disk may refuse."""
+"""Writing files so that a crash leaves the old file or the new one."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ import fcntl
 import os
 import secrets
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from silo.core.notices import Notices
 from silo.plain_files import open_plain
 from silo.store.privacy import check_folder
 
 __all__ = [
     "TEMPORARY_PREFIX",
     "AtomicFile",
-    "DiskGate",
     "make_directory",
     "publish",
     "sweep_abandoned",
@@ -160,27 +157,3 @@ def publish(path: Path, data: bytes) -> None:
     with AtomicFile(path) as file:
         file.write(data)
         file.commit()
-
-
-class DiskGate:
-    """Lets writes through to the disk, after ``prepare``; reports the first refusal."""
-
-    def __init__(self, root: Path, notices: Notices, prepare: Callable[[], None]) -> None:
-        self._root = root
-        self._notices = notices
-        self._prepare = prepare
-
-    def write(self, action: Callable[[], object]) -> bool:
-        """Whether ``action`` reached the disk. A full disk is tried again next time: it may have been emptied."""
-        try:
-            self._prepare()
-            action()
-        except OSError as error:
-            reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
-            self._notices.once(
-                "not kept",
-                f"the store {self._root} cannot be written: {reason}; going on in memory, so results of this process "
-                f"are lost at its end (set SILO_HOME to a writable directory, or free space with 'silo cache prune')",
-            )
-            return False
-        return True

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from silo.core.notices import Notices
 from silo.errors import StoreError
-from silo.store.atomic_files import DiskGate, publish
+from silo.store.atomic_files import publish
 from silo.store.privacy import NotPrivateError, open_private, private_size, read_private
+from silo.store.records import DiskWrite
 
 __all__ = ["DiskBlobs", "FallbackBlobs", "MemoryBlobs", "check_sha256"]
 
@@ -153,8 +154,8 @@ def set_aside(root: Path, path: Path) -> str:
 class FallbackBlobs:
     """Blobs on disk, or in memory where the disk refuses."""
 
-    def __init__(self, gate: DiskGate, disk: DiskBlobs) -> None:
-        self._gate = gate
+    def __init__(self, write: DiskWrite, disk: DiskBlobs) -> None:
+        self._write = write
         self._disk = disk
         self._memory = MemoryBlobs()
 
@@ -166,7 +167,7 @@ class FallbackBlobs:
             nonlocal sha256
             sha256 = self._disk.put(data)
 
-        return sha256 if self._gate.write(action) else self._memory.put(data)
+        return sha256 if self._write(action) else self._memory.put(data)
 
     def get(self, sha256: str) -> bytes | None:
         """The verified bytes; None on a miss or a damaged entry."""

@@ -8,9 +8,10 @@ from typing import Protocol
 from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.store.append_log import decode_line, encode_line
-from silo.store.atomic_files import DiskGate, publish
+from silo.store.atomic_files import publish
 from silo.store.blobs import check_sha256, set_aside
 from silo.store.privacy import read_private
+from silo.store.records import DiskWrite
 
 __all__ = ["DiskEntries", "Entries", "FallbackEntries", "MemoryEntries"]
 
@@ -94,14 +95,14 @@ class DiskEntries:
 class FallbackEntries:
     """Entries on disk, or in memory where the disk refuses."""
 
-    def __init__(self, gate: DiskGate, disk: DiskEntries) -> None:
-        self._gate = gate
+    def __init__(self, write: DiskWrite, disk: DiskEntries) -> None:
+        self._write = write
         self._disk = disk
         self._memory = MemoryEntries()
 
     def put(self, key: str, document: JSON) -> None:
         """Keep a document under ``key``, replacing any other."""
-        if self._gate.write(lambda: self._disk.put(key, document)):
+        if self._write(lambda: self._disk.put(key, document)):
             self._memory.remove(key)
         else:
             self._memory.put(key, document)
@@ -114,4 +115,4 @@ class FallbackEntries:
     def remove(self, key: str) -> None:
         """Forget the document, if there is one."""
         self._memory.remove(key)
-        self._gate.write(lambda: self._disk.remove(key))
+        self._write(lambda: self._disk.remove(key))

@@ -6,15 +6,19 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import TypeAlias
 
 from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
 from silo.store.append_log import LINES, AppendLog, LogFile, decode_line, encode_line
-from silo.store.atomic_files import DiskGate, make_directory
+from silo.store.atomic_files import make_directory
 from silo.store.privacy import open_private
 
-__all__ = ["DiskRecords", "FallbackRecords", "MemoryRecords", "check_key"]
+__all__ = ["DiskRecords", "DiskWrite", "FallbackRecords", "MemoryRecords", "check_key"]
+
+DiskWrite: TypeAlias = Callable[[Callable[[], object]], bool]
+"""Lets a write through to the disk of a store, and returns whether it got there."""
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 
@@ -127,19 +131,19 @@ class DiskRecords:
 class FallbackRecords:
     """Records on disk, followed by records of this process that the disk refused."""
 
-    def __init__(self, gate: DiskGate, disk: DiskRecords) -> None:
-        self._gate = gate
+    def __init__(self, write: DiskWrite, disk: DiskRecords) -> None:
+        self._write = write
         self._disk = disk
         self._memory = MemoryRecords()
 
     def append(self, key: str, record: JSON) -> None:
         """Add one record."""
-        if not self._gate.write(lambda: self._disk.append(key, record)):
+        if not self._write(lambda: self._disk.append(key, record)):
             self._memory.append(key, record)
 
     def extend(self, key: str, records: Sequence[JSON]) -> None:
         """Add those records that the list does not hold yet."""
-        if not self._gate.write(lambda: self._disk.extend(key, records)):
+        if not self._write(lambda: self._disk.extend(key, records)):
             here = {canonical_json(record) for record in self._disk.read(key)}
             self._memory.extend(key, [record for record in records if canonical_json(record) not in here])
 

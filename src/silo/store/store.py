@@ -19,7 +19,8 @@ used (:mod:`silo.store.privacy`).
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -28,7 +29,7 @@ from silo.core.notices import Notices
 from silo.core.values import JSON, canonical_json, parse_json
 from silo.errors import StoreError
 from silo.forks import Mutex
-from silo.store.atomic_files import DiskGate, make_directory, publish
+from silo.store.atomic_files import make_directory, publish
 from silo.store.privacy import NotPrivateError, examine, read_private
 from silo.store.records import DiskRecords, FallbackRecords, MemoryRecords
 from silo.store.trust_ledger import TrustLedger
@@ -204,7 +205,6 @@ class Store(StoreBase):
         self._prepared = False
         self.unused: str = ""  # why the directory is not used; "" where it is
         self._notices = Notices("silo.store")
-        self._gate = DiskGate(self._directory, self._notices, self._prepare)
         self.trust = TrustLedger(MemoryRecords())
         private = privacy_of(self._directory)
         if isinstance(private, Rejected):
@@ -226,7 +226,7 @@ class Store(StoreBase):
             )
             return
         ledger = self._directory / "trust"
-        self.trust = TrustLedger(FallbackRecords(self._gate, DiskRecords(ledger, self._notices)), ledger)
+        self.trust = TrustLedger(FallbackRecords(self._write, DiskRecords(ledger, self._notices)), ledger)
 
     def _make(self) -> _Parts:
         if self.unused:
@@ -234,13 +234,13 @@ class Store(StoreBase):
         from silo.store.blobs import DiskBlobs, FallbackBlobs  # noqa: PLC0415  # see _in_memory
         from silo.store.entries import DiskEntries, FallbackEntries  # noqa: PLC0415
 
-        gate, root, notices = self._gate, self._directory, self._notices
+        write, root, notices = self._write, self._directory, self._notices
         return _assembled(
-            FallbackBlobs(gate, DiskBlobs(root, notices)),
-            FallbackRecords(gate, DiskRecords(root / "records", notices)),
-            FallbackEntries(gate, DiskEntries(root, "artifacts", notices)),
-            FallbackEntries(gate, DiskEntries(root, "jobs", notices)),
-            FallbackEntries(gate, DiskEntries(root, "files", notices)),
+            FallbackBlobs(write, DiskBlobs(root, notices)),
+            FallbackRecords(write, DiskRecords(root / "records", notices)),
+            FallbackEntries(write, DiskEntries(root, "artifacts", notices)),
+            FallbackEntries(write, DiskEntries(root, "jobs", notices)),
+            FallbackEntries(write, DiskEntries(root, "files", notices)),
             self.trust,
             notices,
             self.link,
@@ -272,6 +272,22 @@ class Store(StoreBase):
                 f"the store {self._directory} was written by a newer Silo (schema {version}, this one knows up to "
                 f"{SCHEMA_VERSION}); install that Silo, or set SILO_HOME to another directory"
             )
+        return True
+
+    def _write(self, action: Callable[[], object]) -> bool:
+        """Whether ``action`` reached the disk. A full disk is tried again next time: it may have been emptied."""
+        try:
+            self._prepare()
+            action()
+        except OSError as error:
+            reason = error.strerror or (os.strerror(error.errno) if error.errno else str(error))
+            self._notices.once(
+                "not kept",
+                f"the store {self._directory} cannot be written: {reason}; going on in memory, so results of this "
+                "process are lost at its end (set SILO_HOME to a writable directory, or free space with 'silo cache "
+                "prune')",
+            )
+            return False
         return True
 
     def _prepare(self) -> None:

@@ -14,22 +14,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from silo.core.consent import Consent, HostCases, HostCode, HostText, issue_consent
+from silo.core.consent import Consent, HostCases, HostCode, HostText, PackedHostCode, issue_consent
 from silo.core.decisions import Accepted, Decision, Rejected
 from silo.core.values import JSON
 from silo.errors import TrustError
 from silo.frozen import frozen
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from silo.core.protocols import RecordStore
     from silo.store.trusted_keys import KeyEntry, SignedFile, TrustedKeys
 
 __all__ = [
     "TrustEntry",
     "TrustLedger",
+    "consent_of_caller",
     "consent_to_compiled",
     "consent_to_confirmed",
     "may_load",
@@ -39,8 +41,9 @@ BUILT = "built"
 TRUSTED = "trusted"
 REMOTES = "remotes"
 _MOST_SHOWN = 8
+_CALLERS_WORD = "the caller passed trust=True"
 
-Vouchable: TypeAlias = "HostCode | HostCases | HostText"
+Vouchable: TypeAlias = "HostCode | PackedHostCode | HostCases | HostText"
 
 
 def may_load(
@@ -68,7 +71,7 @@ def may_load(
     if digest in trusted:
         return Accepted("trusted with 'silo trust'")
     if trust:
-        return Accepted("the caller passed trust=True")
+        return Accepted(_CALLERS_WORD)
     if signed:
         return signed
     reason = "nobody here built it, and nobody vouched for it"
@@ -159,8 +162,8 @@ class TrustLedger:
         if not self._lists[BUILT].is_read:
             self._refresh(BUILT)
         # What other processes noted since then is noted twice: reading the list for each compile would take longer.
-        known = self._lists[BUILT].entries.keys() | self._vouched[BUILT].keys()
-        new = [digest for digest in dict.fromkeys(code.digest for code in codes) if digest not in known]
+        noted = self._lists[BUILT].entries.keys() | self._vouched[BUILT].keys()
+        new = [digest for digest in dict.fromkeys(code.digest for code in codes) if digest not in noted]
         if new:
             self._add(BUILT, dict.fromkeys(new), {"built": new})
 
@@ -199,8 +202,8 @@ class TrustLedger:
 
     def take_back(self, origin: str) -> int:
         """Take back the word for all code that is from there; how much that was."""
-        brought = {entry.digest or entry.blob for entry in self.trusted() if entry.origin == origin}
-        return self.untrust(brought) if brought else 0
+        digests = {entry.digest or entry.blob for entry in self.trusted() if entry.origin == origin}
+        return self.untrust(digests) if digests else 0
 
     def remotes(self) -> dict[str, int]:
         """The remote stores that are trusted, and since when, in seconds of Unix time."""
@@ -283,13 +286,18 @@ class TrustLedger:
         return may_load(digest, built, trusted, trust=trust, signed=by, older=older)
 
     def vouch(
-        self, code: HostCode, *, origin: str, trust: bool = False, signed: Callable[[], SignedFile] | None = None
+        self,
+        code: HostCode | PackedHostCode,
+        *,
+        origin: str,
+        trust: bool = False,
+        signed: Callable[[], SignedFile] | None = None,
     ) -> Consent:
         """Consent to load ``code``, which ``origin`` brings. ``TrustError`` where nobody vouches for it.
 
         ``signed`` gives the file that brings it, as it was read: a key that is trusted here may have signed that.
         """
-        decision = self.decide(code, trust=trust, signed=self._asked(signed))
+        decision = self.decide(code, trust=trust, signed=self._signature_check(signed))
         if isinstance(decision, Rejected):
             raise _refusal([(code, decision)], origin)
         return issue_consent(code, decision.reason)
@@ -307,17 +315,17 @@ class TrustLedger:
 
         With ``exported``, before anything is written that other programs will load and run.
         """
-        asked = self._asked(signed)
+        check = self._signature_check(signed)
         refused = [
             (code, decision)
             for code in codes
-            if isinstance(decision := self.decide(code, trust=trust, signed=asked), Rejected)
+            if isinstance(decision := self.decide(code, trust=trust, signed=check), Rejected)
         ]
         if refused:
             raise _refusal(refused, origin, exported=exported)
 
-    def _asked(self, signed: Callable[[], SignedFile] | None) -> Callable[[], Decision] | None:
-        """The question whether a trusted key signed a file, which is answered once."""
+    def _signature_check(self, signed: Callable[[], SignedFile] | None) -> Callable[[], Decision] | None:
+        """A function that decides, once, whether a trusted key signed the file that ``signed`` returns."""
         return None if signed is None else cache(lambda: self.keys.decide(signed()))
 
     def _add(self, name: str, entries: Mapping[str, TrustEntry | None], record: JSON) -> None:
@@ -353,6 +361,11 @@ class TrustLedger:
         return status.st_ino, status.st_size, status.st_mtime_ns
 
 
+def consent_of_caller(code: HostCode | PackedHostCode) -> Consent:
+    """For code that the caller vouches for by ``trust=True``: for this one load, whatever the store holds of it."""
+    return issue_consent(code, _CALLERS_WORD)
+
+
 def consent_to_compiled(code: HostCode, reason: str) -> Consent:
     """For code that the caller compiled a moment ago, from what this user asked to have compiled; kept nowhere."""
     return issue_consent(code, reason)
@@ -376,7 +389,7 @@ def _refusal(refused: Sequence[tuple[Vouchable, Rejected]], origin: str, *, expo
     more = len(lines) - _MOST_SHOWN
     lines[_MOST_SHOWN:] = [f"and {more} more"] if more > 0 else []
     listing = "".join(f"\n  - {line}" for line in dict.fromkeys(lines))
-    code = any(isinstance(one, HostCode) for one, _ in refused)
+    code = any(isinstance(one, HostCode | PackedHostCode) for one, _ in refused)
     if exported:
         brings = "native code, C text or cases that programs built from the export would run, and nothing is exported"
     elif code:

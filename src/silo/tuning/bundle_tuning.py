@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from silo.artifacts.artifact import Artifact
-from silo.building.loaded_kernels import VouchedCode
 from silo.building.ready_cases import PreparedCase, prepare_recipe
 from silo.bundle.contents import BundleRules, BundleVariant, RulesKey
 from silo.bundle.signing import Signing
@@ -25,7 +24,7 @@ from silo.core.specialization import Specialization
 from silo.core.values import JSON
 from silo.errors import BundleError, CaseError, TuneError
 from silo.kernels.bundle_kernels import BundledKernel, load
-from silo.launch.runtime import inspect_call
+from silo.launch.runtime import VouchedCode, inspect_call
 from silo.machine.process_session import session
 from silo.measuring.benches import Bench, LocalBench, benches_on, grid_at
 from silo.measuring.case_session_options import study_seeds

@@ -15,7 +15,6 @@ import pytest
 
 import silo
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.building.loaded_kernels import VouchedCode
 from silo.commands.tune_cases import tune_path
 from silo.core.config import Config
 from silo.core.device import Measuring
@@ -25,6 +24,7 @@ from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.variant import Variant
 from silo.errors import DeviceError, LaunchError, LaunchTimeoutError, TrustError, TuneError
+from silo.launch.runtime import VouchedCode
 from silo.machine.device_plugins import device_named
 from silo.machine.shared_arguments import describable
 from silo.measuring.benches import ConfinedBench, benches_on

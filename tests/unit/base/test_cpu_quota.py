@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from silo.cpu_quota import quota_threads
+from silo.settings import quota_threads
 
 NATIVE = Path(__file__).parents[3] / "native" / "core"
 PROGRAM = """

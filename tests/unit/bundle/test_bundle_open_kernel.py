@@ -9,6 +9,7 @@ import bundle_samples
 from bundle_samples import sample, sealed
 from fuzz.chooser import ranked
 from silo.artifacts.runs_on import runs_on
+from silo.bundle.contents import CallHead, calls_of, host_code
 from silo.bundle.reader import Bundle, open_bundle
 from silo.bundle.writer import write_bundle
 from silo.core.config import Config
@@ -16,10 +17,13 @@ from silo.core.dtypes import dtype
 from silo.core.signature import Signature
 from silo.core.specialization import Fact, Specialization
 from silo.core.target import Target
-from silo.errors import BundleError, BundleFormatError
+from silo.drivers.cpu import cpu_device
+from silo.drivers.cpu.levels import host_target
+from silo.errors import BundleError, BundleFormatError, SiloError
 from silo.frozen import replace
 from silo.kernels.bundle_kernels import BundledKernel
 from silo.launch.arguments import CallArgument, SeenCall, ValueKind
+from silo.launch.native import LibraryCode, LoadedKernel
 
 TARGETS = ("cpu:x86-64-v3", "cuda:sm_90", "cuda:sm_80", "cuda:sm_100")
 
@@ -63,12 +67,58 @@ def call(n, *, element="float32", aligned=True, **constants):
     )
 
 
+def test_a_launch_sees_of_a_variant_what_its_value_has(path):
+    with open_bundle(path) as bundle:
+        opened = bundle.open_kernel("kernel_0")
+        head, calls = opened.head, calls_of(opened.head)
+        assert opened.call_head == CallHead(
+            head.name,
+            head.signature,
+            head.key,
+            head.config_names,
+            tuple(name for name, _ in head.derived),
+            head.contiguous,
+        )
+        for number in range(len(opened)):
+            code, one = opened.packed(number), opened[number]
+            variant = one.artifact.variant
+            assert (code.kernel, code.launch, code.blob) == (variant.kernel, one.artifact.launch, one.artifact.blob)
+            assert (code.target, code.config) == (str(variant.target), str(variant.config))
+            assert code.values == (
+                *variant.specialization.constants,
+                *variant.config.values,
+                *variant.config.options,
+            )
+            assert opened.host_digest(number) == host_code(one, calls).digest
+
+
+def test_a_variant_is_bound_as_its_values_are(tmp_path):
+    made = sample(1, 1, targets=(str(host_target()),))
+    (kernel,) = made.contents.kernels
+    write_bundle(tmp_path / "k.silo", replace(made.contents, kernels=(replace(kernel, derived=()),)), made.read_blob)
+    with open_bundle(tmp_path / "k.silo") as bundle:
+        opened = bundle.open_kernel("kernel_0")
+        code, artifact = opened.packed(0), opened[0].artifact
+        (here,) = cpu_device.devices()
+        loaded = LoadedKernel(LibraryCode(print, "cpu", 0, (1,)), artifact.launch.entry, "kernel_0")
+        binding = opened.bind(0, loaded, code, here)
+        assert binding.config == {
+            **artifact.variant.specialization.constant_values,
+            **artifact.variant.config.as_dict(),
+        }
+        assert binding.tag.artifact == artifact
+        with pytest.raises(SiloError, match="kernel_0 has 1 variants: there is no variant 1"):
+            opened.bind(1, loaded, code, here)
+        with pytest.raises(TypeError):
+            opened.bind(0, object(), code, here)
+
+
 def test_every_variant_is_the_same_and_in_one_group(path):
     with open_bundle(path) as bundle:
         whole, opened = bundle.kernel("kernel_0"), bundle.open_kernel("kernel_0")
         assert len(opened) == len(whole.variants) == 96
         assert tuple(opened[number] for number in range(96)) == whole.variants
-        assert replace(whole, variants=()) == replace(opened.head, variants=())
+        assert replace(whole, variants=(), rules=()) == opened.head
         assert sorted(number for group in opened.groups for number in group.numbers) == list(range(96))
         assert len(opened.groups) == 8
         assert sorted(number for one in opened.code for number in one.numbers) == list(range(96))

@@ -236,7 +236,7 @@ def test_importing_the_launch_layer_loads_no_framework():
     import sys
 
     code = (
-        "import sys, silo.launch.runtime, silo.launch.choice, silo.launch.buffers, silo.drivers.cpu.cpu_device;"
+        "import sys, silo.launch.runtime, silo.launch.arguments, silo.launch.buffers, silo.drivers.cpu.cpu_device;"
         "print([n for n in ('numpy', 'torch', 'triton', 'jax') if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -19,7 +19,7 @@ from silo.core.target import Target
 from silo.core.variant import Variant
 from silo.errors import NoVariantError
 from silo.kernels.bundle_kernels import load
-from silo.launch.choice import OneVariant
+from silo.launch.arguments import OneVariant
 from silo.launch.runtime import inspect_call, make_launcher
 
 UNTYPED = Signature(

@@ -9,7 +9,6 @@ import pytest
 
 from fake_backend.device import FAKE_TARGET, FakeDevice
 from silo.artifacts.artifact import Artifact, BlobRef
-from silo.building.loaded_kernels import VouchedCode, load_code
 from silo.core import plugins
 from silo.core.config import Config
 from silo.core.consent import require_consent
@@ -22,7 +21,7 @@ from silo.core.signature import Parameter, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.variant import Variant
 from silo.errors import DeviceError, TrustError
-from silo.launch.runtime import bind, make_launcher
+from silo.launch.runtime import VouchedCode, bind, load_code, make_launcher
 from silo.store.trust_ledger import consent_to_compiled
 
 DECLARATIONS = """

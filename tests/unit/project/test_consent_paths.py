@@ -60,7 +60,7 @@ CALLS = {
         "kinds/triton/programs/backend/launching.py": "of a module that is mapped already",
     },
     "load": {
-        "building/loaded_kernels.py": "load_code: the one call of Device.load for artifacts, with their consent",
+        "launch/runtime.py": "load_blob: the one call of Device.load for artifacts, with their consent",
         "measuring/measuring_worker.py": "Device.load with the consent of the process that asks",
         "kinds/triton/programs/program_kernels.py": "Device.load for what Triton launched, with consent to it",
         "kinds/triton/programs/records/served_launches.py": "Device.load of a recording's code, with consent to it",
@@ -75,9 +75,12 @@ CALLS = {
         "tuning/bundle_tuning.py": "silo.load: opens a bundle and loads nothing",
         "commands/run_cases.py": "silo.load: opens a bundle and loads nothing",
     },
-    "load_library_code": {"building/loaded_kernels.py": "load_code, with the artifact's consent"},
+    "load_library_code": {"launch/runtime.py": "load_blob, with the consent to what it is given"},
+    "load_blob": {
+        "launch/runtime.py": "load_code, with the artifact's consent",
+        "kernels/bundle_kernels.py": "what a bundle's kernel has consent to, as the native module has it called",
+    },
     "load_code": {
-        "kernels/bundle_kernels.py": "what a bundle's kernel has consent to",
         "calls/resolver.py": "what the store has consent to",
         "integrations/jax/call_records.py": "what the store has consent to, called as its vouched record says",
     },
@@ -106,6 +109,7 @@ CALLS = {
         "launch/cpu_objects.py": "code that was compiled a moment ago",
         "kinds/triton/programs/compiled_code.py": "what this program's Triton compiled, or kept, and has launched",
     },
+    "consent_of_caller": {"kernels/bundle_kernels.py": "a bundle's code, if the caller passed trust=True"},
     "consent_to_confirmed": {
         "measuring/sent_code.py": "received_consent: what the process has consent to that this one was started for"
     },
@@ -200,10 +204,10 @@ def test_devices_are_given_what_they_load_with_consent(calls):
     """``Device.load`` has many parameters; whoever calls it says which consent it has."""
     asked = [(path, node) for path, _, node in calls if ast.unparse(node.func).endswith("device.load")]
     assert [path for path, _ in asked] == [
-        "building/loaded_kernels.py",
         "integrations/inductor/generated_kernels.py",
         "kinds/triton/programs/program_kernels.py",
         "kinds/triton/programs/records/served_launches.py",
+        "launch/runtime.py",
         "measuring/measuring_worker.py",
     ]
     assert all(any(word.arg == "consent" for word in node.keywords) for _, node in asked)

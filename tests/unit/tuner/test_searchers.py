@@ -1,6 +1,8 @@
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false
 
 import math
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -299,6 +301,12 @@ def test_the_command_names_every_searcher():
     assert set(command._NAMES) == set(SEARCHERS)
     for name in SEARCHERS:
         assert name in command._SEARCHERS
+
+
+def test_the_names_of_searchers_are_known_without_them():
+    code = "import sys, silo.tuner.search.searchers; print([name for name in sys.modules if 'tuner.search.' in name])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['silo.tuner.search.searchers']"
 
 
 def test_without_numpy_the_default_search_says_so_and_goes_by_neighbourhoods(monkeypatch, caplog):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from silo.artifacts.runs_on import runs_on
 from silo.core.consent import Consent, require_consent
@@ -14,10 +14,9 @@ from silo.core.device import DeviceModel, Measuring, Memory, available_sms
 from silo.core.launch_info import LaunchInfo
 from silo.core.target import Target
 from silo.drivers.cpu import DRIVER
-from silo.drivers.cpu.levels import gather_facts, host_target
 from silo.errors import DeviceError
 from silo.frozen import frozen
-from silo.launch.native import CpuModule, LoadedKernel, cpu_pin_threads, cpu_short_handed
+from silo.launch.native import CpuModule, LoadedKernel, cpu_level, cpu_pin_threads, cpu_short_handed
 from silo.launch.resources import cpu_threads, reserved_sms
 from silo.settings import settings
 
@@ -146,14 +145,16 @@ def load_entry(module: CpuModule, launch: LaunchInfo, name: str) -> LoadedKernel
 
 
 def devices() -> Sequence[CpuDevice]:
-    """The CPU of this machine. Raises TargetError if it is below every level that Silo compiles for."""
-    target = host_target()
-    facts = gather_facts()
+    """The CPU of this machine; ``TargetError`` where it is below every level Silo compiles for."""
+    level = cpu_level()
+    target = _missing_level() if level is None else Target("cpu", level)
+    vendor, name = _maker_and_model()
+    machine = platform.machine()
     return (
         CpuDevice(
             DeviceModel(
-                vendor=_vendor() or facts.machine,
-                name=facts.model or facts.machine,
+                vendor=vendor or machine,
+                name=name or platform.processor() or machine,
                 arch=target.arch,
                 units=os.cpu_count() or 1,
                 memory_bytes=_memory_bytes(),
@@ -163,17 +164,30 @@ def devices() -> Sequence[CpuDevice]:
     )
 
 
-def _vendor() -> str:
-    """The maker's name in Linux's form (GenuineIntel, AuthenticAMD, or an ARM implementer's number); "" elsewhere."""
+def _missing_level() -> Target:
+    """Raises ``TargetError`` with what the system says of the CPU, unless that names a level."""
+    from silo.drivers.cpu.levels import host_target  # noqa: PLC0415  # few machines are below every level
+
+    return host_target()
+
+
+def _maker_and_model() -> tuple[str, str]:
+    """The maker's name (GenuineIntel, AuthenticAMD, an ARM implementer's number) and the model's, as Linux has them.
+
+    Both are "" elsewhere.
+    """
+    found: dict[str, str] = {}
     try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123  # pathlib takes long
+            for line in file:
+                key, _, value = line.partition(":")
+                if key.strip() in ("vendor_id", "CPU implementer", "model name"):
+                    found.setdefault(key.strip().replace("CPU implementer", "vendor_id"), value.strip())
+                if len(found) == 2:
+                    break
     except OSError:
-        return ""
-    for line in text.splitlines():
-        key, _, value = line.partition(":")
-        if key.strip() in ("vendor_id", "CPU implementer"):
-            return value.strip()
-    return ""
+        return "", ""
+    return found.get("vendor_id", ""), found.get("model name", "")
 
 
 def _memory_bytes() -> int:

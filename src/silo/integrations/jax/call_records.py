@@ -7,10 +7,10 @@ trust ledger vouches for native code together with the record by which it is cal
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from silo.artifacts.artifact import Artifact
-from silo.building.loaded_kernels import VouchedCode, load_code, runs_here, stored_code
+from silo.building.loaded_kernels import stored_code
 from silo.core.dtypes import dtype
 from silo.core.json_reader import (
     BOOL,
@@ -32,7 +32,7 @@ from silo.frozen import field, frozen
 from silo.launch import native
 from silo.launch.arguments import CallArgument, ValueKind
 from silo.launch.call_grid import call_grid
-from silo.launch.runtime import bind
+from silo.launch.runtime import VouchedCode, bind, load_code
 from silo.machine.process_session import session
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ def make_ready(name: str, record: CallRecord, device: Device, code: VouchedCode 
     """
     artifact = record.artifact
     variant, kernel = artifact.variant, artifact.variant.kernel
-    runs = runs_here(device, variant.target, artifact.blob.kind)
+    runs = device.runs(variant.target, artifact.blob.kind)
     if not runs:
         raise DeviceError(
             f"{kernel}: the program was made for {variant.target}, and this is {device.target}: {runs.reason}; trace "
@@ -299,7 +299,7 @@ def make_ready(name: str, record: CallRecord, device: Device, code: VouchedCode 
                 "signature, hold in the process that opens it)"
             ) from error
     binding = bind(
-        cast("native.LoadedKernel", load_code(device, code)),
+        load_code(device, code),
         artifact.launch,
         variant.signature,
         variant.specialization,

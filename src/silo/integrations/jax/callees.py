@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from silo.building.loaded_kernels import HeuristicLauncher, VouchedCode
+from silo.building.loaded_kernels import HeuristicLauncher
 from silo.building.zeroing import refuse_zeroing
 from silo.frozen import frozen
 from silo.integrations.call_effects import effects_of, said_effects
 from silo.kernels.bundle_kernels import BundledKernel
 from silo.kernels.kernel import Kernel, kernel_of
+from silo.launch.runtime import VouchedCode
 
 if TYPE_CHECKING:
     from silo.artifacts.artifact import Artifact
@@ -135,7 +136,7 @@ class PackedKernel:
             TrustError: nobody vouches for its native code.
         """
         one = self.kernel.choose(call, device)
-        return CalledCode(one.artifact, self.kernel.said_of_calls(one), self.kernel.code(one))
+        return CalledCode(one.artifact, self.kernel.variant_calls(one), self.kernel.code(one))
 
 
 Callee: TypeAlias = "KernelHere | PackedKernel"

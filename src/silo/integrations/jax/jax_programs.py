@@ -13,9 +13,9 @@ from silo.launch.jax_versions import load_jax
 from silo.machine.device_plugins import device_named, devices_of_kind
 
 if TYPE_CHECKING:
-    from silo.building.loaded_kernels import VouchedCode
     from silo.core.protocols import Device
     from silo.integrations.jax.form import JaxCallForm
+    from silo.launch.runtime import VouchedCode
 
 __all__ = ["TARGET", "connect", "connected", "device_of", "record_of"]
 

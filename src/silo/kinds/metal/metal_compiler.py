@@ -106,7 +106,7 @@ class EmulatorCompiler:
         """Code that checks itself, from the job that travels with an artifact."""
         del nan  # the limits of a launch have it
         asked = (text_sha256(text), launch, variant.signature)
-        if asked != (consent.code.text, consent.code.launch, consent.code.signature):
+        if asked != (consent.host_code.text, consent.host_code.launch, consent.host_code.signature):
             raise TrustError(f"{variant.kernel}: consent was given to another text than the one to be checked")
         try:
             job = EmulatorJob.from_job(CompileJob.from_json(parse_json(text.encode())))

@@ -1,35 +1,32 @@
-"""Searchers by name."""
+"""Searchers by name. A searcher's module is imported when it is first used: ``silo tune --help`` needs the names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, cast
 
 from silo.core.config import ConfigSet
-from silo.core.search_space import SearchSpace
 from silo.errors import SpaceError, TuneError
-from silo.tuner.search import auto, descent, genetic, neighbourhood, sequential, surrogate
-from silo.tuner.search.search_state import (
-    Proposals,
-    ProposalSearcher,
-    SearchState,
-    Seed,
-    exhaustive_plan,
-    random_plan,
-)
+
+if TYPE_CHECKING:
+    from silo.core.search_space import SearchSpace
+    from silo.tuner.search.search_state import Proposals, ProposalSearcher, SearchState, Seed
 
 __all__ = ["AHEAD", "DEFAULT_SEARCHER", "SEARCHERS", "ahead_of", "check_searcher", "gone_through", "make_searcher"]
 
-SEARCHERS: dict[str, Callable[[SearchState], Proposals]] = {
-    "auto": auto.plan,
-    "exhaustive": exhaustive_plan,
-    "random": random_plan,
-    "descent": descent.plan,
-    "descent-all-directions": descent.all_directions_plan,
-    "neighbourhood": neighbourhood.plan,
-    "genetic": genetic.plan,
-    "surrogate": surrogate.plan,
-    "sequential": sequential.plan,
-    "sequential-descent": sequential.descent_plan,
+# Where the plan of each is: a module of this package, and its function.
+SEARCHERS: Final[Mapping[str, str]] = {
+    "auto": "auto:plan",
+    "exhaustive": "search_state:exhaustive_plan",
+    "random": "search_state:random_plan",
+    "descent": "descent:plan",
+    "descent-all-directions": "descent:all_directions_plan",
+    "neighbourhood": "neighbourhood:plan",
+    "genetic": "genetic:plan",
+    "surrogate": "surrogate:plan",
+    "sequential": "sequential:plan",
+    "sequential-descent": "sequential:descent_plan",
 }
 # Searchers that handle a space of groups without listing it.
 _BY_GROUPS = frozenset(("auto", "sequential", "sequential-descent"))
@@ -52,6 +49,8 @@ def ahead_of(name: str, space: SearchSpace) -> int:
     >>> ahead_of("auto", ConfigSet([Config()])), ahead_of("auto", large), ahead_of("random", large)
     (32, 8, 32)
     """
+    from silo.tuner.search import auto  # noqa: PLC0415  # see above
+
     blind = name in _BLIND or (name == DEFAULT_SEARCHER and (space.grouped is not None or space.size <= auto.SMALL))
     return _AHEAD_BLINDLY if blind else AHEAD
 
@@ -86,8 +85,12 @@ def make_searcher(name: str, space: SearchSpace, seed: str, seeds: Sequence[Seed
     Raises:
         TuneError: no searcher has this name, the space is empty, or the searcher needs a package that is missing.
     """
+    from silo.tuner.search.search_state import ProposalSearcher, SearchState  # noqa: PLC0415  # see above
+
     space = gone_through(name, space)
     if not space.size:
         raise TuneError("the space is empty, so there is nothing to search; check its constraints")
     board = SearchState(space, seed, seeds)
-    return ProposalSearcher(name, board, SEARCHERS[name](board))
+    module, _, function = SEARCHERS[name].partition(":")
+    plan = cast("Callable[[SearchState], Proposals]", getattr(import_module(f"silo.tuner.search.{module}"), function))
+    return ProposalSearcher(name, board, plan(board))

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from silo.artifacts.artifact import Artifact
-from silo.building.loaded_kernels import VouchedCode
 from silo.building.ready_cases import prepare_recipe
 from silo.compile.wire import Message, encode
 from silo.core.config import Config
@@ -22,6 +21,7 @@ from silo.core.device import place_of
 from silo.core.protocols import Device
 from silo.errors import LaunchError, SiloError, TuneError
 from silo.launch.case_arrays import materialize
+from silo.launch.runtime import VouchedCode
 from silo.machine.process_session import session
 from silo.machine.shared_arguments import describable
 from silo.measuring.benches import benches_on, grid_at

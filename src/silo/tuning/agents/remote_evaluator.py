@@ -8,9 +8,9 @@ from contextlib import closing, contextmanager
 from typing import Any, TypeVar, cast
 
 from silo.artifacts.artifact import Artifact
-from silo.building.loaded_kernels import VouchedCode
 from silo.core.config import Config
 from silo.errors import BlobLostError, SiloError, TuneError, error_named
+from silo.launch.runtime import VouchedCode
 from silo.measuring.evaluators import CandidateArtifacts, CompiledCandidate, Findings, Measured
 from silo.measuring.measuring_process import rebuilt
 from silo.measuring.sent_code import consent_to_json

@@ -119,7 +119,7 @@ class CpuCompiler:
     ) -> CheckedKernel:
         """Code that checks itself, from the text of an artifact."""
         asked = (text_sha256(text), launch, variant.signature)
-        if asked != (consent.code.text, consent.code.launch, consent.code.signature):
+        if asked != (consent.host_code.text, consent.host_code.launch, consent.host_code.signature):
             raise TrustError(f"{variant.kernel}: consent was given to another text than the one to be checked")
         return self._checked(text, variant, launch.layout, nan=nan)
 

@@ -15,12 +15,14 @@ from silo.kinds.triton.front.ssa import Type
 
 __all__ = [
     "FLOAT_FORMATS",
+    "PLAIN_TYPE",
     "Cursor",
     "FloatFormat",
     "Locations",
     "float_from_bits",
     "is_scalar_type",
     "parse_signature",
+    "parse_type",
     "read_type",
     "read_type_list",
     "round_to_format",
@@ -308,8 +310,31 @@ def is_scalar_type(name: str) -> bool:
     return name in _SCALARS
 
 
+PLAIN_TYPE = (
+    r"tensor<(?:[0-9]{1,18}x)*(?:!tt\.ptr<[a-zA-Z0-9]+>|[a-zA-Z0-9]+)>|!tt\.ptr<[a-zA-Z0-9]+>|[a-zA-Z_][a-zA-Z0-9_.$]*"
+)
+"""A pattern of the types of nearly all values, without blanks: each such text is read once."""
+_plain_type = re.compile(rf"(?:[ \t\r\n]+|//[^\n]*)*({PLAIN_TYPE})").match
+
+
+@lru_cache(maxsize=4096)
+def parse_type(text: str) -> Type | None:
+    """The type that a text spells; None if it spells none."""
+    cursor = Cursor(text)
+    try:
+        kind = _read_any(cursor)
+    except SourceError:
+        return None
+    return kind if cursor.position == len(text) else None
+
+
 def read_type(cursor: Cursor) -> Type:
     """One type: a scalar, a pointer, a tensor, or an opaque dialect type kept as its text."""
+    plain = _plain_type(cursor.text, cursor.position)
+    kind = None if plain is None else parse_type(plain[1])
+    if plain is not None and kind is not None:
+        cursor.position = plain.end()
+        return kind
     cursor.enter()
     kind = _read_any(cursor)
     cursor.leave()

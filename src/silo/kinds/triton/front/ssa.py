@@ -6,7 +6,7 @@ need no side tables. Types are immutable and compare by content.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -149,15 +149,17 @@ class Module:
         """The kernel's ``tt.func``."""
         return self.functions[self.kernel]
 
-    def walk(self) -> Iterator[Operation]:
-        """Every operation of the module, outermost first, in textual order."""
-        pending = list(reversed(list(self.functions.values())))
+    def walk(self) -> list[Operation]:
+        """Every operation of the module as it is now, outermost first, in textual order."""
+        found: list[Operation] = []
+        pending = list(reversed(self.functions.values()))
         while pending:
             operation = pending.pop()
-            yield operation
+            found.append(operation)
             for region in reversed(operation.regions):
                 for block in reversed(region.blocks):
                     pending.extend(reversed(block.operations))
+        return found
 
     def callees(self, symbol: str) -> list[str]:
         """The symbols of the functions that one of the module's calls, once for each call."""

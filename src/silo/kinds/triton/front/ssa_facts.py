@@ -14,8 +14,8 @@ from silo.core.values import digest
 from silo.kinds.triton.front.operations import arith, flow, tt
 from silo.kinds.triton.front.operations.operation_record import Family, OperationRecord
 from silo.kinds.triton.front.operations.operation_table import OPERATIONS, family_of, is_arithmetic
-from silo.kinds.triton.front.operations.pointer_flows import Flow, derived, no_flow
-from silo.kinds.triton.front.ssa import Attribute, Block, Dense, Module, Operation, Value
+from silo.kinds.triton.front.operations.pointer_flows import derived, no_flow
+from silo.kinds.triton.front.ssa import Attribute, Dense, Module, Operation, Value
 from silo.kinds.triton.front.triton_specialize import module_arguments
 
 __all__ = ["argument_effects", "control_flows", "effects_of", "numerics_of", "pointer_roots", "traits_of"]
@@ -49,8 +49,8 @@ def argument_effects(module: Module) -> tuple[Effect, ...]:
 def pointer_roots(module: Module) -> dict[Value, frozenset[int]]:
     """Which arguments of the kernel, by position, each pointer may derive from; -1 for any memory."""
     analysis = _Analysis(module)
-    for operation in analysis.operations:
-        if _flow(operation) in (None, no_flow):
+    for operation, record in analysis.operations:
+        if (None if record is None else record.flow) in (None, no_flow):
             analysis.roots.update({value: {-1} for value in operation.results if _points(value)})
     analysis.solve()
     return {value: frozenset(roots) for value, roots in analysis.roots.items() if _points(value)}
@@ -58,7 +58,8 @@ def pointer_roots(module: Module) -> dict[Value, frozenset[int]]:
 
 def control_flows(module: Module, operation: Operation) -> Iterator[tuple[Value, Value]]:
     """(source, target) of every value that a branch, loop or call hands to another value."""
-    flow = _flow(operation)
+    record = OPERATIONS.get(operation.name)
+    flow = None if record is None else record.flow
     return iter(()) if flow is None or flow is derived else flow(module, operation)
 
 
@@ -71,15 +72,24 @@ class _Analysis:
     module: Module
     roots: dict[Value, set[int]] = field(default_factory=dict[Value, set[int]])
     effects: dict[int, int] = field(default_factory=dict[int, int])
-    operations: list[Operation] = field(init=False)
+    operations: list[tuple[Operation, OperationRecord | None]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.operations = list(self.module.walk())
+        self.operations = [(operation, OPERATIONS.get(operation.name)) for operation in self.module.walk()]
 
     def run(self) -> tuple[Effect, ...]:
         self.solve()
-        for operation in self.operations:
-            self._touch(operation)
+        for operation, record in self.operations:
+            access = None if record is None else record.access
+            if access is not None:
+                self._mark(operation.operands[:1], _BITS[access])
+                if len(operation.operands) > 1:
+                    self._mark(operation.operands[1:], _READS | _WRITES)  # an address that is stored escapes
+            elif operation.name == tt.CALL:
+                if self.module.functions.get(operation.callee) is None:
+                    self._mark(operation.operands, _READS | _WRITES)
+            elif record is None or record.flow is None:
+                self._mark(operation.operands, _READS | _WRITES)
         arguments = self.module.entry.regions[0].blocks[0].arguments
         return tuple(_EFFECTS[self.effects.get(index, 0)] for index in range(len(arguments)))
 
@@ -89,7 +99,20 @@ class _Analysis:
         for index, argument in enumerate(arguments):
             if _points(argument):
                 self.roots[argument] = {index}
-        flows = [flow for operation in self.operations for flow in self._flows(operation)]
+        flows: list[tuple[Value, Value]] = []
+        for operation, record in self.operations:
+            if record is not None and record.flow is derived:  # results point where operands point
+                flows += [(source, target) for target in operation.results for source in operation.operands]
+            elif record is not None and record.flow is not None:
+                flows += record.flow(self.module, operation)
+            elif record is None or record.access is None:
+                # A pointer that comes out may be any that went in, and the arguments of its regions may be any too.
+                targets = list(operation.results)
+                for region in operation.regions:
+                    targets += region.blocks[0].arguments if region.blocks else ()
+                for target in targets:
+                    if target.type.pointer or target.type.element.startswith("!"):  # _points, called in place
+                        flows += [(source, target) for source in operation.operands]
         changed = True
         while changed:
             changed = False
@@ -99,54 +122,10 @@ class _Analysis:
                     self.roots[target] |= reached
                     changed = True
 
-    # -- where pointers flow -----------------------------------------------------------------------------------------
-
-    def _flows(self, operation: Operation) -> Iterator[tuple[Value, Value]]:
-        flow = _flow(operation)
-        if flow is not None:
-            return flow(self.module, operation)
-        if _access(operation) is not None:
-            return iter(())
-        # Unknown: a pointer that comes out may be any that went in, and what its regions get is any of them too.
-        inner = (argument for block in _entries(operation) for argument in block.arguments)
-        return (
-            (source, target)
-            for target in (*operation.results, *inner)
-            if _points(target)
-            for source in operation.operands
-        )
-
-    # -- what is done through them -----------------------------------------------------------------------------------
-
-    def _touch(self, operation: Operation) -> None:
-        access = _access(operation)
-        if access is not None:
-            self._mark(operation.operands[:1], _BITS[access])
-            self._mark(operation.operands[1:], _READS | _WRITES)  # an address that is stored escapes
-        elif operation.name == tt.CALL:
-            if self.module.functions.get(operation.callee) is None:
-                self._mark(operation.operands, _READS | _WRITES)
-        elif _flow(operation) is None:
-            self._mark(operation.operands, _READS | _WRITES)
-
     def _mark(self, values: Iterable[Value], what: int) -> None:
         for value in values:
             for root in self.roots.get(value, ()):
                 self.effects[root] = self.effects.get(root, 0) | what
-
-
-def _entries(operation: Operation) -> Iterator[Block]:
-    return (region.blocks[0] for region in operation.regions if region.blocks)
-
-
-def _flow(operation: Operation) -> Flow | None:
-    record = OPERATIONS.get(operation.name)
-    return None if record is None else record.flow
-
-
-def _access(operation: Operation) -> Effect | None:
-    record = OPERATIONS.get(operation.name)
-    return None if record is None else record.access
 
 
 # ---- Traits of a kernel, read from its SSA form: what kinds of operations it has, and what its blocks run over ----
@@ -156,7 +135,7 @@ _BELOW = frozenset((2, 6))  # slt, ult of arith.cmpi
 
 def traits_of(module: Module, names: Sequence[str]) -> Traits:
     """The traits of a module's kernel; functions it calls count as part of it. ``names`` are its arguments' names."""
-    operations = list(module.walk())
+    operations = module.walk()
     counts = Counter(family_of(operation) for operation in operations)
     arguments = {value: index for index, value in enumerate(module.entry.regions[0].blocks[0].arguments)}
     along = dict(_along(operations))

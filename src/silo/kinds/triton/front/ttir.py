@@ -7,11 +7,20 @@ types and attributes looked up in caches. Anything else takes the general route,
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from silo.errors import SourceError
 from silo.kinds.triton.front.mlir_attributes import parse_attributes, read_attributes
-from silo.kinds.triton.front.mlir_text import Cursor, Locations, parse_signature, read_type, read_type_list
+from silo.kinds.triton.front.mlir_text import (
+    PLAIN_TYPE,
+    Cursor,
+    Locations,
+    parse_signature,
+    parse_type,
+    read_type,
+    read_type_list,
+)
 from silo.kinds.triton.front.ssa import Attribute, Block, Module, Operation, Region, Type, Value
 
 __all__ = ["parse_ttir"]
@@ -20,6 +29,13 @@ _LINE = re.compile(
     r'\s*(?:%([\w$.-]+)(?::([0-9]{1,3}))? = )?"([\w.-]+)"\(([^()"\n]*)\)(?: <\{([^{}"\n]{0,400})\}>)?'
     r" : (\([^()\n]*\) -> (?:\([^()\n]*\)|[^ ()\n]+))(?: loc\((#loc[0-9]*|unknown)\))?\n"
 )
+# What most of the other operations have; the rest takes the general route.
+_SIGNATURE = re.compile(r"\([^()\n]*\) -> (?:\([^()\n]*\)|[^ ()\n]+)")
+_DICTIONARY = re.compile(r'\{((?:[^{}\[\]"\n]|"[^"\\\n]*"|\[(?:[^{}\[\]"\n]|\{[^{}\[\]"\n]*\})*\])*)\}')
+_MOST_KEPT = 2000  # characters of a dictionary that is remembered
+_PLAIN_ARGUMENT = rf"%([\w$.-]+): ({PLAIN_TYPE})(?: loc\((?:#loc[0-9]*|unknown)\))?"
+_ARGUMENT = re.compile(_PLAIN_ARGUMENT)
+_ARGUMENTS = re.compile(rf"\({_PLAIN_ARGUMENT}(?:, {_PLAIN_ARGUMENT})*\)")
 _RESULT = re.compile(r"%([\w$.-]+)(?::([0-9]{1,3}))?")
 _OPERAND = re.compile(r"%([\w$.-]+(?:#[0-9]+)?)")
 _LABEL = re.compile(r"\^([\w$.-]+)")
@@ -182,7 +198,7 @@ class _Parser:
         successors = self.successor_blocks()
         attributes: dict[str, Attribute] = {}
         if cursor.take("<"):
-            attributes.update(read_attributes(cursor))
+            attributes.update(self.attributes(cursor))
             cursor.need(">")
         operation = Operation(name, [], [], attributes, successors=successors)
         # Operands are bound before the regions are read: their names must not come from inside.
@@ -190,13 +206,11 @@ class _Parser:
         if cursor.take("("):
             self.regions(operation)
         if cursor.at("{"):
-            for key, value in read_attributes(cursor).items():
+            for key, value in self.attributes(cursor):
                 attributes.setdefault(key, value)
         cursor.need(":")
         types_at = cursor.skip()
-        operand_types = self.parenthesized_types()
-        cursor.need("->")
-        result_types = read_type_list(cursor)
+        operand_types, result_types = self.signature()
         if len(operand_types) != len(bound):
             raise cursor.error(f"{len(bound)} operand types for {name}", types_at)
         if len(result_types) != len(results):
@@ -209,6 +223,27 @@ class _Parser:
             operation.results.append(self.define(Value(result, kind, operation, None, index), start))
         operation.location = self.location()
         return operation
+
+    def attributes(self, cursor: Cursor) -> Iterable[tuple[str, Attribute]]:
+        """A dictionary in braces: one that is like an earlier one is not read again."""
+        plain = _DICTIONARY.match(cursor.text, cursor.skip())
+        known = None if plain is None or len(plain[1]) > _MOST_KEPT else parse_attributes(plain[1])
+        if plain is None or known is None:
+            return read_attributes(cursor).items()
+        cursor.position = plain.end()
+        return known
+
+    def signature(self) -> tuple[tuple[Type, ...], tuple[Type, ...]]:
+        """``(types) -> types``, mostly in a spelling that was read before."""
+        cursor = self.cursor
+        plain = _SIGNATURE.match(cursor.text, cursor.skip())
+        known = None if plain is None else parse_signature(plain[0])
+        if plain is not None and known is not None:
+            cursor.position = plain.end()
+            return known
+        operand_types = self.parenthesized_types()
+        cursor.need("->")
+        return operand_types, read_type_list(cursor)
 
     def result_names(self) -> list[str]:
         cursor, names = self.cursor, list[str]()
@@ -319,6 +354,16 @@ class _Parser:
 
     def block_arguments(self, block: Block) -> None:
         cursor = self.cursor
+        plain = _ARGUMENTS.match(cursor.text, cursor.position)
+        found = [] if plain is None else list(_ARGUMENT.finditer(cursor.text, plain.start(), plain.end()))
+        kinds = [parse_type(one[2]) for one in found]
+        if plain is not None and None not in kinds:
+            for one, kind in zip(found, kinds, strict=True):
+                assert kind is not None
+                value = Value(one[1], kind, None, block, len(block.arguments))
+                block.arguments.append(self.define(value, one.start()))
+            cursor.position = plain.end()
+            return
         if not cursor.take("("):
             return
         while not cursor.take(")"):

@@ -1,6 +1,7 @@
 """MLIR text into SSA, from recorded modules of both Triton versions and from small texts."""
 
 import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from silo.errors import SourceError
 from silo.kinds.triton.front.mlir_attributes import read_attribute
 from silo.kinds.triton.front.mlir_text import FLOAT_FORMATS, Cursor, Locations, float_from_bits, round_to_format
 from silo.kinds.triton.front.ssa import Dense, Type
+from silo.kinds.triton.front.ssa_facts import argument_effects
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.kinds.triton.front.verifier import verify
 
@@ -302,3 +304,34 @@ def test_nesting_is_bounded():
     deep = "[" * 5000 + "]" * 5000
     with pytest.raises(SourceError):
         parse_ttir(module_text(f'    "x.y"() <{{a = {deep}}}> : () -> ()'))
+
+
+def calls_within(function, *arguments):
+    """Python calls of Silo's own functions."""
+    calls = 0
+
+    def note(frame, event, _):
+        nonlocal calls
+        calls += event == "call" and "/silo/" in frame.f_code.co_filename
+
+    sys.setprofile(note)
+    try:
+        function(*arguments)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+# Locations and texts with braces are read one by one.
+USUAL = [path for path in RECORDED if "located" not in path.name and "printing" not in path.name]
+
+
+@pytest.mark.parametrize("path", USUAL, ids=lambda path: path.name)
+def test_what_was_read_of_an_earlier_module_is_not_read_again(path):
+    """Types and attributes recur in each module of a kernel, so a module like an earlier one takes few calls a line."""
+    text = path.read_text()
+    parse_ttir(text)
+    lines = text.count("\n")
+    regions = text.count("({")
+    assert calls_within(parse_ttir, text) <= 4 * lines + 50 * regions
+    assert calls_within(argument_effects, parse_ttir(text)) <= 2 * lines + 20 * regions

@@ -26,9 +26,16 @@ from silo.kinds.triton.front.ssa_facts import effects_of
 from silo.kinds.triton.front.triton_specialize import specialize
 from silo.kinds.triton.front.ttir import parse_ttir
 from silo.kinds.triton.gpu.gpu_compiler import TritonCompiler
-from silo.launch.arguments import CallArgument, SeenCall, ValueKind, describe_call, read_call
-from silo.launch.choice import OneVariant
-from silo.launch.descriptor_arguments import block_shape_of, is_descriptor, map_problem
+from silo.launch.arguments import (
+    CallArgument,
+    OneVariant,
+    SeenCall,
+    ValueKind,
+    block_shape_of,
+    describe_call,
+    read_call,
+)
+from silo.launch.descriptor_arguments import is_descriptor, map_problem
 
 if find_spec("triton") is None:
     pytest.skip("Triton is not installed", allow_module_level=True)

@@ -22,7 +22,7 @@ _GREATER, _LESS, _UNORDERED = 2, 4, 14  # predicates of arith.cmpf; the last ask
 
 def free_orders(module: Module) -> None:
     """Rewrite ``module`` in place."""
-    for operation in list(module.walk()):
+    for operation in module.walk():
         if operation.name == tt.SCAN:
             _widen(operation)
         elif operation.name == tt.REDUCE:

@@ -52,7 +52,7 @@ def cast(block: Block, name: str, value: Value, type_: Type, beside: Operation, 
 
 def split_inline(module: Module) -> None:
     """Make a text of several results one for each, in place: each computes its own from the same operands."""
-    for operation in list(module.walk()):
+    for operation in module.walk():
         if operation.name == tt.ELEMENTWISE_INLINE_ASM and len(operation.results) > 1:
             assert operation.block is not None
             parts = inline_parts(operation)
@@ -74,7 +74,7 @@ _EQUAL, _NOT_EQUAL, _BELOW = 0, 1, 6  # predicates of arith.cmpi; the last is un
 
 def spell_out_polls(module: Module) -> None:
     """Put loops in the place of polls, in place."""
-    for operation in list(module.walk()):
+    for operation in module.walk():
         if operation.name == tt.ATOMIC_POLL:
             _spell_out(operation)
 
@@ -179,7 +179,7 @@ def callees_first(module: Module) -> list[str]:
 
 def join_edges(module: Module) -> None:
     """Make each such branch a jump, in place: what the edges pass is selected before it."""
-    for operation in list(module.walk()):
+    for operation in module.walk():
         if operation.name == flow.COND_BR and operation.successors[0] is operation.successors[1]:
             _join(operation)
 

@@ -11,6 +11,8 @@ from silo.errors import UnsupportedError
 from silo.kinds.triton.cpu import ops
 from silo.kinds.triton.cpu.analysis.value_properties import combining_operation
 from silo.kinds.triton.front.operations import tt
+from silo.kinds.triton.front.operations.attribute_rules import OWN
+from silo.kinds.triton.front.operations.cpu.c_types import C_TYPES
 from silo.kinds.triton.front.operations.operation_table import OPERATIONS, foreign_reason
 from silo.kinds.triton.front.operations.own import FENCE, VOLATILE_LOAD
 from silo.kinds.triton.front.ssa import Module, Operation
@@ -54,11 +56,11 @@ def _is_plain_reduction(operation: Operation) -> bool:
 
 def _refusal(operation: Operation) -> str:
     for value in [*operation.operands, *operation.results]:
-        if not ops.has_c_type(value.type):
+        if value.type.element not in C_TYPES and not ops.has_c_type(value.type):
             return f"values of type {value.type.element}"
     record = OPERATIONS.get(operation.name)
     # Of this compiler's own those are known that a module has which was lowered before, in another mode.
-    if record is None or (record.is_own and record not in {FENCE, VOLATILE_LOAD}):
+    if record is None or (record.startswith(OWN) and record not in {FENCE, VOLATILE_LOAD}):
         return foreign_reason(operation.name)
     return ops.refusal(operation) if record.refuse is None else record.refuse(operation)
 

@@ -341,7 +341,7 @@ class _Instrumenting:
         return made
 
     def _count_uses(self) -> None:
-        operations = list(self.module.walk())
+        operations = self.module.walk()
         for operation in operations:
             for value in [*operation.operands, *operation.results]:
                 value.uses.clear()

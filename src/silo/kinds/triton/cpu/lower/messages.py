@@ -27,7 +27,7 @@ _PROGRAM = "program_x, program_y, program_z"
 
 def split_prints(module: Module) -> None:
     """Make a ``tt.print`` of several values one for each, in place: they may differ in shape."""
-    for operation in list(module.walk()):
+    for operation in module.walk():
         if operation.name == tt.PRINT and len(operation.operands) > 1:
             assert operation.block is not None
             _split(operation, operation.block)

@@ -13,7 +13,8 @@ from silo.core.decisions import Accepted, Decision, Rejected
 from silo.errors import ToolchainError
 from silo.kinds.triton.front.adapter.compile_calls import default_options
 from silo.kinds.triton.front.adapter.launch_hooks import LAUNCH_HOOKS
-from silo.kinds.triton.front.adapter.triton_installation import triton_version
+from silo.kinds.triton.front.adapter.triton_installation import TESTED_VERSIONS, triton_version
+from silo.kinds.triton.front.adapter.triton_objects import caches_of
 from silo.kinds.triton.front.adapter.triton_toolchain import behind_lowering, module
 from silo.settings import child_environment, encoded_name, environment_memory
 
@@ -36,7 +37,7 @@ __all__ = [
     "watched_debug",
 ]
 
-LAUNCHED_VERSIONS = ("3.4", "3.5", "3.6", "3.7", "3.8", "3.9")
+LAUNCHED_VERSIONS = ("3.4", "3.5", *TESTED_VERSIONS)
 
 _JIT = "triton.runtime.jit"
 _AUTOTUNER = "triton.runtime.autotuner"
@@ -295,7 +296,7 @@ def _places(driver: Any) -> tuple[Any, Any, bool, bool]:  # noqa: ANN401
 def launch_state(function: Any) -> tuple[list[Any], dict[Any, Any], dict[Any, Any], dict[Any, Any]]:  # noqa: ANN401
     """What a launch looks at: a function's hooks, Triton's caches of all devices and of this one, its globals."""
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
-    caches = cast("dict[Any, Any]", function.device_caches)
+    caches = caches_of(function)
     device = driver.get_current_device()
     # Of kernels that were served there may be none yet, and making one takes milliseconds.
     here = dict[Any, Any].get(caches, device)
@@ -308,7 +309,7 @@ def forget_key_texts(function: Any) -> None:  # noqa: ANN401
     The texts differ, and so does the code that Triton keeps by them. Triton 3.4 has no such table.
     """
     driver = behind_lowering(module("triton.runtime.driver").driver.active)
-    here = dict[Any, Any].get(cast("dict[Any, Any]", function.device_caches), driver.get_current_device())
+    here = dict[Any, Any].get(caches_of(function), driver.get_current_device())
     if here is not None and len(here) == 5 and isinstance(here[1], dict):  # code, texts, target, backend, binder
         cast("dict[Any, Any]", here[1]).clear()
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from silo.forks import Mutex
 from silo.kinds.triton.front.adapter.launch_paths import ASKED
+from silo.kinds.triton.front.adapter.triton_objects import caches_of, give_caches
 from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, behind_lowering, module
 
 __all__ = ["changed_global", "forget_served", "kept_later", "launch_options", "note_served", "notices_compiles"]
@@ -91,26 +92,27 @@ def _later() -> Any:  # noqa: ANN401
     return type(kind.__name__, (kind,), members)
 
 
-# ---- device_caches ----
+# ---- Triton's caches of a function's code, by device ----
 
 
 def note_served(function: Any, kernel: Any, filled: Callable[[], None]) -> None:  # noqa: ANN401
-    """Let programs find a kernel in ``function.device_caches``, which is made when somebody looks into it.
+    """Let programs find a kernel in the caches of a function; it is made when somebody looks it up.
 
     ``filled`` is called then.
     """
-    caches = function.device_caches
+    caches = caches_of(function)
     if type(caches) is not _Caches:
-        caches = function.device_caches = _Caches(caches)
+        caches = _Caches(caches)
+        give_caches(function, caches)
     device = behind_lowering(module("triton.runtime.driver").driver.active).get_current_device()
     caches.add(device, kernel, filled)
 
 
 def forget_served(function: Any) -> None:  # noqa: ANN401
     """Give a function a plain dictionary of caches again."""
-    caches = function.device_caches
+    caches = caches_of(function)
     if type(caches) is _Caches:
-        function.device_caches = defaultdict(caches.default_factory, caches.items())
+        give_caches(function, defaultdict(caches.default_factory, caches.items()))
 
 
 class _Caches(defaultdict[Any, Any]):

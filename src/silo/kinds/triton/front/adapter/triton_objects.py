@@ -1,9 +1,10 @@
-"""Triton's objects: recognised by their classes' names without importing Triton; pickled by module and name."""
+"""Triton's objects: recognised by their classes' names without importing Triton; pickled by module and name; caches."""
 
 from __future__ import annotations
 
 import importlib
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any, cast
@@ -11,8 +12,10 @@ from typing import Any, cast
 from silo.errors import ArgumentError, SourceError
 
 __all__ = [
+    "caches_of",
     "code_of_functions",
     "dtype_name",
+    "give_caches",
     "is_constexpr",
     "is_function",
     "is_settled",
@@ -139,3 +142,18 @@ def _found(module: str, name: str) -> Any:  # noqa: ANN401  # None: nothing
         return reduce(getattr, name.split("."), sys.modules[module])
     except (AttributeError, KeyError):
         return None
+
+
+# ---- Triton's caches of a function's code, by device ----
+
+_CACHES = "device_caches"  # an attribute of each function
+
+
+def caches_of(function: Any) -> defaultdict[Any, Any]:  # noqa: ANN401
+    """The caches of a function, one a device, which are made when they are looked up."""
+    return cast("defaultdict[Any, Any]", getattr(function, _CACHES))
+
+
+def give_caches(function: Any, caches: defaultdict[Any, Any]) -> None:  # noqa: ANN401
+    """Have a function use these caches."""
+    function.__dict__[_CACHES] = caches

@@ -10,7 +10,7 @@ from typing import Any
 
 from silo.kinds.triton.front.adapter.decorators import is_interpreted
 from silo.kinds.triton.front.adapter.triton_keys import UPDATE
-from silo.kinds.triton.front.adapter.triton_objects import reference_to
+from silo.kinds.triton.front.adapter.triton_objects import give_caches, reference_to
 
 __all__ = ["wrap"]
 
@@ -52,7 +52,7 @@ def wrap(
     twin.__dict__.pop(UPDATE, None)
     twin.__dict__["__signature__"] = inspect.signature(function.fn)
     if hasattr(base, "create_binder"):  # compiled kernels are kept per function object, by a method of it
-        twin.__dict__["device_caches"] = defaultdict(twin.create_binder)
+        give_caches(twin, defaultdict(twin.create_binder))
     launcher = launcher_factory(twin)
     if is_interpreted(function):
         kind.__call__ = _interpreted_call(base, launcher)

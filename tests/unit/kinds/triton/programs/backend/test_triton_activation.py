@@ -191,7 +191,7 @@ def test_importing_triton_loads_next_to_nothing_of_silo(tmp_path):
     plugin = "silo.kinds.triton.programs.backend"
     assert answer(tmp_path, LIGHT) == sorted(
         {
-            *("silo", "silo.core", "silo.core.decisions", "silo.cpu_quota", "silo.errors", "silo.forks"),
+            *("silo", "silo.core", "silo.core.decisions", "silo.errors", "silo.forks"),
             *("silo.frozen", "silo.settings", "silo.variables"),
             *("silo.kinds", "silo.kinds.triton", "silo.kinds.triton.programs", plugin),
             *(f"{plugin}.{name}" for name in ("activation", "compiler", "driver", "named_cpu")),

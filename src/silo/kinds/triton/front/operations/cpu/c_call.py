@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from silo.kinds.triton.front.operations.cpu.c_types import INTEGERS, NARROW, c_type, has_c_type
+from silo.kinds.triton.front.operations.cpu.c_types import C_TYPES, INTEGERS, NARROW, c_type, has_c_type
 from silo.kinds.triton.front.ssa import Operation, Type
 
 __all__ = ["RefusedError", "Renderer", "ScalarCall"]
@@ -105,10 +105,12 @@ class ScalarCall:
 
     def pointer_free(self) -> None:
         """Refuse pointers, which this operation does not take."""
-        if self.result.pointer or any(type_.pointer for type_ in self.types):
-            raise RefusedError("pointers are not expected here")
-        for type_ in (*self.types, self.result):
-            if not has_c_type(type_):
+        types = (*self.types, self.result)
+        for type_ in types:
+            if type_.pointer:
+                raise RefusedError("pointers are not expected here")
+        for type_ in types:
+            if type_.element not in C_TYPES and not has_c_type(type_):
                 raise RefusedError(f"type {type_.element} is not supported on the CPU")
 
 
