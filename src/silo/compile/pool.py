@@ -35,6 +35,7 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "SILO_ACCELERATE": "0",
     "SILO_RECORD": "",
+    "SILO_COVER": "",
     "SILO_BUNDLE": "",
     "SILO_FROZEN": "",
     "SILO_LOCK": "",

@@ -1,0 +1,1 @@
+"""Triton kernels of serving engines, through the engines' own functions: recorded over a warm-up, then served frozen."""
