@@ -11,6 +11,7 @@ T = TypeVar("T")
 
 WARM_SIZES = (1, 16, 64)  # what an engine warms up with: sizes that its CUDA graphs are captured for
 MOST = 256
+DEVICE = "cuda"
 
 
 class Draws:
@@ -53,10 +54,10 @@ class Draws:
         return self.option(torch.float16, torch.bfloat16)
 
     def _placed(self, made: torch.Tensor) -> torch.Tensor:
-        """The same values; in requests sometimes at an address that 16 does not divide."""
+        """The same values on the device; in requests sometimes at an address that 16 does not divide."""
         if self.warm is not None or self.random.random() < 0.6 or made.numel() == 0:
-            return made
-        moved = torch.empty(made.numel() + 1, dtype=made.dtype)[1:].view(made.shape)
+            return made.to(DEVICE)
+        moved = torch.zeros(made.numel() + 1, dtype=made.dtype, device=DEVICE)[1:].view(made.shape)
         return moved.copy_(made)
 
     def normal(self, *shape: int, dtype: torch.dtype = torch.float32, scale: float = 1.0) -> torch.Tensor:

@@ -91,7 +91,7 @@ def described(tensors: list[torch.Tensor]) -> tuple[str, list[list[float]]]:
     """A hash over all bytes, and some elements of each tensor as numbers."""
     digest, samples = hashlib.sha256(), []
     for one in tensors:
-        flat = one.detach().contiguous().reshape(-1)
+        flat = one.detach().cpu().contiguous().reshape(-1)
         digest.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
         taken = flat[:: max(1, flat.numel() // SAMPLES)]
         samples.append([float(number) for number in taken.to(torch.float64)])
@@ -142,7 +142,8 @@ def main() -> None:
     parser.add_argument("words", nargs="*")
     parser.add_argument("--phase", choices=("warm", "serve"), required=True)
     parser.add_argument("--requests", type=int, default=10)
-    options = parser.parse_args()
+    parser.add_argument("--skip", action="append", default=[])
+    options = parser.parse_intermixed_args()
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True, warn_only=True)  # memory that is not initialized is NaN
     stubs.install(options.engine, options.checkouts)
@@ -151,10 +152,11 @@ def main() -> None:
     counts = Counts()
     with options.out.open("w") as out:
         for call in CALLS:
-            if not options.words or any(word in call.name for word in options.words):
+            wanted = not options.words or any(word in call.name for word in options.words)
+            if wanted and not any(word in call.name for word in options.skip):
                 out.write(json.dumps(run(call, options, counts)) + "\n")
                 out.flush()
-        kernels = {one.name: one.launches for one in TABLE}
+        kernels = {f"{one.name} ({Path(one.location).name})": one.launches for one in TABLE}
         out.write(
             json.dumps({"name": "", "counts": counts.to_json(), "kernels": kernels, "first": counts.first}) + "\n"
         )

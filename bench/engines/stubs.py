@@ -15,19 +15,25 @@ import sys
 import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ABSENT = (
     "aiter", "cachetools", "cutlass", "deep_gemm", "flashinfer", "msgspec", "quack", "regex", "sgl_kernel",
     "tilelang", "transformers", "triton_kernels", "tvm_ffi", "zmq", "psutil", "orjson", "cuda",
 )  # fmt: skip
 PLAIN = (
-    "sglang.kernels.ops.attention.fla",
-    "sglang.kernels.ops.mamba",
+    "sglang.kernels.ops",
     "vllm.lora.ops.triton_ops",
+    "vllm.model_executor.determinism",
     "vllm.model_executor.layers.mamba.ops",
+    "vllm.model_executor.layers.quantization.utils",
+    "vllm.model_executor.warmup.jit_warmup",
+    "vllm.scalar_type",
     "vllm.third_party.flash_linear_attention",
     "vllm.utils.math_utils",
+    "vllm.v1.kv_cache_interface",
+    "vllm.v1.outputs",
+    "vllm.v1.watermarking",
 )
 
 
@@ -81,8 +87,23 @@ class Absent:
         return f"<absent {self._name}>"
 
 
+class Capability(NamedTuple):
+    """A compute capability as vLLM's platforms give it."""
+
+    major: int
+    minor: int
+
+    def to_int(self) -> int:
+        return 10 * self.major + self.minor
+
+
 class Platform(Absent):
-    """The platform that an engine asks: an NVIDIA GPU of compute capability 8.0, which multiplies no FP8."""
+    """The platform that an engine asks: an NVIDIA GPU of compute capability 8.0. What it does not know is not there."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *_, **__: False
 
     def is_cuda(self) -> bool:
         return True
@@ -93,6 +114,9 @@ class Platform(Absent):
         import torch
 
         return torch.float8_e4m3fn
+
+    def get_device_capability(self, *_: object) -> Capability:
+        return Capability(8, 0)
 
     def get_device_name(self, *_: object) -> str:
         return "stand-in"
@@ -110,7 +134,19 @@ class AbsentModule(types.ModuleType):
             return given[name]
         if name.startswith("__"):
             raise AttributeError(name)
+        if name.startswith(("is_", "has_", "use_", "supports_")):
+            return lambda *_, **__: False
+        if self.__name__.endswith(".envs"):
+            return False  # switches, of which some become constexprs
         return Absent(f"{self.__name__}.{name}")
+
+
+def on_device(data: Any, device: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """A tensor of numbers of the host."""
+    import torch
+
+    made = torch.as_tensor(data, dtype=dtype).to(device or "cuda")
+    return made if out is None else out.copy_(made)
 
 
 def register_op(*args: Any, **kwargs: Any) -> Any:
@@ -137,16 +173,33 @@ def given_members(name: str) -> dict[str, Any]:
             return {
                 "HAS_TRITON": True, "triton": triton, "tl": tl, "tldevice": libdevice,
                 "LOG2E": math.log2(math.e), "LOGE2": math.log(2), "aggregate": tl.core._aggregate,
+
                 "use_tensor_descriptor": lambda *_, **__: False,
             }  # fmt: skip
         case "vllm.platforms":
             return {"current_platform": platform}
         case "vllm.utils.torch_utils":
-            return {"direct_register_custom_op": register_op, "is_torch_equal_or_newer": lambda _: True}
+            return {
+                "direct_register_custom_op": register_op,
+                "is_torch_equal_or_newer": lambda _: True,
+                "async_tensor_h2d": on_device,
+            }
         case "vllm.envs":
             return {"VLLM_TUNED_CONFIG_FOLDER": None, "VLLM_BATCH_INVARIANT": False}
         case "vllm.utils.platform_utils":
             return {"num_compute_units": platform.num_compute_units}
+        case "sglang.kernels.ops.attention.fla.index":
+            from fla.ops.utils import index
+
+            return vars(index)
+        case "sglang.kernels.ops.attention.fla.utils":
+            return {"autotune_cache_kwargs": {}}
+        case "sglang.kernels.ops.attention.score_mod":
+            return {"unpack_aux_tensors": lambda *_: (None, 0, 0, 0)}
+        case "sglang.kernels.ops.quantization.fp8_utils":
+            return {"fp8_dtype_to_triton": {torch.float8_e4m3fn: tl.float8e4nv, torch.float8_e5m2: tl.float8e5}.get}
+        case "sglang.kernels.jit.utils":
+            return {"get_jit_cuda_arch": platform.get_device_capability}
         case "sglang.srt.utils" | "sglang.srt.utils.common":
             return {
                 "is_cuda": lambda: True, "get_device_core_count": lambda *_: 8, "cdiv": lambda a, b: -(-a // b),
@@ -167,6 +220,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
+        del path, target
         top = name.partition(".")[0]
         if top in ABSENT:
             return importlib.machinery.ModuleSpec(name, self, is_package=True)

@@ -29,7 +29,7 @@ CALLS: list[Call] = []
 
 
 def call(module: str, function: str, most: int = 256) -> Callable[[Callable[[Draws], Any]], Callable[[Draws], Any]]:
-    """Enter a function of an engine; what is decorated makes the arguments by name, or (arguments, arguments by name)."""
+    """Enter a function of an engine. The decorated function makes its arguments by name, or by place and by name."""
 
     def enter(make: Callable[[Draws], Any]) -> Callable[[Draws], Any]:
         CALLS.append(Call(module, function, make, most))
