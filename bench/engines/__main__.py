@@ -1,10 +1,10 @@
 """Triton kernels of vLLM and SGLang: recorded over a warm-up, then served frozen, on the CPU or a GPU.
 
-    python -m bench.engines CHECKOUTS [ENGINE] [WORD...] [--requests 20] [--skip WORD]... [--cover WORD]... [--json FILE] [--folder DIR]
+    python -m bench.engines CHECKOUTS [ENGINE] [WORD...] [--requests 20] [--json FILE] [--folder DIR]
 
 CHECKOUTS has a checkout of each repository under its name (``vllm``, ``sglang``); ENGINE is one of them, or both are
-run. Functions are those whose name holds a WORD, of ``vllm_calls.py`` and ``sglang_calls.py``. Each engine runs in four
-processes, the first three with an empty cache of Triton's:
+run. Functions are those of ``vllm_calls.py`` and ``sglang_calls.py`` whose name holds a WORD and none of ``--skip``.
+Each engine runs in four processes, the first three with an empty cache of Triton's:
 
 1. ``silo exec --record`` over a warm-up: a few batch sizes, all dtypes and switches of a deployment, aligned arrays;
 2. ``silo exec --bundle --frozen``: ``--requests`` of each function with other batches, lengths and alignments;
@@ -85,6 +85,16 @@ def quantile(values: list[float], part: float) -> float:
     return ordered[min(len(ordered) - 1, math.ceil(part * len(ordered)) - 1)] if ordered else math.nan
 
 
+def firsts(values: list[float]) -> dict[str, float]:
+    """First launches of kernels, in their order: the first ten, and those after them."""
+    return {
+        "first_ten_median": quantile(values[:10], 0.5),
+        "first_ten_worst": max(values[:10], default=math.nan),
+        "later_median": quantile(values[10:], 0.5),
+        "later_worst": max(values[10:], default=math.nan),
+    }
+
+
 def judged(engine: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """All processes of an engine, compared."""
     bundle = folder / f"{engine}.silo"
@@ -129,11 +139,8 @@ def judged(engine: str, folder: Path, options: argparse.Namespace) -> dict[str, 
         "compiles_plain": plain[-1]["counts"]["staged"],
         "measured_warm": warm[-1]["counts"]["measured"],
         "bundle_bytes": bundle.stat().st_size,
-        "first_ms": {
-            "first_ten_worst": max(first[:10], default=math.nan),
-            "later_median": quantile(first[10:], 0.5),
-            "later_worst": max(first[10:], default=math.nan),
-        },
+        "first_ms": firsts([clock for clock, _ in first]),
+        "first_processor_ms": firsts([worked for _, worked in first]),
         "request_ms": {name: quantile(ours, part) for name, part in (("p50", 0.5), ("p99", 0.99), ("worst", 1.0))},
         "triton_ms": {name: quantile(theirs, part) for name, part in (("p50", 0.5), ("p99", 0.99), ("worst", 1.0))},
         "seconds": {"record": warm_s, "frozen": frozen_s, "plain": plain_s, "again": again_s},

@@ -197,7 +197,9 @@ def _covering(words: list[str], record: Path | None) -> str:
 
     if record is None:
         raise SettingsError("--cover says what is compiled while a program is recorded: add --record K.silo")
-    load_place("silo.kinds.triton.programs.records.covered_values:read_covers")(words)
+    place = "silo.kinds.triton.programs.records.covered_values:read_covers"
+    read_covers = cast("Callable[[list[str]], object]", load_place(place))
+    read_covers(words)
     return " ".join(words)
 
 
