@@ -299,6 +299,39 @@ with replaying(PATH, frozen=True), silo.accelerate():
     )
 
 
+DEFAULTS = """
+class Limits:
+    least = 2
+
+class Uncopied(Limits):
+    def __deepcopy__(self, memo):
+        raise TypeError("not to be copied")
+
+INFO, LIMITS, UNCOPIED = torch.finfo(torch.float16), Limits(), Uncopied()
+
+@triton.jit
+def d(a, out, n, MOST: tl.constexpr = INFO.max, LEAST: tl.constexpr = LIMITS.least, ONE: tl.constexpr = UNCOPIED.least):
+    i = tl.arange(0, 64)
+    tl.store(out + i, tl.minimum(tl.load(a + i, mask=i < n), MOST) + LEAST + ONE, mask=i < n)
+
+def given():
+    d[(1,)](x, x, 1000)
+"""
+
+
+def test_globals_of_defaults_need_no_copy_that_equals_them(tmp_path):
+    serve(
+        tmp_path,
+        DEFAULTS
+        + """
+with replaying(PATH, frozen=True), silo.accelerate():
+    given(), given()
+    assert kernel(d).launches == (2, 0), kernel(d).launches
+""",
+        record=HEAD + DEFAULTS + "\nwith recording(PATH):\n    given()\n",
+    )
+
+
 def test_a_monitor_of_compiles_sees_none_where_code_is_served(tmp_path):
     serve(
         tmp_path,
