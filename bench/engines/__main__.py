@@ -167,7 +167,7 @@ def report(found: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="bench.engines", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="bench.engines", description="Triton kernels of engines, served frozen.")
     parser.add_argument("checkouts", type=Path)
     parser.add_argument("words", nargs="*")
     parser.add_argument("--requests", type=int, default=20, help="of each function")

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import triton
 from triton.compiler import compiler
 from triton.runtime.autotuner import Autotuner
 
@@ -74,9 +73,12 @@ class Counts:
         def hook(**_: Any) -> None:
             self.hooked += 1
 
-        compiler.make_backend, Autotuner._bench, ProgramKernel.on_miss = make_backend, measure, on_miss
-        triton.knobs.compilation.listener = listen
-        triton.knobs.runtime.jit_post_compile_hook = hook
+        compiler.make_backend = make_backend
+        setattr(Autotuner, "_bench", measure)  # noqa: B010  # of another signature, as far as types go
+        setattr(ProgramKernel, "on_miss", on_miss)  # noqa: B010
+        knobs: Any = importlib.import_module("triton.knobs")
+        knobs.compilation.listener = listen
+        knobs.runtime.jit_post_compile_hook = hook
 
     def to_json(self) -> dict[str, int]:
         return {name: getattr(self, name) for name in ("listened", "hooked", "staged", "measured")}

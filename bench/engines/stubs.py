@@ -191,7 +191,7 @@ def given_members(name: str) -> dict[str, Any]:
         case "sglang.kernels.ops.attention.fla.index":
             from fla.ops.utils import index
 
-            return vars(index)
+            return dict(vars(index))
         case "sglang.kernels.ops.attention.fla.utils":
             return {"autotune_cache_kwargs": {}}
         case "sglang.kernels.ops.attention.score_mod":
