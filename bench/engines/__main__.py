@@ -30,7 +30,17 @@ from typing import Any
 
 ENGINES = ("vllm", "sglang")
 # Constexprs that an engine computes from a batch, over the batches that it may have.
-COVERS = {"vllm": ["_count_expert_num_tokens.BLOCK_SIZE=1..1024:pow2"], "sglang": []}
+COVERS = {
+    "vllm": ["_count_expert_num_tokens.BLOCK_SIZE=1..1024:pow2"],
+    "sglang": [
+        "fused_sigmoid_gating_delta_rule_update_kernel.NP2_T=1..64:pow2",
+        "_moe_align_small_numel_kernel.NP=2..64:pow2",
+        "_moe_align_small_numel_kernel.NB=4..32:pow2",
+        "_denoiser_partial_statistics.ROWS=4..32:4",
+        "_denoiser_merge_statistics.ROWS=4..32:4",
+        "_denoiser_write_probabilities.ROWS=4..32:4",
+    ],
+}
 TOLERANCE = {"rtol": 2e-2, "atol": 2e-2}  # half precision: a sum in another order
 REMOVED = "have been removed"  # what Triton says of block pointers from 3.9 on: its front end refuses the kernel
 
