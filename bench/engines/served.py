@@ -27,7 +27,7 @@ from bench.engines.table import CALLS, Call
 from silo.errors import SiloError
 from silo.kinds.triton.programs.program_kernels import TABLE, ProgramKernel
 
-SAMPLES = 512  # elements of each tensor of a result that are kept for a comparison
+SAMPLES = 64  # elements of each tensor of a result that are kept for a comparison
 
 
 def labelled(kernel: ProgramKernel) -> str:
