@@ -169,6 +169,7 @@ class Settings:
     force_triton: bool = False
     triton: str = "auto"
     record: str | os.PathLike[str] | None = None
+    cover: str | None = None
     bundle: str | os.PathLike[str] | None = None
     frozen: bool = False
     triton_cache: str | os.PathLike[str] | None = None
@@ -243,6 +244,7 @@ class Settings:
             force_triton=_flag(given, "SILO_FORCE_TRITON", default=False),
             triton=_triton_mode(given),
             record=_path(given, "SILO_RECORD"),
+            cover=given.get("SILO_COVER"),
             bundle=_path(given, "SILO_BUNDLE"),
             frozen=_flag(given, "SILO_FROZEN", default=False),
             triton_cache=_path(given, "SILO_TRITON_CACHE"),

@@ -240,6 +240,13 @@ VARIABLES: Final = (
         " `silo exec --record` sets it.",
     ),
     Variable(
+        "SILO_COVER",
+        "text",
+        "none",
+        "While recording, compile kernels for these values of their constexprs too, as in"
+        " `BLOCK=16,32 scale.WIDTH=1..4096:pow2`; `silo exec --record K.silo --cover` sets it.",
+    ),
+    Variable(
         "SILO_BUNDLE",
         "path",
         "none",

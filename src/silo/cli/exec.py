@@ -97,6 +97,15 @@ def command(
         Path | None,
         typer.Option("--record", metavar="K.silo", help="Keep there what the kernels compile to and tuners decide."),
     ] = None,
+    cover: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cover",
+            metavar="[KERNEL.]NAME=VALUES",
+            help="With --record: compile kernels for these values of a constexpr too, as BLOCK=16,32 or "
+            "BLOCK=1..4096:pow2; once for each parameter.",
+        ),
+    ] = None,
     bundle: Annotated[
         Path | None,
         typer.Option("--bundle", metavar="K.silo", help="Serve the kernels from such a recording."),
@@ -158,6 +167,8 @@ def command(
         changes["SILO_RECORD"] = str(record.absolute())
         if not os.access(record.absolute().parent, os.W_OK):
             raise SettingsError(f"nothing can be recorded into {record}: its folder is not there, or cannot be written")
+    if cover:
+        changes["SILO_COVER"] = _covering(cover, record)
     if bundle is not None:
         from silo.core.plugins import load_place  # noqa: PLC0415
 
@@ -194,6 +205,19 @@ def command(
         names = names_of(caches)
         raise typer.Exit(record_run(arguments, program_environment(**changes), record.absolute(), names))
     os.execve(sys.executable, arguments, program_environment(**changes))  # noqa: S606  # what the user asked for
+
+
+def _covering(words: list[str], record: Path | None) -> str:
+    """The variable for ``--cover``. Raises ``SettingsError`` where a word makes no sense, or nothing is recorded."""
+    from silo.core.plugins import load_place  # noqa: PLC0415
+    from silo.errors import SettingsError  # noqa: PLC0415
+
+    if record is None:
+        raise SettingsError("--cover says what is compiled while a program is recorded: add --record K.silo")
+    place = "silo.kinds.triton.programs.records.covered_values:read_covers"
+    read_covers = cast("Callable[[list[str]], object]", load_place(place))
+    read_covers(words)
+    return " ".join(words)
 
 
 def _stand_in(on: str | None, pretend: str | None) -> dict[str, str]:

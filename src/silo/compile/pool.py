@@ -37,6 +37,7 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "SILO_ACCELERATE": "0",
     "SILO_RECORD": "",
+    "SILO_COVER": "",
     "SILO_BUNDLE": "",
     "SILO_FROZEN": "",
     "SILO_LOCK": "",

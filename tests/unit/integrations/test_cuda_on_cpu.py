@@ -179,6 +179,8 @@ default.wait_stream(side); side.wait_event(second); x.record_stream(side); side.
 assert side.record_event().query() and torch.cuda.Stream() != torch.cuda.Stream()
 with torch.cuda.stream(None):
     pass
+with torch.get_device_module(x.device).device(x.device.index):
+    pass
 with torch.cuda.device(0), torch.cuda.device(x.device), torch.cuda.device_of(x), torch.cuda.device(None):
     assert torch.cuda.current_device() == 0
 torch.cuda.set_device(x.device); torch.cuda.set_device("cuda:0"); torch.cuda.empty_cache(); torch.cuda.init()

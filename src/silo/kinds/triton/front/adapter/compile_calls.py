@@ -67,6 +67,17 @@ class CompileCall:
         constants = {place: value for place, value in self.constants.items() if place not in free}
         return compile_call(self.function, {**self.types, **types}, constants, attributes, self.options, self.target)
 
+    def with_values(self, constants: Mapping[int, object], options: Mapping[str, Any]) -> CompileCall:
+        """The same call with other values of constexprs, by place, and of compile options."""
+        return compile_call(
+            self.function,
+            self.types,
+            {**self.constants, **constants},
+            self.attributes,
+            {**self.options, **options},
+            self.target,
+        )
+
 
 def compile_call(
     function: Any,  # noqa: ANN401  # Triton's JITFunction

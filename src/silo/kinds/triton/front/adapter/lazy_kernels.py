@@ -14,13 +14,14 @@ from silo.kinds.triton.front.adapter.triton_toolchain import backend_for, behind
 
 __all__ = ["changed_global", "forget_served", "kept_later", "launch_options", "note_served", "notices_compiles"]
 
-_HOOKS = ("jit_cache_hook", "jit_post_compile_hook", "kernel_load_start_hook", "kernel_load_end_hook")
+# jit_post_compile_hook is none of them: code that is served was not compiled.
+_HOOKS = ("jit_cache_hook", "kernel_load_start_hook", "kernel_load_end_hook")
 _MAKE = "_silo_make"
 _LOCK = "_silo_lock"
 
 
 def notices_compiles(function: Any) -> bool:  # noqa: ANN401  # Triton's JITFunction
-    """Whether a program's hook would see that Triton compiles or loads a kernel, or what it is launched with."""
+    """Whether a program's hook decides about compiles, or would see a kernel be loaded or what it is launched with."""
     runtime = module("triton.knobs").runtime
     hooks = (getattr(runtime, name, None) for name in _HOOKS)
     return bool(function.pre_run_hooks) or any(hook is not None and getattr(hook, "calls", True) for hook in hooks)

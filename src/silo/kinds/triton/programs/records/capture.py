@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from silo.artifacts.artifact import Artifact, BlobRef
@@ -14,7 +14,7 @@ from silo.core.launch_info import LaunchInfo
 from silo.core.notices import Notices
 from silo.core.plugins import is_host_code
 from silo.core.protocols import ReadsBinaries
-from silo.core.signature import Effect, Signature
+from silo.core.signature import Effect, ParameterKind, Signature
 from silo.core.specialization import Specialization
 from silo.core.values import canonical_json, identity_of
 from silo.core.variant import Variant
@@ -42,6 +42,7 @@ from silo.kinds.triton.front.triton_source import TritonSource
 from silo.kinds.triton.programs.compiled_code import read_launch
 from silo.kinds.triton.programs.records.archive import Archive
 from silo.kinds.triton.programs.records.archive_entries import RecordedVariant, TextNames, file_ref
+from silo.kinds.triton.programs.records.covered_values import OPTIONS, Cover, covered_combinations
 from silo.kinds.triton.programs.records.tuner_decisions import config_for, winner_of
 from silo.machine.process_session import session
 
@@ -69,12 +70,16 @@ class Sources:
 class Capture:
     """Records into one bundle. Its methods are asked by Triton's launch path, in any thread.
 
-    What ``others`` decided is recorded as if it had been decided here.
+    What ``others`` decided is recorded as if it had been decided here. Values of ``covers`` are compiled beside those
+    that launches have.
     """
 
-    def __init__(self, recording: Archive, others: TunerDecisions | None = None) -> None:
+    def __init__(self, recording: Archive, others: TunerDecisions | None = None, covers: Sequence[Cover] = ()) -> None:
         self.recording = recording
         self._others = others
+        self._covers = tuple(covers)
+        self._met: set[Cover] = set()
+        self._covered: set[bytes] = set()
         self._sources = Sources()
         self._lock = Mutex()
         self._tried: weakref.WeakKeyDictionary[Any, list[tuple[CompileCall, Any, _Compile]]] = (
@@ -92,8 +97,60 @@ class Capture:
             with self._lock:
                 self._tried.setdefault(call.function, []).append((call, compiled, proceed))
         else:
-            self._keep(call, compiled, proceed, "used by a call")
+            self._keep_with_covers(call, compiled, proceed, "used by a call")
         return compiled
+
+    def _keep_with_covers(self, call: CompileCall, compiled: Any, proceed: _Compile, reason: str) -> None:  # noqa: ANN401
+        """Record a variant, and the same with each other value that is to be covered, compiled as for a launch."""
+        self._keep(call, compiled, proceed, reason)
+        if not self._covers:
+            return
+        try:
+            wanted = [*self._covering(call)]
+        except SiloError as error:
+            self._tell(call, error)
+            return
+        for values, covering in wanted:
+            try:
+                made = proceed(covering)
+            except Exception as error:  # noqa: BLE001  # Triton's own errors have no common base
+                name = str(call.function.__name__)
+                said = str(error).strip().splitlines() or [type(error).__name__]
+                self._notices.once(f"cover {name} {values}", f"{name}: not compiled for {values}: {said[-1]}")
+                continue
+            self._keep(covering, made, proceed, f"covers {values}")
+
+    def _covering(self, call: CompileCall) -> Iterator[tuple[str, CompileCall]]:
+        """The calls beside one that are to be compiled, each once, with the values that tell it from that one."""
+        source = self._sources.of(call.function)
+        places = {one.name: place for place, one in enumerate(source.signature.parameters)}
+        met = {
+            one.name: source.constant(call.constants.get(places[one.name]))
+            for one in source.signature.parameters
+            if one.kind is ParameterKind.CONSTEXPR
+        } | {name: call.options[name] for name in OPTIONS if name in call.options}
+        kernel = str(call.function.__name__)
+        with self._lock:
+            self._met |= {one for one in self._covers if one.kernel in (None, kernel) and one.name in met}
+        for values in covered_combinations(self._covers, kernel, met):
+            constants = {places[name]: value for name, value in values.items() if name in places}
+            options = {name: value for name, value in values.items() if name not in places}
+            covering = call.with_values(constants, options)
+            signature, specialization = types_of(covering, source)
+            target, config = str(target_of(call)), config_of(covering, source.name)
+            wanted = canonical_json(
+                [source.fingerprint, signature.to_json(), specialization.to_json(), config.to_json(), target]
+            )
+            with self._lock:
+                known = wanted in self._covered
+                self._covered.add(wanted)
+            if not known:
+                yield ", ".join(f"{name}={value}" for name, value in values.items()), covering
+
+    def uncovered(self) -> tuple[str, ...]:
+        """Return the parameters to be covered that no kernel had which was launched, as their words name them."""
+        with self._lock:
+            return tuple(one.label for one in self._covers if one not in self._met)
 
     def _keep(self, call: CompileCall, compiled: Any, proceed: _Compile, reason: str) -> None:  # noqa: ANN401
         """Record a variant, and the generic one beside it. What cannot be recorded is said once."""
@@ -203,7 +260,7 @@ class Capture:
             tried = list(self._tried.get(function, ()))
         for call, compiled, proceed in tried:
             if _is_of(call, members):
-                self._keep(call, compiled, proceed, "of a config that a tuner decided on")
+                self._keep_with_covers(call, compiled, proceed, "of a config that a tuner decided on")
         return chosen
 
     def _tell_tuner(self, tuner: Any, error: Exception) -> None:  # noqa: ANN401

@@ -16,6 +16,7 @@ from silo.errors import BundleError, LockError, SiloError
 from silo.kinds.triton.front.adapter import TunerDecisions, adapter_is_ready, intercept_compiles, watch_autotuners
 from silo.kinds.triton.programs.records.archive import Archive
 from silo.kinds.triton.programs.records.capture import Capture
+from silo.kinds.triton.programs.records.covered_values import Cover, read_covers
 from silo.kinds.triton.programs.records.decision_sources import stored_decisions
 from silo.kinds.triton.programs.records.journal_folding import fold, open_folded
 from silo.kinds.triton.programs.records.lock_decisions import LockedDecisions
@@ -35,18 +36,19 @@ def record(
     *,
     lock: str | os.PathLike[str] | None = None,
     others: TunerDecisions | None = None,
+    covers: Sequence[Cover] = (),
 ) -> Callable[[], None]:
     """Record what Triton compiles for this process from now on, and what its tuners decide; what ends it.
 
     At the end of the process everything is folded into the bundle at ``path``, which is made or added to. What
-    the lock file decides is not measured, nor what ``others`` know.
+    the lock file decides is not measured, nor what ``others`` know. Values of ``covers`` are compiled too.
 
     Raises:
         LockError: the lock is none.
         BundleError: it cannot be written there, or what is there is no bundle.
     """
     kept = Archive(path)
-    recorder = Capture(kept, others)
+    recorder = Capture(kept, others, covers)
     undo = _both(recorder, lock)
     done = False
 
@@ -58,6 +60,8 @@ def record(
         undo()
         atexit.unregister(end)
         _fold(kept.path)
+        for name in recorder.uncovered():
+            _log.warning("--cover %s: no kernel was launched that has such a constexpr", name)
 
     atexit.register(end)
     return end
@@ -110,7 +114,7 @@ def _begin() -> None:
         if current.bundle is not None:
             replay(current.bundle, frozen=current.frozen, lock=current.lock, others=others)
         elif current.record is not None:
-            record(current.record, lock=current.lock, others=others)
+            record(current.record, lock=current.lock, others=others, covers=read_covers(current.cover or ()))
         elif current.lock is not None:
             _watch(LockedDecisions(Path(current.lock), others))
     except SiloError as error:
@@ -170,9 +174,9 @@ def _fold(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def recording(path: str | os.PathLike[str]) -> Generator[None]:
+def recording(path: str | os.PathLike[str], *, covers: Sequence[Cover] = ()) -> Generator[None]:
     """:func:`record` for a block."""
-    end = record(path)
+    end = record(path, covers=covers)
     try:
         yield
     finally:

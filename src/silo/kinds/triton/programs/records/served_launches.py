@@ -56,8 +56,7 @@ class Serving:
         read = self._read.get(kernel)
         if read is None:
             found = read_source(function, self._code.names)
-            # As Triton does: a change within an object shows.
-            held = {place: (copy.deepcopy(value), scope) for place, (value, scope) in found.globals.items()}
+            held = {place: (_held(value), scope) for place, (value, scope) in found.globals.items()}
             read = self._read[kernel] = replace(found, globals=held)
         source = kernel.source
         signature, specialization = source.specialize(call.facts(source.constant))
@@ -102,6 +101,19 @@ class Serving:
             return revived(call_of(alive, one.artifact.variant, constants, options, target), kept, hashed)
 
         return kept_later(make)
+
+
+def _held(value: object) -> object:
+    """A copy of a global's value, so that a change within an object shows, as in Triton.
+
+    It is the object itself if no copy equals it: Triton copies no global that only a parameter's default reads.
+    """
+    try:
+        copied = copy.deepcopy(value)
+        is_equal = bool(copied == value)
+    except Exception:  # noqa: BLE001  # whatever the object of a program raises
+        return value
+    return copied if is_equal else value
 
 
 def _is_plain(kind: ValueKind, value: object) -> bool:

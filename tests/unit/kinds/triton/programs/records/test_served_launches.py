@@ -276,25 +276,75 @@ with replaying(PATH, frozen=True), silo.accelerate():
             return lambda: chain.remove(hook)
         setattr(knobs.runtime, name, hook)
         return lambda: setattr(knobs.runtime, name, chain)
-    undo = put("jit_post_compile_hook", lambda **given: seen.append("compiled"))
+    undo = put("jit_cache_hook", lambda **given: seen.append("asked"))
     launch()
     undo()
-    assert seen == ["compiled"] and kernel().launches[0] == 0
+    assert seen == ["asked"] and kernel().launches[0] == 0
     k.add_pre_run_hook(lambda *args, **kwargs: seen.append("pre"))
     launch()
-    assert seen == ["compiled", "pre"]
+    assert seen == ["asked", "pre"]
     k.pre_run_hooks.clear()
     launch(n=1024)
     undo = put("launch_enter_hook", lambda metadata: seen.append(metadata.get()["name"]))
     launch(n=1024)
     undo()
-    assert seen == ["compiled", "pre", "k"]
+    assert seen == ["asked", "pre", "k"]
     served = kernel().launches[0]
     launch(n=1024)
     assert kernel().launches[0] == served + 1
     DRIVER[0].stream = 4096
     launch(n=1024)
     assert S.last("k").stream == 4096
+""",
+    )
+
+
+DEFAULTS = """
+class Limits:
+    least = 2
+
+class Uncopied(Limits):
+    def __deepcopy__(self, memo):
+        raise TypeError("not to be copied")
+
+INFO, LIMITS, UNCOPIED = torch.finfo(torch.float16), Limits(), Uncopied()
+
+@triton.jit
+def d(a, out, n, MOST: tl.constexpr = INFO.max, LEAST: tl.constexpr = LIMITS.least, ONE: tl.constexpr = UNCOPIED.least):
+    i = tl.arange(0, 64)
+    tl.store(out + i, tl.minimum(tl.load(a + i, mask=i < n), MOST) + LEAST + ONE, mask=i < n)
+
+def given():
+    d[(1,)](x, x, 1000)
+"""
+
+
+def test_globals_of_defaults_need_no_copy_that_equals_them(tmp_path):
+    serve(
+        tmp_path,
+        DEFAULTS
+        + """
+with replaying(PATH, frozen=True), silo.accelerate():
+    given(), given()
+    assert kernel(d).launches == (2, 0), kernel(d).launches
+""",
+        record=HEAD + DEFAULTS + "\nwith recording(PATH):\n    given()\n",
+    )
+
+
+def test_a_monitor_of_compiles_sees_none_where_code_is_served(tmp_path):
+    serve(
+        tmp_path,
+        """
+seen = []
+knobs.runtime.jit_post_compile_hook = lambda **given: seen.append(given["fn"].name)
+knobs.compilation.listener = lambda **given: seen.append("compiled")
+with replaying(PATH), silo.accelerate():
+    launch()
+    launch(n=1001)
+    assert seen == [] and kernel().launches == (2, 0), (seen, kernel().launches)
+    launch(num_warps=8)  # not recorded: Triton compiles it
+    assert seen[-1].endswith("k") and len(seen) == 2, seen
 """,
     )
 

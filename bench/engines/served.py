@@ -1,0 +1,175 @@
+"""One process of the harness: calls an engine's functions, and counts what Triton compiles and measures meanwhile.
+
+    silo exec --on cpu ... -m bench.engines.served ENGINE CHECKOUTS OUT --phase warm|serve --requests N [WORD...]
+
+Writes a line of JSON to OUT for each function, and a last one for the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from triton.compiler import compiler
+from triton.runtime.autotuner import Autotuner
+
+from bench.engines import stubs
+from bench.engines.draws import WARM_SIZES, Draws
+from bench.engines.table import CALLS, Call
+from silo.errors import SiloError
+from silo.kinds.triton.programs.program_kernels import TABLE, ProgramKernel
+
+SAMPLES = 64  # elements of each tensor of a result that are kept for a comparison
+
+
+def labelled(kernel: ProgramKernel) -> str:
+    """A kernel by its name and its place: engines have several of one name."""
+    return f"{kernel.name} ({Path(kernel.location).name})"
+
+
+class Counts:
+    """Counts compiles by Triton's listener, its hook and its stages, and measurements by its tuners."""
+
+    def __init__(self) -> None:
+        self.listened = self.hooked = self.staged = self.measured = 0
+        # From a kernel's first call to code that is loaded: ms by the clock, and of the processor.
+        self.first: dict[str, tuple[float, float]] = {}
+        backend, bench, miss = compiler.make_backend, Autotuner._bench, ProgramKernel.on_miss
+
+        def make_backend(target: Any) -> Any:
+            made = backend(target)
+            stages = made.add_stages
+
+            def add_stages(*args: Any, **kwargs: Any) -> Any:
+                self.staged += 1
+                return stages(*args, **kwargs)
+
+            made.add_stages = add_stages
+            return made
+
+        def measure(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+            self.measured += 1
+            return bench(tuner, *args, **kwargs)
+
+        def on_miss(kernel: ProgramKernel, *args: Any) -> Any:
+            begun, worked = time.perf_counter(), time.thread_time()
+            try:
+                return miss(kernel, *args)
+            finally:
+                taken = (time.perf_counter() - begun, time.thread_time() - worked)
+                self.first.setdefault(labelled(kernel), (taken[0] * 1e3, taken[1] * 1e3))
+
+        def listen(**given: Any) -> None:
+            self.listened += not given["cache_hit"]
+
+        def hook(**_: Any) -> None:
+            self.hooked += 1
+
+        compiler.make_backend = make_backend
+        setattr(Autotuner, "_bench", measure)  # noqa: B010  # of another signature, as far as types go
+        setattr(ProgramKernel, "on_miss", on_miss)  # noqa: B010
+        knobs: Any = importlib.import_module("triton.knobs")
+        knobs.compilation.listener = listen
+        knobs.runtime.jit_post_compile_hook = hook
+
+    def to_json(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in ("listened", "hooked", "staged", "measured")}
+
+
+def tensors_of(value: Any) -> Iterator[torch.Tensor]:
+    """Every tensor of a result or of arguments, in their order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from tensors_of(one)
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from tensors_of(one)
+
+
+def described(tensors: list[torch.Tensor]) -> tuple[str, list[list[float]]]:
+    """A hash over all bytes, and some elements of each tensor as numbers."""
+    digest, samples = hashlib.sha256(), []
+    for one in tensors:
+        flat = one.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b"")
+        taken = flat[:: max(1, flat.numel() // SAMPLES)]
+        samples.append([float(number) for number in taken.to(torch.float64)])
+    return digest.hexdigest(), samples
+
+
+def arguments_of(call: Call, number: int, *, warm: bool) -> tuple[list[Any], dict[str, Any], Draws]:
+    draws = Draws(call.name, number, warm=warm, most=call.most)
+    made = call.make(draws)
+    given, named = made if isinstance(made, tuple) else ([], made)
+    return given, named, draws
+
+
+def run(call: Call, options: argparse.Namespace, counts: Counts) -> dict[str, Any]:
+    """Call one function; what came of it."""
+    found: dict[str, Any] = {"name": call.name, "ms": [], "refused": [], "results": [], "error": None}
+    before = counts.to_json()
+    try:
+        function = getattr(importlib.import_module(call.module), call.function)
+        warm = options.phase == "warm"
+        total = arguments_of(call, 0, warm=True)[2].combinations * len(WARM_SIZES) if warm else options.requests
+        for number in range(total):
+            given, named, _ = arguments_of(call, number, warm=warm)
+            torch.manual_seed(number)
+            begun = time.perf_counter()
+            try:
+                result = function(*given, **named)
+            except SiloError as error:
+                found["refused"].append(str(error))
+                found["results"].append(None)
+                continue
+            found["ms"].append((time.perf_counter() - begun) * 1e3)
+            if not warm:
+                found["results"].append(described([*tensors_of(result), *tensors_of(given), *tensors_of(named)]))
+    except Exception as error:  # noqa: BLE001  # an engine's function may fail in any way; it is a row of the table
+        found["error"] = f"{type(error).__name__}: {error}"
+        found["traceback"] = traceback.format_exc()
+    after = counts.to_json()
+    found["counts"] = {name: after[name] - before[name] for name in after}
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("engine", choices=("vllm", "sglang"))
+    parser.add_argument("checkouts", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("words", nargs="*")
+    parser.add_argument("--phase", choices=("warm", "serve"), required=True)
+    parser.add_argument("--requests", type=int, default=10)
+    parser.add_argument("--skip", action="append", default=[])
+    options = parser.parse_intermixed_args()
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True, warn_only=True)  # memory that is not initialized is NaN
+    stubs.install(options.engine, options.checkouts)
+    importlib.import_module(f"bench.engines.{options.engine}_calls")
+    TABLE.keep()
+    counts = Counts()
+    with options.out.open("w") as out:
+        for call in CALLS:
+            wanted = not options.words or any(word in call.name for word in options.words)
+            if wanted and not any(word in call.name for word in options.skip):
+                out.write(json.dumps(run(call, options, counts)) + "\n")
+                out.flush()
+        kernels = {labelled(one): one.launches for one in TABLE}
+        out.write(
+            json.dumps({"name": "", "counts": counts.to_json(), "kernels": kernels, "first": counts.first}) + "\n"
+        )
+
+
+if __name__ == "__main__":
+    main()
