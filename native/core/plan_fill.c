@@ -45,7 +45,7 @@ static bool holds(const struct silo_plan_check *check, uint64_t value) {
            (!check->keyed || silo_key_word(parameter, word, value) == check->key);
 }
 
-void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack) {
+void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack, uint8_t bytes) {
     double value;
     memcpy(&value, &word, sizeof value);
     if (pack == SILO_PACK_FP32) {
@@ -57,7 +57,10 @@ void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack) {
     } else if (pack == SILO_PACK_BF16) {
         word = silo_bf16_bits(value);
     }
-    memcpy(to, &word, sizeof word);
+    if (SILO_LIKELY(bytes == sizeof word))
+        memcpy(to, &word, sizeof word);
+    else
+        memcpy(to, &word, bytes < sizeof word ? bytes : sizeof word);
 }
 
 static int declared(const struct silo_plan_grid *grid, const uint64_t *values, int64_t dims[3],
@@ -124,10 +127,7 @@ enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
     }
     for (uint32_t i = 0; i < form->move_count; i++) {
         const struct silo_plan_move *move = &form->moves[i];
-        if (SILO_LIKELY(move->pack == SILO_PACK_SLOT))
-            memcpy(block + move->at, &values[move->value], sizeof(uint64_t));
-        else
-            silo_plan_write(block + move->at, values[move->value], move->pack);
+        silo_plan_write(block + move->at, values[move->value], move->pack, move->bytes);
     }
     return SILO_PLAN_FILLED;
 }

@@ -49,8 +49,9 @@ struct silo_plan_check {
 /* A value that goes into the block. */
 struct silo_plan_move {
     uint32_t value;
-    uint32_t at;  /* byte of the block */
-    uint8_t pack; /* enum silo_pack */
+    uint32_t at;   /* byte of the block */
+    uint8_t bytes; /* of the parameter */
+    uint8_t pack;  /* enum silo_pack */
 };
 
 /* A grid that is not the same in every replay. */
@@ -96,7 +97,7 @@ enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
                                      uint32_t *check, silo_error *error);
 
 /* The bytes of one parameter, at most 8, from the word of an argument. */
-void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack);
+void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack, uint8_t bytes);
 
 /* Which memories share bytes: `overlaps` of a form. */
 void silo_plan_overlaps(const struct silo_plan_form *form,
