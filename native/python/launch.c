@@ -418,6 +418,23 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
     return made;
 }
 
+/* Triton made a launch, the first of a kind: record it as the binding for later ones would make it.
+ * -1 with an exception set. */
+static SILO_NOINLINE int record_served(struct silo_launcher *self, const struct silo_inputs *inputs,
+                                       const struct silo_grid_source *grid,
+                                       struct silo_frame *frame, PyObject *found) {
+    int64_t dims[3];
+    if (found == NULL || Py_TYPE(found) != silo_binding_type) {
+        silo_recorder_refuse(self->plan.kernel, NULL);
+        return 0;
+    }
+    struct silo_binding *binding = (struct silo_binding *)found;
+    return find_grid(self, inputs, grid, frame, binding, dims) != 0
+               ? -1
+               : silo_recorder_add(self, inputs, grid, binding, frame, dims,
+                                   inputs->triton->stream);
+}
+
 /* A call of a Triton program, of which every argument is read. */
 SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_inputs *inputs,
                                   const struct silo_grid_source *grid, struct silo_frame *frame) {
@@ -438,6 +455,9 @@ SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_
         silo_recorder = NULL; /* as in find_binding */
         found = silo_triton_miss(self, inputs, grid, frame, hash, &result);
         silo_recorder = recorder;
+        if (SILO_UNLIKELY(recorder != NULL) && result != NULL &&
+            record_served(self, inputs, grid, frame, found) != 0)
+            Py_CLEAR(result);
         if (found == NULL || result != NULL) {
             Py_XDECREF(found);
             return result;

@@ -366,7 +366,7 @@ static int find_effects(const struct found *found, struct silo_plan_effects *eff
             continue;
         if (memory < 0 || memory >= (int32_t)form->memory_count)
             effects->alone = true;
-        else if (packed->writes)
+        else if (packed->writes || found->launcher->route == SILO_ROUTE_TRITON) /* nobody knows */
             effects->writes |= UINT64_C(1) << memory;
         else
             effects->reads |= UINT64_C(1) << memory;

@@ -107,6 +107,19 @@ void silo_recorder_grid(PyObject *grid) {
     }
 }
 
+void silo_recorder_refuse(PyObject *kernel, PyObject *reason) {
+    PyObject *text =
+        reason != NULL
+            ? PyUnicode_FromFormat(
+                  "%S is launched by Triton itself, which a plan does not record: %S", kernel,
+                  reason)
+            : PyUnicode_FromFormat("%S is launched by Triton itself, which a plan does not record",
+                                   kernel);
+    if (text == NULL || PyList_Append(silo_recorder->launches, text) != 0)
+        PyErr_WriteUnraisable(kernel);
+    Py_XDECREF(text);
+}
+
 /* ---- for Python ---- */
 
 static PyObject *py_record(PyObject *module, PyObject *args) {

@@ -32,6 +32,10 @@ int silo_recorder_add(struct silo_launcher *self, const struct silo_inputs *inpu
  * exception set where the earlier recording had another kernel there. */
 struct silo_binding *silo_recorder_binding(struct silo_launcher *self);
 
+/* A launch is made that is not recorded: `reason` (NULL: nobody says) ends in the error that the
+ * recording ends with. */
+void silo_recorder_refuse(PyObject *kernel, PyObject *reason);
+
 /* What a callable grid gave. */
 void silo_recorder_grid(PyObject *grid);
 
