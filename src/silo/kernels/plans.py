@@ -14,7 +14,7 @@ from silo.errors import ArgumentError
 from silo.forks import Mutex
 from silo.launch import native
 from silo.launch.plan_forms import FormMaker, SeenLaunch, seen_launches
-from silo.launch.plan_tracers import TracedArray, Trail, stand_in_for, torch_operations
+from silo.launch.plan_tracers import TracedArray, Trail, is_of_torch, stand_in_for, torch_operations
 
 __all__ = ["Plan", "PlanForm", "PlanReport", "plan", "planning"]
 
@@ -206,7 +206,10 @@ def _follow(
         given: list[Any] = []
         for one, value in named.items():
             made = stand_in_for(one, value, trail)
-            followed = follow_arrays if isinstance(made, TracedArray) else follow_numbers
+            # Only torch says what it does to an array that is no stand-in.
+            followed = (
+                follow_arrays or not is_of_torch(value) if isinstance(made, TracedArray) else follow_numbers
+            )
             given.append(made if followed else value)
             if made is not value and not followed:
                 trail.used[one] = f"a function that takes no stand-ins: {failure}"

@@ -15,7 +15,7 @@ from silo.core.postfix_programs import encode
 from silo.errors import ArgumentError, ExpressionError
 from silo.launch import native
 from silo.launch.argument_memory import allocation_of
-from silo.launch.plan_tracers import TracedArray, TracedFloat, TracedInt, Trail
+from silo.launch.plan_tracers import TracedArray, TracedFloat, TracedInt, Trail, is_of_torch
 
 __all__ = ["FormMaker", "SeenLaunch", "seen_launches"]
 
@@ -198,7 +198,7 @@ class FormMaker:
             return self._add((_MOVED, self._slots[name], offset, b"")), self._slots[name]
         if self._fixed.setdefault(address, other.slots[place]) != other.slots[place]:
             raise ArgumentError(self._unexplained(number, one, place, other.slots[place]))
-        if other.slots[place] != address and not _is_of_torch(array):
+        if other.slots[place] != address and not is_of_torch(array):
             raise ArgumentError(
                 f"{self.name}: launch {number + 1} ({one.launcher.name}) is given an array that the function makes"
                 " anew each time and fills: make it outside of the function, or give it as an argument"
@@ -226,9 +226,13 @@ class FormMaker:
                 " computed from more than the arguments"
             )
         if other.grid is None:
-            if one.binding.grid_arrays:
-                self._hold(other, f"the grid of {one.launcher.name}")
-            return None
+            read = [other.arguments[place] for place in one.binding.grid_arrays]
+            if all(isinstance(array, TracedArray) for array in read):
+                return None
+            self._hold(other, f"the grid of {one.launcher.name}, which reads the shape of an array that stays")
+            for given in other.arguments:
+                self._use(given if isinstance(given, TracedInt) else None, f"the grid of {one.launcher.name}")
+            return (-1, -1, -1)
         given = other.grid if isinstance(other.grid, tuple | list) else (other.grid,)
         axes = [-1, -1, -1]
         for axis, extent in enumerate(cast("Sequence[object]", given)):
@@ -320,7 +324,3 @@ class FormMaker:
             for index, (_, low, high) in enumerate(memories)
         )
         return memories, overlaps
-
-
-def _is_of_torch(array: object) -> bool:
-    return type(array).__module__.partition(".")[0] == "torch"

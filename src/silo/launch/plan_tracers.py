@@ -17,7 +17,7 @@ from silo.core.traced import Known, as_node
 from silo.errors import ArgumentError, ExpressionError, TraceError
 from silo.launch import native
 
-__all__ = ["TracedArray", "TracedFloat", "TracedInt", "Trail", "stand_in_for", "torch_operations"]
+__all__ = ["TracedArray", "TracedFloat", "TracedInt", "Trail", "is_of_torch", "stand_in_for", "torch_operations"]
 
 
 class Trail:
@@ -427,10 +427,20 @@ class TracedArray(native.StandIn):
             raise ArgumentError(
                 f"a plan cannot follow {self._name}.data_ptr(), an address without its array: give launches the array"
             )
+        if name not in _VIEWS and not is_of_torch(self._value):  # nobody would see what it does to the elements
+            raise _foreign(f".{name}", self._name)
         return getattr(self._as_is(f".{name}"), name)
 
     def __getitem__(self, index: object) -> Any:  # noqa: ANN401  # a view
-        return self._as_is("a part of it")[index]
+        found = self._as_is("a part of it")[index]
+        if not is_of_torch(self._value) and getattr(found, "base", None) is None:
+            raise _foreign("an index that reads elements", self._name)
+        return found
+
+    def __setitem__(self, index: object, value: object) -> None:
+        if not is_of_torch(self._value):
+            raise _foreign("an assignment", self._name)
+        self._as_is("a part of it")[index] = value
 
     def __len__(self) -> int:
         return len(self._as_is("len()"))
@@ -467,6 +477,15 @@ def _foreign(what: str, name: str) -> ArgumentError:
     return ArgumentError(
         f"{what} works on {name} between launches, which a plan does not record: make it a kernel, or end the plan there"
     )
+
+
+_VIEWS: Final = frozenset(("T", "itemsize", "nbytes", "reshape", "squeeze", "strides", "swapaxes", "transpose", "view"))
+"""Members of arrays that read no element."""
+
+
+def is_of_torch(array: object) -> bool:
+    """Whether it is a tensor of torch, which says what it does to tensors (:func:`torch_operations`)."""
+    return type(array).__module__.partition(".")[0] == "torch"
 
 
 def stand_in_for(name: str, value: object, trail: Trail) -> object:
