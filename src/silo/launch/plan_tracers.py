@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, NoReturn, cast
 
 from silo.core.nodes import Argument, Bindings, Const, Extent, Node, Op, OpKind, Stride, evaluate, leaves, make
@@ -427,6 +428,10 @@ class TracedArray(native.StandIn):
             raise ArgumentError(
                 f"a plan cannot follow {self._name}.data_ptr(), an address without its array: give launches the array"
             )
+        if name in ("copy_from", "fill") and isinstance(self._value, native.HostBuffer):
+            from silo.launch import plan_copies  # noqa: PLC0415  # few functions have copies
+
+            return partial(plan_copies.copy if name == "copy_from" else plan_copies.fill, self)
         if name not in _VIEWS and not is_of_torch(self._value):  # nobody would see what it does to the elements
             raise _foreign(f".{name}", self._name)
         return getattr(self._as_is(f".{name}"), name)

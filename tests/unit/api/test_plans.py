@@ -384,6 +384,41 @@ def test_a_block_is_replayed_with_other_arrays():
     np.testing.assert_array_equal(x[:64], before[:64] + 1)
 
 
+def test_copies_and_fills_of_buffers():
+    def step(x, kept, out, n):
+        kept.copy_from(x)
+        x.fill(0)
+        added(x, kept, out, n)
+        out.fill(0) if n > 1000 else None
+
+    def buffers(n):
+        made = [silo.Buffer(n) for _ in range(3)]
+        made[0].numpy()[:] = np.arange(n)
+        return made
+
+    plan = silo.plan(step, *buffers(160), 160)
+    assert plan.report().kernels == ("Buffer.copy", "Buffer.fill", "added")
+    for n in (160, 320, 4000):
+        x, kept, out = buffers(n)
+        plan(x, kept, out, n)
+        assert not x.numpy().any()
+        np.testing.assert_array_equal(kept.numpy(), np.arange(n))
+        np.testing.assert_array_equal(out.numpy(), np.arange(n) if n <= 1000 else np.zeros(n))
+    assert plan.replays == 1 + 1
+    x, kept, out = buffers(160)
+    with pytest.raises(ArgumentError, match="of as many bytes"):
+        plan(x, silo.Buffer(80), out, 160)
+    with pytest.raises(ArgumentError, match="copies of a whole Buffer"), silo.planning():
+        x.copy_from(bytes(640))
+    with pytest.raises(ArgumentError, match="does not record copy_to"), silo.planning():
+        x.copy_to(bytearray(640))
+    with silo.planning(x=x) as block:
+        out.copy_from(x)
+    x = buffers(160)[0]
+    block(x=x)
+    np.testing.assert_array_equal(out.numpy(), np.arange(160))
+
+
 def test_plans_within_plans():
     inner = silo.plan(two, *arrays(N), N, 2.0)
 
