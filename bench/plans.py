@@ -70,6 +70,7 @@ class Row:
 
     @property
     def estimate(self) -> Estimate:
+        """The median ratio."""
         return median_interval(self.samples, self.name)
 
 
@@ -100,7 +101,8 @@ def measure(turns: int, bursts: int) -> list[Row]:
     """All rows."""
     loop = turns_of_one_us()
     four = arrays(4)
-    empty = silo.plan(chain_of_nothing, *four, 1, 2, 3)
+    x, y, z, out = four
+    empty = silo.plan(chain_of_nothing, x, y, z, out, 1, 2, 3)
     one = silo.plan(chain, *arrays(1), loop)
     both = silo.plan(two_chains, *arrays(2), 20 * loop)
     rows = [
@@ -108,15 +110,14 @@ def measure(turns: int, bursts: int) -> list[Row]:
         Row("50 dependent kernels of 1 us over the sum of their own times", 1.1),
         Row("two independent chains of 25 kernels of 20 us over one after the other", 0.7),
     ]
-    x, y = arrays(2)
     for _ in range(200):  # both ways are tried, and the faster one is known
         both(x, y, 20 * loop)
     own_us = best_us(lambda: busy[(1,)](x, COUNT * loop, BLOCK=16), 20, 20)
     with threads(1):
         alone = silo.plan(two_chains, *arrays(2), 20 * loop)
     for _ in range(turns):
-        launched = best_us(lambda: chain_of_nothing(*four, 1, 2, 3), bursts, 20)
-        rows[0].samples.append(best_us(lambda: empty(*four, 1, 2, 3), bursts, 200) / launched)
+        launched = best_us(lambda: chain_of_nothing(x, y, z, out, 1, 2, 3), bursts, 20)
+        rows[0].samples.append(best_us(lambda: empty(x, y, z, out, 1, 2, 3), bursts, 200) / launched)
         own_us = best_us(lambda: busy[(1,)](x, COUNT * loop, BLOCK=16), bursts, 20)
         rows[1].samples.append(best_us(lambda: one(x, loop), bursts, 20) / own_us)
         with threads(1):

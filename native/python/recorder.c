@@ -213,7 +213,7 @@ static void stand_in_dealloc(PyObject *self) {
 
 int silo_recorder_init(PyObject *module) {
     static PyMemberDef members[] = {
-        {"_value", T_OBJECT, offsetof(struct stand_in, value), READONLY, "What it stands for."},
+        {"stands_for", T_OBJECT, offsetof(struct stand_in, value), READONLY, "What it stands for."},
         {NULL, 0, 0, 0, NULL},
     };
     static PyType_Slot slots[] = {

@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from silo.errors import ArgumentError
 from silo.forks import Mutex
@@ -74,16 +74,17 @@ class Plan(native.LaunchPlan):
 
     def __new__(
         cls, name: str, names: tuple[str, ...], function: Callable[[tuple[Any, ...]], object] | None = None
-    ) -> Plan:  # noqa: PYI034  # one class
+    ) -> Self:
         """Of a function that takes the tuple of all arguments; None: launches of a block, which cannot be repeated."""
         made = super().__new__(cls, name, names)
         made._name = name
         made._function = function
         made._lock = Mutex()
         made._recordings = 0
-        made._kernels: tuple[str, ...] = ()
-        made._fixed: dict[str, str] = {}
+        made._kernels = ()
+        made._fixed = {}
         made._told = False
+        made._full = False
         return made
 
     _name: str
@@ -93,6 +94,7 @@ class Plan(native.LaunchPlan):
     _kernels: tuple[str, ...]
     _fixed: dict[str, str]
     _told: bool
+    _full: bool
 
     @property
     def launch_parts(self) -> tuple[str, ...]:
@@ -118,10 +120,13 @@ class Plan(native.LaunchPlan):
         """Serve a call of a form that is not there, by running the function."""
         if self._function is None:
             raise ArgumentError(
-                f"{self._name}: the recorded launches do not serve these arguments (another dtype, device, shape, size or"
-                " alignment), and a block cannot be run again: make the plan of a function, silo.plan(function, ...)"
+                f"{self._name}: the recorded launches do not serve these arguments (another dtype, device, shape, size"
+                " or alignment), and a block cannot be run again: make the plan of a function, silo.plan(function, ...)"
             )
         if native.recording() is not None:  # of another plan, whose launches these are
+            self._function(arguments)
+            return
+        if self._full:
             self._function(arguments)
             return
         if self._recordings:
@@ -168,8 +173,15 @@ class Plan(native.LaunchPlan):
                 " silo.accelerate()"
             )
         maker = FormMaker(self._name, named, first, second, trail)
-        self.add(maker.describe())
+        added = self.add(maker.describe())
+        if not added:
+            logging.getLogger("silo").warning(
+                "plan %s: it has %d forms, and keeps no more; arguments of others are launched one by one",
+                self._name,
+                len(self.forms()),
+            )
         with self._lock:
+            self._full = not added
             self._kernels = tuple(one.launcher.name for one in first)
             self._fixed.update(trail.used)
 
@@ -207,9 +219,7 @@ def _follow(
         for one, value in named.items():
             made = stand_in_for(one, value, trail)
             # Only torch says what it does to an array that is no stand-in.
-            followed = (
-                follow_arrays or not is_of_torch(value) if isinstance(made, TracedArray) else follow_numbers
-            )
+            followed = follow_arrays or not is_of_torch(value) if isinstance(made, TracedArray) else follow_numbers
             given.append(made if followed else value)
             if made is not value and not followed:
                 trail.used[one] = f"a function that takes no stand-ins: {failure}"

@@ -22,7 +22,7 @@ def copy(to: Any, data: object, stream_or_at: int = -1, at: int = -1) -> None:  
         ArgumentError: anything else is copied, or another number of bytes.
     """
     part = stream_or_at if stream_or_at > 0 else at
-    real = data._value if isinstance(data, TracedArray) else data  # noqa: SLF001  # the native base's member
+    real = data.stands_for if isinstance(data, TracedArray) else data
     if not isinstance(real, native.HostBuffer) or part != -1:
         raise ArgumentError(
             "a plan records copies of a whole Buffer in host memory to another: of bytes, and of parts, it would keep"
@@ -43,7 +43,7 @@ def fill(to: Any, byte: int, stream: int = 0) -> None:  # noqa: ANN401  # as abo
 def _bytes(buffer: Any) -> Any:  # noqa: ANN401  # an int, or one with its expression
     if not isinstance(buffer, TracedArray):
         return buffer.nbytes
-    real: Any = buffer._value  # noqa: SLF001  # as above
+    real: Any = buffer.stands_for
     total: Any = buffer.numel()
     return total * dtype_named(real.dtype).itemsize
 

@@ -21,7 +21,7 @@ __all__ = ["FormMaker", "SeenLaunch", "seen_launches"]
 
 # native/core/argument_word.h: enum silo_value_kind.
 _POINTER, _INT, _FLOAT = 1, 4, 6
-# native/python/plan_form.h: enum silo_plan_kind; native/core/plan_fill.h: enum silo_plan_value_kind, SILO_PLAN_MEMORIES.
+# native/python/plan_form.h: enum silo_plan_kind; native/core/plan_fill.h: enum silo_plan_value_kind and the limit.
 _ARRAY_KIND, _INT_KIND, _FLOAT_KIND, _OTHER_KIND = range(4)
 _GIVEN, _MOVED, _COMPUTED = range(3)
 _MOST_MEMORIES = 64
@@ -117,11 +117,15 @@ class FormMaker:
                 " time: what it launches depends on more than its arguments"
             )
         sources = [
-            self._sources(number, one, other) for number, (one, other) in enumerate(zip(self.first, self.second, strict=True))
+            self._sources(number, one, other)
+            for number, (one, other) in enumerate(zip(self.first, self.second, strict=True))
         ]
         regions = self._regions()
         for (one, other), (values, places), axes in zip(
-            zip(self.first, self.second, strict=True), sources, [self._axes(*pair) for pair in zip(self.first, self.second, strict=True)], strict=True
+            zip(self.first, self.second, strict=True),
+            sources,
+            [self._axes(*pair) for pair in zip(self.first, self.second, strict=True)],
+            strict=True,
         ):
             del other
             memories = tuple(self._memory(place, regions) for place in places)
@@ -233,9 +237,10 @@ class FormMaker:
             for given in other.arguments:
                 self._use(given if isinstance(given, TracedInt) else None, f"the grid of {one.launcher.name}")
             return (-1, -1, -1)
-        given = other.grid if isinstance(other.grid, tuple | list) else (other.grid,)
+        grid: object = other.grid
+        given = cast("Sequence[object]", grid) if isinstance(grid, tuple | list) else (grid,)
         axes = [-1, -1, -1]
-        for axis, extent in enumerate(cast("Sequence[object]", given)):
+        for axis, extent in enumerate(given):
             if isinstance(extent, TracedInt) and not one.held:
                 axes[axis] = self._value(extent.node)
             else:
