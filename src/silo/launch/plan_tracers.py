@@ -506,7 +506,8 @@ class TracedArray(native.StandIn):
 
 def _foreign(what: str, name: str) -> ArgumentError:
     return ArgumentError(
-        f"{what} works on {name} between launches, which a plan does not record: make it a kernel, or end the plan before"
+        f"{what} works on {name} between launches, which a plan does not record: make it a kernel, or end the plan"
+        " before it"
     )
 
 
