@@ -283,8 +283,8 @@ static int replay(struct plan *self, struct silo_plan_served *served, const stru
         case SILO_PLAN_OTHER_FORM:
             result = 0;
             break;
-        case SILO_PLAN_REFUSED:
-            silo_raise(&error);
+        case SILO_PLAN_REFUSED: /* Python's integers may have a value where 64 bits have none */
+            result = error.code == SILO_ERROR_EXPRESSION ? 0 : silo_raise(&error);
             break;
         }
     }

@@ -20,7 +20,8 @@ from silo.launch.plan_tracers import TracedArray, TracedFloat, TracedInt, Trail,
 __all__ = ["FormMaker", "SeenLaunch", "seen_launches"]
 
 # native/core/argument_word.h: enum silo_value_kind.
-_POINTER, _INT, _FLOAT = 1, 4, 6
+_POINTER, _INT, _BOOL, _FLOAT = 1, 4, 5, 6
+_SCALARS = (_INT, _BOOL, _FLOAT)
 # native/python/plan_form.h: enum silo_plan_kind; native/core/plan_fill.h: enum silo_plan_value_kind and the limit.
 _ARRAY_KIND, _INT_KIND, _FLOAT_KIND, _OTHER_KIND = range(4)
 _GIVEN, _MOVED, _COMPUTED = range(3)
@@ -166,6 +167,9 @@ class FormMaker:
     def _source(
         self, number: int, one: SeenLaunch, other: SeenLaunch, place: int, given: object, kind: int
     ) -> tuple[int, tuple[int, int] | int | None]:
+        followed = kind != _POINTER or isinstance(given, TracedArray)
+        if followed and one.slots[place] != other.slots[place]:
+            raise ArgumentError(self._unexplained(number, one, place, other.slots[place]))
         if isinstance(given, TracedInt) and kind == _INT:
             return self._value(given.node), None
         if isinstance(given, TracedFloat) and kind == _FLOAT:
@@ -175,8 +179,11 @@ class FormMaker:
         self._use(given, f"{one.launcher.name}, to whose code it is a constant")
         if kind == _POINTER:
             return self._pointer(number, one, other, place)
-        if one.slots[place] != other.slots[place]:
-            raise ArgumentError(self._unexplained(number, one, place, other.slots[place]))
+        if kind in _SCALARS and (isinstance(given, TracedArray) or hasattr(type(given), "__setitem__")):
+            raise ArgumentError(
+                f"{self.name}: argument {place + 1} of launch {number + 1} ({one.launcher.name}) is the value of an"
+                " array without axes, which a replay would not read again: give the number itself"
+            )
         return -1, None
 
     def _pointer(

@@ -520,6 +520,10 @@ def is_of_torch(array: object) -> bool:
     return type(array).__module__.partition(".")[0] == "torch"
 
 
+def _is_plain(values: tuple[object, ...]) -> bool:
+    return all(one is None or isinstance(one, bool | int | float | str) for one in values)
+
+
 def stand_in_for(name: str, value: object, trail: Trail) -> object:
     """What a function gets in place of an argument; the value itself where nothing of it is followed."""
     if type(value) is int:
@@ -528,6 +532,11 @@ def stand_in_for(name: str, value: object, trail: Trail) -> object:
         return TracedFloat(value, name, trail)
     if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, list | dict | set) or (isinstance(value, tuple) and not _is_plain(value)):
+        raise ArgumentError(
+            f"the argument {name} of a plan is a {type(value).__name__}, in which arrays and numbers are not followed:"
+            " give each as an argument of its own"
+        )
     try:
         native.read(value)
     except (TypeError, ValueError, RuntimeError):  # no array

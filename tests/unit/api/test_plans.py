@@ -325,6 +325,45 @@ def test_what_depends_on_more_than_the_arguments_is_refused():
     counted[(1,)](x, 64, BLOCK=64)  # the process goes on
 
 
+def test_state_that_hides_behind_an_argument_is_refused():
+    calls = []
+
+    def sometimes(x, n):
+        calls.append(1)
+        counted[(1,)](x, n if len(calls) == 1 else n + 16, BLOCK=64)
+
+    def exchanged(x, y):
+        calls.append(1)
+        counted[(1,)](*((x, 64) if len(calls) % 2 else (y, 64)), BLOCK=64)
+
+    x, y = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    with pytest.raises(ArgumentError, match="it was 32, and 48 the second time"):
+        silo.plan(sometimes, x, 32)
+    calls.clear()
+    with pytest.raises(ArgumentError, match="neither an argument of the plan nor computed from one"):
+        silo.plan(exchanged, x, y)
+
+
+def test_containers_and_values_of_arrays_are_refused():
+    with pytest.raises(ArgumentError, match="the argument xs of a plan is a list"):
+        silo.plan(lambda xs: counted[(1,)](xs[0], 64, BLOCK=64), [np.zeros(64, np.float32)])
+    with pytest.raises(ArgumentError, match="the argument xs of a plan is a tuple"):
+        silo.plan(lambda xs: counted[(1,)](xs[0], 64, BLOCK=64), (np.zeros(64, np.float32),))
+
+
+def test_integers_beyond_64_bits_on_the_way():
+    def powers(x, n):
+        counted[(1,)](x, n * n * n * n // (n * n * n), BLOCK=64)
+
+    plan = silo.plan(powers, np.zeros(64, np.float32), 32)
+    plan(x := np.zeros(64, np.float32), 48)
+    assert x.tolist() == [1.0] * 48 + [0.0] * 16
+    plan(x := np.zeros(64, np.float32), 1 << 20)
+    assert x.tolist() == [1.0] * 64
+    plan(x, 1 << 20)
+    assert x.tolist() == [2.0] * 64
+
+
 def test_another_dtype_or_kind_is_another_form():
     plan = silo.plan(two, *arrays(N), N, 2.0)
     x, between, out = (one.astype(np.float64) for one in arrays(N))
