@@ -464,14 +464,15 @@ static int open_states(struct silo_plan_served *served, PyObject *nodes,
 }
 
 static int fill(struct silo_plan_served *served, PyObject *description) {
-    PyObject *wanted, *values, *checks, *memories, *overlaps, *nodes, *keeps;
+    PyObject *wanted, *values, *checks, *memories, *overlaps, *nodes, *keeps, *returned;
     struct silo_plan_form *form = &served->form;
     silo_error error;
-    if (!PyArg_ParseTuple(description, "O!O!O!O!O!O!O", &PyTuple_Type, &wanted, &PyTuple_Type,
+    if (!PyArg_ParseTuple(description, "O!O!O!O!O!O!OO", &PyTuple_Type, &wanted, &PyTuple_Type,
                           &values, &PyTuple_Type, &checks, &PyTuple_Type, &memories, &PyTuple_Type,
-                          &overlaps, &PyTuple_Type, &nodes, &keeps))
+                          &overlaps, &PyTuple_Type, &nodes, &keeps, &returned))
         return -1;
     served->keeps = Py_BuildValue("(OO)", keeps, nodes);
+    served->result = Py_NewRef(returned);
     const Py_ssize_t count = PyTuple_Size(nodes);
     if (served->keeps == NULL)
         return -1;
@@ -525,5 +526,6 @@ void silo_plan_form_free(struct silo_plan_served *served) {
     free(served->wanted);
     silo_plan_form_clear(&served->form);
     Py_XDECREF(served->keeps);
+    Py_XDECREF(served->result);
     PyMem_Free(served);
 }

@@ -66,7 +66,9 @@ class PlanReport:
 class Plan(native.LaunchPlan):
     """Launches that were recorded, called with the arguments that replace those of the recording.
 
-    A call gives every argument, by position or name, and returns None. It is one native call: it reads the arguments,
+    A call gives every argument, by position or name. It returns what the function returns, if that is arguments of the
+    call, arrays that stay (memory that the function made with ``torch.empty``: the next replay writes to it again) or a
+    tuple of these; else None. It is one native call: it reads the arguments,
     checks that the recorded code serves them, evaluates the grids, fills in the parameters and launches everything.
     Calls that the recorded code does not serve (another alignment, dtype, a size that other code is for) run the
     function once more, which records another form.
@@ -116,7 +118,7 @@ class Plan(native.LaunchPlan):
     def __repr__(self) -> str:
         return f"<silo.Plan {self._name}({', '.join(self.names)}) of {len(self._kernels)} launches>"
 
-    def _miss(self, arguments: tuple[Any, ...]) -> None:
+    def _miss(self, arguments: tuple[Any, ...]) -> object:
         """Serve a call of a form that is not there, by running the function."""
         if self._function is None:
             raise ArgumentError(
@@ -124,14 +126,12 @@ class Plan(native.LaunchPlan):
                 " or alignment), and a block cannot be run again: make the plan of a function, silo.plan(function, ...)"
             )
         if native.recording() is not None:  # of another plan, whose launches these are
-            self._function(arguments)
-            return
+            return self._function(arguments)
         if self._full:
-            self._function(arguments)
-            return
+            return self._function(arguments)
         if self._recordings:
             self._say()
-        self.learn(arguments)
+        return self.learn(arguments)
 
     def _say(self) -> None:
         with self._lock:
@@ -144,8 +144,8 @@ class Plan(native.LaunchPlan):
                 held,
             )
 
-    def learn(self, arguments: tuple[Any, ...]) -> None:
-        """Run the function with arguments and record its launches.
+    def learn(self, arguments: tuple[Any, ...]) -> object:
+        """Run the function with arguments, record its launches, and give what it returned.
 
         Raises:
             ArgumentError: it cannot be a plan; its launches were made all the same.
@@ -155,16 +155,22 @@ class Plan(native.LaunchPlan):
             raise ArgumentError(f"{self._name}: a block cannot be run again")
         first: list[Any] = []
         with _recording(first):
-            function(arguments)
+            result = function(arguments)
         with self._lock:
             self._recordings += 1
         seen = seen_launches(first)
         named = dict(zip(self.names, map(_plain_number, arguments), strict=True))
         second, trail = _follow(self._name, function, named, first)
-        self.keep(named, seen, second, trail)
+        self.keep(named, seen, second, trail, result)
+        return result
 
     def keep(
-        self, named: Mapping[str, object], first: list[SeenLaunch], second: list[SeenLaunch], trail: Trail
+        self,
+        named: Mapping[str, object],
+        first: list[SeenLaunch],
+        second: list[SeenLaunch],
+        trail: Trail,
+        result: object = None,
     ) -> None:
         """Add the form that two recordings show."""
         if not first:
@@ -172,7 +178,7 @@ class Plan(native.LaunchPlan):
                 f"{self._name}: nothing was launched that a plan records: kernels of Silo, and Triton's under"
                 " silo.accelerate()"
             )
-        maker = FormMaker(self._name, named, first, second, trail)
+        maker = FormMaker(self._name, named, first, second, trail, result)
         added = self.add(maker.describe())
         if not added:
             logging.getLogger("silo").warning(

@@ -94,6 +94,7 @@ class FormMaker:
     first: Sequence[SeenLaunch]
     second: Sequence[SeenLaunch]
     trail: Trail
+    result: object = None
     values: list[tuple[int, int, int, bytes]] = field(default_factory=list[tuple[int, int, int, bytes]])
     checks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _arrays: dict[str, _Array] = field(default_factory=dict[str, _Array])
@@ -139,7 +140,37 @@ class FormMaker:
                 self.checks.append((self._given(name), self._word(value)))
         wanted = tuple(self._wanted(name, value) for name, value in self.arguments.items())
         memories, overlaps = self._memories(regions)
-        return (wanted, tuple(self.values), tuple(self.checks), memories, overlaps, tuple(self._nodes), self._kept)
+        returned = self._returned(self.result)
+        return (
+            wanted,
+            tuple(self.values),
+            tuple(self.checks),
+            memories,
+            overlaps,
+            tuple(self._nodes),
+            self._kept,
+            returned,
+        )
+
+    def _returned(self, result: object) -> tuple[object, ...] | None:
+        """What replays return: arguments of theirs, arrays that stay, or a tuple of such; None for all else."""
+        if isinstance(result, tuple | list):
+            items = [self._returned_one(one) for one in cast("Sequence[object]", result)]
+            return None if not items or None in items else tuple(items)
+        return self._returned_one(result)
+
+    def _returned_one(self, result: object) -> tuple[int, object] | None:
+        if result is None:
+            return (-1, None)
+        for name, value in self.arguments.items():
+            if value is result and name in self._arrays:
+                return (self._slots[name], None)
+        found = _array(result)
+        if found is None or getattr(result, "requires_grad", False):
+            return None
+        low, high = found.reach
+        stays = any(low >= first and high <= last for first, last in self._regions())
+        return (-1, result) if stays else None
 
     # ---- one launch ----
 

@@ -252,6 +252,27 @@ def test_memory_that_the_function_makes():
         silo.plan(filled, *arrays(N, 2))
 
 
+def test_what_replays_return():
+    torch = pytest.importorskip("torch")
+
+    def step(x, n):
+        out = torch.empty(N)
+        scaled[(silo.cdiv(n, 128),)](x, out, n, 2.0, BLOCK=128)
+        return out, x
+
+    plan = silo.plan(step, torch.ones(N), N)
+    x = torch.full((N,), 3.0)
+    out, same = plan(x, N)
+    assert same is x
+    assert torch.equal(out, 2 * x)
+    again, _ = plan(torch.ones(N), N)
+    assert again is out
+    assert torch.equal(out, torch.full((N,), 2.0))
+    short, _ = plan(x, 64)
+    assert torch.equal(short[:64], 2 * x[:64])
+    assert silo.plan(lambda x: counted[(1,)](x, 64, BLOCK=64) or 5, np.zeros(64, np.float32))(x.numpy()) is None
+
+
 def test_work_of_torch_and_numpy_between_launches_is_refused():
     torch = pytest.importorskip("torch")
 
