@@ -1,4 +1,5 @@
-/* Copies and fills of host memory as kernels of the CPU, so that a plan has them among its launches. */
+/* Copies and fills of host memory as kernels of the CPU, so that a plan has them among its
+ * launches. */
 #ifndef SILO_CPU_COPY_H
 #define SILO_CPU_COPY_H
 

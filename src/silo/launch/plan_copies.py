@@ -9,7 +9,6 @@ from silo.core.host_arrays import dtype_named
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.errors import ArgumentError
 from silo.launch import native
-from silo.launch.plan_tracers import TracedArray
 from silo.launch.runtime import Launcher, make_launcher
 
 __all__ = ["copy", "fill"]
@@ -22,7 +21,7 @@ def copy(to: Any, data: object, stream_or_at: int = -1, at: int = -1) -> None:  
         ArgumentError: anything else is copied, or another number of bytes.
     """
     part = stream_or_at if stream_or_at > 0 else at
-    real = data.stands_for if isinstance(data, TracedArray) else data
+    real = data.stands_for if isinstance(data, native.StandIn) else data
     if not isinstance(real, native.HostBuffer) or part != -1:
         raise ArgumentError(
             "a plan records copies of a whole Buffer in host memory to another: of bytes, and of parts, it would keep"
@@ -41,11 +40,11 @@ def fill(to: Any, byte: int, stream: int = 0) -> None:  # noqa: ANN401  # as abo
 
 
 def _bytes(buffer: Any) -> Any:  # noqa: ANN401  # an int, or one with its expression
-    if not isinstance(buffer, TracedArray):
+    if not isinstance(buffer, native.StandIn):
         return buffer.nbytes
     real: Any = buffer.stands_for
-    total: Any = buffer.numel()
-    return total * dtype_named(real.dtype).itemsize
+    stand_in: Any = buffer
+    return stand_in.numel() * dtype_named(real.dtype).itemsize
 
 
 @cache

@@ -520,8 +520,10 @@ def is_of_torch(array: object) -> bool:
     return type(array).__module__.partition(".")[0] == "torch"
 
 
-def _is_plain(values: tuple[object, ...]) -> bool:
-    return all(one is None or isinstance(one, bool | int | float | str) for one in values)
+def _holds_others(value: object) -> bool:
+    if not isinstance(value, tuple):
+        return isinstance(value, list | dict | set)
+    return any(not isinstance(one, bool | int | float | str | None) for one in cast("Sequence[object]", value))
 
 
 def stand_in_for(name: str, value: object, trail: Trail) -> object:
@@ -532,7 +534,7 @@ def stand_in_for(name: str, value: object, trail: Trail) -> object:
         return TracedFloat(value, name, trail)
     if value is None or isinstance(value, bool | str):
         return value
-    if isinstance(value, list | dict | set) or (isinstance(value, tuple) and not _is_plain(value)):
+    if _holds_others(value):
         raise ArgumentError(
             f"the argument {name} of a plan is a {type(value).__name__}, in which arrays and numbers are not followed:"
             " give each as an argument of its own"
