@@ -2,7 +2,7 @@
 
 #include "errors.h"
 #include "guard.h"
-#include "recorder.h"
+#include "stand_in.h"
 
 /* A key under which equal tuples meet and 1, True and 1.0 do not; new reference. */
 static PyObject *frozen(PyObject *object) {

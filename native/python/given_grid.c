@@ -3,7 +3,7 @@
 #include "arguments.h"
 #include "errors.h"
 #include "plan.h"
-#include "recorder.h"
+#include "stand_in.h"
 
 static const char axis_name[3] = {'x', 'y', 'z'};
 

@@ -37,6 +37,7 @@
 #include "plan_object.h"
 #include "recorder.h"
 #include "scalars.h"
+#include "stand_in.h"
 #include "stream.h"
 #include "torch_shim.h"
 #include "triton_bound.h"
@@ -481,7 +482,7 @@ PyMODINIT_FUNC PyInit__native(void) {
         silo_arguments_init() != 0 || silo_scalars_init() != 0 || silo_stream_init() != 0 ||
         add_absent(module) != 0 || PyModule_AddFunctions(module, silo_gpu_methods) != 0 ||
         PyModule_AddFunctions(module, silo_recorder_methods) != 0 ||
-        silo_recorder_init(module) != 0 || silo_plan_object_init(module) != 0 ||
+        silo_stand_in_init(module) != 0 || silo_plan_object_init(module) != 0 ||
         silo_gpu_device_init() != 0 || silo_code_init(module) != 0 ||
         silo_gpu_memory_init(module) != 0 || silo_gpu_pinned_init(module) != 0 ||
         silo_gpu_timing_init(module) != 0 || silo_library_init(module) != 0 ||

@@ -530,7 +530,7 @@ int silo_plan_object_init(PyObject *module) {
         {Py_tp_members, members},
         {Py_tp_methods, methods},
         {Py_tp_doc, "LaunchPlan(name, names)\n--\n\nCalls replay recorded launches with their "
-                    "arguments; those of a form that is not there go to _miss(arguments)."},
+                    "arguments; calls of other forms go to _miss(arguments)."},
         {0, NULL},
     };
     static PyType_Spec spec = {

@@ -5,8 +5,8 @@
 
 #include "errors.h"
 #include "placement.h"
-#include "recorder.h"
 #include "scalars.h"
+#include "stand_in.h"
 
 int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object,
                    struct silo_frame *frame) {

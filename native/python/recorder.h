@@ -1,5 +1,4 @@
-/* Recording launches for a plan: what each launch of a thread was given, in order; and stand-ins,
- * which a function that is recorded gets in place of arguments to show what it computes of them. */
+/* Recording launches for a plan: the arguments of each launch of a thread, in order. */
 #ifndef SILO_RECORDER_H
 #define SILO_RECORDER_H
 
@@ -40,10 +39,6 @@ void silo_recorder_refuse(PyObject *kernel, PyObject *reason);
 /* What a callable grid gave. */
 void silo_recorder_grid(PyObject *grid);
 
-/* The object that a stand-in stands for (borrowed), NULL: it is none. */
-PyObject *silo_stood_for(PyObject *object);
-
-int silo_recorder_init(PyObject *module);
 extern PyMethodDef silo_recorder_methods[];
 
 #endif

@@ -3,7 +3,7 @@
 #include "flat.h"
 #include "kept_names.h"
 #include "locks.h"
-#include "recorder.h"
+#include "stand_in.h"
 
 #define FEW_VALUES 96 /* of one call, on its stack */
 

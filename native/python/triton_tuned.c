@@ -4,6 +4,7 @@
 #include "kept_names.h"
 #include "names.h"
 #include "recorder.h"
+#include "stand_in.h"
 #include "triton_bound.h"
 #include "triton_class.h"
 #include "triton_decision.h"

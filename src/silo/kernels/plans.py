@@ -64,7 +64,7 @@ class PlanReport:
 
 
 class Plan(native.LaunchPlan):
-    """Launches that were recorded, called with the arguments that replace those of the recording.
+    """Launches that were recorded, called with the arguments that replace the recorded ones.
 
     A call gives every argument, by position or name. It returns what the function returns, if that is arguments of the
     call, arrays that stay (memory that the function made with ``torch.empty``: the next replay writes to it again) or a

@@ -64,7 +64,7 @@ class TracedInt(native.StandIn, Known):
         return self._node
 
     def combine(self, kind: OpKind, operands: tuple[object, ...]) -> Any:
-        """The result of one operation; NotImplemented where it is no integer of 64 bits."""
+        """The result of one operation; NotImplemented if 64 bits do not hold it."""
         try:
             nodes = tuple(as_node(operand) for operand in operands)
             value = evaluate(Op(kind, tuple(Const(int(_plain(operand))) for operand in operands)), Bindings())
