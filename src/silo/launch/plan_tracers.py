@@ -1,0 +1,576 @@
+"""Stand-ins for a function's arguments: known values that show what the function computes of them.
+
+A plan runs its function once more with them. Launches are given what they stand for; arithmetic on an integer gives an
+integer with its expression; a comparison is noted with its result; and any other use (``range``, an index, ``torch``)
+gives the plain value and notes that the result may depend on it in an unknown way.
+"""
+
+# ruff: noqa: ANN401  # stand-ins take and give whatever Python objects do
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, NoReturn, cast
+
+from silo.core.nodes import Argument, Bindings, Const, Extent, Node, Op, OpKind, Stride, evaluate, leaves, make
+from silo.core.traced import Known, as_node
+from silo.errors import ArgumentError, ExpressionError, TraceError
+from silo.launch import native
+
+__all__ = ["TracedArray", "TracedFloat", "TracedInt", "Trail", "is_of_torch", "stand_in_for", "torch_operations"]
+
+
+class Trail:
+    """What a function did with its stand-ins.
+
+    ``conditions`` are comparisons with their results: other results would have led elsewhere. ``used`` has the
+    arguments whose value, or shape and strides, went where nothing is followed, each with a word for where.
+    """
+
+    def __init__(self) -> None:
+        self.conditions: list[tuple[Node, bool]] = []
+        self.used: dict[str, str] = {}
+
+    def note(self, node: Node, where: str) -> None:
+        """A value computed by ``node`` was used as it is."""
+        for leaf in leaves(node):
+            self.used.setdefault(leaf.argument if isinstance(leaf, Extent | Stride) else str(leaf), where)
+
+
+_COMPARED: Final = {"<": OpKind.LT, "<=": OpKind.LE, ">": OpKind.GT, ">=": OpKind.GE, "==": OpKind.EQ, "!=": OpKind.NE}
+
+
+def _plain(value: object) -> Any:
+    return value.stands_for if isinstance(value, native.StandIn) else value
+
+
+class TracedInt(native.StandIn, Known):
+    """An integer and the expression that it was computed by."""
+
+    __slots__ = ("_node", "_trail")
+
+    def __new__(cls, value: int, node: Node, trail: Trail) -> TracedInt:  # noqa: PYI034
+        """An integer of 64 bits."""
+        made = super().__new__(cls, value)
+        made._node = node
+        made._trail = trail
+        return made
+
+    @property
+    def node(self) -> Node:
+        """The expression."""
+        return self._node
+
+    def combine(self, kind: OpKind, operands: tuple[object, ...]) -> Any:
+        """The result of one operation; NotImplemented if 64 bits do not hold it."""
+        try:
+            nodes = tuple(as_node(operand) for operand in operands)
+            value = evaluate(Op(kind, tuple(Const(int(_plain(operand))) for operand in operands)), Bindings())
+            node = make(kind, *nodes)
+        except (ExpressionError, TraceError):  # no integer of 64 bits
+            return NotImplemented
+        return TracedInt(value, node, self._trail) if not isinstance(node, Const) else value
+
+    def _compare(self, sign: str, other: object) -> bool:
+        plain = _plain(other)
+        known = isinstance(plain, int)
+        result = _OPERATORS[sign](self.stands_for, plain)
+        if result is NotImplemented:
+            return result
+        if known:
+            try:
+                node = make(_COMPARED[sign], self._node, as_node(other))
+            except ExpressionError:
+                self._trail.note(self._node, f"a comparison with {plain}")
+            else:
+                if not isinstance(node, Const):
+                    self._trail.conditions.append((node, bool(result)))
+        else:
+            self._trail.note(self._node, f"{sign} with {type(plain).__name__}")
+        return bool(result)
+
+    def __lt__(self, other: object) -> bool:
+        return self._compare("<", other)
+
+    def __le__(self, other: object) -> bool:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: object) -> bool:
+        return self._compare(">", other)
+
+    def __ge__(self, other: object) -> bool:
+        return self._compare(">=", other)
+
+    def __eq__(self, other: object) -> bool:
+        return self._compare("==", other)
+
+    def __ne__(self, other: object) -> bool:
+        return self._compare("!=", other)
+
+    def __bool__(self) -> bool:
+        return self._compare("!=", 0)
+
+    def as_is(self, where: str) -> int:
+        """The plain integer, for a use that is noted."""
+        self._trail.note(self._node, where)
+        return self.stands_for
+
+    def __index__(self) -> int:
+        return self.as_is("an index, a size or range()")
+
+    def __int__(self) -> int:
+        return self.as_is("int()")
+
+    def __float__(self) -> float:
+        return float(self.as_is("float()"))
+
+    def __hash__(self) -> int:
+        return hash(self.as_is("a key"))
+
+    def __str__(self) -> str:
+        return str(self.as_is("text"))
+
+    def __repr__(self) -> str:
+        return repr(self.as_is("text"))
+
+    def __format__(self, spec: str) -> str:
+        return format(self.as_is("text"), spec)
+
+    def __truediv__(self, other: Any) -> Any:
+        if isinstance(_plain(other), int):
+            return _Ratio(self, other, self._trail)
+        return self._binary("/", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        if isinstance(_plain(other), int):
+            return _Ratio(other, self, self._trail)
+        return self._binary("/", other, self)
+
+    def __pos__(self) -> TracedInt:
+        return self
+
+    def __neg__(self) -> Any:
+        match self._node:
+            case Op(OpKind.FLOORDIV, (Op(OpKind.NEG, (x,)), y)):  # -(-x // y)
+                return TracedInt(-self.stands_for, make(OpKind.CDIV, x, y), self._trail)
+            case _:
+                return self.combine(OpKind.NEG, (self,))
+
+    def __abs__(self) -> Any:
+        return self if self >= 0 else -self
+
+    def __round__(self, digits: object = None) -> Any:
+        return self if digits is None else round(self.as_is("round()"), cast("int", digits))
+
+    def __ceil__(self) -> TracedInt:
+        return self
+
+    __floor__ = __trunc__ = __ceil__
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        return other // self, other % self
+
+    def _binary(self, sign: str, left: Any, right: Any) -> Any:
+        kind, amount = _FOLLOWED.get(sign), _plain(right)
+        if sign in _SHIFTS and type(right) is int and 0 <= amount < _MOST_SHIFT and isinstance(_plain(left), int):
+            sign, right = _SHIFTS[sign], 1 << amount
+            kind = _FOLLOWED[sign]
+        if kind is not None and isinstance(_plain(left), int) and isinstance(_plain(right), int):
+            result = self.combine(kind, (left, right))
+            if result is not NotImplemented:
+                return result
+        for one in (left, right):
+            if isinstance(one, TracedInt | TracedFloat):
+                one.as_is(sign)
+        return _OPERATORS[sign](_plain(left), _plain(right))
+
+    def __add__(self, other: Any) -> Any:
+        return self._binary("+", self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._binary("+", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._binary("-", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._binary("-", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._binary("*", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._binary("*", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._binary("//", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._binary("//", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._binary("%", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._binary("%", other, self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return self._binary("<<", self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return self._binary("<<", other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self._binary(">>", self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return self._binary(">>", other, self)
+
+    def __and__(self, other: Any) -> Any:
+        return self._binary("&", self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return self._binary("&", other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return self._binary("|", self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return self._binary("|", other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return self._binary("^", self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return self._binary("^", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return self._binary("**", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._binary("**", other, self)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.as_is(f".{name}"), name)
+
+
+_FOLLOWED: Final = {
+    "+": OpKind.ADD,
+    "-": OpKind.SUB,
+    "*": OpKind.MUL,
+    "//": OpKind.FLOORDIV,
+    "%": OpKind.MOD,
+}
+_SHIFTS: Final = {"<<": "*", ">>": "//"}
+_MOST_SHIFT: Final = 62
+_OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "+": lambda x, y: x + y,
+    "-": lambda x, y: x - y,
+    "*": lambda x, y: x * y,
+    "/": lambda x, y: x / y,
+    "//": lambda x, y: x // y,
+    "%": lambda x, y: x % y,
+    "<<": lambda x, y: x << y,
+    ">>": lambda x, y: x >> y,
+    "&": lambda x, y: x & y,
+    "|": lambda x, y: x | y,
+    "^": lambda x, y: x ^ y,
+    "**": lambda x, y: x**y,
+    "<": lambda x, y: x < y,
+    "<=": lambda x, y: x <= y,
+    ">": lambda x, y: x > y,
+    ">=": lambda x, y: x >= y,
+    "==": lambda x, y: x == y,
+    "!=": lambda x, y: x != y,
+}
+
+
+class _Ratio:
+    """A true division of integers: ``math.ceil`` and ``math.floor`` of it are followed."""
+
+    def __init__(self, above: object, below: object, trail: Trail) -> None:
+        self._above, self._below, self._trail = above, below, trail
+
+    def _whole(self, kind: OpKind) -> Any:
+        one = self._above if isinstance(self._above, TracedInt) else self._below
+        return cast("TracedInt", one).combine(kind, (self._above, self._below))
+
+    def __ceil__(self) -> Any:
+        return self._whole(OpKind.CDIV)
+
+    def __floor__(self) -> Any:
+        return self._whole(OpKind.FLOORDIV)
+
+    def __float__(self) -> float:
+        for one in (self._above, self._below):
+            if isinstance(one, TracedInt):
+                one.as_is("/")
+        return _plain(self._above) / _plain(self._below)
+
+    def __int__(self) -> int:
+        return int(float(self))
+
+    __trunc__ = __int__
+
+
+def _of_float(name: str) -> Callable[..., Any]:
+    def method(self: Any, *others: object) -> Any:
+        return getattr(float(self), name)(*(_plain(other) for other in others))
+
+    return method
+
+
+_FLOAT_METHODS: Final = (
+    *("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__"),
+    *("__floordiv__", "__rfloordiv__", "__mod__", "__rmod__", "__pow__", "__rpow__", "__neg__", "__pos__", "__abs__"),
+    *("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__", "__bool__", "__hash__", "__round__", "__str__"),
+    *("__repr__", "__format__"),
+)
+
+
+class TracedFloat(native.StandIn):
+    """A float argument: launches are given it; what is computed of it is not followed."""
+
+    __slots__ = ("_name", "_trail")
+
+    def __new__(cls, value: float, name: str, trail: Trail) -> TracedFloat:  # noqa: PYI034
+        """The argument of that name."""
+        made = super().__new__(cls, value)
+        made._name = name
+        made._trail = trail
+        return made
+
+    @property
+    def argument(self) -> str:
+        """Its name."""
+        return self._name
+
+    def as_is(self, where: str) -> float:
+        """The plain float, for a use that is noted."""
+        self._trail.used.setdefault(self._name, where)
+        return self.stands_for
+
+    def __float__(self) -> float:
+        return self.as_is("arithmetic")
+
+    def __int__(self) -> int:
+        return int(self.as_is("int()"))
+
+    def __ceil__(self) -> int:
+        return self.as_is("math.ceil").__ceil__()
+
+    def __floor__(self) -> int:
+        return self.as_is("math.floor").__floor__()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.as_is(f".{name}"), name)
+
+
+for _name in _FLOAT_METHODS:
+    setattr(TracedFloat, _name, _of_float(_name))
+    setattr(_Ratio, _name, _of_float(_name))
+
+
+class TracedArray(native.StandIn):
+    """An array argument: launches are given it; its extents and strides are integers with expressions."""
+
+    __slots__ = ("_name", "_trail")
+
+    def __new__(cls, value: object, name: str, trail: Trail) -> TracedArray:  # noqa: PYI034
+        """The argument of that name."""
+        made = super().__new__(cls, value)
+        made._name = name
+        made._trail = trail
+        return made
+
+    @property
+    def argument(self) -> str:
+        """Its name."""
+        return self._name
+
+    def as_is(self, where: str) -> Any:
+        """The array itself, for a use that is noted."""
+        self._trail.used.setdefault(self._name, where)
+        return self.stands_for
+
+    @property
+    def shape(self) -> tuple[TracedInt, ...]:
+        """Its extents."""
+        sizes = enumerate(self.stands_for.shape)
+        return tuple(TracedInt(int(size), Extent(self._name, axis), self._trail) for axis, size in sizes)
+
+    def size(self, dim: int | None = None) -> Any:
+        """Its extents, or one of them; of numpy's arrays a number."""
+        if not callable(self.stands_for.size):
+            return self.numel()
+        return self.shape if dim is None else self.shape[dim]
+
+    def numel(self) -> Any:
+        """The number of its elements."""
+        total: Any = 1
+        for extent in self.shape:
+            total = extent * total
+        return total
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Its strides in elements, or one of them."""
+        strides = self.stands_for.stride()
+        made = tuple(TracedInt(int(one), Stride(self._name, axis), self._trail) for axis, one in enumerate(strides))
+        return made if dim is None else made[dim]
+
+    def dim(self) -> int:
+        """The number of its axes, which a plan holds."""
+        return len(self.stands_for.shape)
+
+    @property
+    def ndim(self) -> int:
+        """The number of its axes, which a plan holds."""
+        return len(self.stands_for.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """Its element type, which a plan holds."""
+        return self.stands_for.dtype
+
+    @property
+    def device(self) -> Any:
+        """Where it lies, which a plan holds."""
+        return self.stands_for.device
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name == "data_ptr":
+            raise ArgumentError(
+                f"a plan cannot follow {self._name}.data_ptr(), an address without its array: give launches the array"
+            )
+        if name in ("copy_from", "fill") and isinstance(self.stands_for, native.HostBuffer):
+            from silo.launch import plan_copies  # noqa: PLC0415  # few functions have copies
+
+            return partial(plan_copies.copy if name == "copy_from" else plan_copies.fill, self)
+        if name not in _VIEWS and not is_of_torch(self.stands_for):  # nobody would see what it does to the elements
+            raise _foreign(f".{name}", self._name)
+        return getattr(self.as_is(f".{name}"), name)
+
+    def __getitem__(self, index: object) -> Any:
+        found = self.as_is("a part of it")[index]
+        if not is_of_torch(self.stands_for) and getattr(found, "base", None) is None:
+            raise _foreign("an index that reads elements", self._name)
+        return found
+
+    def __setitem__(self, index: object, value: object) -> None:
+        if not is_of_torch(self.stands_for):
+            raise _foreign("an assignment", self._name)
+        self.as_is("a part of it")[index] = value
+
+    def __len__(self) -> int:
+        return len(self.as_is("len()"))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.as_is("a loop over it"))
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Callable[..., Any], kinds: object, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        del kinds
+
+        def real(value: object) -> object:
+            if isinstance(value, TracedArray):
+                return value.as_is(getattr(function, "__name__", "torch"))
+            if isinstance(value, list | tuple):
+                items = [real(one) for one in cast("Sequence[object]", value)]
+                return items if isinstance(value, list) else tuple(items)
+            return value
+
+        return function(*(real(one) for one in args), **{name: real(one) for name, one in (kwargs or {}).items()})
+
+    def __array_ufunc__(self, function: object, *_: object, **__: object) -> NoReturn:
+        raise _foreign(f"numpy.{getattr(function, '__name__', function)}", self._name)
+
+    def __array_function__(self, function: object, *_: object) -> NoReturn:
+        raise _foreign(f"numpy.{getattr(function, '__name__', function)}", self._name)
+
+    def __array__(self, *_: object, **__: object) -> NoReturn:
+        raise _foreign("numpy", self._name)
+
+
+def _foreign(what: str, name: str) -> ArgumentError:
+    return ArgumentError(
+        f"{what} works on {name} between launches, which a plan does not record: make it a kernel, or end the plan"
+        " before it"
+    )
+
+
+_VIEWS: Final = frozenset(("T", "itemsize", "nbytes", "squeeze", "strides", "swapaxes", "transpose", "view"))
+"""Members of arrays that read no element."""
+
+
+def is_of_torch(array: object) -> bool:
+    """Whether it is a tensor of torch, which says what it does to tensors (:func:`torch_operations`)."""
+    return type(array).__module__.partition(".")[0] == "torch"
+
+
+def _holds_others(value: object) -> bool:
+    if not isinstance(value, tuple):
+        return isinstance(value, list | dict | set)
+    return any(not isinstance(one, bool | int | float | str | None) for one in cast("Sequence[object]", value))
+
+
+def stand_in_for(name: str, value: object, trail: Trail) -> object:
+    """What a function gets in place of an argument; the value itself where nothing of it is followed."""
+    if type(value) is int:
+        return TracedInt(value, Argument(name), trail)
+    if type(value) is float:
+        return TracedFloat(value, name, trail)
+    if value is None or isinstance(value, bool | str):
+        return value
+    if _holds_others(value):
+        raise ArgumentError(
+            f"the argument {name} of a plan is a {type(value).__name__}, in which arrays and numbers are not followed:"
+            " give each as an argument of its own"
+        )
+    try:
+        native.read(value)
+    except (TypeError, ValueError, RuntimeError):  # no array
+        return value
+    return TracedArray(value, name, trail)
+
+
+_QUIET: Final = frozenset(
+    f"aten::{name}"
+    for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "alias")
+)
+
+
+@contextmanager
+def torch_operations() -> Generator[list[str]]:
+    """The names of torch's operations on memory that run in this block, in order; nothing where torch is not loaded.
+
+    Views and new memory that nothing is written to are no such operations.
+    """
+    found: list[str] = []
+    torch: Any = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "utils"):
+        yield found
+        return
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415  # pyright: ignore[reportMissingImports]
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            name = function._schema.name  # noqa: SLF001  # the one name that all versions have
+            if not function.is_view and name not in _QUIET:
+                found.append(name.replace("aten::", "torch."))
+            return function(*args, **(kwargs or {}))
+
+    with Watch():
+        yield found
