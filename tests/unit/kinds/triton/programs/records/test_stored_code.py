@@ -89,6 +89,29 @@ def test_what_workers_compiled_is_kept_as_well(home):
     assert files(second).items() <= files(first).items()
 
 
+def test_the_place_of_a_compile_is_worked_out_once_for_all_that_watch_it(home):
+    said = program(
+        TUNED
+        + COUNTED
+        + """
+import silo.kinds.triton.programs.searches.ahead_compiles as ahead_compiles
+import triton.runtime.cache as cache
+ahead_compiles.available_cpus = lambda: 3
+own_place = cache.get_cache_key
+places = []
+def get_cache_key(*given, **more):
+    places.append(1)
+    return own_place(*given, **more)
+cache.get_cache_key = get_cache_key  # Triton's compiler has its own reference
+with silo.accelerate():
+    t[(1,)](x, z, 100)
+print("places", len(places), len(measured))
+""",
+        SILO_HOME=home,
+    )
+    assert line(said, "places") == "places 4 2"  # of two configs that are asked for, and of their compiles
+
+
 @pytest.mark.parametrize(
     ("change", "variables", "staged"),
     [
