@@ -61,6 +61,7 @@ from silo.kinds.triton.front.adapter.decorators import (
     read_kernel,
     read_tuned_config,
 )
+from silo.kinds.triton.front.adapter.first_compile import FirstCompile, HostModule, KeyFiles, watch_first_compile
 from silo.kinds.triton.front.adapter.gpu_back_end import GpuStages, compile_gpu, load_gpu_backends
 from silo.kinds.triton.front.adapter.launch_hooks import enter_launch, follow_launch_hooks
 from silo.kinds.triton.front.adapter.launch_paths import (
@@ -113,11 +114,14 @@ __all__ = [
     "CpuFrontEnd",
     "CpuFrontEndOptions",
     "DecoratedKernel",
+    "FirstCompile",
     "FrontEnds",
     "GpuStages",
+    "HostModule",
     "JitParameter",
     "KeepsFiles",
     "KeptCode",
+    "KeyFiles",
     "LaunchHookPoints",
     "LaunchWatch",
     "Ttir",
@@ -199,6 +203,7 @@ __all__ = [
     "usable_for_programs",
     "watch",
     "watch_autotuners",
+    "watch_first_compile",
     "watch_requests",
     "watched_debug",
     "when_text_is_replaced",
