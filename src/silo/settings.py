@@ -140,6 +140,7 @@ class Settings:
     accelerate_report: str | os.PathLike[str] | None = None
     compile_ahead: bool = True
     keep_decisions: bool = True
+    short_measurements: bool = False
     log: str | None = None
     quiet: bool = False
     check: bool = False
@@ -216,6 +217,7 @@ class Settings:
             else _path(given, "SILO_ACCELERATE_REPORT"),
             compile_ahead=_flag(given, "SILO_COMPILE_AHEAD", default=True),
             keep_decisions=_flag(given, "SILO_KEEP_DECISIONS", default=True),
+            short_measurements=_flag(given, "SILO_SHORT_MEASUREMENTS", default=False),
             log=_choice(given, "SILO_LOG", LOG_LEVELS, "info") if "SILO_LOG" in given else None,
             quiet=_flag(given, "SILO_QUIET", default=False),
             check=_flag(given, "SILO_CHECK", default=False),

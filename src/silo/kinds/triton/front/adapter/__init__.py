@@ -4,12 +4,15 @@ Nothing here is imported before a function needs it, so ``import silo`` loads no
 """
 
 from silo.kinds.triton.front.adapter.autotuners import (
+    Benchmark,
     TunedLaunch,
     TunerDecision,
     TunerDecisions,
     TunerKey,
     TunerWatch,
+    benchmark_replaced,
     config_members,
+    default_benchmark,
     is_trying,
     kernel_of_tuner,
     search_methods,
@@ -107,6 +110,7 @@ from silo.kinds.triton.front.adapter.wrap import wrap
 __all__ = [
     "LAUNCHED_VERSIONS",
     "TESTED_VERSIONS",
+    "Benchmark",
     "CacheEntry",
     "CompileCall",
     "CompileRequest",
@@ -133,6 +137,7 @@ __all__ = [
     "active_device",
     "active_target",
     "adapter_is_ready",
+    "benchmark_replaced",
     "cache_key_text",
     "cached_files",
     "changed_global",
@@ -143,6 +148,7 @@ __all__ = [
     "config_members",
     "cpu_target",
     "debug_by_default",
+    "default_benchmark",
     "default_options",
     "descriptor_type",
     "dtype_name",
