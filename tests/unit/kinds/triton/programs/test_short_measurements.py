@@ -2,6 +2,7 @@
 
 import math
 import random
+from pathlib import Path
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_an_error_of_the_program_ends_the_search_with_the_tuner_as_it_was():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        ShortSearch(machine, broken, machine.measure).times(8, lambda place, times: None)
+        ShortSearch(machine, broken, machine.measure).times(8)
     assert machine.do_bench is None
 
 
@@ -287,3 +288,21 @@ with silo.accelerate():
     assert shorts()[0] >= 16
 """
     simulated(code, home=str(tmp_path / "a"), SILO_SHORT_MEASUREMENTS="1")
+
+
+def test_the_bench_makes_every_search_twice_and_returns_the_times_of_triton(tmp_path):
+    code = f"""
+sys.path.insert(0, {str(Path(__file__).resolve().parents[5])!r})
+from bench.existing_short import watched, _row
+rows = watched()
+t = make()
+call(t)
+(row,) = rows
+assert row["configs"] == 16 and row["winners"] == [str(t.best_config)] * 2 and row["loss"] == 0, row
+assert sorted(row["seconds"]) == ["full", "short"] and len(t.configs_timings) == 16
+assert calls.count((100, (0.5, 0.2, 0.8))) == 32 + row["measured"][1], calls
+assert _row("all", rows).startswith("| all | 1 | 16 | ")
+call(t)
+assert len(rows) == 1
+"""
+    simulated(code, home=str(tmp_path / "a"))

@@ -173,7 +173,7 @@ class ShortSearch:
     _least_ms: float = math.inf  # the least median so far
     _ended: float = -math.inf
 
-    def times(self, count: int, measured: Callable[[int, Any], None]) -> list[Any]:
+    def times(self, count: int, measured: Callable[[int, Any], None] | None = None) -> list[Any]:
         """The times of each config, as the tuner's benchmark returns them: the winner's are the least.
 
         ``measured`` is called after each config's short measurement, with its place and result.
@@ -186,7 +186,8 @@ class ShortSearch:
             found.append(result)
             if samples:  # else the tuner tolerated an error
                 short[place] = tuple(result)
-            measured(place, result)
+            if measured is not None:
+                measured(place, result)
         full = {place: self._full(place) for place in to_measure_fully(_medians(short))} if short else {}
         close = close_to_fastest(_medians(full))
         if not close:
