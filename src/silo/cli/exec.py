@@ -111,9 +111,7 @@ def command(
     ] = None,
     short_measurements: Annotated[
         bool,
-        typer.Option(
-            "--short-measurements", help="Tuners measure every config shortly and only the fastest in full."
-        ),
+        typer.Option("--short-measurements", help="Tuners measure every config shortly and only the fastest in full."),
     ] = False,
     on: Annotated[
         str | None,

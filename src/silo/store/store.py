@@ -19,7 +19,7 @@ used (:mod:`silo.store.privacy`).
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -72,6 +72,13 @@ class KeyedRecords(Protocol):
 
     def append(self, key: str, record: JSON) -> None:
         """Add one record, atomically and durably."""
+        ...
+
+    def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
+        """Add the record that ``judge`` returns of all records of the key, or nothing for None; return it.
+
+        Nobody adds a record between. ``judge`` may be called more than once.
+        """
         ...
 
     def read(self, key: str) -> Iterator[JSON]:
