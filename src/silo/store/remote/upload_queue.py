@@ -102,10 +102,14 @@ class UploadQueue:
             if not self._is_awaited_at_exit:
                 self._is_awaited_at_exit = True
                 atexit.register(self._at_exit)
-            if self._idle < self._ready and self._threads < _THREADS:
-                self._threads += 1
-                threading.Thread(target=self._work, name=f"silo-outbox-{self._threads}", daemon=True).start()
-            self._changed.notify_all()
+            self._staff()
+
+    def _staff(self) -> None:
+        """Wake the threads, and start one more if all of them are at work."""
+        if self._idle < self._ready and self._threads < _THREADS:
+            self._threads += 1
+            threading.Thread(target=self._work, name=f"silo-outbox-{self._threads}", daemon=True).start()
+        self._changed.notify_all()
 
     def _queue_of(self, name: str) -> deque[_Item]:
         part = name.partition("/")[0]
@@ -116,7 +120,7 @@ class UploadQueue:
         end = time.monotonic() + seconds
         with self._changed:
             self._awaited += 1
-            self._changed.notify_all()
+            self._staff()
             while self.waiting and (left := end - time.monotonic()) > 0:
                 self._changed.wait(left)
             self._awaited -= 1
