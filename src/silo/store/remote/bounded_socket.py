@@ -272,6 +272,7 @@ class _Watchdog:
                 at, _, found = heapq.heappop(self._waiting)
                 one = found()
                 if one is None or at != one.looked_at_s:
+                    del one  # nothing is kept while this thread waits
                     continue  # nobody has it any more, or it has another place
                 one.looked_at_s = math.inf
                 left = one.seconds_left() if one.is_limited else None
@@ -279,7 +280,7 @@ class _Watchdog:
                     self._push(time.monotonic() + left + _LATE_S, one)
             if left is not None and left <= 0:
                 one.shut_down()
-            del one  # a connection that is over is not kept until the next is looked at
+            del one
 
 
 _watchdog = _Watchdog()
