@@ -269,23 +269,44 @@ with silo.accelerate():
     simulated(code, home=str(tmp_path / "a"), SILO_SHORT_MEASUREMENTS="1", SILO_KEEP_DECISIONS="0")
 
 
-def test_a_tuner_that_fails_meets_its_error_once(tmp_path):
-    code = """
+@pytest.mark.parametrize("error", ["RuntimeError", "KeyboardInterrupt"])
+def test_a_tuner_that_fails_and_an_interrupt_leave_it_as_it_was(tmp_path, error):
+    code = f"""
 def broken(fn, **given):
-    raise RuntimeError("the device is gone")
+    fn()
+    if len(calls) == 5:
+        raise {error}("the device is gone")
+    return do_bench(fn, **given)
 triton.testing.do_bench = broken
 with silo.accelerate():
     t = make()
     try:
         call(t)
-    except RuntimeError as error:
+    except {error} as error:
         assert "gone" in str(error)
     else:
         raise AssertionError
-    assert "do_bench" not in vars(t)
+    assert "do_bench" not in vars(t) and not t.cache
     triton.testing.do_bench = do_bench
     call(t)
     assert shorts()[0] >= 16
+"""
+    simulated(code, home=str(tmp_path / "a"), SILO_SHORT_MEASUREMENTS="1")
+
+
+def test_a_fork_in_the_middle_of_a_search(tmp_path):
+    code = """
+children = []
+def forking(fn, **given):
+    if len(calls) == 3 and not children:
+        children.append(os.fork())
+        if not children[0]:
+            os._exit(5)
+    return do_bench(fn, **given)
+triton.testing.do_bench = forking
+with silo.accelerate():
+    call(make())
+assert shorts()[0] >= 16 and os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 5
 """
     simulated(code, home=str(tmp_path / "a"), SILO_SHORT_MEASUREMENTS="1")
 
