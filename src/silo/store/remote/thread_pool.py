@@ -51,6 +51,11 @@ class ThreadPool:
         self._jobs = _Jobs()
         weakref.finalize(self, self._jobs.end).atexit = False
 
+    @property
+    def waiting(self) -> int:
+        """How many jobs are not done."""
+        return self._jobs.waiting
+
     def start(self, job: Callable[[], None]) -> None:
         """Run ``job`` on a thread; it must not raise."""
         jobs = self._jobs

@@ -2,6 +2,8 @@
 
 import math
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,7 +33,7 @@ class Machine:
         self.noise, self.drift, self.phase = noise, drift, self.random.uniform(0, 6)
         self.ms, self.launches = 0.0, 0
         self.failing = {place for place in range(configs) if self.random.random() < 0.05}
-        self.now = None  # the config whose launch is made
+        self.now = 0  # the config whose launch is made
         self.do_bench = None
 
     def sample(self):
@@ -327,3 +329,11 @@ call(t)
 assert len(rows) == 1
 """
     simulated(code, home=str(tmp_path / "a"))
+
+
+def test_the_option_of_silo_exec_is_the_setting(tmp_path):
+    code = "from silo.settings import settings; print(settings().short_measurements)"
+    for words, expected in (("--short-measurements", "True"), ((), "False")):
+        command = [sys.executable, "-m", "silo", "exec", *([words] if words else []), "-c", code]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path)
+        assert done.stdout == f"{expected}\n", done.stderr

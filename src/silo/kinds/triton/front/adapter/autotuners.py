@@ -185,10 +185,12 @@ def default_benchmark(tuner: Any) -> Benchmark | None:  # noqa: ANN401
     """Triton's own benchmark, if a tuner measures by it; None: the program, or the driver, has one of its own."""
     if getattr(tuner, "_do_bench", tuner) is not None or getattr(tuner, "use_cuda_graph", True):
         return None
-    if type(getattr(type(tuner), "do_bench", None)).__name__ != "cached_property":
+    kind: Any = tuner.__class__
+    if type(getattr(kind, "do_bench", None)).__name__ != "cached_property":
         return None
     found: Any = module("triton.runtime.driver").driver.active.get_benchmarker()
-    if found is not module("triton.testing").do_bench or vars(tuner).get("do_bench", found) is not found:
+    own = cast("dict[str, object]", tuner.__dict__)
+    if found is not module("triton.testing").do_bench or own.get("do_bench", found) is not found:
         return None
     return cast("Benchmark", found)
 
@@ -196,7 +198,7 @@ def default_benchmark(tuner: Any) -> Benchmark | None:  # noqa: ANN401
 @contextmanager
 def benchmark_replaced(tuner: Any, benchmark: Any) -> Generator[None]:  # noqa: ANN401
     """Let a tuner measure by ``benchmark(call, quantiles=...)`` for a block."""
-    members: dict[str, Any] = vars(tuner)
+    members = cast("dict[str, object]", tuner.__dict__)
     before = {name: members[name] for name in ("do_bench",) if name in members}
     members["do_bench"] = benchmark
     try:

@@ -5,6 +5,7 @@ import pkgutil
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,8 @@ def test_listed_are_all_files_that_triton_reads():
     listed = {str(one) for one in hashed_files(package)}
     for folder in ("compiler", "backends", "language"):
         for found in pkgutil.walk_packages([str(package / folder)], prefix=f"triton.{folder}."):
-            assert found.module_finder.find_spec(found.name).origin in listed
+            finder: Any = found.module_finder
+            assert finder.find_spec(found.name).origin in listed
     assert {str(package / "runtime" / "cache.py")} <= listed
     assert any("libtriton" in one for one in listed)
     assert KeyFiles.of(package) == KeyFiles.of(package)
