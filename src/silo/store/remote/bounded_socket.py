@@ -88,11 +88,9 @@ class BoundedSocket:
         except BaseException:
             self.close()
             raise
-
-    def __del__(self) -> None:
-        """Close the connection of a thread that has ended."""
-        with suppress(AttributeError):  # it was never connected
-            self._socket.close()
+        # Closes the connection of a thread that has ended, or of a client that is garbage: before the socket itself is
+        # looked at, which would warn.
+        weakref.finalize(self, self._socket.close).atexit = False
 
     def _connected(self, host: str, port: int) -> socket.socket:
         failed: OSError = OSError(f"{host} has no address")
