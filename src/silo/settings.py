@@ -44,6 +44,7 @@ __all__ = [
     "encoded_name",
     "environment_memory",
     "how_to_raise",
+    "launched_ranks",
     "local_ranks",
     "override",
     "program_environment",
@@ -62,6 +63,12 @@ __all__ = [
 
 _OWN_BACKENDS = ("silo", "cpu")  # Silo's names among Triton's backends
 _WORKERS_OWN = ("SILO_", "PYTHON", "LD_", "OPENBLAS_")
+_RANKS = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+)
 _UNITS = {"K": 10, "M": 20, "G": 30}
 
 
@@ -179,6 +186,7 @@ class Settings:
     accelerate_report: str | os.PathLike[str] | None = None
     compile_ahead: bool = True
     keep_decisions: bool = True
+    short_measurements: bool = False
     log: str | None = None
     quiet: bool = False
     check: bool = False
@@ -256,6 +264,7 @@ class Settings:
             else _path(given, "SILO_ACCELERATE_REPORT"),
             compile_ahead=_flag(given, "SILO_COMPILE_AHEAD", default=True),
             keep_decisions=_flag(given, "SILO_KEEP_DECISIONS", default=True),
+            short_measurements=_flag(given, "SILO_SHORT_MEASUREMENTS", default=False),
             log=_choice(given, "SILO_LOG", LOG_LEVELS, "info") if "SILO_LOG" in given else None,
             quiet=_flag(given, "SILO_QUIET", default=False),
             check=_flag(given, "SILO_CHECK", default=False),
@@ -523,6 +532,18 @@ def local_ranks() -> tuple[int, int]:
     if not (rank.isdecimal() and size.isdecimal()) or int(rank) >= int(size):
         return 0, max(1, int(size)) if size.isdecimal() else 1
     return int(rank), int(size)
+
+
+def launched_ranks() -> tuple[str, str] | None:
+    """This process's number among all that a launcher started on all machines, and how many; None without a launcher.
+
+    torchrun, MPI and Slurm set the variables that are read.
+    """
+    for rank, size in _RANKS:
+        found = os.environ.get(rank, ""), os.environ.get(size, "")
+        if all(one.isdecimal() for one in found) and int(found[1]) > 1:
+            return found
+    return None
 
 
 def child_environment(**changes: str) -> dict[str, str]:

@@ -233,6 +233,13 @@ VARIABLES: Final = (
         " nothing.",
     ),
     Variable(
+        "SILO_SHORT_MEASUREMENTS",
+        "0 or 1",
+        "0",
+        "In an accelerated program: Triton's tuners that measure by Triton's own benchmark measure every config shortly"
+        " and only the fastest in full; `silo exec --short-measurements` sets it.",
+    ),
+    Variable(
         "SILO_RECORD",
         "path",
         "none",

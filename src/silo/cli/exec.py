@@ -126,6 +126,10 @@ def command(
         Path | None,
         typer.Option("--lock", metavar="FILE", help="A lock file (silo cache to-lock) that decides for tuners."),
     ] = None,
+    short_measurements: Annotated[
+        bool,
+        typer.Option("--short-measurements", help="Tuners measure every config shortly and only the fastest in full."),
+    ] = False,
     on: Annotated[
         str | None,
         typer.Option(
@@ -184,6 +188,8 @@ def command(
 
         read_lock(lock)
         changes["SILO_LOCK"] = str(lock.absolute())
+    if short_measurements:
+        changes["SILO_SHORT_MEASUREMENTS"] = "1"
     if check:
         _require_cpu(on)
         changes["SILO_CHECK"] = "1"

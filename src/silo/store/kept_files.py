@@ -1,7 +1,7 @@
 """Files of another compiler's cache, which programs would otherwise make again. They stay on this machine.
 
 They are neither sent to a remote store nor taken from one, because only this store, which is its user's alone, vouches
-for them. They hold no native code for the host.
+for them. Native code for the host among them is used with the consent of the store's trust ledger alone.
 """
 
 from __future__ import annotations

@@ -52,6 +52,13 @@ class MemoryRecords:
         known = set(lines)
         lines += [line for record in records if (line := canonical_json(record)) not in known]
 
+    def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
+        """Add the record that ``judge`` returns of all records of the key; None adds nothing."""
+        record = judge(self.read(key))
+        if record is not None:
+            self.append(key, record)
+        return record
+
     def read(self, key: str) -> Iterator[JSON]:
         """Every record of the key, in the order they were appended."""
         return (parse_json(line) for line in tuple(self._lines.get(check_key(key), ())))
@@ -93,6 +100,20 @@ class DiskRecords:
 
         self._write(key, missing)
 
+    def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
+        """Add the record that ``judge`` returns of all records of the key; None adds nothing.
+
+        No other process adds one meanwhile. ``OSError`` when the disk refuses.
+        """
+        added: list[JSON] = [None]
+
+        def made(file: LogFile) -> bytes:
+            added[0] = judge(self._decoded(key, file.read_all()))
+            return b"" if added[0] is None else encode_line(f"record/{key}", added[0])
+
+        self._write(key, made)
+        return added[0]
+
     def _write(self, key: str, made: Callable[[LogFile], bytes]) -> None:
         """Append the lines that ``made`` returns of the log that this process has locked."""
         log = self._log(key)
@@ -113,6 +134,10 @@ class DiskRecords:
         except OSError as error:
             self._notices.once(f"read {path}", f"records {path.name} cannot be read: {error.strerror}; taken as absent")
             return
+        yield from self._decoded(key, data)
+
+    def _decoded(self, key: str, data: bytes) -> Iterator[JSON]:
+        path = self._log(key).path
         for number, line in enumerate(data.split(b"\n"), start=1):
             if not line:
                 continue
@@ -146,6 +171,19 @@ class FallbackRecords:
         if not self._write(lambda: self._disk.extend(key, records)):
             here = {canonical_json(record) for record in self._disk.read(key)}
             self._memory.extend(key, [record for record in records if canonical_json(record) not in here])
+
+    def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
+        """Add the record that ``judge`` returns of all records of the key; None adds nothing."""
+        added: list[JSON] = []
+        memory = tuple(self._memory.read(key))
+        if self._gate.write(
+            lambda: added.append(self._disk.append_judged(key, lambda disk: judge(chain(disk, memory))))
+        ):
+            return added[-1]
+        record = judge(self.read(key))
+        if record is not None:
+            self._memory.append(key, record)
+        return record
 
     def read(self, key: str) -> Iterator[JSON]:
         """Every whole record of the key, in the order they were appended."""

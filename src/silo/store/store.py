@@ -75,6 +75,13 @@ class KeyedRecords(Protocol):
         """Add one record, atomically and durably."""
         ...
 
+    def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
+        """Add the record that ``judge`` returns of all records of the key, or nothing for None; return it.
+
+        Nobody adds a record between. ``judge`` may be called more than once.
+        """
+        ...
+
     def read(self, key: str) -> Iterator[JSON]:
         """Every whole record of the key, in the order they were appended."""
         ...

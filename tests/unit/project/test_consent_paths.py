@@ -123,6 +123,7 @@ CALLS = {
         "building/loaded_kernels.py": "the store's code",
         "integrations/jax/call_records.py": "the launch that a program of jax names, as its record has the code called",
         "integrations/cuda_on_cpu/device_guard.py": "the guard for torch's CUDA key, as the store's outcome of its job",
+        "kinds/triton/programs/records/stored_first_compile.py": "a C module of Triton's drivers, which Triton loads",
     },
     # Who vouches.
     "note_built": {
@@ -131,6 +132,7 @@ CALLS = {
         "commands/build_bundle.py": "the cases of a bundle that is made here",
         "integrations/jax/call_records.py": "how a traced call has code called that the store vouches for",
         "kinds/triton/programs/records/capture.py": "what Triton compiled, or kept in its cache, and launches here",
+        "kinds/triton/programs/records/stored_first_compile.py": "a C module that Triton's driver has built here",
     },
     "note_variants": {
         "store/artifacts.py": "an artifact that is made of an outcome that was vouched for",

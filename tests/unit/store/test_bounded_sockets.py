@@ -170,9 +170,9 @@ def test_the_threads_of_a_remote_store_that_is_off_come_to_an_end(monkeypatch, s
         store.list("blobs")
         assert store.off or store._lies  # an answer that is too long counts as absent
         until = time.monotonic() + BUSY_S
-        while store._crew._waiting and time.monotonic() < until:
+        while store._crew.waiting and time.monotonic() < until:
             time.sleep(0.02)
-        assert store._crew._waiting == 0
+        assert store._crew.waiting == 0
 
 
 def stuck(connected):

@@ -251,6 +251,7 @@ def test_records_go_beside_each_other_when_somebody_waits_for_all_of_them():
     outbox.put("records/k/2", b"2\n")
     assert not second.wait(0.2)
     assert outbox.flush(30) == 0
+    assert second.is_set()
 
 
 def test_a_remote_store_is_reached_before_it_is_needed(tmp_path, double):

@@ -88,11 +88,9 @@ class BoundedSocket:
         except BaseException:
             self.close()
             raise
-
-    def __del__(self) -> None:
-        """Close the connection of a thread that has ended."""
-        with suppress(AttributeError):  # it was never connected
-            self._socket.close()
+        # Closes the connection of a thread that has ended, or of a client that is garbage: before the socket itself is
+        # looked at, which would warn.
+        weakref.finalize(self, self._socket.close).atexit = False
 
     def _connected(self, host: str, port: int) -> socket.socket:
         failed: OSError = OSError(f"{host} has no address")
@@ -272,6 +270,7 @@ class _Watchdog:
                 at, _, found = heapq.heappop(self._waiting)
                 one = found()
                 if one is None or at != one.looked_at_s:
+                    del one  # nothing is kept while this thread waits
                     continue  # nobody has it any more, or it has another place
                 one.looked_at_s = math.inf
                 left = one.seconds_left() if one.is_limited else None
@@ -279,7 +278,7 @@ class _Watchdog:
                     self._push(time.monotonic() + left + _LATE_S, one)
             if left is not None and left <= 0:
                 one.shut_down()
-            del one  # a connection that is over is not kept until the next is looked at
+            del one
 
 
 _watchdog = _Watchdog()

@@ -7,7 +7,7 @@ call of which nothing is known, and a tuning session.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from silo.core.values import JSON
@@ -32,6 +32,10 @@ class LocalRecords(Protocol):
 
     def extend(self, key: str, records: Sequence[JSON]) -> None:
         """Add those records that the list does not hold yet, atomically and durably."""
+        ...
+
+    def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
+        """Add the record that ``judge`` returns of all records of the key, while nobody adds one; None: nothing."""
         ...
 
     def read(self, key: str) -> Iterator[JSON]:
@@ -65,6 +69,13 @@ class SharedRecords:
         """Add one record here, and send it."""
         self._local.append(key, record)
         self._send(key, line_of(key, record))
+
+    def append_judged(self, key: str, judge: Callable[[Iterator[JSON]], JSON]) -> JSON:
+        """Add the record that ``judge`` returns of those that lie here, and send it; None adds nothing."""
+        record = self._local.append_judged(key, judge)
+        if record is not None:
+            self._send(key, line_of(key, record))
+        return record
 
     def extend(self, key: str, records: Sequence[JSON]) -> None:
         """Add those records that the list does not hold yet, here alone."""

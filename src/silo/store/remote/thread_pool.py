@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import weakref
 from collections.abc import Callable
 
 from silo.forks import Mutex
@@ -15,30 +16,52 @@ from silo.forks import Mutex
 __all__ = ["ThreadPool"]
 
 
-class ThreadPool:
-    """At most ``most`` threads, started when they are needed. A child made by fork needs a new one."""
+class _Jobs:
+    """The jobs of a pool. Threads hold these and not the pool, whose end is theirs."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._lock = Mutex()
-        self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._threads = 0
-        self._waiting = 0  # jobs that are not done
+    def __init__(self) -> None:
+        self.lock = Mutex()
+        self.queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.threads = 0
+        self.waiting = 0  # jobs that are not done
 
-    def start(self, job: Callable[[], None]) -> None:
-        """Run ``job`` on a thread; it must not raise."""
-        with self._lock:
-            self._waiting += 1
-            if self._waiting > self._threads and self._threads < self._most:
-                self._threads += 1
-                threading.Thread(target=self._work, name=f"silo-remote-{self._threads}", daemon=True).start()
-        self._jobs.put(job)
+    def end(self) -> None:
+        """Let every thread end, once it has done its job."""
+        for _ in range(self.threads):
+            self.queue.put(None)
 
-    def _work(self) -> None:
-        while True:
-            job = self._jobs.get()
+    def work(self) -> None:
+        while (job := self.queue.get()) is not None:
             try:
                 job()
             finally:
-                with self._lock:
-                    self._waiting -= 1
+                del job  # which holds its client, and with that the pool
+                with self.lock:
+                    self.waiting -= 1
+
+
+class ThreadPool:
+    """At most ``most`` threads, started when they are needed. A child made by fork needs a new one.
+
+    Threads end with the pool, and with them the connections that they keep.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._jobs = _Jobs()
+        weakref.finalize(self, self._jobs.end).atexit = False
+
+    @property
+    def waiting(self) -> int:
+        """How many jobs are not done."""
+        return self._jobs.waiting
+
+    def start(self, job: Callable[[], None]) -> None:
+        """Run ``job`` on a thread; it must not raise."""
+        jobs = self._jobs
+        with jobs.lock:
+            jobs.waiting += 1
+            if jobs.waiting > jobs.threads and jobs.threads < self._most:
+                jobs.threads += 1
+                threading.Thread(target=jobs.work, name=f"silo-remote-{jobs.threads}", daemon=True).start()
+        jobs.queue.put(job)

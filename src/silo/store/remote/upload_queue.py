@@ -18,6 +18,7 @@ AT_EXIT_S = 5.0
 _MOST_OBJECTS = 32768
 _MOST_BYTES = 128 << 20
 _THREADS = 8
+_IDLE_S = 2.0  # after which a thread without anything to send ends
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class UploadQueue:
         self._threads = 0
         self._idle = 0
         self._dropped = 0
+        self._is_awaited_at_exit = False
 
     @property
     def waiting(self) -> int:
@@ -97,12 +99,17 @@ class UploadQueue:
             self._queue_of(name).append(_Item(self._count, name, data))
             self._count += 1
             self._bytes += len(data)
-            if not self._threads:
+            if not self._is_awaited_at_exit:
+                self._is_awaited_at_exit = True
                 atexit.register(self._at_exit)
-            if self._idle < self._ready and self._threads < _THREADS:
-                self._threads += 1
-                threading.Thread(target=self._work, name=f"silo-outbox-{self._threads}", daemon=True).start()
-            self._changed.notify_all()
+            self._staff()
+
+    def _staff(self) -> None:
+        """Wake the threads, and start one more if all of them are at work."""
+        if self._idle < self._ready and self._threads < _THREADS:
+            self._threads += 1
+            threading.Thread(target=self._work, name=f"silo-outbox-{self._threads}", daemon=True).start()
+        self._changed.notify_all()
 
     def _queue_of(self, name: str) -> deque[_Item]:
         part = name.partition("/")[0]
@@ -113,7 +120,7 @@ class UploadQueue:
         end = time.monotonic() + seconds
         with self._changed:
             self._awaited += 1
-            self._changed.notify_all()
+            self._staff()
             while self.waiting and (left := end - time.monotonic()) > 0:
                 self._changed.wait(left)
             self._awaited -= 1
@@ -124,8 +131,11 @@ class UploadQueue:
             with self._changed:
                 while not (items := self._taken()):
                     self._idle += 1
-                    self._changed.wait()
+                    is_wanted = self._changed.wait(_IDLE_S)
                     self._idle -= 1
+                    if not is_wanted and not self._queued:
+                        self._leave()
+                        return
                 self._under_way += len(items)
                 self._bytes -= sum(len(item.data) for item in items)
             name, data = (items[0].name, items[0].data) if len(items) == 1 else _folded(items)
@@ -140,6 +150,13 @@ class UploadQueue:
                         queue.clear()
                     self._bytes = 0
                 self._changed.notify_all()
+
+    def _leave(self) -> None:
+        """A thread ends; with the last one the process holds the queue, and its client, no longer than others do."""
+        self._threads -= 1
+        if not self._threads and not self._under_way and not self._dropped:
+            self._is_awaited_at_exit = False
+            atexit.unregister(self._at_exit)
 
     def _taken(self) -> list[_Item]:
         """What the next thread sends as one object; nothing where all there is has to wait."""

@@ -194,8 +194,9 @@ class _Switch:
 
                 if not self._before:  # it was taken off while a tuner was at work
                     return TunerSearches(None, self._launches)
-                ahead = AheadCompiles() if settings().compile_ahead else None
-                self._searches = TunerSearches(ahead, self._launches)
+                current = settings()
+                ahead = AheadCompiles() if current.compile_ahead else None
+                self._searches = TunerSearches(ahead, self._launches, short=current.short_measurements)
                 if ahead is not None:
                     self._unwatch = adapter.watch_requests(ahead.await_compile)
             return self._searches

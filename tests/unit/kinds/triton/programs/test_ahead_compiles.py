@@ -456,19 +456,18 @@ with silo.accelerate():
 def test_a_worker_that_hangs_is_ended_and_the_config_is_left_to_triton():
     said = run(
         """
-def bench(call, quantiles):
-    if not measured:
-        while not workers():
-            time.sleep(0.01)
-        for one in workers():
-            os.kill(one, signal.SIGSTOP)
-    call()
-    measured.append(1)
-    return [len(measured) * 1.0] * 3
-t = tuned(doubled)
+from silo.compile.worker_process import WorkerProcess
+own_write, stopped = WorkerProcess._write, []
+def write(self, data, deadline):
+    own_write(self, data, deadline)
+    if not stopped:  # the worker is ready, and has its first job
+        stopped.append(self._process.pid)
+        os.kill(stopped[0], signal.SIGSTOP)
+WorkerProcess._write = write
 with silo.accelerate():
     call()
     assert len(measured) == 6 and counts().failed >= 1, counts()
+    assert stopped and stopped[0] not in workers()
 """,
         SILO_COMPILE_TIMEOUT="2",
     )

@@ -4,12 +4,15 @@ Nothing here is imported before a function needs it, so ``import silo`` loads no
 """
 
 from silo.kinds.triton.front.adapter.autotuners import (
+    Benchmark,
     TunedLaunch,
     TunerDecision,
     TunerDecisions,
     TunerKey,
     TunerWatch,
+    benchmark_replaced,
     config_members,
+    default_benchmark,
     is_trying,
     kernel_of_tuner,
     search_methods,
@@ -61,6 +64,7 @@ from silo.kinds.triton.front.adapter.decorators import (
     read_kernel,
     read_tuned_config,
 )
+from silo.kinds.triton.front.adapter.first_compile import FirstCompile, HostModule, KeyFiles, watch_first_compile
 from silo.kinds.triton.front.adapter.gpu_back_end import GpuStages, compile_gpu, load_gpu_backends
 from silo.kinds.triton.front.adapter.launch_hooks import enter_launch, follow_launch_hooks
 from silo.kinds.triton.front.adapter.launch_paths import (
@@ -106,6 +110,7 @@ from silo.kinds.triton.front.adapter.wrap import wrap
 __all__ = [
     "LAUNCHED_VERSIONS",
     "TESTED_VERSIONS",
+    "Benchmark",
     "CacheEntry",
     "CompileCall",
     "CompileRequest",
@@ -113,11 +118,14 @@ __all__ = [
     "CpuFrontEnd",
     "CpuFrontEndOptions",
     "DecoratedKernel",
+    "FirstCompile",
     "FrontEnds",
     "GpuStages",
+    "HostModule",
     "JitParameter",
     "KeepsFiles",
     "KeptCode",
+    "KeyFiles",
     "LaunchHookPoints",
     "LaunchWatch",
     "Ttir",
@@ -129,6 +137,7 @@ __all__ = [
     "active_device",
     "active_target",
     "adapter_is_ready",
+    "benchmark_replaced",
     "cache_key_text",
     "cached_files",
     "changed_global",
@@ -139,6 +148,7 @@ __all__ = [
     "config_members",
     "cpu_target",
     "debug_by_default",
+    "default_benchmark",
     "default_options",
     "descriptor_type",
     "dtype_name",
@@ -199,6 +209,7 @@ __all__ = [
     "usable_for_programs",
     "watch",
     "watch_autotuners",
+    "watch_first_compile",
     "watch_requests",
     "watched_debug",
     "when_text_is_replaced",

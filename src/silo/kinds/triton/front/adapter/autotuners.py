@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -16,12 +17,15 @@ from silo.forks import Mutex
 from silo.kinds.triton.front.adapter.triton_toolchain import module
 
 __all__ = [
+    "Benchmark",
     "TunedLaunch",
     "TunerDecision",
     "TunerDecisions",
     "TunerKey",
     "TunerWatch",
+    "benchmark_replaced",
     "config_members",
+    "default_benchmark",
     "is_trying",
     "kernel_of_tuner",
     "search_methods",
@@ -126,9 +130,9 @@ class TunerWatch(Protocol):
         tuner: Any,  # noqa: ANN401
         config: Any,  # noqa: ANN401
         launch: TunedLaunch,
-        own: Callable[[], Any],
+        own: Callable[[Any], Any],
     ) -> Any:  # noqa: ANN401
-        """Measure a config, by ``own()``; ``launch`` compiles for it without measuring."""
+        """Measure a config, by ``own(config)``; ``launch`` compiles for it without measuring."""
         ...
 
 
@@ -156,7 +160,7 @@ def search_methods(bench: Any, prune: Any, watch: Callable[[], TunerWatch]) -> t
 
     def watched_bench(self: Any, *args: Any, config: Any, **meta: Any) -> Any:  # noqa: ANN401
         launch = TunedLaunch(self, args, meta)
-        return watch().measure(self, config, launch, lambda: bench(self, *args, config=config, **meta))
+        return watch().measure(self, config, launch, lambda one: bench(self, *args, config=one, **meta))
 
     def watched_prune(self: Any, kwargs: Any) -> Any:  # noqa: ANN401
         # What was asked for a decision in this call is not asked again: it is the author's code.
@@ -167,6 +171,41 @@ def search_methods(bench: Any, prune: Any, watch: Callable[[], TunerWatch]) -> t
 
     cast("Any", watched_bench).silo_watches = cast("Any", watched_prune).silo_watches = True
     return watched_bench, watched_prune
+
+
+class Benchmark(Protocol):
+    """Triton's ``do_bench``: with ``return_mode="all"`` it returns the samples in milliseconds."""
+
+    def __call__(self, call: Callable[[], object], *, warmup: float, rep: float, return_mode: str) -> Sequence[float]:
+        """Measure a call for ``rep`` milliseconds of its own time, after ``warmup`` milliseconds."""
+        ...
+
+
+def default_benchmark(tuner: Any) -> Benchmark | None:  # noqa: ANN401
+    """Triton's own benchmark, if a tuner measures by it; None: the program, or the driver, has one of its own."""
+    if getattr(tuner, "_do_bench", tuner) is not None or getattr(tuner, "use_cuda_graph", True):
+        return None
+    kind: Any = tuner.__class__
+    if type(getattr(kind, "do_bench", None)).__name__ != "cached_property":
+        return None
+    found: Any = module("triton.runtime.driver").driver.active.get_benchmarker()
+    own = cast("dict[str, object]", tuner.__dict__)
+    if found is not module("triton.testing").do_bench or own.get("do_bench", found) is not found:
+        return None
+    return cast("Benchmark", found)
+
+
+@contextmanager
+def benchmark_replaced(tuner: Any, benchmark: Any) -> Generator[None]:  # noqa: ANN401
+    """Let a tuner measure by ``benchmark(call, quantiles=...)`` for a block."""
+    members = cast("dict[str, object]", tuner.__dict__)
+    before = {name: members[name] for name in ("do_bench",) if name in members}
+    members["do_bench"] = benchmark
+    try:
+        yield
+    finally:
+        del members["do_bench"]
+        members.update(before)
 
 
 class TunerDecision(dict[TunerKey, Any]):

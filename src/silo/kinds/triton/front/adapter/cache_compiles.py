@@ -18,11 +18,13 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from silo.core.values import JSON, value_from_json, value_to_json
 from silo.errors import CompileError
+from silo.forks import Mutex
 from silo.kinds.triton.front.adapter.autotuners import kernel_of_tuner
 from silo.kinds.triton.front.adapter.compile_calls import watch_compiles
 from silo.kinds.triton.front.adapter.lazy_kernels import notices_compiles
@@ -76,7 +78,7 @@ class CacheEntry:
     options: Any
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CompileRequest:
     """The arguments of Triton's ``compile``: its source, its target, and the compile options by name."""
 
@@ -84,9 +86,9 @@ class CompileRequest:
     target: Any
     options: Mapping[str, Any]
 
-    @property
+    @cached_property
     def entry(self) -> CacheEntry:
-        """Its place in Triton's cache now, as ``triton.compile`` works it out. Raises what that raises."""
+        """Its place in Triton's cache, as ``triton.compile`` works it out when first read. Raises what that raises."""
         libtriton, cache = module("triton._C.libtriton"), module("triton.runtime.cache")
         backend = backend_for(self.target)
         options = backend.parse_options({**self.options, **self.source.parse_options()})
@@ -104,23 +106,46 @@ class _RequestedError(BaseException):
         self.request = request
 
 
+RequestWatcher: TypeAlias = Callable[[CompileRequest], Callable[[], None] | None]
+
 _asking = threading.local()
+_watchers: list[RequestWatcher] = []
+_unwatch: list[Callable[[], None]] = []  # ends that compiles are watched, while there are watchers
+_watching = Mutex()
 
 
-def watch_requests(before: Callable[[CompileRequest], Callable[[], None] | None]) -> Callable[[], None]:
+def watch_requests(before: RequestWatcher) -> Callable[[], None]:
     """Call ``before`` before each compile of Triton's; the function returned undoes it.
 
     A function that ``before`` returns is called after the compile, unless that failed. While it is watched,
-    :func:`requested_compile` may be called. What ``before`` raises, the launch raises.
+    :func:`requested_compile` may be called. An error that ``before`` raises, the launch raises. All watchers of a
+    compile get the same request, whose place in the cache is worked out once.
     """
+    with _watching:
+        _watchers.append(before)
+        if not _unwatch:
+            _unwatch.append(watch_compiles(_see))
 
-    def see(source: Any, target: Any, options: Mapping[str, Any]) -> Callable[[], None] | None:  # noqa: ANN401
-        request = CompileRequest(source, target, options)
-        if getattr(_asking, "on", False):
-            raise _RequestedError(request)
-        return before(request)
+    def undo() -> None:
+        with _watching:
+            _watchers.remove(before)
+            if not _watchers:
+                _unwatch.pop()()
 
-    return watch_compiles(see)
+    return undo
+
+
+def _see(source: Any, target: Any, options: Mapping[str, Any]) -> Callable[[], None] | None:  # noqa: ANN401
+    request = CompileRequest(source, target, options)
+    if getattr(_asking, "on", False):
+        raise _RequestedError(request)
+    later = [after for before in tuple(_watchers) if (after := before(request)) is not None]
+
+    def after_all() -> None:
+        for after in later:
+            after()
+
+    return after_all if later else None
 
 
 def requested_compile(launch: Callable[[], object]) -> CompileRequest | None:

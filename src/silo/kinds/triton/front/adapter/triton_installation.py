@@ -18,6 +18,7 @@ from silo.settings import child_environment
 __all__ = [
     "TESTED_VERSIONS",
     "debug_by_default",
+    "installed_files",
     "nvidia_tools",
     "require_triton",
     "triton_identity",
@@ -91,10 +92,16 @@ def triton_identity(*, force: bool = False) -> str:
     Raises:
         ToolchainError: no usable Triton.
     """
-    line = f"triton {require_triton(force=force)} files {_installation().files}"
+    require_triton(force=force)
+    line = installed_files()
     if environment := _environment(child_environment()):
         line += f" env {_short(canonical_json(environment))}"
     return f"{line} debug" if debug_by_default() else line
+
+
+def installed_files() -> str:
+    """The installed version and a digest of its files, as the installer recorded them."""
+    return f"triton {_installation().version} files {_installation().files}"
 
 
 def nvidia_tools() -> tuple[str, ...]:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from silo.errors import LockError
 from silo.forks import Mutex
-from silo.kinds.triton.front.adapter import TunerDecisions, TunerKey, seams, watch_autotuners, watch_requests
+from silo.kinds.triton.front.adapter import (
+    TunerDecisions,
+    TunerKey,
+    seams,
+    watch_autotuners,
+    watch_first_compile,
+    watch_requests,
+)
+from silo.kinds.triton.programs.records.stored_first_compile import StoredFirstCompile
 from silo.settings import records_wanted, settings
 
 if TYPE_CHECKING:
@@ -56,8 +64,9 @@ class _LaterStored:
 class _WithCode:
     """Decisions, and from the first question on the code of the program's kernels in the store: few programs tune."""
 
-    def __init__(self, decisions: TunerDecisions) -> None:
+    def __init__(self, decisions: TunerDecisions, first: StoredFirstCompile) -> None:
         self._decisions = decisions
+        self._first = first
         self._code: StoredCode | None = None
         self._unwatch: Callable[[], None] | None = None
         self._lock = Mutex()
@@ -70,6 +79,7 @@ class _WithCode:
             if code is None:
                 code = self._code = StoredCode()
                 self._unwatch = watch_requests(code.before_compile)
+                self._first.keep()
             return code
 
     def known(self, tuner: Any, key: TunerKey, configs: Callable[[], Sequence[Any]]) -> Any:  # noqa: ANN401
@@ -122,10 +132,13 @@ def decide_while_accelerated() -> Callable[[], None] | None:
     # The switch, which asks, knows the order of methods. A recording that the program begins comes before the store.
     if not current.keep_decisions or current.frozen:
         return watch_autotuners(decisions, last=current.lock is None)
-    coded = _WithCode(decisions)
+    first = StoredFirstCompile()
+    coded = _WithCode(decisions, first)
     undo = watch_autotuners(coded, last=current.lock is None)
+    unwatch = watch_first_compile(first)
 
     def end() -> None:
+        unwatch()
         undo()
         coded.end()
 

@@ -12,7 +12,13 @@ from silo.kinds.triton.front.adapter import TunerDecisions, TunerKey, kernel_of_
 from silo.kinds.triton.programs.records.archive import read_winners
 from silo.kinds.triton.programs.records.capture import Sources
 from silo.kinds.triton.programs.records.journal_folding import open_folded
-from silo.kinds.triton.programs.records.tuner_decisions import described_key, find_decision, winner_of, words_of_nearest
+from silo.kinds.triton.programs.records.tuner_decisions import (
+    described_key,
+    find_decision,
+    refused,
+    winner_of,
+    words_of_nearest,
+)
 from silo.measuring.lock_files import add_decisions, read_lock
 from silo.settings import settings
 from silo.tuner.foreign_decision import ForeignWinner
@@ -61,10 +67,12 @@ class LockedDecisions:
         if other is None and settings().tune == "frozen":
             if len(found.allowed) == 1:
                 return found.allowed[0]
-            raise FrozenError(
-                f"{name}: tuning is frozen (SILO_TUNE=frozen), and {self.path} says nothing of {described_key(wanted)} "
-                f"on {wanted.target} that its {len(found.allowed)} configs allow; record this call (silo exec "
-                "--record) and add what was decided (silo cache to-lock)"
+            raise refused(
+                FrozenError(
+                    f"{name}: tuning is frozen (SILO_TUNE=frozen), and {self.path} says nothing of "
+                    f"{described_key(wanted)} on {wanted.target} that its {len(found.allowed)} configs allow; record "
+                    "this call (silo exec --record) and add what was decided (silo cache to-lock)"
+                )
             )
         return other
 

@@ -28,7 +28,13 @@ from silo.kinds.triton.programs.program_kernels import TABLE
 from silo.kinds.triton.programs.records.archive_entries import key_of
 from silo.kinds.triton.programs.records.archive_lookup import ArchiveLookup
 from silo.kinds.triton.programs.records.capture import Sources
-from silo.kinds.triton.programs.records.tuner_decisions import described_key, find_decision, winner_of, words_of_nearest
+from silo.kinds.triton.programs.records.tuner_decisions import (
+    described_key,
+    find_decision,
+    refused,
+    winner_of,
+    words_of_nearest,
+)
 from silo.kinds.triton.programs.records.variant_choice import best_variant, describe_wanted, nearest
 
 __all__ = ["Replayer"]
@@ -72,6 +78,7 @@ class Replayer:
             made = self._serve(call)
         except (SiloError, OSError) as error:
             if self.frozen:
+                refused(error)
                 raise
             self._tell(f"{call.function.__name__} is compiled by Triton", str(error))
             made = None
@@ -171,10 +178,12 @@ class Replayer:
             self._tell(f"{name} is tuned by Triton", f"{self.bundle.name} says nothing of {described_key(wanted)}")
             return None
         rows = "".join(f"\n  - {described_key(winner)}: {winner.config}" for winner in winners[:4])
-        raise FrozenError(
-            f"{name}: a decision of its tuner is asked for {described_key(wanted)} on {wanted.target}, and "
-            f"{self.bundle.name} holds none that its {len(found.allowed)} configs allow; record this call too "
-            "(silo exec --record)" + (f"; it holds{rows}" if rows else "")
+        raise refused(
+            FrozenError(
+                f"{name}: a decision of its tuner is asked for {described_key(wanted)} on {wanted.target}, and "
+                f"{self.bundle.name} holds none that its {len(found.allowed)} configs allow; record this call too "
+                "(silo exec --record)" + (f"; it holds{rows}" if rows else "")
+            )
         )
 
     def _source_of_tuner(self, tuner: Any) -> TritonSource:  # noqa: ANN401

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as member
 from typing import Any, cast
@@ -17,7 +17,7 @@ from typing import Any, cast
 from silo.core.config import Config
 from silo.core.json_reader import NATURAL, VALUE, Persisted, listed, value_of
 from silo.core.notices import Notices
-from silo.core.values import digest
+from silo.core.values import JSON, digest
 from silo.errors import FrozenError, SiloError
 from silo.forks import Mutex
 from silo.frozen import field, frozen
@@ -31,7 +31,13 @@ from silo.kinds.triton.front.adapter import (
 )
 from silo.kinds.triton.front.triton_source import TritonSource
 from silo.kinds.triton.programs.compiled_code import device_at
-from silo.kinds.triton.programs.records.tuner_decisions import described_key, find_decision, winner_of, words_of_nearest
+from silo.kinds.triton.programs.records.tuner_decisions import (
+    described_key,
+    find_decision,
+    refused,
+    winner_of,
+    words_of_nearest,
+)
 from silo.kinds.triton.programs.searches.tuner_search import Search, finished_search
 from silo.machine.process_session import session
 from silo.settings import settings
@@ -151,9 +157,11 @@ class StoredDecisions:
             return allowed[0]
         if not self._refuses:
             return None
-        raise FrozenError(
-            f"{name}: tuning is frozen (SILO_TUNE=frozen), and the store says nothing of {described_key(wanted)} on "
-            f"{wanted.target} that its {len(allowed)} configs allow; run this call once with SILO_TUNE=auto"
+        raise refused(
+            FrozenError(
+                f"{name}: tuning is frozen (SILO_TUNE=frozen), and the store says nothing of {described_key(wanted)} "
+                f"on {wanted.target} that its {len(allowed)} configs allow; run this call once with SILO_TUNE=auto"
+            )
         )
 
     def decided(self, tuner: Any, key: TunerKey, config: Any) -> Any:  # noqa: ANN401
@@ -165,21 +173,19 @@ class StoredDecisions:
         if search is None or question is None or search.place_of(config) is None or not _is_usable(search, config):
             return config
         name = str(kernel_of_tuner(tuner).__name__)
+        assert known is not None
         try:
-            found = _read(question.place).get(question.wanted.slot)
-            if found is not None and found != question.kept.get(question.wanted.slot):
-                other = find_decision(tuner, [found.winner], question.wanted, lambda: search.configs).config
-                if other is not None:
-                    return other
-            assert known is not None
             winner = winner_of(known.source, tuner, key, config)
             kept = KeptDecision(winner, _times(search), round(search.seconds * 1000))
-            with self._lock:
-                _own.add((question.place, winner.slot))
-            session().store.records.append(question.place, kept.to_json())
+            other = _settle(tuner, question, kept, search.configs)
         except (SiloError, OSError) as error:
             self._notices.once(f"tuner {name}", f"a decision of {name} is not kept: {error}")
             return config
+        if other is not None:
+            announce(f"{name} uses {other}, which another process decided on while this one measured")
+            return other
+        with self._lock:
+            _own.add((question.place, winner.slot))
         announce(
             f"{name}: {winner.config} is the fastest of {len(search.configs)} configs, found in {search.seconds:.1f} s "
             "and kept for later processes"
@@ -235,10 +241,36 @@ def _place(source: TritonSource, wanted: ForeignWinner, allowed: Sequence[Any]) 
     return "triton-" + digest("tuner-decisions/1", [*about, device.model.to_json(), device.driver])
 
 
+def _settle(tuner: Any, question: _Question, kept: KeptDecision, configs: Sequence[Any]) -> Any:  # noqa: ANN401
+    """Keep a decision, and return None; if another process has decided since the question, return its config.
+
+    Of processes that decide at once one is the first for all of them, and for those that come later.
+    """
+    slot = question.wanted.slot
+    others: list[Any] = []
+
+    def judge(records: Iterable[JSON]) -> JSON:
+        found = _newest(records).get(slot)
+        others.clear()
+        if found is not None and found != question.kept.get(slot):
+            config = find_decision(tuner, [found.winner], question.wanted, lambda: configs).config
+            if config is not None:
+                others.append(config)
+                return None
+        return kept.to_json()
+
+    session().store.records.append_judged(question.place, judge)
+    return others[0] if others else None
+
+
 def _read(place: str) -> Mapping[tuple[str, str, str], KeptDecision]:
     """The kept decisions of one place by slot, the newest of each."""
+    return _newest(session().store.records.read(place))
+
+
+def _newest(records: Iterable[JSON]) -> Mapping[tuple[str, str, str], KeptDecision]:
     found: dict[tuple[str, str, str], KeptDecision] = {}
-    for record in session().store.records.read(place):
+    for record in records:
         try:
             kept = KeptDecision.from_json(record)
         except ValueError as error:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from silo.core.config import Config
 from silo.core.dispatch import bucket_of, distance
@@ -15,6 +16,7 @@ from silo.kinds.triton.front.adapter import TunerKey, active_target, config_memb
 from silo.kinds.triton.front.compiled_for import target_from
 from silo.kinds.triton.front.triton_source import TritonSource
 from silo.kinds.triton.programs.records.archive_entries import ForeignWinner
+from silo.settings import launched_ranks
 
 __all__ = [
     "FoundDecision",
@@ -23,9 +25,25 @@ __all__ = [
     "described_key",
     "find_decision",
     "nearest_winner",
+    "refused",
     "winner_of",
     "words_of_nearest",
 ]
+
+_log = logging.getLogger("silo")
+
+T = TypeVar("T", bound=Exception)
+
+
+def refused(error: T) -> T:
+    """Log an error of frozen mode at once if other ranks may wait for this one; the error itself, to be raised.
+
+    A rank that raises may hang on its way out, in a collective that it never joined, before anybody sees its error.
+    """
+    ranks = launched_ranks()
+    if ranks is not None:
+        _log.error("rank %s of %s goes no further: %s", *ranks, error)
+    return error
 
 
 def current_target() -> Target:

@@ -12,7 +12,14 @@ from typing import Any
 
 from silo.errors import SiloError
 from silo.forks import Mutex
-from silo.kinds.triton.front.adapter import CacheEntry, TunedLaunch, kernel_of_tuner, reason_to_compile_in_turn
+from silo.kinds.triton.front.adapter import (
+    CacheEntry,
+    TunedLaunch,
+    default_benchmark,
+    kernel_of_tuner,
+    reason_to_compile_in_turn,
+    tuning_is_heard,
+)
 from silo.kinds.triton.front.triton_fingerprint import functions_reached
 from silo.kinds.triton.programs.searches.ahead_compiles import AheadCompiles
 from silo.status_line import Task, report_progress, working
@@ -54,6 +61,7 @@ class Search:
     measuring: int | None = None
     compiled: dict[int, list[CacheEntry]] = field(default_factory=dict[int, "list[CacheEntry]"])
     ahead: list[str] = field(default_factory=list[str])
+    found: Sequence[Any] | None = None  # the times of all configs, if the first measurement has measured them all
     task: Task | None = None
     open: ExitStack = field(default_factory=ExitStack)
     seconds: float = 0.0
@@ -62,12 +70,24 @@ class Search:
         """The place of a config among those that are measured."""
         return next((place for place, one in enumerate(self.configs) if one is config), None)
 
+    def run(self, place: int, own: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+        """Measure the config at a place, by ``own(config)``."""
+        self.measuring = place
+        try:
+            return own(self.configs[place])
+        finally:
+            self.measuring = None
+
 
 class TunerSearches:
-    """Watches the tuners of a process. ``ahead``: compiles of their configs in workers, None where these are off."""
+    """Watches the tuners of a process. ``ahead``: compiles of their configs in workers, None where these are off.
 
-    def __init__(self, ahead: AheadCompiles | None, runs: Callable[[Any], bool]) -> None:
+    ``short``: tuners that measure by Triton's own benchmark measure shortly first.
+    """
+
+    def __init__(self, ahead: AheadCompiles | None, runs: Callable[[Any], bool], *, short: bool = False) -> None:
         self._ahead = ahead
+        self._short = short
         self._runs = runs
         self._lock = Mutex()
         self._kernels: set[str] = set()
@@ -86,25 +106,61 @@ class TunerSearches:
         tuner: Any,  # noqa: ANN401
         config: Any,  # noqa: ANN401
         launch: TunedLaunch,
-        own: Callable[[], Any],
+        own: Callable[[Any], Any],
     ) -> Any:  # noqa: ANN401
         """Measure a config. The first of a key begins the search; a hit of Triton's own cache has no measurement."""
         search = self._search_of(tuner, config, launch)
         if search is None:
-            return own()
-        place = search.measuring = search.place_of(config)
+            return own(config)
+        place = search.place_of(config)
         try:
-            found = own()
+            found = self._found(search, place, config, own)
         except BaseException:  # the tuner's errors, and Ctrl-C
             self._end()
             raise
-        finally:
-            search.measuring = None
-        if place is not None:
-            search.times[place] = found
-        self._progress(search)
         if place == len(search.configs) - 1:
             self._end()
+        return found
+
+    def _found(self, search: Search, place: int | None, config: Any, own: Callable[[Any], Any]) -> Any:  # noqa: ANN401
+        """The times of a config. If measurements are short, the first one measures all configs."""
+        if place is None:
+            return own(config)
+        if search.found is None and not search.times and self._short:
+            search.found = self._shortly(search, own)
+        if search.found is not None:
+            found = search.times[place] = search.found[place]
+            return found
+        found = search.run(place, own)
+        self._measured(search, place, found)
+        return found
+
+    def _measured(self, search: Search, place: int, found: Any) -> None:  # noqa: ANN401
+        search.times[place] = found
+        self._progress(search)
+
+    def _shortly(self, search: Search, own: Callable[[Any], Any]) -> Sequence[Any] | None:
+        from silo.kinds.triton.programs.searches.short_measurements import (  # noqa: PLC0415  # off by default
+            LEAST_CONFIGS,
+            ShortSearch,
+        )
+
+        name = kernel_of_tuner(search.tuner).__name__
+        benchmark = default_benchmark(search.tuner)
+        if benchmark is None or len(search.configs) < LEAST_CONFIGS or tuning_is_heard():
+            _log.info("%s is measured in full: it has a benchmark of its own, few configs, or a listener", name)
+            return None
+        short = ShortSearch(search.tuner, benchmark, lambda place: search.run(place, own))
+        found = short.times(len(search.configs), lambda place, times: self._measured(search, place, times))
+        for place, times in enumerate(found):
+            search.times[place] = times
+        _log.info(
+            "%s: %d configs measured shortly, %d in full, %d times in turns",
+            name,
+            short.shorts,
+            short.fulls,
+            short.turns,
+        )
         return found
 
     def _search_of(self, tuner: Any, config: Any, launch: TunedLaunch) -> Search | None:  # noqa: ANN401

@@ -60,8 +60,15 @@ def home(tmp_path):
     return str(tmp_path / "home")
 
 
+def entries(home):
+    """Entries of kernels: the hash of Triton's files is kept beside them."""
+    return [one for one in Path(home, "files").rglob("*.json") if '"cubin"' in one.read_text()]
+
+
 def blobs(home):
-    return [one for one in Path(home, "blobs").rglob("*") if one.is_file()]
+    """The blobs that they name."""
+    texts = [one.read_text() for one in entries(home)]
+    return [one for one in Path(home, "blobs").rglob("*") if any(one.name in text for text in texts) and one.is_file()]
 
 
 def test_a_second_process_with_an_empty_cache_compiles_and_measures_nothing(home):
@@ -87,6 +94,29 @@ def test_what_workers_compiled_is_kept_as_well(home):
     second = program(two + CALLS, SILO_HOME=home)
     assert line(second) == "staged 0 0 128"
     assert files(second).items() <= files(first).items()
+
+
+def test_the_place_of_a_compile_is_worked_out_once_for_all_that_watch_it(home):
+    said = program(
+        TUNED
+        + COUNTED
+        + """
+import silo.kinds.triton.programs.searches.ahead_compiles as ahead_compiles
+import triton.runtime.cache as cache
+ahead_compiles.available_cpus = lambda: 3
+own_place = cache.get_cache_key
+places = []
+def get_cache_key(*given, **more):
+    places.append(1)
+    return own_place(*given, **more)
+cache.get_cache_key = get_cache_key  # Triton's compiler has its own reference
+with silo.accelerate():
+    t[(1,)](x, z, 100)
+print("places", len(places), len(measured))
+""",
+        SILO_HOME=home,
+    )
+    assert line(said, "places") == "places 4 2"  # of two configs that are asked for, and of their compiles
 
 
 @pytest.mark.parametrize(
@@ -153,7 +183,7 @@ def test_damaged_and_missing_code_is_compiled_and_kept_anew(home, damage):
     if damage == "gone":
         blob.unlink()
     elif damage == "entry":
-        (entry,) = Path(home, "files").rglob("*.json")
+        (entry,) = entries(home)
         entry.write_bytes(entry.read_bytes().replace(b"ptx", b"ptz"))
     else:
         data = bytearray(blob.read_bytes())

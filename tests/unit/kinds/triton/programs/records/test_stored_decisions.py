@@ -1,13 +1,20 @@
 """Decisions of tuners in the store, in programs on the stub driver: a later process measures nothing."""
 
+import math
+import subprocess
+import sys
+import threading
+import time
 from typing import Any
 
 import pytest
 
+import triton_on_stub
 from silo.core.config import Config
 from silo.core.target import Target
 from silo.kinds.triton.programs.records.stored_decisions import KeptDecision
 from silo.tuner.foreign_decision import ForeignWinner
+from triton_programs import HEAD as PROGRAM
 from triton_programs import TUNED, program
 
 pytest.importorskip("torch", reason="Triton's driver for NVIDIA's GPUs asks torch for dtypes here")
@@ -228,3 +235,156 @@ with silo.accelerate():
     blocked.write_text("")
     said = program(TUNED + CALLS, SILO_HOME=str(blocked / "home"))
     assert measured(said) == "measured 4 128"
+
+
+# -- processes that decide at once ------------------------------------------------------------------------------------
+
+RANKED = (
+    TUNED.replace("return [len(measured) * 1.0] * 3", "return timed()")
+    + """
+import os, time
+from pathlib import Path
+meeting, rank, ranks = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+def meet(name):
+    Path(meeting, f"{name}-{rank}").touch()
+    while len(list(meeting.glob(f"{name}-*"))) < ranks:
+        time.sleep(0.005)
+def timed():
+    # Every other process finds another config to be the fastest: what differs is noise.
+    number = (len(measured) - 1) % 2
+    if len(measured) % 2 == 0:
+        meet(f"decides-{len(measured)}")  # both are about to decide
+    return [1.0 + (number != rank % 2)] * 3
+found = []
+with silo.accelerate():
+    for n in (100, 256, 500):
+        t[(1,)](x, z, n)
+        found.append(t.cache[next(reversed(t.cache))].kwargs["BLOCK"])
+print("decided", found, len(measured))
+"""
+)
+
+
+def processes(home, meeting, code, count, **more):
+    """Start some; each is ended by the caller."""
+    meeting.mkdir(exist_ok=True)
+    file = meeting / "program.py"
+    file.write_text(PROGRAM + code)
+    return [
+        subprocess.Popen(
+            [sys.executable, str(file), str(meeting), str(rank), str(count)],
+            env=triton_on_stub.environment(
+                SILO_HOME=str(home),
+                SILO_COMPILE_AHEAD="0",
+                RANK=str(rank),
+                WORLD_SIZE=str(count),
+                TRITON_CACHE_DIR=str(meeting / "cache"),
+                SILO_LOG="info",
+                **more,
+            ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+
+
+def decided(said):
+    return next(line for line in said.splitlines() if line.startswith("decided"))
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_processes_with_other_noise_that_decide_at_once_agree(tmp_path, count):
+    running = processes(tmp_path / "home", tmp_path / "first", RANKED, count)
+    said = [one.communicate(timeout=240)[0] for one in running]
+    assert [one.returncode for one in running] == [0] * count, said
+    assert len({decided(one) for one in said}) == 1, said
+    assert decided(said[0]).endswith(" 6")
+    assert sum(one.count("which another process decided on") for one in said) == 3 * (count - 1)
+    # And so does every later process, which measures nothing.
+    later = processes(tmp_path / "home", tmp_path / "later", RANKED, 1)[0].communicate(timeout=240)[0]
+    assert decided(later) == decided(said[0])[:-1] + "0"
+
+
+def test_a_process_that_is_killed_while_it_measures_holds_nobody_up(tmp_path):
+    dying = RANKED.replace(
+        "    if len(measured) % 2 == 0:\n",
+        "    if rank == 1 and len(measured) == 3:\n        os.kill(os.getpid(), 9)\n    if 0:\n",
+    )
+    running = processes(tmp_path / "home", tmp_path / "first", dying, 3)
+    said = [one.communicate(timeout=240)[0] for one in running]
+    assert [one.returncode for one in running] == [0, -9, 0], said
+    assert decided(said[0])[:-1] == decided(said[2])[:-1]
+    later = processes(tmp_path / "home", tmp_path / "later", RANKED, 1)[0].communicate(timeout=240)[0]
+    assert decided(later) == decided(said[0])[:-1] + "0"
+
+
+FROZEN = (
+    TUNED
+    + """
+import os, time
+import torch.distributed as dist
+@triton.autotune([triton.Config({"BLOCK": 128}), triton.Config({"BLOCK": 256})], key=["n"], do_bench=bench)
+@triton.jit
+def undecided(a, out, n, BLOCK: tl.constexpr):
+    tl.store(out, n)
+meeting, rank, ranks = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+dist.init_process_group("gloo", init_method=f"file://{meeting}/store", rank=rank, world_size=ranks)
+with silo.accelerate():
+    t[(1,)](x, z, 100)
+    dist.barrier()
+    if rank == 1:
+        print("asks", flush=True)
+        try:
+            undecided[(1,)](x, z, 100)
+        finally:
+            time.sleep(120)  # as a rank that waits for its peers before anybody sees its error
+    dist.all_reduce(torch.ones(1))
+"""
+)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_rank_that_would_measure_in_frozen_mode_says_so_at_once(tmp_path, count):
+    home = tmp_path / "home"
+    program(TUNED + "with silo.accelerate():\n    t[(1,)](x, z, 100)\n", SILO_HOME=str(home))
+    running = processes(home, tmp_path / "ranks", FROZEN, count, SILO_TUNE="frozen")
+    late = threading.Timer(100, running[1].kill)
+    late.start()
+    try:
+        rank = running[1]
+        assert rank.stdout is not None
+        seen, asked = [], math.inf
+        for line in rank.stdout:
+            seen.append(line)
+            asked = time.monotonic() if line == "asks\n" else asked
+            if "goes no further" in line:
+                break
+        assert time.monotonic() - asked < 5, seen  # a second on a machine that has nothing else to do
+        assert f"rank 1 of {count} goes no further: undecided: tuning is frozen (SILO_TUNE=frozen)" in seen[-1]
+        assert rank.poll() is None
+        rank.kill()  # and its peers end as well
+        ended = [one.communicate(timeout=60)[0] for one in running]
+        assert all("Connection" in text or "gloo" in text.lower() for place, text in enumerate(ended) if place != 1)
+    finally:
+        late.cancel()
+        for one in running:
+            one.kill()
+            one.communicate()
+
+
+def test_without_ranks_an_error_of_frozen_mode_is_raised_and_not_logged_too(tmp_path):
+    code = (
+        TUNED
+        + """
+with silo.accelerate():
+    try:
+        t[(1,)](x, z, 100)
+    except silo.errors.FrozenError as error:
+        print("raised", "t: tuning is frozen" in str(error))
+"""
+    )
+    said = program(code, SILO_HOME=str(tmp_path), SILO_TUNE="frozen", RANK="0", WORLD_SIZE="1")
+    assert "raised True" in said
+    assert "goes no further" not in said

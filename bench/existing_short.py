@@ -1,0 +1,208 @@
+"""Short measurements beside full ones, for tuners of public programs on a GPU: winners, time and launches.
+
+    python -m bench.existing_short [--only retention gla ...] [--json FILE] [--seconds 460]
+
+Needs a GPU, torch and Triton; fla-core, mamba-ssm or flag_gems for their programs. A program that is not installed, or
+does not run, is a line with its reason. In one process for each program, every search of a tuner that measures by
+Triton's benchmark is made twice, by :class:`ShortSearch` and as Triton does, in this order for one search and in the
+other for the next; all configs are compiled before. If the winners differ, they take turns in full measurements.
+Rows: how many searches and configs; seconds of both; in how many searches the winners are the same; the worst loss of
+a short winner beside Triton's, by the turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import existing_cold
+from silo.kinds.triton.front.adapter import default_benchmark
+from silo.kinds.triton.programs.searches.short_measurements import LEAST_CONFIGS, ShortSearch
+
+ROOT = Path(__file__).resolve().parents[1]
+
+MOST_LOSS = 0.01  # of a short winner
+MOST_TIME = 0.5  # of Triton's
+TURNS = 5
+
+
+def _gems(name: str, *shapes: tuple[int, ...]) -> Callable[[], Callable[[], Any]]:
+    def make() -> Callable[[], Any]:
+        import flag_gems  # pyright: ignore[reportMissingImports]
+        import torch
+
+        arrays = [torch.randn(*shape, device="cuda", dtype=torch.float16) for shape in shapes]
+        operator: Any = getattr(flag_gems.ops, name)
+        more = (-1,) if name in ("softmax", "log_softmax", "cumsum") else ()
+        return lambda: operator(*arrays, *more)
+
+    return make
+
+
+PROGRAMS: dict[str, Callable[[], Callable[[], Any]]] = {
+    **existing_cold.PROGRAMS,
+    "gems-mm": _gems("mm", (2048, 1024), (1024, 4096)),
+    "gems-bmm": _gems("bmm", (16, 512, 256), (16, 256, 512)),
+    "gems-addmm": _gems("addmm", (4096,), (2048, 1024), (1024, 4096)),
+    "gems-mv": _gems("mv", (4096, 4096), (4096,)),
+    "gems-softmax": _gems("softmax", (4096, 3000)),
+    "gems-cumsum": _gems("cumsum", (256, 4096)),
+}
+
+
+def compare(
+    tuner: Any, configs: Sequence[Any], run: Callable[[Any], Any], *, short_first: bool
+) -> tuple[dict[str, Any], list[Any]]:
+    """The row of one search, and the times that Triton's own measurements found. ``run`` is the tuner's ``_bench``."""
+    benchmark = default_benchmark(tuner)
+    assert benchmark is not None
+    for config in configs:
+        run(config)  # compiles; and the clocks are up
+    short = ShortSearch(tuner, benchmark, lambda place: run(configs[place]))
+    seconds: dict[str, float] = {}
+    found: dict[str, list[Any]] = {}
+    ways = {
+        "short": lambda: short.times(len(configs)),
+        "full": lambda: [run(config) for config in configs],
+    }
+    for way in sorted(ways, reverse=short_first):
+        begin = time.perf_counter()
+        found[way] = ways[way]()
+        seconds[way] = time.perf_counter() - begin
+    winners = {way: min(range(len(configs)), key=times.__getitem__) for way, times in found.items()}
+    loss = 0.0
+    if winners["short"] != winners["full"]:
+        turns = [[run(configs[winners[way]])[0] for way in ("short", "full")] for _ in range(TURNS)]
+        loss = statistics.median(one / other for one, other in turns) - 1
+    row = {
+        "kernel": tuner.base_fn.__name__,
+        "configs": len(configs),
+        "seconds": seconds,
+        "measured": [short.shorts, short.fulls, short.turns],
+        "winners": [str(configs[winners[way]]) for way in ("short", "full")],
+        "loss": loss,
+    }
+    return row, found["full"]
+
+
+def watched() -> list[dict[str, Any]]:
+    """Let Triton's tuners make each search twice from now on; the list that gets a row for each."""
+    from triton.runtime.autotuner import Autotuner
+
+    rows: list[dict[str, Any]] = []
+    kind: Any = Autotuner
+    bench, prune = kind._bench, kind.prune_configs  # noqa: SLF001
+    coming: dict[int, list[Any]] = {}
+    times: dict[int, tuple[list[Any], list[Any]]] = {}
+
+    def pruned(self: Any, kwargs: Any) -> Any:
+        found = prune(self, kwargs)
+        coming[id(self)] = list(found)
+        return found
+
+    def measured(self: Any, *args: Any, config: Any, **meta: Any) -> Any:
+        configs = coming.pop(id(self), None)
+        if configs is not None and len(configs) >= LEAST_CONFIGS and default_benchmark(self) is not None:
+            row, full = compare(
+                self, configs, lambda one: bench(self, *args, config=one, **meta), short_first=len(rows) % 2 == 0
+            )
+            rows.append(row)
+            times[id(self)] = (configs, full)
+        known, full = times.get(id(self), ([], []))
+        for place, one in enumerate(known):
+            if one is config:
+                return full[place]
+        return bench(self, *args, config=config, **meta)
+
+    kind._bench, kind.prune_configs = measured, pruned  # noqa: SLF001
+    return rows
+
+
+def child(name: str) -> None:
+    import torch
+
+    rows = watched()
+    call = PROGRAMS[name]()
+    out = call()
+    if out.requires_grad:
+        out.float().square().mean().backward()
+    torch.cuda.synchronize()
+    print(json.dumps({"device": torch.cuda.get_device_name(), "searches": rows}))
+
+
+def run(name: str, limit_s: float) -> dict[str, Any]:
+    """The searches of one program, in a process with empty caches; ``{"failed": reason}`` if it fails."""
+    with tempfile.TemporaryDirectory() as cache:
+        own = {"TRITON_CACHE_DIR": cache, "FLA_CACHE_MODE": "disabled", "SILO_ACCELERATE": "0"}
+        own["PYTHONPATH"] = os.pathsep.join(
+            [str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+        )
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "bench.existing_short", "--child", name],
+                env={**os.environ, **own},
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=limit_s,
+                cwd=ROOT,
+            )
+        except subprocess.TimeoutExpired:
+            return {"failed": f"it took more than {limit_s:.0f} s"}
+    if done.returncode:
+        return {"failed": (done.stderr.strip().splitlines() or ["?"])[-1][:300]}
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found if found["searches"] else {"failed": "none of its tuners measures by Triton's benchmark"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=list(PROGRAMS), default=list(PROGRAMS))
+    parser.add_argument("--seconds", type=float, default=460.0, help="the longest that all may take")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--child", choices=list(PROGRAMS), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        child(options.child)
+        return
+    end = time.monotonic() + options.seconds
+    programs: dict[str, dict[str, Any]] = {}
+    print("| program | searches | configs | full, s | short, s | ratio | same winners | worst loss |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    everything: list[dict[str, Any]] = []
+    for name in options.only:
+        left = end - time.monotonic()
+        found = programs[name] = run(name, left) if left > 1 else {"failed": "no time is left (--seconds)"}
+        if "failed" in found:
+            print(f"| {name} | {found['failed']} | | | | | | |", flush=True)
+            continue
+        everything += found["searches"]
+        print(_row(name, found["searches"]), flush=True)
+    if everything:
+        print(_row("all", everything))
+    if options.json is not None:
+        options.json.write_text(json.dumps(programs, indent=1) + "\n")
+
+
+def _row(name: str, searches: Sequence[dict[str, Any]]) -> str:
+    full, short = (sum(one["seconds"][way] for one in searches) for way in ("full", "short"))
+    same = sum(one["winners"][0] == one["winners"][1] for one in searches)
+    loss = max(one["loss"] for one in searches)
+    missed = " (missed)" if loss > MOST_LOSS else ""
+    return (
+        f"| {name} | {len(searches)} | {sum(one['configs'] for one in searches)} | {full:.1f} | {short:.1f} | "
+        f"{short / full:.2f}{'' if short <= MOST_TIME * full else ' (missed)'} | {same} | {loss:.1%}{missed} |"
+    )
+
+
+if __name__ == "__main__":
+    main()

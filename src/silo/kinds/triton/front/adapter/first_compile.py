@@ -1,0 +1,198 @@
+"""Work that Triton repeats in each process before its first launch, watched so that its results may be reused.
+
+Triton hashes its own installation (``triton_key``), which is part of the key of every compile, and its drivers build
+modules of C for the host (``cuda_utils``; launchers in 3.6) unless Triton's cache has them.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.machinery
+import os
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from silo.core.values import digest
+from silo.kinds.triton.front.adapter.triton_installation import TESTED_VERSIONS, installed_files, triton_version
+from silo.kinds.triton.front.adapter.triton_toolchain import module
+from silo.settings import child_environment
+
+__all__ = ["FirstCompile", "HostModule", "KeyFiles", "hashed_files", "watch_first_compile"]
+
+# The folders whose modules Triton hashes, and the two files beside them.
+_HASHED_FOLDERS = ("compiler", "backends", "language")
+_HASHED_FILES = ("runtime/cache.py", "_C/libtriton.{}")
+_COMPILER_VARIABLES = ("CC", "CXX", "CPATH", "C_INCLUDE_PATH", "LIBRARY_PATH")  # read by a C compiler, or naming it
+_HOLDERS = ("triton.runtime.cache", "triton.runtime.autotuner", "triton.compiler.compiler")  # of ``triton_key``
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFiles:
+    """The files that Triton's hash of its installation reads, as they are now.
+
+    ``place`` names the installation; ``state`` is a digest of each file's path, size, times and inode, in hex;
+    ``changed_ns`` is the latest time at which one of them changed. Listed are all files that Python could import from
+    the folders that Triton hashes, so a file that is added, removed or replaced counts.
+    """
+
+    place: str
+    state: str
+    changed_ns: int
+
+    @classmethod
+    def of(cls, package: Path) -> KeyFiles:
+        """The files of the Triton package in a folder. Raises OSError."""
+        rows: list[list[Any]] = []
+        for path in sorted(hashed_files(package)):
+            found = path.stat()
+            rows.append([str(path), found.st_size, found.st_mtime_ns, found.st_ctime_ns, str(found.st_ino)])
+        place = digest("triton-key/1", [str(package), sys.version, triton_version() or ""])
+        return cls(place, digest("triton-key-files/1", rows), max(max(row[2], row[3]) for row in rows))
+
+
+def hashed_files(package: Path) -> list[Path]:
+    """At least the files that Triton's hash of its installation reads. Raises OSError."""
+    endings = tuple(importlib.machinery.all_suffixes())
+    paths = [package / name.format(_suffix().rpartition(".")[2]) for name in _HASHED_FILES]
+    for folder in _HASHED_FOLDERS:
+        paths += _importable(package / folder, endings)
+    return paths
+
+
+def _suffix() -> str:
+    """How names of Python's modules in C end."""
+    return str(sysconfig.get_config_var("EXT_SUFFIX"))
+
+
+def _importable(folder: Path, endings: tuple[str, ...]) -> Iterator[Path]:
+    for base, folders, names in os.walk(folder, followlinks=True, onerror=_raise):
+        folders[:] = [one for one in folders if one.isidentifier() and one != "__pycache__"]
+        yield from (Path(base, name) for name in names if name.endswith(endings))
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+@dataclass(frozen=True, slots=True)
+class HostModule:
+    """A module of C that Triton builds for the host: its name, and the key of everything that its build reads."""
+
+    name: str
+    key: str
+
+
+class FirstCompile(Protocol):
+    """Is called in the place of the work that a process repeats; ``own`` does the work as Triton does."""
+
+    def installation(self, own: Callable[[], str], files: Callable[[], KeyFiles]) -> str:
+        """Return Triton's hash of its installation. ``files`` lists what it reads, and raises OSError."""
+        ...
+
+    def build(self, built: HostModule, own: Callable[[], bytes]) -> bytes:
+        """Return a shared object; raise what ``own`` raises."""
+        ...
+
+
+def watch_first_compile(watch: FirstCompile) -> Callable[[], None]:
+    """Call ``watch`` in the place of Triton's own work; the function returned undoes it exactly.
+
+    Work that a program, or a knob of Triton's, has replaced stays as it is, and so does that of a Triton which Silo
+    was not tested with.
+    """
+    if (triton_version() or "").rpartition(".")[0] not in TESTED_VERSIONS:
+        return _nothing
+    replaced: list[tuple[Any, str, Any, Any]] = []
+    cache = module("triton.runtime.cache")
+    own_key: Any = getattr(cache, "triton_key", None)
+    if _is_of(own_key, cache) and hasattr(own_key, "cache_info"):
+        key = _watched_key(own_key, Path(cache.__file__).parents[1], watch)
+        holders = [found for name in _HOLDERS if (found := sys.modules.get(name)) is not None]
+        replaced += [(one, "triton_key", own_key, key) for one in holders if vars(one).get("triton_key") is own_key]
+    building = module("triton.runtime.build")
+    own_build: Any = getattr(building, "_build", None)
+    if _is_of(own_build, building):
+        replaced.append((building, "_build", own_build, _watched_build(own_build, building, watch)))
+    for holder, name, _, ours in replaced:
+        setattr(holder, name, ours)
+
+    def undo() -> None:
+        for holder, name, own, ours in replaced:
+            if getattr(holder, name) is ours:
+                setattr(holder, name, own)
+        replaced.clear()
+
+    return undo
+
+
+def _nothing() -> None:
+    """Nothing was replaced."""
+
+
+def _is_of(function: Any, holder: Any) -> bool:  # noqa: ANN401
+    """Whether a function is the one that a module of Triton's defines."""
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    return code is not None and code.co_filename == holder.__file__
+
+
+def _watched_key(own: Any, package: Path, watch: FirstCompile) -> Any:  # noqa: ANN401
+    known: list[str] = []
+
+    @functools.wraps(own)
+    def triton_key() -> str:
+        if own.cache_info().currsize:
+            return str(own())  # Triton has hashed its files in this process
+        if not known:
+            known.append(watch.installation(own, lambda: KeyFiles.of(package)))
+        return known[0]
+
+    return triton_key
+
+
+def _watched_build(own: Any, building: Any, watch: FirstCompile) -> Any:  # noqa: ANN401
+    package = Path(building.__file__).parents[1]
+
+    @functools.wraps(own)
+    def build(name: str, src: str, srcdir: str, *rest: Any, **more: Any) -> Any:  # noqa: ANN401
+        key = None if module("triton.knobs").build.impl else _build_key(package, name, src, rest, more)
+        if key is None:
+            return own(name, src, srcdir, *rest, **more)
+        path: list[Any] = []
+
+        def run() -> bytes:
+            path.append(own(name, src, srcdir, *rest, **more))
+            return Path(path[0]).read_bytes()
+
+        data = watch.build(HostModule(name, key), run)
+        if path:
+            return path[0]
+        kept = Path(srcdir, f"{name}{_suffix()}")
+        kept.write_bytes(data)
+        return str(kept)
+
+    return build
+
+
+def _within(folder: Path, package: Path) -> bool:
+    return folder.resolve().is_relative_to(package.resolve())
+
+
+def _build_key(package: Path, name: str, src: str, rest: Sequence[Any], more: dict[str, Any]) -> str | None:
+    """The key of a build; None: it may read headers that neither the source nor Triton's installation holds."""
+    folders = list(rest[1] if len(rest) > 1 else more.get("include_dirs", ()))
+    folders += sorted(module("triton.knobs").build.backend_dirs)
+    beside = Path(src).parent
+    if not _within(beside, package) and list(beside.iterdir()) != [Path(src)]:
+        return None
+    if not all(_within(Path(one), package) for one in folders):
+        return None
+    about = [name, Path(src).read_text(encoding="utf-8"), Path(src).suffix, [str(one) for one in folders]]
+    given = [[list(one) for one in rest], {key: str(value) for key, value in more.items()}]
+    environment = child_environment()
+    variables = [environment.get(one) for one in _COMPILER_VARIABLES]
+    installed = [str(package), installed_files(), sys.version, os.uname().machine, _suffix()]
+    return digest("triton-host-module/1", [*about, *given, variables, *installed])

@@ -1,0 +1,104 @@
+"""Results of Triton's own first compile in the store: the hash of its files, and modules of C that its drivers build.
+
+Each process of a program repeats this work, a second of it with Triton 3.6. The hash is used while every file that
+Triton reads for it has the path, size, times and inode that it had when the hash was made. A module is code for the
+host: it is kept under everything that its build reads, and loaded with the consent of the store's trust ledger, which
+this user's builds alone give.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable
+
+from silo.core.notices import Notices
+from silo.errors import SiloError
+from silo.forks import Mutex
+from silo.kinds.triton.front.adapter import HostModule, KeyFiles
+
+__all__ = ["StoredFirstCompile"]
+
+_log = logging.getLogger("silo")
+
+_SETTLED_NS = 2_000_000_000  # a file that changed so lately could change again within one tick of its file system
+_LONGEST_KEY = 1 << 20  # characters
+
+
+class StoredFirstCompile:
+    """Answers Triton from the store. Nothing is written before :meth:`keep`, which a program that tunes calls."""
+
+    def __init__(self) -> None:
+        self._keeps = False
+        self._later: list[Callable[[], None]] = []
+        self._lock = Mutex()
+        self._notices = Notices()
+
+    def keep(self) -> None:
+        """Write what was found, and from now on write at once."""
+        with self._lock:
+            self._keeps = True
+            later, self._later = self._later, []
+        for write in later:
+            self._write(write)
+
+    def _write(self, write: Callable[[], None]) -> None:
+        with self._lock:
+            if not self._keeps:
+                self._later.append(write)
+                return
+        try:
+            write()
+        except (SiloError, OSError) as error:
+            self._notices.once("keep", f"later processes repeat work of Triton's first compile: {error}")
+
+    def installation(self, own: Callable[[], str], files: Callable[[], KeyFiles]) -> str:
+        """Return Triton's hash of its installation, from the store if none of its files changed since it was made."""
+        from silo.machine.process_session import session  # noqa: PLC0415  # with the first compile
+
+        try:
+            before = files()
+            kept = session().store.files.get(before.place)
+        except (SiloError, OSError) as error:
+            _log.debug("Triton hashes its installation: %s", error)
+            return own()
+        if kept is not None and kept.get("state") == before.state.encode():
+            return kept["key"].decode()
+        started_ns = time.time_ns()
+        key = own()
+
+        def write() -> None:
+            # The hash belongs to these files if they had settled before it began and are the same after it.
+            if before.changed_ns + _SETTLED_NS < started_ns and files() == before and len(key) < _LONGEST_KEY:
+                session().store.files.put(before.place, {"state": before.state.encode(), "key": key.encode()})
+
+        self._write(write)
+        return key
+
+    def build(self, built: HostModule, own: Callable[[], bytes]) -> bytes:
+        """Return a module of C that this user's store built, else build it."""
+        from silo.core.consent import HostCode, require_consent  # noqa: PLC0415  # few Tritons build any
+        from silo.core.launch_info import LaunchInfo  # noqa: PLC0415
+        from silo.machine.process_session import session  # noqa: PLC0415
+
+        launch = LaunchInfo(built.name, ())  # Python calls it, by the name of its module
+        try:
+            store = session().store
+            kept = store.files.get(built.key)
+            if kept is not None and (data := kept.get("so")) is not None:
+                code = HostCode(hashlib.sha256(data).hexdigest(), "so", launch)
+                consent = store.trust.vouch(code, origin=f"{built.name}, which Triton builds")
+                require_consent(consent, launch, data, "so", built.name)
+                return data
+        except (SiloError, OSError) as error:
+            self._notices.once("build", f"{built.name} is built again by Triton: {error}")
+        data = own()
+
+        def write() -> None:
+            kept = session().store
+            if kept.files.put(built.key, {"so": data}):
+                kept.trust.note_built(HostCode(hashlib.sha256(data).hexdigest(), "so", launch))
+
+        self._write(write)
+        return data
