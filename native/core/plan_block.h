@@ -11,12 +11,12 @@
 #include <stdint.h>
 
 #define SILO_PLAN_KERNEL "silo_plan_update" /* its only parameter: struct silo_plan_device * */
-#define SILO_PLAN_THREADS 128               /* of its blocks; each warp updates one node at a time */
+#define SILO_PLAN_THREADS 128 /* of its blocks; each warp updates one node at a time */
 
 struct silo_plan_head {
     uint64_t replay; /* its number: a block that holds another one is not this replay's */
     uint32_t count;  /* updates */
-    uint32_t padding;
+    uint32_t trial;  /* 1: a failed update is only reported, because no other node runs */
 };
 
 /* What an update sets. */
@@ -25,8 +25,8 @@ struct silo_plan_head {
 #define SILO_PLAN_PARAMETERS 4u
 
 struct silo_plan_update {
-    uint32_t node;   /* its number: an index into `nodes` of the device's memory */
-    uint32_t fields; /* SILO_PLAN_GRID, _ENABLED, _PARAMETERS */
+    uint32_t node;    /* its number: an index into `nodes` of the device's memory */
+    uint32_t fields;  /* SILO_PLAN_GRID, _ENABLED, _PARAMETERS */
     uint32_t grid[3]; /* in blocks, each at least 1 */
     uint32_t enabled; /* 0 or 1 */
     uint32_t from;    /* bytes from the block's begin to the parameter buffer, a multiple of 16 */
