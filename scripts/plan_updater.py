@@ -77,7 +77,7 @@ class Toolkit:
         return text
 
     def version(self) -> str:
-        """nvcc's version: ``13.0.88``."""
+        """The version of nvcc: ``13.0.88``."""
         found = re.search(r"V(\d+\.\d+\.\d+)", self.run("nvcc", "--version"))
         if found is None:
             raise SystemExit("nvcc does not state its version")
@@ -101,8 +101,7 @@ def header(toolkit: Toolkit) -> str:
     rows = "\n".join(f"    {{{n // 10}, {n % 10}, updater_sm_{n}, sizeof updater_sm_{n}}}," for n in codes)
     return "\n".join(
         [
-            "/* Printed by scripts/plan_updater.py: native/gpu/plan_update.cu, compiled by nvcc "
-            f"{toolkit.version()}. */",
+            f"/* Printed by scripts/plan_updater.py from native/gpu/plan_update.cu, by nvcc {toolkit.version()}. */",
             "/* clang-format off */",
             "#ifndef SILO_PLAN_UPDATE_CODE_H",
             "#define SILO_PLAN_UPDATE_CODE_H",

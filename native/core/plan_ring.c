@@ -18,7 +18,11 @@
 
 /* Held while the kernel is loaded, and for `retired`. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct silo_function *updaters[SILO_MAX_GPUS]; /* owned, never freed */
+/* Of each device; never given back. */
+static struct {
+    struct silo_function *function;
+    struct silo_binary *binary;
+} updaters[SILO_MAX_GPUS];
 
 void silo_plan_rings_renew(void) {
     pthread_mutex_init(&lock, NULL);
@@ -38,32 +42,33 @@ static const void *updater_code(const struct silo_gpu_device *device, size_t *si
     return updater_ptx;
 }
 
-static struct silo_function *load_updater(struct silo_gpu_device *device, silo_error *error) {
+/* With `lock` held. */
+static int load_updater(struct silo_gpu_device *device, silo_error *error) {
     struct silo_function *function = calloc(1, sizeof *function);
     size_t size;
     const void *code = updater_code(device, &size);
-    if (function == NULL) {
-        silo_fail_memory(error);
-        return NULL;
-    }
+    if (function == NULL)
+        return silo_fail_memory(error);
     function->block[0] = SILO_PLAN_THREADS;
     function->block[1] = function->block[2] = 1;
     function->cluster[0] = function->cluster[1] = function->cluster[2] = 1;
     struct silo_binary *binary = silo_binary_load(device, code, size, NULL, error);
-    /* The binary is kept for ever with the function. */
-    if (binary != NULL &&
-        silo_binary_function(binary, SILO_PLAN_KERNEL, SILO_PLAN_KERNEL, function, error) == 0)
-        return function;
-    silo_binary_release(binary);
-    free(function);
-    return NULL;
+    if (binary == NULL ||
+        silo_binary_function(binary, SILO_PLAN_KERNEL, SILO_PLAN_KERNEL, function, error) != 0) {
+        silo_binary_release(binary);
+        free(function);
+        return -1;
+    }
+    updaters[device->index].function = function;
+    updaters[device->index].binary = binary;
+    return 0;
 }
 
 const struct silo_function *silo_plan_updater(struct silo_gpu_device *device, silo_error *error) {
+    const struct silo_function *function = NULL;
     pthread_mutex_lock(&lock);
-    if (updaters[device->index] == NULL)
-        updaters[device->index] = load_updater(device, error);
-    const struct silo_function *function = updaters[device->index];
+    if (updaters[device->index].function != NULL || load_updater(device, error) == 0)
+        function = updaters[device->index].function;
     pthread_mutex_unlock(&lock);
     return function;
 }

@@ -15,7 +15,7 @@
 #define API __attribute__((visibility("default")))
 #define MOST 256
 
-static silo_error failure;
+static _Thread_local silo_error failure;
 
 API const char *plan_error(int *code) {
     *code = failure.code;

@@ -229,7 +229,9 @@ GRAPH int cuGraphInstantiateWithFlags(struct executable **out, struct graph *gra
     graph->instances++;
     for (uint32_t i = 0; i < graph->count; i++)
         executable->now[i] = graph->nodes[i]->content;
+    pthread_mutex_lock(&lock);
     describe(graph);
+    pthread_mutex_unlock(&lock);
     count_live(&live_graphs, 1);
     *out = executable;
     return 0;
@@ -292,7 +294,7 @@ static int update_nodes(struct executable *executable, const uint8_t *plan) {
     memcpy(&held_replay, block, 8);
     memcpy(&count, block + 8, 4);
     memcpy(&trial, block + 12, 4);
-    block_reads++;
+    __atomic_add_fetch(&block_reads, 1, __ATOMIC_RELAXED);
     if (held_replay != replay)
         failed = 0x10000;
     for (uint32_t i = 0; i < count && failed == 0; i++) {
@@ -313,17 +315,17 @@ static int update_nodes(struct executable *executable, const uint8_t *plan) {
             refused_field = 0;
         }
         if (update[1] & 1) {
-            field_updates[0]++;
+            __atomic_add_fetch(&field_updates[0], 1, __ATOMIC_RELAXED);
             memcpy(content->grid, update + 2, 12);
             if (update[2] == 0 || update[3] == 0 || update[4] == 0)
                 failed = INVALID_VALUE;
         }
         if (update[1] & 2) {
-            field_updates[1]++;
+            __atomic_add_fetch(&field_updates[1], 1, __ATOMIC_RELAXED);
             content->enabled = update[5];
         }
         if (update[1] & 4) {
-            field_updates[2]++;
+            __atomic_add_fetch(&field_updates[2], 1, __ATOMIC_RELAXED);
             for (uint32_t k = 0; k < run_count; k++) {
                 uint32_t run[2];
                 memcpy(run, (const void *)(uintptr_t)(word[6] + 8 * (first_run + k)), 8);

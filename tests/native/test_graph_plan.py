@@ -1,9 +1,17 @@
-"""Plans as graphs of the driver (``native/core/graph_plan.c``), on the stub: what kernels get, edges, the ring, errors."""
+"""Plans as graphs of the driver (``native/core/graph_plan.c``) on the stub: parameters, edges, the ring, errors."""
+
+import ctypes
+from pathlib import Path
 
 import pytest
 
 import graph_plans
+from core_native import NATIVE, compiler
+from native_builds import ADDRESS, THREAD, archive
 from samples import gpu_stub
+from sanitized_program import build_sanitized, run_sanitized
+
+HERE = Path(__file__).parent
 
 DOUBLE = """
 import ctypes, os, random, struct
@@ -468,3 +476,58 @@ def test_shapes_that_cannot_be_are_refused():
         device.plan([a, a], after=[[1], []])
     """
     run(code)
+
+
+@pytest.mark.parametrize("flags", [THREAD, ADDRESS], ids=["thread", "address"])
+def test_plans_have_no_data_race_and_no_wrong_access(tmp_path, flags):
+    words = (*flags, f"-I{NATIVE}", HERE / "plan_check.c", archive(flags), "-ldl", "-lm", "-pthread")
+    program = build_sanitized(tmp_path / "check", compiler("gcc"), *words)
+    assert run_sanitized(program, gpu_stub.library()) == "done\n"
+
+
+class Facts(ctypes.Structure):
+    """``struct silo_plan_facts``."""
+
+    _fields_ = (
+        ("driver", ctypes.c_char_p),
+        ("version", ctypes.c_int),
+        ("graphs", ctypes.c_bool),
+        ("kernels", ctypes.c_uint32),
+        ("cooperative", ctypes.c_uint32),
+        ("serialized", ctypes.c_uint32),
+        ("places", ctypes.c_char_p),
+        ("updater", ctypes.c_char_p),
+        ("host", ctypes.c_char_p),
+        ("wanted", ctypes.c_int),
+    )
+
+
+def choose(**facts):
+    usual = {"driver": b"cuda", "version": 13000, "graphs": True, "kernels": 3}
+    reason = ctypes.create_string_buffer(512)
+    given = ctypes.byref(Facts(**{**usual, **facts}))
+    way = graph_plans.trapping().silo_plan_way_choose(given, reason, len(reason))
+    return way, reason.value.decode()
+
+
+@pytest.mark.parametrize(
+    ("facts", "way", "words"),
+    [
+        ({}, 1, "one graph, its nodes updated on the device"),
+        ({"serialized": 2}, 1, "2 of 3 kernels run without programmatic dependent launch"),
+        ({"version": 12030}, 2, "the driver is for CUDA 12.3, and kernels update nodes from 12.4 on"),
+        ({"version": 12030, "serialized": 2}, 2, "2 of 3 kernels run without programmatic dependent launch"),
+        ({"cooperative": 1}, 2, "1 of 3 kernels are cooperative"),
+        ({"places": b"gemm"}, 2, "the driver does not confirm where the parameters of gemm lie"),
+        ({"updater": b"no PTX compiler"}, 2, "one graph, its nodes updated from the host: no PTX compiler"),
+        ({"updater": b"no", "host": b"no graph"}, 3, "launched one by one: no graph"),
+        ({"graphs": False}, 3, "launched one by one: Silo makes no graphs with this cuda driver"),
+        ({"driver": b"hip", "graphs": False}, 3, "with this hip driver"),
+        ({"wanted": 2}, 2, "another way was asked for"),
+        ({"wanted": 3}, 3, "another way was asked for"),
+    ],
+)
+def test_the_way_follows_from_facts(facts, way, words):
+    found, reason = choose(**facts)
+    assert found == way, reason
+    assert words in reason
