@@ -26,9 +26,9 @@ void silo_fork_lock_destroy(struct silo_fork_lock *lock) {
         pthread_mutex_destroy(&lock->mutex);
 }
 
-void silo_fork_lock_take(struct silo_fork_lock *lock) {
+/* The first to come here in a child makes it anew. */
+static void renew(struct silo_fork_lock *lock) {
     if (SILO_UNLIKELY(__atomic_load_n(&lock->forks, __ATOMIC_ACQUIRE) != forks)) {
-        /* The first to come here in a child makes it anew. */
         pthread_mutex_lock(&renewing);
         if (lock->forks != forks) {
             pthread_mutex_init(&lock->mutex, NULL);
@@ -36,7 +36,16 @@ void silo_fork_lock_take(struct silo_fork_lock *lock) {
         }
         pthread_mutex_unlock(&renewing);
     }
+}
+
+void silo_fork_lock_take(struct silo_fork_lock *lock) {
+    renew(lock);
     pthread_mutex_lock(&lock->mutex);
+}
+
+bool silo_fork_lock_try(struct silo_fork_lock *lock) {
+    renew(lock);
+    return pthread_mutex_trylock(&lock->mutex) == 0;
 }
 
 void silo_fork_lock_give(struct silo_fork_lock *lock) {

@@ -16,6 +16,8 @@ struct silo_fork_lock {
 int silo_fork_lock_init(struct silo_fork_lock *lock, silo_error *error);
 void silo_fork_lock_destroy(struct silo_fork_lock *lock);
 void silo_fork_lock_take(struct silo_fork_lock *lock);
+/* Whether it was free, and is taken now. */
+bool silo_fork_lock_try(struct silo_fork_lock *lock);
 void silo_fork_lock_give(struct silo_fork_lock *lock);
 
 #endif

@@ -6,6 +6,7 @@
 #define SILO_PLAN_BACKEND_H
 
 #include "binary.h"
+#include "device_code.h"
 #include "driver.h"
 #include "error.h"
 #include "parameter.h"

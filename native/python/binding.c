@@ -211,6 +211,8 @@ int silo_binding_init(PyObject *module) {
     static PyMemberDef binding_members[] = {
         {"loaded", T_OBJECT_EX, offsetof(struct silo_binding, loaded), READONLY,
          "The LoadedKernel."},
+        {"grid_arrays", T_UINT, offsetof(struct silo_binding, grid.arrays_used), READONLY,
+         "Arrays whose shape or strides the declared grid reads."},
         {"tag", T_OBJECT, offsetof(struct silo_binding, tag), READONLY, "The object given as tag."},
         {NULL, 0, 0, 0, NULL},
     };

@@ -42,7 +42,7 @@ SILO_HOT PyObject *silo_bound_new(struct silo_launcher *launcher, PyObject *grid
     SILO_UNLOCK(&launcher->lock);
     /* The spare keeps a plain grid, so that the same object again needs no reading. */
     if (bound == NULL || bound->grid_object != grid) {
-        struct silo_grid_source source = {NULL, {1, 1, 1}};
+        struct silo_grid_source source = {NULL, grid, {1, 1, 1}};
         if (PyCallable_Check(grid)) {
             source.callable = grid;
         } else if (silo_grid_parse(launcher->plan.kernel, grid, source.dims) != 0) {

@@ -2,6 +2,7 @@
 
 #include "errors.h"
 #include "guard.h"
+#include "recorder.h"
 
 /* A key under which equal tuples meet and 1, True and 1.0 do not; new reference. */
 static PyObject *frozen(PyObject *object) {
@@ -82,6 +83,8 @@ int silo_read_constant(const struct silo_plan *plan, PyObject *name, PyObject *o
         object; /* the object that stands for it; held through the call, then by the entry */
     if (silo_read_small_constant(object, word))
         return 0;
+    if (silo_stood_for(object) != NULL)
+        return silo_read_constant(plan, name, silo_stood_for(object), constants, holds, word);
     if (PyFloat_CheckExact(object)) {
         const double value = PyFloat_AsDouble(object);
         memcpy(&word[1], &value, sizeof value);

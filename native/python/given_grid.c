@@ -3,6 +3,7 @@
 #include "arguments.h"
 #include "errors.h"
 #include "plan.h"
+#include "recorder.h"
 
 static const char axis_name[3] = {'x', 'y', 'z'};
 
@@ -27,6 +28,8 @@ int silo_grid_decode(struct silo_grid_programs *grid, PyObject *programs) {
 
 /* One dimension; `wide` integers cannot be right and are said to be too large. */
 static int parse_dimension(PyObject *kernel, PyObject *object, int axis, int64_t *out) {
+    if (!PyLong_CheckExact(object) && silo_stood_for(object) != NULL)
+        object = silo_stood_for(object);
     PyObject *index = PyLong_CheckExact(object) ? NULL : PyNumber_Index(object);
     if (index == NULL && !PyLong_CheckExact(object)) {
         PyObject *cause = silo_take_exception();

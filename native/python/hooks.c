@@ -5,6 +5,7 @@
 
 bool silo_hooks_on;
 static PyObject *enter_hook, *exit_hook; /* owned; both or neither */
+static int recordings;
 
 int silo_hooks_set(PyObject *enter, PyObject *leave) {
     const bool off = enter == Py_None && leave == Py_None;
@@ -18,10 +19,15 @@ int silo_hooks_set(PyObject *enter, PyObject *leave) {
     exit_hook = off ? NULL : leave;
     Py_XINCREF(enter_hook);
     Py_XINCREF(exit_hook);
-    silo_hooks_on = !off;
+    silo_hooks_on = !off || recordings != 0;
     Py_XDECREF(old_enter);
     Py_XDECREF(old_exit);
     return 0;
+}
+
+void silo_hooks_record(int change) {
+    recordings += change;
+    silo_hooks_on = enter_hook != NULL || recordings != 0;
 }
 
 static PyObject *given_arguments(const struct silo_launcher *self,
@@ -41,12 +47,11 @@ PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_i
     if (silo_stack_check() != 0)
         return NULL;
     PyObject *hook = enter_hook; /* may be replaced while it runs */
+    if (hook == NULL)
+        return Py_NewRef(Py_None);
     PyObject *arguments = given_arguments(self, inputs), *config = PyDict_Copy(binding->config);
     PyObject *token = NULL, *call = NULL;
-    if (hook == NULL) {
-        Py_INCREF(Py_None);
-        token = Py_None;
-    } else if (arguments != NULL && config != NULL) {
+    if (arguments != NULL && config != NULL) {
         call = Py_BuildValue(
             "(OOO(LLL)K(si)OO)", self->plan.kernel, arguments, config, (long long)dims[0],
             (long long)dims[1], (long long)dims[2], (unsigned long long)(uintptr_t)stream,
@@ -59,6 +64,28 @@ PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_i
     Py_XDECREF(call);
     Py_XDECREF(arguments);
     Py_XDECREF(config);
+    return token;
+}
+
+PyObject *silo_hooks_enter_plan(PyObject *name, PyObject *arguments,
+                                const struct silo_function *function, uint32_t launches,
+                                PyObject *tag) {
+    PyObject *hook = enter_hook;
+    if (hook == NULL)
+        return Py_NewRef(Py_None);
+    PyObject *config = PyDict_New(), *call = NULL, *token = NULL;
+    Py_INCREF(hook);
+    if (config != NULL)
+        call = Py_BuildValue("(OOO(Iii)K(si)OO)", name, arguments, config, launches, 1, 1, 0ULL,
+                             function == NULL                            ? "cpu"
+                             : function->memory_type == SILO_DEVICE_ROCM ? "hip"
+                                                                         : "cuda",
+                             function == NULL ? 0 : (int)function->device_index, Py_None, tag);
+    if (call != NULL)
+        token = PyObject_Call(hook, call, NULL);
+    Py_DECREF(hook);
+    Py_XDECREF(config);
+    Py_XDECREF(call);
     return token;
 }
 

@@ -12,9 +12,19 @@ extern bool silo_hooks_on;
 PyObject *silo_hooks_enter(const struct silo_launcher *self, const struct silo_inputs *inputs,
                            const struct silo_binding *binding, const int64_t dims[3], void *stream);
 
+/* The same for a replay of `launches` recorded launches, seen as one: the grid is (launches, 1, 1).
+ * `function` is one of them; NULL: on a CPU. */
+PyObject *silo_hooks_enter_plan(PyObject *name, PyObject *arguments,
+                                const struct silo_function *function, uint32_t launches,
+                                PyObject *tag);
+
 /* exit(token) after the launch, also a failed one. Takes the reference. -1 with an exception set;
  * one that was set before stays. */
 int silo_hooks_exit(PyObject *token);
+
+/* One more recording of launches, or one less: launches of all threads look whether they are
+ * recorded. */
+void silo_hooks_record(int change);
 
 /* Two callables, or None and None: off. */
 int silo_hooks_set(PyObject *enter, PyObject *leave);

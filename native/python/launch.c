@@ -14,6 +14,7 @@
 #include "miss.h"
 #include "placement.h"
 #include "reading.h"
+#include "recorder.h"
 #include "stack.h"
 #include "stream.h"
 #include "triton_way.h"
@@ -156,6 +157,8 @@ static int call_grid(struct silo_launcher *self, const struct silo_inputs *input
     PyObject *grid = silo_call_one(callable, meta);
     Py_DECREF(meta);
     int result = grid ? silo_grid_parse(self->plan.kernel, grid, dims) : -1;
+    if (result == 0)
+        silo_recorder_grid(grid);
     if (result == 0 && has_triton_hooks(self, inputs))
         inputs->triton->dims = Py_NewRef(grid);
     Py_XDECREF(grid);
@@ -296,8 +299,13 @@ static SILO_NOINLINE int read_again(const struct silo_launcher *self,
 /* A launch that hooks see, Silo's round Triton's; `empty` where the grid has no program, which
  * Triton's hooks see too. */
 static SILO_NOINLINE int launch_seen(struct silo_launcher *self, const struct silo_inputs *inputs,
+                                     const struct silo_grid_source *grid,
                                      struct silo_binding *binding, struct silo_frame *frame,
                                      const int64_t dims[3], void *stream, bool empty) {
+    if (silo_recorder != NULL &&
+        (silo_recorder_add(self, inputs, grid, binding, frame, dims, stream) != 0 ||
+         silo_recorder_is_dry()))
+        return PyErr_Occurred() ? -1 : 0;
     struct silo_triton_call *call = has_triton_hooks(self, inputs) ? inputs->triton : NULL;
     PyObject *token = NULL, *metadata = NULL;
     if (silo_hooks_on && !empty &&
@@ -340,8 +348,8 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
     if (SILO_UNLIKELY(state != SILO_GRID_FITS)) {
         if (state != SILO_GRID_EMPTY)
             return silo_grid_raise_limits(self->plan.kernel, function, dims);
-        return triton && has_triton_hooks(self, inputs)
-                   ? launch_seen(self, inputs, binding, frame, dims, NULL, true)
+        return silo_hooks_on || (triton && has_triton_hooks(self, inputs))
+                   ? launch_seen(self, inputs, grid, binding, frame, dims, NULL, true)
                    : 0;
     }
     void *stream = NULL;
@@ -369,7 +377,7 @@ SILO_INLINE int launch(struct silo_launcher *self, const struct silo_inputs *inp
         return SILO_UNLIKELY(frame->ran != SILO_RAN_NOTHING) && read_again(self, inputs, frame) != 0
                    ? -1
                    : run(self, inputs, binding, frame, dims, stream);
-    return launch_seen(self, inputs, binding, frame, dims, stream, false);
+    return launch_seen(self, inputs, grid, binding, frame, dims, stream, false);
 }
 
 /* The binding for the call (new reference), or NULL. */
@@ -401,7 +409,30 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
     PyObject *found = silo_known_find(&self->known, frame->key, frame->words, &hash);
     if (SILO_LIKELY(found != NULL))
         return (struct silo_binding *)found;
-    return silo_miss(self, inputs, grid, frame, hash);
+    struct silo_recorder *recorder = silo_recorder;
+    if (SILO_UNLIKELY(silo_recorder_is_dry()))
+        return silo_recorder_binding(self);
+    silo_recorder = NULL; /* what is launched to find it is none of the program's */
+    struct silo_binding *made = silo_miss(self, inputs, grid, frame, hash);
+    silo_recorder = recorder;
+    return made;
+}
+
+/* Triton made a launch, the first of a kind: record it as the binding for later ones would make it.
+ * -1 with an exception set. */
+static SILO_NOINLINE int record_served(struct silo_launcher *self, const struct silo_inputs *inputs,
+                                       const struct silo_grid_source *grid,
+                                       struct silo_frame *frame, PyObject *found) {
+    int64_t dims[3];
+    if (found == NULL || Py_TYPE(found) != silo_binding_type) {
+        silo_recorder_refuse(self->plan.kernel, NULL);
+        return 0;
+    }
+    struct silo_binding *binding = (struct silo_binding *)found;
+    return find_grid(self, inputs, grid, frame, binding, dims) != 0
+               ? -1
+               : silo_recorder_add(self, inputs, grid, binding, frame, dims,
+                                   inputs->triton->stream);
 }
 
 /* A call of a Triton program, of which every argument is read. */
@@ -416,8 +447,17 @@ SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_
     uint64_t hash = 0;
     PyObject *result = NULL,
              *found = silo_known_find(&self->known, frame->key, frame->words, &hash);
+    if (SILO_UNLIKELY(found == NULL && silo_recorder_is_dry()) &&
+        (found = (PyObject *)silo_recorder_binding(self)) == NULL)
+        return NULL;
     if (SILO_UNLIKELY(found == NULL)) {
+        struct silo_recorder *recorder = silo_recorder;
+        silo_recorder = NULL; /* as in find_binding */
         found = silo_triton_miss(self, inputs, grid, frame, hash, &result);
+        silo_recorder = recorder;
+        if (SILO_UNLIKELY(recorder != NULL) && result != NULL &&
+            record_served(self, inputs, grid, frame, found) != 0)
+            Py_CLEAR(result);
         if (found == NULL || result != NULL) {
             Py_XDECREF(found);
             return result;

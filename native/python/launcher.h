@@ -13,6 +13,7 @@
 /* Where the grid comes from. */
 struct silo_grid_source {
     PyObject *callable; /* borrowed from the holder of this; NULL: `dims` hold */
+    PyObject *object;   /* likewise: what `dims` were read from; NULL: they were made here */
     int64_t dims[3];
 };
 

@@ -68,7 +68,7 @@ static int set_grid(struct silo_launcher *self, PyObject *grid) {
     else if (silo_grid_parse(self->plan.kernel, grid, self->grid.dims) != 0)
         return -1;
     Py_INCREF(grid);
-    self->grid_object = grid;
+    self->grid_object = self->grid.object = grid;
     return 0;
 }
 
@@ -154,7 +154,7 @@ static int launcher_clear(PyObject *object) {
     silo_known_clear(&self->known);
     if (self->constants != NULL)
         PyDict_Clear(self->constants);
-    self->grid.callable = NULL;
+    self->grid.callable = self->grid.object = NULL;
     Py_CLEAR(self->grid_object);
     return 0;
 }

@@ -34,6 +34,8 @@
 #include "loaded.h"
 #include "operator_call.h"
 #include "placement.h"
+#include "plan_object.h"
+#include "recorder.h"
 #include "scalars.h"
 #include "stream.h"
 #include "torch_shim.h"
@@ -478,6 +480,8 @@ PyMODINIT_FUNC PyInit__native(void) {
         silo_attributes_init() != 0 || silo_capsules_init() != 0 || silo_cuda_dict_init() != 0 ||
         silo_arguments_init() != 0 || silo_scalars_init() != 0 || silo_stream_init() != 0 ||
         add_absent(module) != 0 || PyModule_AddFunctions(module, silo_gpu_methods) != 0 ||
+        PyModule_AddFunctions(module, silo_recorder_methods) != 0 ||
+        silo_recorder_init(module) != 0 || silo_plan_object_init(module) != 0 ||
         silo_gpu_device_init() != 0 || silo_code_init(module) != 0 ||
         silo_gpu_memory_init(module) != 0 || silo_gpu_pinned_init(module) != 0 ||
         silo_gpu_timing_init(module) != 0 || silo_library_init(module) != 0 ||

@@ -5,6 +5,7 @@
 
 #include "errors.h"
 #include "placement.h"
+#include "recorder.h"
 #include "scalars.h"
 
 int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object,
@@ -25,6 +26,12 @@ int silo_read_wide(const struct silo_plan *plan, int32_t index, PyObject *object
 static int read_number(const struct silo_plan *plan, int32_t index, PyObject *object,
                        const struct silo_adapter *adapter, struct silo_frame *frame) {
     const struct silo_parameter *parameter = &plan->parameters[index];
+    PyObject *stood_for = silo_stood_for(object);
+    if (SILO_UNLIKELY(stood_for != NULL))
+        return Py_TYPE(stood_for) == silo_torch.tensor &&
+                       silo_read_tensor(plan, index, stood_for, frame)
+                   ? 0
+                   : silo_read_other(plan, index, stood_for, frame);
     if (adapter->kind == SILO_ADAPT_DESCRIPTOR && parameter->kind == SILO_PARAMETER_ANY)
         return silo_read_descriptor(plan, index, object, adapter, frame);
     PyObject *number = NULL; /* owned: the Python number behind the object */
@@ -154,6 +161,9 @@ static int read_pointer(const struct silo_plan *plan, int32_t index, PyObject *o
     const struct silo_adapter *adapter = silo_adapter_of(type);
     if (SILO_UNLIKELY(adapter == NULL))
         return -1;
+    if (SILO_UNLIKELY(adapter->kind == SILO_ADAPT_NOTHING || adapter->kind >= SILO_ADAPT_INT) &&
+        silo_stood_for(object) != NULL)
+        return silo_read_other(plan, index, silo_stood_for(object), frame);
     return read_array(plan, index, object, adapter, frame);
 }
 

@@ -3,6 +3,7 @@
 #include "flat.h"
 #include "kept_names.h"
 #include "locks.h"
+#include "recorder.h"
 
 #define FEW_VALUES 96 /* of one call, on its stack */
 
@@ -23,6 +24,8 @@ static bool read_grid(PyObject *grid, int64_t dims[3]) {
     for (Py_ssize_t i = 0; i < size; i++) {
         PyObject *item = PyTuple_GetItem(grid, i);
         int overflow;
+        if (!PyLong_Check(item) && silo_stood_for(item) != NULL)
+            item = silo_stood_for(item);
         if (!PyLong_Check(item))
             return false;
         dims[i] = PyLong_AsLongLongAndOverflow(item, &overflow);

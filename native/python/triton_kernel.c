@@ -108,6 +108,7 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
     struct silo_grid_source source, *given = NULL;
     if (dims != NULL) {
         source.callable = NULL;
+        source.object = call->grid;
         memcpy(source.dims, dims, sizeof source.dims);
         given = &source;
     } else if (call->grid != NULL) {
@@ -141,6 +142,7 @@ static SILO_HOT PyObject *invoke(struct silo_triton_call *call, const int64_t *d
             source.callable = grid;
         } else {
             source.callable = NULL;
+            source.object = grid;
             own = !PyTuple_Check(grid) ||
                   silo_grid_parse(launcher->plan.kernel, grid, source.dims) != 0;
             PyErr_Clear();

@@ -5,6 +5,7 @@
 #include "memory_types.h"
 #include "miss.h"
 #include "names.h"
+#include "recorder.h"
 #include "stack.h"
 
 PyTypeObject *silo_situation_type;
@@ -268,6 +269,8 @@ static PyObject *call_compiled(const struct silo_triton_call *call, PyObject *ar
 PyObject *silo_triton_own_way(struct silo_triton_call *call, PyObject *reason) {
     PyObject *args, *keywords, *result = NULL;
     call->went = true;
+    if (SILO_UNLIKELY(silo_recorder != NULL))
+        silo_recorder_refuse(call->function, reason);
     if (own_arguments(call, &args, &keywords) == 0)
         result = call->compiled ? call_compiled(call, args, keywords)
                                 : PyObject_Call(silo_triton_run, args, keywords);

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from silo.kernels.bundle_kernels import Kernels, load
     from silo.kernels.check_kernels import check
     from silo.kernels.kernel import Kernel, KernelFunction, kernel
+    from silo.kernels.plans import Plan, PlanReport, plan, planning
     from silo.kinds.binary.binary_definition import Binary, binary
     from silo.kinds.cute.front.cute_definition import cute
     from silo.kinds.metal.front.metal_definition import metal
@@ -51,6 +52,8 @@ __all__ = [
     "KernelFunction",
     "Kernels",
     "LaunchEvent",
+    "Plan",
+    "PlanReport",
     "Scratch",
     "SiloError",
     "Space",
@@ -77,6 +80,8 @@ __all__ = [
     "nvtx_ranges",
     "on_launch",
     "pallas",
+    "plan",
+    "planning",
     "same_decisions",
     "select",
     "set_allocator",
@@ -98,6 +103,8 @@ _HOMES = {
     "KernelFunction": "silo.kernels.kernel",
     "Kernels": "silo.kernels.bundle_kernels",
     "LaunchEvent": "silo.launch.hooks",
+    "Plan": "silo.kernels.plans",
+    "PlanReport": "silo.kernels.plans",
     "Scratch": "silo.kinds.pallas.front.launch_spec",
     "SiloError": "silo.errors",
     "Space": "silo.core.space",
@@ -119,6 +126,8 @@ _HOMES = {
     "next_pow2": "silo.core.trace",
     "nvtx_ranges": "silo.launch.hooks",
     "on_launch": "silo.launch.hooks",
+    "plan": "silo.kernels.plans",
+    "planning": "silo.kernels.plans",
     "same_decisions": "silo.kernels.agreement",
     "select": "silo.core.trace",
     "set_allocator": "silo.launch.scratch",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from silo.core.argument_descriptions import describe
 from silo.errors import ArgumentError, SourceError
+from silo.launch.native import recording
 
 if TYPE_CHECKING:
     from silo.building.kernel_declaration import DeclaredKernel
@@ -54,6 +55,11 @@ class ZeroingLauncher:
 
     def _set(self, args: tuple[object, ...], kwargs: Mapping[str, object], grid: Mapping[str, object]) -> None:
         kernel = self._kernel
+        if recording() is not None:
+            raise ArgumentError(
+                f"{kernel.name} has arguments set to zero before its launches, which a plan does not record: set them"
+                " to zero by a kernel of its own, or end the plan there"
+            )
         names = kernel.zeroed_always
         if names is None:
             names = kernel.zeroed_by(self._native.resolve(*args, **kwargs, **grid).config)

@@ -25,6 +25,7 @@ from silo.errors import ExpressionError, TraceError
 
 __all__ = [
     "Integer",
+    "Known",
     "Ratio",
     "Traced",
     "apply",
@@ -232,7 +233,7 @@ class _Constexpr(Protocol):
 
 def as_node(value: object) -> Node:
     """The expression of an operand, or a ``TraceError`` that says why it has none."""
-    if isinstance(value, Traced):
+    if isinstance(value, Traced | Known):
         return value.node
     if isinstance(value, bool | int):
         return Const(int(value))
@@ -248,6 +249,21 @@ def as_node(value: object) -> Node:
     if callable(index):
         return Const(cast("Callable[[], int]", index)())
     raise TraceError(f"{describe(value)} ({type(value).__name__}) in an expression: expressions are made of integers")
+
+
+class Known:
+    """A value that is known and remembers the expression that it was computed by, its :attr:`node`."""
+
+    __slots__ = ()
+
+    @property
+    def node(self) -> Node:
+        """The expression."""
+        raise NotImplementedError
+
+    def combine(self, kind: OpKind, operands: tuple[object, ...]) -> Integer:
+        """The result of one operation, this value among the operands."""
+        raise NotImplementedError
 
 
 def apply(kind: OpKind, *operands: object) -> Traced:
@@ -282,6 +298,9 @@ def _call(kind: OpKind, *operands: object) -> Integer:
     """Plain numbers in, a plain number out; anything traced (or a node) makes a traced value (or a node)."""
     if any(isinstance(operand, Traced | Ratio) for operand in operands):
         return apply(kind, *operands)
+    for operand in operands:
+        if isinstance(operand, Known):
+            return operand.combine(kind, operands)
     nodes = [as_node(operand) for operand in operands]
     if all(isinstance(node, Const) for node in nodes):
         return evaluate(Op(kind, tuple(nodes)), Bindings())

@@ -23,7 +23,8 @@ class LaunchEvent:
     """One launch. ``arguments`` holds the caller's objects by name, ``stream`` the driver's handle (0: null stream).
 
     ``effects`` says what the kernel does through pointers and descriptors; one that is not named may do anything.
-    ``tag`` is the object that the kernel's owner put into the binding; it is for Silo's own hooks.
+    ``tag`` is the object that the kernel's owner put into the binding; it is for Silo's own hooks. A replay of a plan is
+    one launch: ``parts`` has its kernels in order, and the grid their number; it is empty for a launch of one kernel.
     """
 
     kernel: str
@@ -34,6 +35,7 @@ class LaunchEvent:
     device: str
     effects: Mapping[str, Effect]
     tag: object = field(default=None, repr=False, compare=False)
+    parts: tuple[str, ...] = ()
 
 
 class LaunchHook(Protocol):
@@ -128,7 +130,8 @@ def _enter(
     tag: object,
 ) -> list[Callable[[], object]]:
     known = {name: _EFFECTS[effect] for name, effect in effects.items()} if effects else {}
-    event = LaunchEvent(kernel, arguments, config, grid, stream, f"{device[0]}:{device[1]}", known, tag)
+    parts: tuple[str, ...] = getattr(tag, "launch_parts", ()) if isinstance(tag, native.LaunchPlan) else ()
+    event = LaunchEvent(kernel, arguments, config, grid, stream, f"{device[0]}:{device[1]}", known, tag, parts)
     leave: list[Callable[[], object]] = []
     try:
         for hook in _hooks:

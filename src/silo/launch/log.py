@@ -20,7 +20,7 @@ __all__ = ["LaunchLog", "apply_setting"]
 class LaunchLog:
     """A hook that appends one line a launch.
 
-    It holds time (ns since the epoch), process, kernel, device, grid, stream, config and arguments. Lines of several
+    It holds time (ns since the epoch), process, kernel, device, grid, stream, config, arguments and, of a plan, its kernels. Lines of several
     threads and processes never mix.
     """
 
@@ -33,7 +33,7 @@ class LaunchLog:
 
     def __call__(self, event: LaunchEvent) -> None:
         """Write the line, in one call."""
-        line = {
+        line: dict[str, object] = {
             "time_ns": time.time_ns(),
             "process": os.getpid(),
             "kernel": event.kernel,
@@ -43,6 +43,8 @@ class LaunchLog:
             "config": {name: _value(value) for name, value in event.config.items()},
             "arguments": {name: _value(value) for name, value in event.arguments.items()},
         }
+        if event.parts:
+            line["parts"] = list(event.parts)
         os.write(self._file, (json.dumps(line) + "\n").encode())
 
 

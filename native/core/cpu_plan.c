@@ -1,0 +1,495 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include "cpu_plan.h"
+
+#include "base.h"
+#include "cpu_clock.h"
+#include "cpu_driver.h"
+#include "cpu_pace.h"
+#include "cpu_pool.h"
+#include "cpu_thread.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A launch of fewer nanoseconds stays on its thread (cpu_pool.c has the reason). */
+#define LEAST_SHARED 5000
+/* Replays of fewer nanoseconds are not worth a second thread. */
+#define LEAST_REPLAY 6000
+/* Replays that each way is tried for before the faster one is known, and replays until they are
+ * compared again. */
+#define TRIES 4
+#define HOLD 1000
+/* Looks for a launch that may begin, before a thread lets others have its processor. */
+#define LOOKS 2000
+
+/* Whether a replay runs its launches in order or at the same time where they may. */
+enum way { IN_ORDER, TOGETHER };
+
+struct cpu_node {
+    struct silo_function *function;
+    silo_cpu_entry *entry;
+    const struct silo_plan_values *values;
+    void **params;              /* into the block */
+    const char *kernel;         /* owned */
+    struct silo_binary *binary; /* a reference, or NULL */
+    const uint32_t *next;       /* nodes that wait for this one */
+    uint32_t next_count, after_count;
+    bool waits;            /* its programs may wait for each other: only the pool launches it */
+    _Atomic uint32_t left; /* nodes that it still waits for */
+};
+
+struct cpu_plan {
+    struct cpu_node *nodes;
+    uint32_t count;
+    int width;     /* threads that can have something to do at one time */
+    bool together; /* some launches wait for no other */
+    uint64_t scratch_bytes;
+    bool nested;             /* a kernel of this thread launches it, whose scratch is in use */
+    uint8_t *block, *memory; /* the block is aligned; `memory` is what is owned */
+    void **params;
+    uint32_t *next;
+    _Atomic uint32_t *queue; /* numbers of nodes that may begin, plus 1; 0: not there yet */
+    /* Which way is faster, as replays told. */
+    uint64_t least[2];
+    uint32_t tried[2], hold;
+    enum way best;
+    /* Of a replay: */
+    _Atomic uint32_t queued, taken, done;
+    _Atomic int failed; /* the number of a node, plus 1 */
+    int code;
+    char text[sizeof(((struct silo_fault *)0)->text)];
+};
+
+static void plan_close(void *state) {
+    struct cpu_plan *plan = state;
+    if (plan == NULL)
+        return;
+    for (uint32_t i = 0; plan->nodes != NULL && i < plan->count; i++) {
+        free((void *)(uintptr_t)plan->nodes[i].kernel);
+        if (plan->nodes[i].binary != NULL)
+            silo_binary_release(plan->nodes[i].binary);
+    }
+    free(plan->nodes);
+    free(plan->memory);
+    free(plan->params);
+    free(plan->next);
+    free(plan->queue);
+    free(plan);
+}
+
+/* The most nodes of one depth. */
+static int find_width(const struct silo_plan_shape *shape, uint32_t *depth, uint32_t *at_depth) {
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < shape->count; i++) {
+        depth[i] = 0;
+        for (uint32_t k = 0; k < shape->nodes[i].after_count; k++) {
+            const uint32_t above = depth[shape->nodes[i].after[k]] + 1;
+            depth[i] = above > depth[i] ? above : depth[i];
+        }
+        if (++at_depth[depth[i]] > most)
+            most = at_depth[depth[i]];
+    }
+    return most < INT16_MAX ? (int)most : INT16_MAX;
+}
+
+static void take_node(struct cpu_plan *plan, const struct silo_plan_node *from,
+                      struct cpu_node *node, void **params) {
+    node->function = from->function;
+    memcpy(&node->entry, &from->function->handle, sizeof node->entry);
+    node->values = (const void *)(plan->block + from->values);
+    node->params = params;
+    for (uint32_t i = 0; i < from->parameter_count; i++)
+        params[i] =
+            plan->block + from->values + sizeof(struct silo_plan_values) + from->places[i].offset;
+    node->kernel = strdup(from->kernel);
+    node->binary = from->binary;
+    if (node->binary != NULL)
+        silo_binary_retain(node->binary);
+    node->after_count = from->after_count;
+    node->waits = from->function->cpu_chunk == 1 || from->function->cooperative != 0;
+    if (from->function->scratch_bytes > plan->scratch_bytes)
+        plan->scratch_bytes = from->function->scratch_bytes;
+}
+
+/* Of each node those that wait for it: the other way round than they are given. */
+static void turn_round(struct cpu_plan *plan, const struct silo_plan_shape *shape) {
+    uint32_t *next = plan->next;
+    for (uint32_t i = 0; i < shape->count; i++)
+        for (uint32_t k = 0; k < shape->nodes[i].after_count; k++)
+            plan->nodes[shape->nodes[i].after[k]].next_count++;
+    for (uint32_t i = 0; i < shape->count; i++) {
+        plan->nodes[i].next = next;
+        next += plan->nodes[i].next_count;
+        plan->nodes[i].next_count = 0;
+    }
+    for (uint32_t i = 0; i < shape->count; i++)
+        for (uint32_t k = 0; k < shape->nodes[i].after_count; k++) {
+            struct cpu_node *before = &plan->nodes[shape->nodes[i].after[k]];
+            plan->next[(before->next - plan->next) + before->next_count++] = i;
+        }
+}
+
+static void *plan_open(const struct silo_plan_shape *shape, silo_error *error) {
+    struct cpu_plan *plan = calloc(1, sizeof *plan);
+    size_t parameters = 0, edges = 0;
+    for (uint32_t i = 0; i < shape->count; i++) {
+        parameters += shape->nodes[i].parameter_count;
+        edges += shape->nodes[i].after_count;
+    }
+    uint32_t *depths = calloc(2 * (size_t)shape->count + 1, sizeof *depths);
+    if (plan != NULL) {
+        plan->nodes = calloc((size_t)shape->count + 1, sizeof *plan->nodes);
+        plan->memory = calloc(1, (size_t)shape->block_bytes + 64);
+        plan->params = calloc(parameters + 1, sizeof *plan->params);
+        plan->next = calloc(edges + 1, sizeof *plan->next);
+        plan->queue = calloc((size_t)shape->count + 1, sizeof *plan->queue);
+    }
+    if (plan == NULL || depths == NULL || plan->nodes == NULL || plan->memory == NULL ||
+        plan->params == NULL || plan->next == NULL || plan->queue == NULL) {
+        free(depths);
+        plan_close(plan);
+        silo_fail_memory(error);
+        return NULL;
+    }
+    plan->block = plan->memory + (64 - ((uintptr_t)plan->memory & 63));
+    plan->least[IN_ORDER] = plan->least[TOGETHER] = UINT64_MAX;
+    plan->width = find_width(shape, depths, depths + shape->count);
+    plan->together = plan->width > 1;
+    bool named = true;
+    void **params = plan->params;
+    for (uint32_t i = 0; i < shape->count; i++) {
+        take_node(plan, &shape->nodes[i], &plan->nodes[i], params);
+        params += shape->nodes[i].parameter_count;
+        plan->count = i + 1;
+        named = named && plan->nodes[i].kernel != NULL;
+        plan->together = plan->together && !plan->nodes[i].waits;
+    }
+    free(depths);
+    if (!named) {
+        plan_close(plan);
+        silo_fail_memory(error);
+        return NULL;
+    }
+    turn_round(plan, shape);
+    return plan;
+}
+
+static int plan_begin(void *state, uint8_t **block, silo_error *error) {
+    (void)error;
+    *block = ((struct cpu_plan *)state)->block;
+    return 0;
+}
+
+static uint64_t programs_of(const struct cpu_node *node) {
+    const uint32_t *grid = node->values->grid;
+    return (uint64_t)grid[0] * grid[1] * grid[2];
+}
+
+/* What runs small launches on this thread. `job` stands for them to what tells of a crash. */
+struct runner {
+    struct silo_cpu_thread *thread;
+    struct silo_cpu_runner own;
+    struct silo_cpu_job job;
+    struct silo_cpu_launch asked;
+    void *scratch;
+    bool made; /* the scratch is this one's, not the thread's */
+};
+
+/* False: no memory. */
+static bool runner_begin(struct runner *runner, const struct cpu_plan *plan, bool alone) {
+    struct silo_cpu_thread *thread = silo_cpu_make_thread();
+    runner->thread = thread;
+    if (thread == NULL)
+        return false;
+    runner->scratch = NULL;
+    runner->made = false;
+    if (plan->scratch_bytes != 0) {
+        runner->made = plan->nested;
+        runner->scratch = runner->made ? silo_cpu_new_scratch(plan->scratch_bytes)
+                                       : silo_cpu_thread_scratch(thread, plan->scratch_bytes);
+        if (runner->scratch == NULL)
+            return false;
+    }
+    runner->job.launch = &runner->asked;
+    runner->own.job = &runner->job;
+    runner->own.begin = 0;
+    runner->own.context.wait = NULL;
+    runner->own.context.alone = alone;
+    return true;
+}
+
+static void runner_end(struct runner *runner) {
+    if (runner->made)
+        free(runner->scratch);
+}
+
+/* All programs of a node, on this thread. 0, or the kernel's code. */
+static int run_here(struct runner *runner, const struct cpu_node *node, uint64_t total) {
+    struct silo_cpu_thread *thread = runner->thread;
+    runner->asked.name = node->kernel;
+    runner->asked.grid = node->values->grid;
+    runner->own.end = total;
+    runner->own.context.fault.bytes = sizeof runner->own.context;
+    runner->own.context.fault.claimed = 0;
+    runner->own.context.fault.text[0] = '\0';
+    runner->own.context.program = UINT64_MAX;
+    struct silo_cpu_runner *outer = atomic_load_explicit(&thread->running, memory_order_relaxed);
+    atomic_store_explicit(&thread->running, &runner->own, memory_order_relaxed);
+    const int code = node->entry(node->params, node->values->grid, 0, total, runner->scratch,
+                                 &runner->own.context);
+    atomic_store_explicit(&thread->running, outer, memory_order_relaxed);
+    return code;
+}
+
+/* Whether a launch is to have the pool for itself: its work is worth more threads than this one. */
+static bool is_large(const struct cpu_node *node, uint64_t total) {
+    if (node->waits)
+        return true;
+    if (total == 1)
+        return false;
+    const uint64_t known = __atomic_load_n(&node->function->cost, __ATOMIC_RELAXED);
+    return known == 0 || total >= 16 * LEAST_SHARED / known;
+}
+
+static int report(const struct cpu_plan *plan, uint32_t number, int code, const char *text,
+                  silo_error *error) {
+    return silo_fail_driver(error, SILO_ERROR_LAUNCH, code,
+                            "%s: %s (code %d), launch %u of the %u of a plan; launches that wait "
+                            "for it were not made",
+                            plan->nodes[number].kernel,
+                            text != NULL && text[0] != '\0' ? text : "the kernel reported an error",
+                            code, (unsigned)number + 1, (unsigned)plan->count);
+}
+
+static int run_in_order(struct cpu_plan *plan, silo_error *error) {
+    struct runner runner;
+    if (!runner_begin(&runner, plan, true))
+        return silo_fail_memory(error);
+    int code = 0;
+    const char *text = NULL;
+    uint32_t i = 0;
+    for (; i < plan->count; i++) {
+        const struct cpu_node *node = &plan->nodes[i];
+        if (node->values->enabled == 0)
+            continue;
+        const uint64_t total = programs_of(node);
+        if (is_large(node, total)) {
+            const struct silo_launch launch = {
+                .function = node->function,
+                .grid = {node->values->grid[0], node->values->grid[1], node->values->grid[2]},
+                .params = node->params,
+            };
+            code = silo_cpu_driver.launch(&launch);
+            text = code != 0 ? silo_cpu_driver.error_text(code) : NULL;
+        } else {
+            code = run_here(&runner, node, total);
+            text = runner.own.context.fault.text;
+        }
+        if (SILO_UNLIKELY(code != 0))
+            break;
+    }
+    const int result = code != 0 ? report(plan, i, code, text, error) : 0;
+    runner_end(&runner);
+    return result;
+}
+
+/* ---- together ---- */
+
+static void put(struct cpu_plan *plan, uint32_t number) {
+    const uint32_t place = atomic_fetch_add_explicit(&plan->queued, 1, memory_order_relaxed);
+    atomic_store_explicit(&plan->queue[place], number + 1, memory_order_release);
+}
+
+/* The number of a node that may begin, plus 1; 0: there is none now. */
+static uint32_t take(struct cpu_plan *plan) {
+    uint32_t place = atomic_load_explicit(&plan->taken, memory_order_relaxed);
+    while (place < atomic_load_explicit(&plan->queued, memory_order_relaxed)) {
+        const uint32_t number = atomic_load_explicit(&plan->queue[place], memory_order_acquire);
+        if (number == 0) /* about to be there */
+            return 0;
+        if (atomic_compare_exchange_weak_explicit(&plan->taken, &place, place + 1,
+                                                  memory_order_relaxed, memory_order_relaxed))
+            return number;
+    }
+    return 0;
+}
+
+/* A node is done: the first that it was the last for is this thread's next, plus 1; others are put.
+ */
+static uint32_t finish(struct cpu_plan *plan, const struct cpu_node *node) {
+    uint32_t own = 0;
+    for (uint32_t i = 0; i < node->next_count; i++) {
+        const uint32_t number = node->next[i];
+        if (atomic_fetch_sub_explicit(&plan->nodes[number].left, 1, memory_order_acq_rel) != 1)
+            continue;
+        if (own == 0)
+            own = number + 1;
+        else
+            put(plan, number);
+    }
+    atomic_fetch_add_explicit(&plan->done, 1, memory_order_release);
+    return own;
+}
+
+static bool stops(struct cpu_plan *plan, struct silo_cpu_job *job) {
+    return atomic_load_explicit(&plan->done, memory_order_acquire) == plan->count ||
+           atomic_load_explicit(&plan->failed, memory_order_relaxed) != 0 ||
+           atomic_load_explicit(&job->error, memory_order_relaxed) != 0;
+}
+
+/* The program of the pool's job: launches until none is left. */
+static int32_t run_some(void *const *params, const uint32_t grid[3], uint64_t begin, uint64_t end,
+                        void *scratch, void *context) {
+    struct cpu_plan *plan = (struct cpu_plan *)(uintptr_t)params;
+    struct silo_cpu_job *job = ((struct silo_cpu_runner *)context)->job;
+    struct runner runner;
+    (void)grid, (void)begin, (void)end, (void)scratch;
+    if (!runner_begin(&runner, plan, false))
+        return SILO_CPU_NO_MEMORY;
+    uint32_t number = 0, looks = 0;
+    while (!stops(plan, job)) {
+        if (number == 0 && (number = take(plan)) == 0) {
+            silo_cpu_relax();
+            if (++looks % LOOKS == 0)
+                sched_yield();
+            continue;
+        }
+        const struct cpu_node *node = &plan->nodes[number - 1];
+        const int code =
+            node->values->enabled != 0 ? run_here(&runner, node, programs_of(node)) : 0;
+        if (SILO_UNLIKELY(code != 0)) {
+            int none = 0;
+            if (atomic_compare_exchange_strong(&plan->failed, &none, (int)number)) {
+                plan->code = code;
+                memcpy(plan->text, runner.own.context.fault.text, sizeof plan->text);
+            }
+            break;
+        }
+        number = finish(plan, node);
+        looks = 0;
+        silo_cpu_ask_at(job, silo_cpu_coarse_now());
+    }
+    runner_end(&runner);
+    return 0;
+}
+
+static int run_together(struct cpu_plan *plan, int threads, silo_error *error) {
+    atomic_store_explicit(&plan->queued, 0, memory_order_relaxed);
+    atomic_store_explicit(&plan->taken, 0, memory_order_relaxed);
+    atomic_store_explicit(&plan->done, 0, memory_order_relaxed);
+    atomic_store_explicit(&plan->failed, 0, memory_order_relaxed);
+    for (uint32_t i = 0; i < plan->count; i++) {
+        struct cpu_node *node = &plan->nodes[i];
+        atomic_store_explicit(&node->left, node->after_count, memory_order_relaxed);
+        atomic_store_explicit(&plan->queue[i], 0, memory_order_relaxed);
+    }
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->nodes[i].after_count == 0)
+            put(plan, i);
+    struct silo_fault fault;
+    fault.text[0] = '\0';
+    const uint32_t grid[3] = {(uint32_t)threads, 1, 1};
+    uint64_t cost = 16 * (plan->least[IN_ORDER] != UINT64_MAX ? plan->least[IN_ORDER] : 100000);
+    const struct silo_cpu_launch launch = {
+        .entry = run_some,
+        .name = "a plan",
+        .params = (void *const *)plan,
+        .grid = grid,
+        .total = (uint64_t)threads,
+        .share = {.threads = (uint32_t)threads},
+        .fault = &fault,
+    };
+    const int code = silo_cpu_run(&launch, &cost);
+    const int failed = atomic_load(&plan->failed);
+    if (failed != 0)
+        return report(plan, (uint32_t)failed - 1, plan->code, plan->text, error);
+    if (code == 0)
+        return 0;
+    if (code == SILO_CPU_INTERRUPTED)
+        return silo_fail_driver(error, SILO_ERROR_LAUNCH, code,
+                                "a plan was interrupted after %u of its %u launches",
+                                (unsigned)atomic_load(&plan->done), (unsigned)plan->count);
+    return silo_fail_driver(error, SILO_ERROR_LAUNCH, code, "a plan of %u launches: %s",
+                            (unsigned)plan->count, silo_cpu_driver.error_text(code));
+}
+
+/* ---- which way ---- */
+
+/* Whether launches are worth several threads each: then all of the pool's have something to do
+ * without running two launches at one time. */
+static bool has_large(const struct cpu_plan *plan) {
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->nodes[i].values->enabled != 0 &&
+            is_large(&plan->nodes[i], programs_of(&plan->nodes[i])))
+            return true;
+    return false;
+}
+
+static enum way choose(struct cpu_plan *plan, int threads) {
+    if (threads < 2 || !plan->together || has_large(plan))
+        return IN_ORDER;
+    if (plan->tried[IN_ORDER] < TRIES)
+        return IN_ORDER;
+    if (plan->least[IN_ORDER] < LEAST_REPLAY)
+        return IN_ORDER;
+    if (plan->tried[TOGETHER] < TRIES)
+        return TOGETHER;
+    if (plan->hold == 0) {
+        plan->best = plan->least[TOGETHER] < plan->least[IN_ORDER] ? TOGETHER : IN_ORDER;
+        plan->hold = HOLD;
+    }
+    if (--plan->hold == 0) {
+        plan->tried[IN_ORDER] = plan->tried[TOGETHER] = 0;
+        plan->least[IN_ORDER] = plan->least[TOGETHER] = UINT64_MAX;
+    }
+    return plan->best;
+}
+
+static int plan_launch(void *state, void *stream, silo_error *error) {
+    struct cpu_plan *plan = state;
+    (void)stream;
+    if (silo_cpu_python.begins != NULL)
+        silo_cpu_python.begins();
+    const struct silo_cpu_thread *thread = silo_cpu_known_thread();
+    plan->nested = thread != NULL && atomic_load(&thread->running) != NULL;
+    if (!plan->together) /* one after the other, whatever they take */
+        return run_in_order(plan, error);
+    const int most = silo_cpu_threads(), threads = plan->width < most ? plan->width : most;
+    const enum way way = choose(plan, threads);
+    const uint64_t begun = silo_cpu_now();
+    const int result =
+        way == TOGETHER ? run_together(plan, threads, error) : run_in_order(plan, error);
+    const uint64_t took = silo_cpu_now() - begun;
+    if (took < plan->least[way])
+        plan->least[way] = took;
+    plan->tried[way] += plan->tried[way] < TRIES;
+    return result;
+}
+
+static const char *plan_explain(const void *state, const char **reason) {
+    const struct cpu_plan *plan = state;
+    if (!plan->together) {
+        *reason = plan->width > 1 ? "the programs of some launch wait for each other"
+                                  : "each launch needs what the one before it wrote";
+        return "in order, on the CPU";
+    }
+    *reason =
+        plan->best == TOGETHER
+            ? "launches that use other memory run at one time, which took less"
+            : "launches that use other memory may run at one time, once that is found to take "
+              "less";
+    return plan->best == TOGETHER ? "together, on the CPU's threads" : "in order, on the CPU";
+}
+
+const struct silo_plan_backend silo_cpu_plan = {
+    .name = "cpu",
+    .open = plan_open,
+    .begin = plan_begin,
+    .launch = plan_launch,
+    .close = plan_close,
+    .explain = plan_explain,
+};

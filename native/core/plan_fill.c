@@ -1,0 +1,220 @@
+#include "plan_fill.h"
+
+#include <stdlib.h>
+
+/* Values of one replay; -1 with the error. */
+static int evaluate(const struct silo_plan_form *form, const struct silo_plan_arguments *arguments,
+                    uint64_t *values, silo_error *error) {
+    for (uint32_t i = 0; i < form->value_count; i++) {
+        const struct silo_plan_value *value = &form->values[i];
+        if (value->kind == SILO_PLAN_COMPUTED) {
+            int64_t result = 0;
+            const int code =
+                silo_expression_eval(value->program, value->count, &arguments->bindings, &result);
+            if (SILO_UNLIKELY(code != SILO_EXPRESSION_OK))
+                return silo_fail(error, SILO_ERROR_EXPRESSION,
+                                 "a value of the plan has no result for these arguments: %s",
+                                 code == SILO_EXPRESSION_DIVISION   ? "a division by zero"
+                                 : code == SILO_EXPRESSION_OVERFLOW ? "it is larger than 64 bits"
+                                                                    : "an array has other axes");
+            values[i] = (uint64_t)result;
+        } else {
+            values[i] = arguments->words[value->argument] + (uint64_t)value->offset;
+        }
+    }
+    return 0;
+}
+
+static bool holds(const struct silo_plan_check *check, uint64_t value) {
+    if (check->fixed)
+        return value == check->word;
+    const struct silo_parameter *parameter = &check->parameter;
+    uint64_t word = check->word;
+    switch (silo_code_kind(word)) {
+    case SILO_VALUE_POINTER:
+        word = (word & ~(uint64_t)(SILO_FLAG_ALIGNED16 | SILO_FLAG_OFF_ELEMENT)) |
+               silo_address_flags(parameter, value, silo_code_bits(word));
+        break;
+    case SILO_VALUE_INT:
+        word = silo_integer_word(parameter, (int64_t)value);
+        break;
+    default:
+        break;
+    }
+    return word == check->word &&
+           (!check->keyed || silo_key_word(parameter, word, value) == check->key);
+}
+
+void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack, uint8_t bytes) {
+    double value;
+    memcpy(&value, &word, sizeof value);
+    if (pack == SILO_PACK_FP32) {
+        const float narrow = (float)value;
+        word = 0;
+        memcpy(&word, &narrow, sizeof narrow);
+    } else if (pack == SILO_PACK_FP16) {
+        word = silo_fp16_bits(value);
+    } else if (pack == SILO_PACK_BF16) {
+        word = silo_bf16_bits(value);
+    }
+    if (SILO_LIKELY(bytes == sizeof word))
+        memcpy(to, &word, sizeof word);
+    else
+        memcpy(to, &word, bytes < sizeof word ? bytes : sizeof word);
+}
+
+static int declared(const struct silo_plan_grid *grid, const uint64_t *values, int64_t dims[3],
+                    struct silo_grid_fault *fault) {
+    uint64_t slots[SILO_MAX_PARAMETERS];
+    for (int32_t i = 0; i < grid->count; i++)
+        slots[i] = grid->slot_value[i] >= 0 ? values[grid->slot_value[i]] : grid->slots[i];
+    if (grid->declared->usual &&
+        silo_grid_usual(grid->declared, grid->count, slots, grid->codes, dims))
+        return 0;
+    const silo_bindings bindings = {.slot_count = grid->count, .values = (const int64_t *)slots};
+    return silo_grid_check_values(grid->declared, grid->count, slots, grid->codes, fault) != 0
+               ? -1
+               : silo_grid_evaluate(grid->declared, &bindings, dims, fault);
+}
+
+static int find_grid(const struct silo_plan_form *form, const struct silo_plan_grid *grid,
+                     const uint64_t *values, int64_t dims[3], silo_error *error) {
+    const struct silo_plan_node *node = &form->nodes[grid->node];
+    struct silo_grid_fault fault = {0};
+    if (grid->declared != NULL) {
+        if (declared(grid, values, dims, &fault) != 0)
+            return silo_grid_refuse(&fault, node->kernel, dims, "?", error);
+    } else {
+        for (int axis = 0; axis < 3; axis++) {
+            dims[axis] =
+                grid->axis[axis] >= 0 ? (int64_t)values[grid->axis[axis]] : grid->extent[axis];
+            if (SILO_UNLIKELY(dims[axis] < 0)) {
+                fault =
+                    (struct silo_grid_fault){.reason = SILO_GRID_NEGATIVE, .axis = (uint8_t)axis};
+                for (int other = axis + 1; other < 3; other++)
+                    dims[other] = 1;
+                return silo_grid_refuse(&fault, node->kernel, dims, "?", error);
+            }
+        }
+    }
+    if (SILO_UNLIKELY(silo_grid_check(node->function, dims) == SILO_GRID_REFUSED)) {
+        fault = silo_grid_limits(node->function, dims);
+        return silo_grid_refuse(&fault, node->kernel, dims, "?", error);
+    }
+    return 0;
+}
+
+enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
+                                     const struct silo_plan_arguments *arguments, uint8_t *block,
+                                     uint32_t *check, silo_error *error) {
+    uint64_t values[SILO_PLAN_VALUES];
+    if (SILO_UNLIKELY(evaluate(form, arguments, values, error) != 0))
+        return SILO_PLAN_REFUSED;
+    for (uint32_t i = 0; i < form->check_count; i++)
+        if (SILO_UNLIKELY(!holds(&form->checks[i], values[form->checks[i].value]))) {
+            *check = i;
+            return SILO_PLAN_OTHER_FORM;
+        }
+    for (uint32_t i = 0; i < form->grid_count; i++) {
+        const struct silo_plan_grid *grid = &form->grids[i];
+        int64_t dims[3];
+        if (SILO_UNLIKELY(find_grid(form, grid, values, dims, error) != 0))
+            return SILO_PLAN_REFUSED;
+        struct silo_plan_values *to = (void *)(block + form->nodes[grid->node].values);
+        for (int axis = 0; axis < 3; axis++)
+            to->grid[axis] = (uint32_t)dims[axis];
+        to->enabled = dims[0] != 0 && dims[1] != 0 && dims[2] != 0;
+    }
+    for (uint32_t i = 0; i < form->move_count; i++) {
+        const struct silo_plan_move *move = &form->moves[i];
+        silo_plan_write(block + move->at, values[move->value], move->pack, move->bytes);
+    }
+    return SILO_PLAN_FILLED;
+}
+
+void silo_plan_overlaps(const struct silo_plan_form *form,
+                        const struct silo_plan_arguments *arguments, uint64_t *overlaps) {
+    uint64_t low[SILO_PLAN_MEMORIES], high[SILO_PLAN_MEMORIES];
+    for (uint32_t i = 0; i < form->memory_count; i++) {
+        const struct silo_plan_memory *memory = &form->memories[i];
+        low[i] = memory->argument >= 0 ? arguments->low[memory->argument] : memory->low;
+        high[i] = memory->argument >= 0 ? arguments->high[memory->argument] : memory->high;
+        overlaps[i] = UINT64_C(1) << i;
+        for (uint32_t j = 0; j < i; j++)
+            if (low[i] < high[j] && low[j] < high[i]) {
+                overlaps[i] |= UINT64_C(1) << j;
+                overlaps[j] |= UINT64_C(1) << i;
+            }
+    }
+}
+
+/* All memories that share bytes with one of those. */
+static uint64_t around(uint64_t memories, const uint64_t *overlaps) {
+    uint64_t all = 0;
+    for (; memories != 0; memories &= memories - 1)
+        all |= overlaps[__builtin_ctzll(memories)];
+    return all;
+}
+
+static bool conflict(const struct silo_plan_effects *one, const struct silo_plan_effects *other,
+                     const uint64_t *overlaps) {
+    return one->alone || other->alone ||
+           (around(one->writes, overlaps) & (other->reads | other->writes)) != 0 ||
+           (around(one->reads, overlaps) & other->writes) != 0;
+}
+
+int silo_plan_order(struct silo_plan_node *nodes, uint32_t count,
+                    const struct silo_plan_effects *effects, const uint64_t *overlaps,
+                    silo_error *error) {
+    const size_t words = ((size_t)count + 63) / 64;
+    /* Of each node a bit for every node that is done before it, by way of others too. */
+    uint64_t *before = effects != NULL ? calloc(count, words * sizeof *before) : NULL;
+    uint32_t *after = malloc((size_t)count * sizeof *after + 1);
+    int result = (effects != NULL && before == NULL) || after == NULL ? -1 : 0;
+    for (uint32_t i = 0; i < count && result == 0; i++) {
+        uint32_t found = 0;
+        if (effects == NULL && i > 0)
+            after[found++] = i - 1;
+        for (uint32_t j = i; effects != NULL && j-- > 0;) {
+            uint64_t *own = before + i * words;
+            if ((own[j / 64] >> j % 64 & 1) != 0 || !conflict(&effects[i], &effects[j], overlaps))
+                continue;
+            after[found++] = j;
+            for (size_t word = 0; word < words; word++)
+                own[word] |= before[j * words + word];
+            own[j / 64] |= UINT64_C(1) << j % 64;
+        }
+        uint32_t *kept = malloc((size_t)found * sizeof *kept + 1);
+        if (kept == NULL) {
+            result = -1;
+            break;
+        }
+        memcpy(kept, after, (size_t)found * sizeof *kept);
+        free((void *)(uintptr_t)nodes[i].after);
+        nodes[i].after = kept;
+        nodes[i].after_count = found;
+    }
+    free(before);
+    free(after);
+    return result == 0 ? 0 : silo_fail_memory(error);
+}
+
+void silo_plan_form_clear(struct silo_plan_form *form) {
+    for (uint32_t i = 0; form->values != NULL && i < form->value_count; i++)
+        free(form->values[i].program);
+    for (uint32_t i = 0; form->grids != NULL && i < form->grid_count; i++) {
+        free(form->grids[i].slots);
+        free(form->grids[i].codes);
+        free(form->grids[i].slot_value);
+    }
+    for (uint32_t i = 0; form->nodes != NULL && i < form->node_count; i++) {
+        free((void *)(uintptr_t)form->nodes[i].places);
+        free((void *)(uintptr_t)form->nodes[i].after);
+    }
+    free(form->values);
+    free(form->checks);
+    free(form->moves);
+    free(form->grids);
+    free(form->nodes);
+    memset(form, 0, sizeof *form);
+}

@@ -1,0 +1,121 @@
+/* A plan, from the arguments of a replay to the block that a backend launches (plan_backend.h).
+ *
+ * A form is what one recording of a plan found: its nodes, the values that follow from the plan's
+ * arguments, what has to hold of them, and where they go. It never changes once it is made. */
+#ifndef SILO_PLAN_FILL_H
+#define SILO_PLAN_FILL_H
+
+#include "argument_word.h"
+#include "grid.h"
+#include "packing.h"
+#include "plan_backend.h"
+
+/* Arguments of a plan, values and pieces of memory of a form. */
+#define SILO_PLAN_ARGUMENTS 64
+#define SILO_PLAN_VALUES 1024
+#define SILO_PLAN_MEMORIES 64
+#define SILO_PLAN_NODES 16384
+
+/* The arguments of one replay. */
+struct silo_plan_arguments {
+    silo_bindings bindings;     /* a slot an argument: integers as values, extents of arrays */
+    const uint64_t *words;      /* one each: an integer, the bits of a double, an address */
+    const uint64_t *low, *high; /* of arrays: the memory from the first byte to behind the last */
+};
+
+enum silo_plan_value_kind {
+    SILO_PLAN_GIVEN,    /* the word of an argument */
+    SILO_PLAN_MOVED,    /* the address of an array and a constant */
+    SILO_PLAN_COMPUTED, /* a program over the arguments */
+};
+
+struct silo_plan_value {
+    uint8_t kind; /* enum silo_plan_value_kind */
+    int16_t argument;
+    int32_t count; /* of the program */
+    int64_t offset;
+    silo_instruction *program; /* owned */
+};
+
+/* What has to hold of a value for the form to serve a replay. */
+struct silo_plan_check {
+    uint32_t value;
+    bool fixed; /* the value is `word`; else its word as an argument of a kernel is */
+    bool keyed; /* and its further word in the guard is `key` */
+    struct silo_parameter parameter;
+    uint64_t word, key;
+};
+
+/* A value that goes into the block. */
+struct silo_plan_move {
+    uint32_t value;
+    uint32_t at;   /* byte of the block */
+    uint8_t bytes; /* of the parameter */
+    uint8_t pack;  /* enum silo_pack */
+};
+
+/* A grid that is not the same in every replay. */
+struct silo_plan_grid {
+    uint32_t node;
+    const struct silo_grid_programs *declared; /* borrowed of the node's binding; NULL: by values */
+    int32_t axis[3]; /* of a grid by values: which, or -1: the extent below */
+    int64_t extent[3];
+    int32_t count;       /* parameters of the kernel */
+    uint64_t *slots;     /* owned: of a declared grid, the arguments of the kernel as recorded */
+    uint64_t *codes;     /* owned: their words */
+    int32_t *slot_value; /* owned: the value in place of each, -1: as recorded */
+};
+
+/* Memory that nodes use: that of an argument, or some that the plan holds. */
+struct silo_plan_memory {
+    int32_t argument; /* -1: low to high */
+    uint64_t low, high;
+};
+
+struct silo_plan_form {
+    uint32_t value_count, check_count, move_count, grid_count, node_count, memory_count;
+    uint32_t block_bytes;
+    struct silo_plan_value *values; /* these are owned */
+    struct silo_plan_check *checks;
+    struct silo_plan_move *moves;
+    struct silo_plan_grid *grids;
+    struct silo_plan_node *nodes;
+    struct silo_plan_memory memories[SILO_PLAN_MEMORIES];
+    uint64_t overlaps[SILO_PLAN_MEMORIES]; /* of each memory, those that it shared bytes with */
+};
+
+/* What came of filling a block. */
+enum silo_plan_filled {
+    SILO_PLAN_FILLED,
+    SILO_PLAN_OTHER_FORM, /* a check does not hold: `*check` */
+    SILO_PLAN_REFUSED,    /* the error says why: a grid */
+};
+
+/* Evaluate everything and write it to the block, which has the constants. */
+enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
+                                     const struct silo_plan_arguments *arguments, uint8_t *block,
+                                     uint32_t *check, silo_error *error);
+
+/* The bytes of one parameter, at most 8, from the word of an argument. */
+void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack, uint8_t bytes);
+
+/* Which memories share bytes: `overlaps` of a form. */
+void silo_plan_overlaps(const struct silo_plan_form *form,
+                        const struct silo_plan_arguments *arguments, uint64_t *overlaps);
+
+/* What a node does to memories: bits by their numbers; `alone`: nobody knows. */
+struct silo_plan_effects {
+    uint64_t reads, writes;
+    bool alone;
+};
+
+/* Give each node the nodes it waits for: by effects, or (`effects` NULL) the one before it. The
+ * arrays are owned by the nodes. -1 with SILO_ERROR_MEMORY. */
+int silo_plan_order(struct silo_plan_node *nodes, uint32_t count,
+                    const struct silo_plan_effects *effects, const uint64_t *overlaps,
+                    silo_error *error);
+
+/* Free what the form owns, `places` and `after` of its nodes included. */
+void silo_plan_form_clear(struct silo_plan_form *form);
+
+#endif

@@ -1,0 +1,523 @@
+#include "plan_form.h"
+
+#include "binding.h"
+#include "cpu_plan.h"
+#include "errors.h"
+#include "launcher.h"
+#include "launcher_type.h"
+#include "shape.h"
+
+#if __has_include("graph_plan.h")
+#include "graph_plan.h"
+#define GRAPHS (&silo_graph_plan)
+#else
+#define GRAPHS NULL
+#endif
+
+#include <stdlib.h>
+
+static int no_memory(void) {
+    PyErr_NoMemory();
+    return -1;
+}
+
+static int refuse(const char *what) {
+    PyErr_SetString(PyExc_ValueError, what);
+    return -1;
+}
+
+/* ---- arguments ---- */
+
+static int take_extents(struct silo_plan_wanted *wanted, PyObject *sizes, PyObject *strides) {
+    const Py_ssize_t rank = PyTuple_Size(sizes);
+    if (rank < 0 || rank > SILO_MAX_AXES || PyTuple_Size(strides) != rank)
+        return PyErr_Occurred() ? -1 : refuse("extents and strides of an array");
+    wanted->held = true;
+    wanted->extents = calloc(2 * (size_t)rank + 1, sizeof *wanted->extents);
+    if (wanted->extents == NULL)
+        return no_memory();
+    for (Py_ssize_t i = 0; i < 2 * rank; i++)
+        wanted->extents[i] =
+            PyLong_AsLongLong(PyTuple_GetItem(i < rank ? sizes : strides, i % rank));
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* (kind, code, bits, device type, device index, readonly, rank, sizes or None, strides or None,
+ * the object or None) */
+static int take_wanted(struct silo_plan_wanted *wanted, PyObject *item) {
+    int kind, code, bits, readonly;
+    PyObject *sizes, *strides, *other;
+    if (!PyArg_ParseTuple(item, "iiiiipiOOO", &kind, &code, &bits, &wanted->device_type,
+                          &wanted->device_id, &readonly, &wanted->rank, &sizes, &strides, &other))
+        return -1;
+    wanted->kind = (uint8_t)kind;
+    wanted->type = (struct silo_dtype){(uint8_t)code, (uint8_t)bits};
+    wanted->readonly = readonly != 0;
+    wanted->other = Py_NewRef(other);
+    return sizes != Py_None ? take_extents(wanted, sizes, strides) : 0;
+}
+
+/* ---- values, checks, memories ---- */
+
+static int take_value(struct silo_plan_value *value, PyObject *item, int32_t arguments) {
+    int kind, argument;
+    long long offset;
+    char *program;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(item, "iiLy#", &kind, &argument, &offset, &program, &size))
+        return -1;
+    if (kind < SILO_PLAN_GIVEN || kind > SILO_PLAN_COMPUTED ||
+        (kind != SILO_PLAN_COMPUTED && (argument < 0 || argument >= arguments)) ||
+        size % (Py_ssize_t)sizeof(silo_instruction) != 0)
+        return refuse("not a value of a plan");
+    value->kind = (uint8_t)kind;
+    value->argument = (int16_t)argument;
+    value->offset = offset;
+    value->count = (int32_t)(size / (Py_ssize_t)sizeof(silo_instruction));
+    value->program = malloc((size_t)size + 1);
+    if (value->program == NULL)
+        return no_memory();
+    memcpy(value->program, program, (size_t)size);
+    return 0;
+}
+
+static int take_values(struct silo_plan_form *form, PyObject *values, int32_t arguments) {
+    const Py_ssize_t count = PyTuple_Size(values);
+    if (count < 0 || count > SILO_PLAN_VALUES)
+        return PyErr_Format(silo_argument_error, "a plan has at most %d different values, not %zd",
+                            SILO_PLAN_VALUES, count),
+               -1;
+    form->values = calloc((size_t)count + 1, sizeof *form->values);
+    if (form->values == NULL)
+        return no_memory();
+    form->value_count = (uint32_t)count;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (take_value(&form->values[i], PyTuple_GetItem(values, i), arguments) != 0)
+            return -1;
+    return 0;
+}
+
+/* Make room for `more` at the end of an owned array of items of `size` bytes; -1 with an exception
+ * set. */
+static int extend(void *array, uint32_t count, uint32_t more, size_t size) {
+    void **place = array;
+    void *grown = realloc(*place, ((size_t)count + more + 1) * size);
+    if (grown == NULL)
+        return no_memory();
+    *place = grown;
+    return 0;
+}
+
+static int add_check(struct silo_plan_form *form, struct silo_plan_check check) {
+    for (uint32_t i = 0; i < form->check_count; i++) {
+        const struct silo_plan_check *other = &form->checks[i];
+        if (other->value == check.value && other->fixed == check.fixed &&
+            other->keyed == check.keyed && other->word == check.word && other->key == check.key &&
+            memcmp(&other->parameter, &check.parameter, sizeof check.parameter) == 0)
+            return 0;
+    }
+    if (extend(&form->checks, form->check_count, 1, sizeof *form->checks) != 0)
+        return -1;
+    form->checks[form->check_count++] = check;
+    return 0;
+}
+
+static int take_checks(struct silo_plan_form *form, PyObject *checks) {
+    for (Py_ssize_t i = 0; i < PyTuple_Size(checks); i++) {
+        struct silo_plan_check check;
+        unsigned long long word;
+        memset(&check, 0, sizeof check);
+        if (!PyArg_ParseTuple(PyTuple_GetItem(checks, i), "IK", &check.value, &word))
+            return -1;
+        if (check.value >= form->value_count)
+            return refuse("a check of a value that is not there");
+        check.fixed = true;
+        check.word = word;
+        if (add_check(form, check) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int take_memories(struct silo_plan_form *form, PyObject *memories, int32_t arguments) {
+    const Py_ssize_t count = PyTuple_Size(memories);
+    if (count < 0 || count > SILO_PLAN_MEMORIES)
+        return refuse("too many pieces of memory");
+    form->memory_count = (uint32_t)count;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        struct silo_plan_memory *memory = &form->memories[i];
+        unsigned long long low, high;
+        if (!PyArg_ParseTuple(PyTuple_GetItem(memories, i), "iKK", &memory->argument, &low, &high))
+            return -1;
+        if (memory->argument >= arguments)
+            return refuse("memory of an argument that is not there");
+        memory->low = low;
+        memory->high = high;
+    }
+    return 0;
+}
+
+/* ---- nodes ---- */
+
+/* A node as Python has it. */
+struct found {
+    struct silo_binding *binding;
+    struct silo_launcher *launcher;
+    PyObject *slots, *codes, *sources, *axes, *memories; /* borrowed tuples; axes may be None */
+    long long dims[3];
+};
+
+static int find_node(PyObject *item, struct found *found) {
+    PyObject *binding, *launcher;
+    if (!PyArg_ParseTuple(item, "O!O!O!O!O!(LLL)OO!", silo_binding_type, &binding,
+                          silo_launcher_type, &launcher, &PyTuple_Type, &found->slots,
+                          &PyTuple_Type, &found->codes, &PyTuple_Type, &found->sources,
+                          &found->dims[0], &found->dims[1], &found->dims[2], &found->axes,
+                          &PyTuple_Type, &found->memories))
+        return -1;
+    found->binding = (struct silo_binding *)binding;
+    found->launcher = (struct silo_launcher *)launcher;
+    const Py_ssize_t count = found->launcher->plan.count;
+    if (PyTuple_Size(found->slots) != count || PyTuple_Size(found->codes) != count ||
+        PyTuple_Size(found->sources) != count || PyTuple_Size(found->memories) != count)
+        return refuse("a node has one slot, word, source and memory for each parameter");
+    return 0;
+}
+
+static uint64_t word_at(PyObject *tuple, Py_ssize_t index) {
+    return PyLong_AsUnsignedLongLong(PyTuple_GetItem(tuple, index));
+}
+
+static int32_t number_at(PyObject *tuple, Py_ssize_t index) {
+    return (int32_t)PyLong_AsLong(PyTuple_GetItem(tuple, index));
+}
+
+static int layout(struct silo_plan_form *form, const struct found *found,
+                  struct silo_plan_node *node) {
+    const struct silo_packing *packing = &found->binding->packing;
+    const struct silo_loaded *loaded = found->binding->loaded;
+    for (uint32_t i = 0; i < packing->count; i++) {
+        const uint8_t pack = packing->packed[i].pack;
+        if (pack > SILO_PACK_BF16)
+            return PyErr_Format(silo_argument_error,
+                                "%U takes %s, which plans do not pass yet: launch it by itself",
+                                loaded->name,
+                                pack == SILO_PACK_SCRATCH || pack == SILO_PACK_PROFILE
+                                    ? "scratch memory"
+                                    : "a tensor descriptor or the layout of an array"),
+                   -1;
+    }
+    struct silo_parameter_place *places = calloc((size_t)packing->count + 1, sizeof *places);
+    if (places == NULL)
+        return no_memory();
+    node->function = &found->binding->loaded->function;
+    node->binary = loaded->binary;
+    node->kernel = PyUnicode_AsUTF8AndSize(loaded->name, NULL);
+    node->parameter_count = packing->count;
+    node->places = places;
+    node->values = form->block_bytes;
+    if (node->kernel == NULL)
+        return -1;
+    if (node->function->device != NULL) { /* as the driver lays them out, if it says so */
+        const int64_t told =
+            silo_binary_places(node->binary, node->function, places, packing->count);
+        if (told == packing->count)
+            for (uint32_t i = 0; i < packing->count; i++)
+                form->block_bytes =
+                    node->values + (uint32_t)(places[i].offset + places[i].size) > form->block_bytes
+                        ? node->values + (uint32_t)(places[i].offset + places[i].size)
+                        : form->block_bytes;
+        else if (told >= 0)
+            return refuse("the driver states another number of parameters");
+        else {
+            size_t at = 0;
+            for (uint32_t i = 0; i < packing->count; i++) {
+                const size_t size = packing->packed[i].bits <= 8 ? 1 : packing->packed[i].bits / 8U;
+                at = (at + size - 1) / size * size;
+                places[i] = (struct silo_parameter_place){at, size};
+                at += size;
+            }
+            form->block_bytes = node->values + (uint32_t)at;
+        }
+    } else {
+        for (uint32_t i = 0; i < packing->count; i++)
+            places[i] = (struct silo_parameter_place){8 * (size_t)i, 8};
+        form->block_bytes = node->values + 8 * packing->count;
+    }
+    form->block_bytes += sizeof(struct silo_plan_values) + 8; /* words are written whole */
+    form->block_bytes = (form->block_bytes + 63) & ~UINT32_C(63);
+    return 0;
+}
+
+/* Whether the call left a parameter to the config. */
+static bool is_open(const struct found *found) {
+    for (int32_t i = 0; i < found->launcher->plan.count; i++)
+        if ((found->launcher->plan.parameters[i].flags & SILO_PARAMETER_OPTIONAL) != 0 &&
+            silo_code_kind(word_at(found->codes, i)) == SILO_VALUE_ABSENT)
+            return true;
+    return false;
+}
+
+/* Where values of the plan's arguments go, and what has to hold of them. */
+static int follow(struct silo_plan_form *form, const struct found *found,
+                  const struct silo_plan_node *node) {
+    const struct silo_packing *packing = &found->binding->packing;
+    const bool open = is_open(found);
+    for (int32_t i = 0; i < found->launcher->plan.count; i++) {
+        const int32_t source = number_at(found->sources, i);
+        if (source >= (int32_t)form->value_count)
+            return refuse("a source that is not there");
+        if (source < 0)
+            continue;
+        struct silo_plan_check check;
+        memset(&check, 0, sizeof check);
+        check.value = (uint32_t)source;
+        check.parameter = found->launcher->plan.parameters[i];
+        check.word = word_at(found->codes, i);
+        check.keyed = (check.parameter.flags & (SILO_PARAMETER_KEY | SILO_PARAMETER_EXACT)) != 0 &&
+                      ((check.parameter.flags & SILO_PARAMETER_OPEN_KEY) == 0 || open);
+        if (check.keyed)
+            check.key = silo_key_word(&check.parameter, check.word, word_at(found->slots, i));
+        if (add_check(form, check) != 0)
+            return -1;
+    }
+    if (extend(&form->moves, form->move_count, packing->count, sizeof *form->moves) != 0)
+        return -1;
+    for (uint32_t i = 0; i < packing->count; i++) {
+        const struct silo_packed *packed = &packing->packed[i];
+        const int32_t source = packed->slot >= 0 ? number_at(found->sources, packed->slot) : -1;
+        if (source >= 0)
+            form->moves[form->move_count++] = (struct silo_plan_move){
+                .value = (uint32_t)source,
+                .at = node->values +
+                      (uint32_t)(sizeof(struct silo_plan_values) + node->places[i].offset),
+                .bytes = (uint8_t)node->places[i].size,
+                .pack = packed->pack};
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* A declared grid that reads a value, or one of extents that are values. */
+static int take_grid(struct silo_plan_form *form, const struct found *found, uint32_t number) {
+    const struct silo_binding *binding = found->binding;
+    const int32_t count = found->launcher->plan.count;
+    struct silo_plan_grid grid;
+    memset(&grid, 0, sizeof grid);
+    grid.node = number;
+    if (found->axes != Py_None) {
+        bool varies = false;
+        if (!PyTuple_Check(found->axes) || PyTuple_Size(found->axes) != 3)
+            return refuse("a grid has three axes");
+        for (int axis = 0; axis < 3; axis++) {
+            grid.axis[axis] = number_at(found->axes, axis);
+            grid.extent[axis] = found->dims[axis];
+            varies = varies || grid.axis[axis] >= 0;
+            if (grid.axis[axis] >= (int32_t)form->value_count)
+                return refuse("an axis that is no value");
+        }
+        if (!varies)
+            return 0;
+    } else {
+        if (binding->grid.arrays_used != 0)
+            return 0; /* the shapes are held: it does not change */
+        grid.declared = &binding->grid;
+        grid.count = count;
+        grid.slots = calloc((size_t)count + 1, sizeof *grid.slots);
+        grid.codes = calloc((size_t)count + 1, sizeof *grid.codes);
+        grid.slot_value = calloc((size_t)count + 1, sizeof *grid.slot_value);
+        for (int32_t i = 0;
+             i < count && grid.slot_value != NULL && grid.codes != NULL && grid.slots != NULL;
+             i++) {
+            grid.slots[i] = word_at(found->slots, i);
+            grid.codes[i] = word_at(found->codes, i);
+            grid.slot_value[i] = number_at(found->sources, i);
+        }
+    }
+    if (extend(&form->grids, form->grid_count, 1, sizeof *form->grids) != 0)
+        return -1;
+    form->grids[form->grid_count++] = grid;
+    return grid.declared != NULL &&
+                   (grid.slots == NULL || grid.codes == NULL || grid.slot_value == NULL)
+               ? no_memory()
+               : 0;
+}
+
+/* Pointers to 64-bit integers may lead to addresses in memory that nobody named. */
+static bool may_hold_addresses(uint64_t code) {
+    const unsigned kind = silo_code_kind(code), type = silo_code_type(code);
+    return kind == SILO_VALUE_ADDRESS ||
+           ((kind == SILO_VALUE_POINTER || kind == SILO_VALUE_INT) && silo_code_bits(code) == 64 &&
+            (type == SILO_INT || type == SILO_UINT));
+}
+
+static int find_effects(const struct found *found, struct silo_plan_effects *effects,
+                        const struct silo_plan_form *form) {
+    const struct silo_packing *packing = &found->binding->packing;
+    memset(effects, 0, sizeof *effects);
+    for (uint32_t i = 0; i < packing->count; i++) {
+        const struct silo_packed *packed = &packing->packed[i];
+        if (packed->slot < 0)
+            continue;
+        const uint64_t code = word_at(found->codes, packed->slot);
+        const int32_t memory = number_at(found->memories, packed->slot);
+        if (may_hold_addresses(code))
+            effects->alone = true;
+        if (silo_code_kind(code) != SILO_VALUE_POINTER)
+            continue;
+        if (memory < 0 || memory >= (int32_t)form->memory_count)
+            effects->alone = true;
+        else if (packed->writes || found->launcher->route == SILO_ROUTE_TRITON) /* nobody knows */
+            effects->writes |= UINT64_C(1) << memory;
+        else
+            effects->reads |= UINT64_C(1) << memory;
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int take_nodes(struct silo_plan_served *served, PyObject *nodes,
+                      struct silo_plan_effects *effects) {
+    struct silo_plan_form *form = &served->form;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(nodes); i++) {
+        struct found found;
+        struct silo_plan_node *node = &form->nodes[i];
+        if (find_node(PyTuple_GetItem(nodes, i), &found) != 0)
+            return -1;
+        const struct silo_loaded *loaded = found.binding->loaded;
+        if (loaded->function.handle == NULL)
+            return PyErr_Format(silo_argument_error,
+                                "%U is run by a library, which a plan cannot replay", loaded->name),
+                   -1;
+        form->node_count = (uint32_t)i + 1;
+        if (i == 0) {
+            served->device = loaded->function.device;
+            served->memory_type = loaded->function.memory_type;
+            served->device_index = loaded->function.device_index;
+        } else if (served->device != loaded->function.device) {
+            return PyErr_Format(silo_argument_error,
+                                "%U is launched on another device than the launches before it: a "
+                                "plan is of one device",
+                                loaded->name),
+                   -1;
+        }
+        if (layout(form, &found, node) != 0 || follow(form, &found, node) != 0 ||
+            take_grid(form, &found, (uint32_t)i) != 0 ||
+            find_effects(&found, &effects[i], form) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Constants of a block that begins as zeros. */
+static int write_constants(const struct silo_plan_form *form, PyObject *nodes, uint8_t *block) {
+    for (uint32_t i = 0; i < form->node_count; i++) {
+        const struct silo_plan_node *node = &form->nodes[i];
+        struct found found;
+        if (find_node(PyTuple_GetItem(nodes, (Py_ssize_t)i), &found) != 0)
+            return -1;
+        struct silo_plan_values *values = (void *)(block + node->values);
+        values->enabled = 1;
+        for (int axis = 0; axis < 3; axis++) {
+            values->grid[axis] = (uint32_t)found.dims[axis];
+            values->enabled = values->enabled && found.dims[axis] != 0;
+        }
+        const struct silo_packing *packing = &found.binding->packing;
+        for (uint32_t k = 0; k < packing->count; k++) {
+            const struct silo_packed *packed = &packing->packed[k];
+            silo_plan_write(block + node->values + sizeof *values + node->places[k].offset,
+                            packed->slot >= 0 ? word_at(found.slots, packed->slot) : 0,
+                            packed->pack, (uint8_t)node->places[k].size);
+        }
+    }
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int open_states(struct silo_plan_served *served, PyObject *nodes,
+                       const struct silo_plan_effects *effects) {
+    struct silo_plan_form *form = &served->form;
+    silo_error error;
+    const struct silo_plan_shape shape = {served->device, form->nodes, form->node_count,
+                                          form->block_bytes};
+    served->backend = served->device == NULL ? &silo_cpu_plan : GRAPHS;
+    if (served->backend == NULL)
+        return PyErr_Format(silo_device_error, "this build of Silo has no plans on GPUs"), -1;
+    /* On a GPU the stream's order is kept. */
+    for (int way = served->device == NULL ? 0 : 1; way < 2; way++) {
+        if (silo_plan_order(form->nodes, form->node_count, way == 0 ? effects : NULL,
+                            form->overlaps, &error) != 0)
+            return silo_raise(&error);
+        served->state[way] = served->backend->open(&shape, &error);
+        if (served->state[way] == NULL)
+            return silo_raise(&error);
+        uint8_t *block;
+        if (served->backend->begin(served->state[way], &block, &error) != 0)
+            return silo_raise(&error);
+        if (write_constants(form, nodes, block) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int fill(struct silo_plan_served *served, PyObject *description) {
+    PyObject *wanted, *values, *checks, *memories, *overlaps, *nodes, *keeps;
+    struct silo_plan_form *form = &served->form;
+    silo_error error;
+    if (!PyArg_ParseTuple(description, "O!O!O!O!O!O!O", &PyTuple_Type, &wanted, &PyTuple_Type,
+                          &values, &PyTuple_Type, &checks, &PyTuple_Type, &memories, &PyTuple_Type,
+                          &overlaps, &PyTuple_Type, &nodes, &keeps))
+        return -1;
+    served->keeps = Py_BuildValue("(OO)", keeps, nodes);
+    const Py_ssize_t count = PyTuple_Size(nodes);
+    if (served->keeps == NULL)
+        return -1;
+    if (PyTuple_Size(wanted) != served->count || count > SILO_PLAN_NODES)
+        return refuse("one description an argument, and not too many launches");
+    served->wanted = calloc((size_t)served->count + 1, sizeof *served->wanted);
+    form->nodes = calloc((size_t)count + 1, sizeof *form->nodes);
+    struct silo_plan_effects *effects = calloc((size_t)count + 1, sizeof *effects);
+    int result = served->wanted == NULL || form->nodes == NULL || effects == NULL ? no_memory() : 0;
+    for (int32_t i = 0; i < served->count && result == 0; i++)
+        result = take_wanted(&served->wanted[i], PyTuple_GetItem(wanted, i));
+    if (result == 0 &&
+        (take_values(form, values, served->count) != 0 || take_checks(form, checks) != 0 ||
+         take_memories(form, memories, served->count) != 0))
+        result = -1;
+    for (uint32_t i = 0; i < form->memory_count && result == 0; i++)
+        form->overlaps[i] = word_at(overlaps, i);
+    if (result == 0 && PyErr_Occurred())
+        result = -1;
+    if (result == 0 && silo_fork_lock_init(&served->lock, &error) != 0)
+        result = silo_raise(&error);
+    if (result == 0 &&
+        (take_nodes(served, nodes, effects) != 0 || open_states(served, nodes, effects) != 0))
+        result = -1;
+    free(effects);
+    return result;
+}
+
+struct silo_plan_served *silo_plan_form_new(PyObject *description, int32_t count) {
+    struct silo_plan_served *served = PyMem_Calloc(1, sizeof *served);
+    if (served == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    served->count = count;
+    if (fill(served, description) != 0) {
+        silo_plan_form_free(served);
+        return NULL;
+    }
+    return served;
+}
+
+void silo_plan_form_free(struct silo_plan_served *served) {
+    for (int way = 0; way < 2; way++)
+        if (served->state[way] != NULL)
+            served->backend->close(served->state[way]);
+    for (int32_t i = 0; served->wanted != NULL && i < served->count; i++) {
+        Py_XDECREF(served->wanted[i].other);
+        free(served->wanted[i].extents);
+    }
+    free(served->wanted);
+    silo_plan_form_clear(&served->form);
+    Py_XDECREF(served->keeps);
+    PyMem_Free(served);
+}

@@ -1,0 +1,529 @@
+#include "plan_object.h"
+
+#include "arguments.h"
+#include "cpu_clock.h"
+#include "errors.h"
+#include "flat.h"
+#include "hooks.h"
+#include "names.h"
+#include "plan_form.h"
+#include "recorder.h"
+#include "shapes.h"
+#include "stack.h"
+#include "stream.h"
+
+static PyObject *s_miss;
+
+/* Forms that one plan keeps. */
+#define MOST_FORMS 64
+
+struct plan {
+    PyObject_HEAD vectorcallfunc call;
+    int32_t count;                              /* arguments */
+    PyObject *name;                             /* owned str */
+    PyObject *names;                            /* owned tuple of interned str */
+    struct silo_plan_served *forms[MOST_FORMS]; /* owned; never freed before the plan */
+    uint32_t form_count;
+    uint32_t last; /* the form that served the last replay: a hint */
+    uint64_t replays, misses;
+    silo_lock adding;
+};
+
+/* The arguments of one call, as read. */
+struct given {
+    PyObject *object[SILO_PLAN_ARGUMENTS];
+    uint8_t kind[SILO_PLAN_ARGUMENTS]; /* enum silo_plan_kind */
+    uint64_t word[SILO_PLAN_ARGUMENTS], low[SILO_PLAN_ARGUMENTS], high[SILO_PLAN_ARGUMENTS];
+    struct silo_view view[SILO_PLAN_ARGUMENTS];
+    const int64_t *sizes[SILO_PLAN_ARGUMENTS], *strides[SILO_PLAN_ARGUMENTS];
+    int32_t ranks[SILO_PLAN_ARGUMENTS], itemsizes[SILO_PLAN_ARGUMENTS];
+    struct silo_shape *shapes;          /* one an argument, on the stack of the call */
+    const struct silo_adapter *adapter; /* of the first array; NULL: there is none */
+    struct silo_holds holds;
+    Py_buffer buffers[SILO_PLAN_ARGUMENTS];
+    PyObject *objects[2 * SILO_PLAN_ARGUMENTS + 8];
+};
+
+/* ---- arguments ---- */
+
+static int place_keyword(const struct plan *self, struct given *given, PyObject *name,
+                         PyObject *value) {
+    for (int32_t i = 0; i < self->count; i++) {
+        PyObject *own = PyTuple_GetItem(self->names, i);
+        if (own != name && PyUnicode_Compare(own, name) != 0)
+            continue;
+        if (given->object[i] != NULL) {
+            PyErr_Format(silo_argument_error, "%U: argument '%U' is given twice", self->name, name);
+            return -1;
+        }
+        given->object[i] = value;
+        return 0;
+    }
+    PyErr_Format(silo_argument_error, "%U has no argument '%U'; its arguments: %R", self->name,
+                 name, self->names);
+    return -1;
+}
+
+static int place_all(const struct plan *self, struct given *given, PyObject *const *arguments,
+                     Py_ssize_t positional, PyObject *names) {
+    const Py_ssize_t named = names != NULL ? PyTuple_Size(names) : 0;
+    if (SILO_UNLIKELY(positional > self->count)) {
+        PyErr_Format(silo_argument_error,
+                     "%U takes %d arguments, %zd were given; its arguments: %R", self->name,
+                     (int)self->count, positional, self->names);
+        return -1;
+    }
+    for (int32_t i = 0; i < self->count; i++)
+        given->object[i] = i < positional ? arguments[i] : NULL;
+    for (Py_ssize_t i = 0; i < named; i++)
+        if (place_keyword(self, given, PyTuple_GetItem(names, i), arguments[positional + i]) != 0)
+            return -1;
+    for (int32_t i = 0; i < self->count; i++)
+        if (SILO_UNLIKELY(given->object[i] == NULL)) {
+            PyErr_Format(silo_argument_error, "%U is called without '%U'; its arguments: %R",
+                         self->name, PyTuple_GetItem(self->names, i), self->names);
+            return -1;
+        }
+    return 0;
+}
+
+/* The bytes between the first and behind the last of an array's elements. */
+static void reach(const struct silo_shape *shape, uint64_t address, uint64_t *low, uint64_t *high) {
+    int64_t below = 0, above = 0;
+    *low = *high = address;
+    for (int32_t i = 0; i < shape->ndim; i++) {
+        if (shape->sizes[i] == 0)
+            return;
+        const int64_t last = (shape->sizes[i] - 1) * shape->strides[i];
+        below += last < 0 ? last : 0;
+        above += last > 0 ? last : 0;
+    }
+    *low = address + (uint64_t)(below * shape->itemsize);
+    *high = address + (uint64_t)((above + 1) * shape->itemsize);
+}
+
+static int read_array(const struct plan *self, struct given *given, int32_t index,
+                      const struct silo_adapter *adapter) {
+    struct silo_shape *shape = &given->shapes[index];
+    if (silo_view_read(given->object[index], adapter, &given->view[index], &given->holds) != 0 ||
+        silo_shape_read(given->object[index], adapter, shape) != 0)
+        return silo_bad_argument(self->name, PyTuple_GetItem(self->names, index),
+                                 "an array that has its memory", given->object[index]);
+    given->kind[index] = SILO_PLAN_ARRAY;
+    given->word[index] = given->view[index].address;
+    given->sizes[index] = shape->sizes;
+    given->strides[index] = shape->strides;
+    given->ranks[index] = shape->ndim;
+    given->itemsizes[index] = shape->itemsize;
+    reach(shape, given->view[index].address, &given->low[index], &given->high[index]);
+    if (given->adapter == NULL)
+        given->adapter = adapter;
+    return 0;
+}
+
+static int read_number(const struct plan *self, struct given *given, int32_t index,
+                       PyObject *number) {
+    if (PyFloat_Check(number)) {
+        const double value = PyFloat_AsDouble(number);
+        memcpy(&given->word[index], &value, sizeof value);
+        given->kind[index] = SILO_PLAN_FLOAT;
+        return 0;
+    }
+    int overflow;
+    const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+    if (overflow != 0 || (value == -1 && PyErr_Occurred()))
+        return silo_bad_argument(self->name, PyTuple_GetItem(self->names, index),
+                                 "an integer of 64 bits", number);
+    given->word[index] = (uint64_t)value;
+    given->kind[index] = SILO_PLAN_INT;
+    return 0;
+}
+
+static int read_one(const struct plan *self, struct given *given, int32_t index) {
+    PyObject *object = given->object[index];
+    PyTypeObject *type = Py_TYPE(object);
+    given->sizes[index] = given->strides[index] = NULL;
+    given->ranks[index] = given->itemsizes[index] = 0;
+    given->low[index] = given->high[index] = given->word[index] = 0;
+    if (type == &PyLong_Type || type == &PyFloat_Type)
+        return read_number(self, given, index, object);
+    given->kind[index] = SILO_PLAN_OTHER;
+    if (object == Py_None || type == &PyBool_Type || type == &PyUnicode_Type)
+        return 0;
+    const struct silo_adapter *adapter = silo_adapter_of(type);
+    if (adapter == NULL)
+        return -1;
+    if (adapter->kind == SILO_ADAPT_INT || adapter->kind == SILO_ADAPT_FLOAT) {
+        PyObject *number =
+            adapter->kind == SILO_ADAPT_INT ? PyNumber_Index(object) : PyNumber_Float(object);
+        const int result = number != NULL ? read_number(self, given, index, number) : -1;
+        Py_XDECREF(number);
+        return result;
+    }
+    if (adapter->kind == SILO_ADAPT_NOTHING || adapter->kind > SILO_ADAPT_FLOAT)
+        return 0;
+    return read_array(self, given, index, adapter);
+}
+
+/* ---- which form ---- */
+
+/* 1, 0, or -1 with an exception set. */
+static int suits(const struct silo_plan_wanted *wanted, const struct given *given, int32_t index) {
+    if (wanted->kind != given->kind[index])
+        return 0;
+    if (wanted->kind == SILO_PLAN_OTHER) {
+        PyObject *object = given->object[index];
+        if (wanted->other == object)
+            return 1;
+        if (Py_TYPE(wanted->other) != Py_TYPE(object))
+            return 0;
+        const int same = PyObject_RichCompareBool(wanted->other, object, Py_EQ);
+        if (same < 0)
+            PyErr_Clear(); /* what cannot be compared is another object */
+        return same > 0;
+    }
+    if (wanted->kind != SILO_PLAN_ARRAY)
+        return 1;
+    const struct silo_view *view = &given->view[index];
+    if (view->dtype.code != wanted->type.code || view->dtype.bits != wanted->type.bits ||
+        view->device_type != wanted->device_type || view->device_id != wanted->device_id ||
+        view->readonly != wanted->readonly ||
+        (wanted->rank >= 0 && given->ranks[index] != wanted->rank))
+        return 0;
+    for (int32_t i = 0; wanted->held && i < wanted->rank; i++)
+        if (given->sizes[index][i] != wanted->extents[i] ||
+            given->strides[index][i] != wanted->extents[wanted->rank + i])
+            return 0;
+    return 1;
+}
+
+static bool all_suit(const struct silo_plan_served *served, const struct given *given) {
+    for (int32_t i = 0; i < served->count; i++)
+        if (suits(&served->wanted[i], given, i) != 1)
+            return false;
+    return true;
+}
+
+/* ---- a replay ---- */
+
+static int take(struct silo_plan_served *served) {
+    if (SILO_LIKELY(silo_fork_lock_try(&served->lock)))
+        return 0;
+    PyThreadState *state = PyEval_SaveThread();
+    silo_fork_lock_take(&served->lock);
+    PyEval_RestoreThread(state);
+    return 0;
+}
+
+/* The forms that this thread is inside of: a signal's handler may call the plan again. */
+static _Thread_local const struct silo_plan_served *inside;
+
+static int launch(const struct plan *self, struct silo_plan_served *served, int way, void *stream) {
+    silo_error error;
+    inside = served;
+    PyThreadState *state = PyEval_SaveThread();
+    const int result = served->backend->launch(served->state[way], stream, &error);
+    PyEval_RestoreThread(state);
+    inside = NULL;
+    if (SILO_LIKELY(result == 0))
+        return 0;
+    if (PyErr_Occurred()) { /* a signal's handler raised: the exception is the program's own */
+        silo_add_note("%U: %s", self->name, error.text);
+        silo_error_clear(&error);
+        return -1;
+    }
+    return silo_raise(&error);
+}
+
+/* 1: served; 0: it is of another form; -1 with an exception set. */
+static int replay(struct plan *self, struct silo_plan_served *served, const struct given *given) {
+    const struct silo_plan_arguments arguments = {
+        .bindings = {.slot_count = served->count,
+                     .values = (const int64_t *)given->word,
+                     .shapes = given->sizes,
+                     .strides = given->strides,
+                     .ndims = given->ranks,
+                     .itemsizes = given->itemsizes},
+        .words = given->word,
+        .low = given->low,
+        .high = given->high,
+    };
+    uint64_t overlaps[SILO_PLAN_MEMORIES];
+    silo_plan_overlaps(&served->form, &arguments, overlaps);
+    const bool as_recorded =
+        served->state[0] != NULL &&
+        memcmp(overlaps, served->form.overlaps, served->form.memory_count * sizeof *overlaps) == 0;
+    const int way = as_recorded ? 0 : 1;
+    if (SILO_UNLIKELY(inside == served)) {
+        PyErr_Format(silo_launch_error,
+                     "%U: this thread is within a replay of the plan, which a signal's handler "
+                     "called again",
+                     self->name);
+        return -1;
+    }
+    void *stream = NULL;
+    if (served->device != NULL && silo_stream_current(given->adapter, served->memory_type,
+                                                      served->device_index, &stream) != 0)
+        return -1;
+    if (take(served) != 0)
+        return -1;
+    silo_error error;
+    uint8_t *block;
+    uint32_t check;
+    int result = -1;
+    const uint64_t begun = silo_cpu_now();
+    if (served->backend->begin(served->state[way], &block, &error) != 0) {
+        silo_raise(&error);
+    } else {
+        switch (silo_plan_fill(&served->form, &arguments, block, &check, &error)) {
+        case SILO_PLAN_FILLED:
+            result = launch(self, served, way, stream) == 0 ? 1 : -1;
+            served->replays++;
+            break;
+        case SILO_PLAN_OTHER_FORM:
+            result = 0;
+            break;
+        case SILO_PLAN_REFUSED:
+            silo_raise(&error);
+            break;
+        }
+    }
+    served->nanoseconds += result == 1 ? silo_cpu_now() - begun : 0;
+    silo_fork_lock_give(&served->lock);
+    return result;
+}
+
+/* As replay, for hooks that see it as one launch. */
+static int replay_seen(struct plan *self, struct silo_plan_served *served,
+                       const struct given *given) {
+    PyObject *arguments = PyDict_New();
+    for (int32_t i = 0; i < self->count && arguments != NULL; i++)
+        if (PyDict_SetItem(arguments, PyTuple_GetItem(self->names, i), given->object[i]) != 0)
+            Py_CLEAR(arguments);
+    PyObject *token =
+        arguments != NULL && silo_stack_check() == 0
+            ? silo_hooks_enter_plan(self->name, arguments,
+                                    served->device != NULL && served->form.node_count > 0
+                                        ? served->form.nodes[0].function
+                                        : NULL,
+                                    served->form.node_count, (PyObject *)self)
+            : NULL;
+    Py_XDECREF(arguments);
+    if (token == NULL)
+        return -1;
+    const int result = replay(self, served, given);
+    return silo_hooks_exit(token) == 0 ? result : -1;
+}
+
+static int serve(struct plan *self, const struct given *given) {
+    const uint32_t count = __atomic_load_n(&self->form_count, __ATOMIC_ACQUIRE);
+    const uint32_t last = self->last;
+    for (uint32_t i = 0; i < count; i++) {
+        const uint32_t number = i == 0 ? last : i <= last ? i - 1 : i;
+        struct silo_plan_served *served = self->forms[number];
+        if (!all_suit(served, given))
+            continue;
+        const int result = SILO_UNLIKELY(silo_hooks_on) ? replay_seen(self, served, given)
+                                                        : replay(self, served, given);
+        if (result != 0) {
+            self->last = number;
+            self->replays += result > 0;
+            return result;
+        }
+    }
+    return 0;
+}
+
+static SILO_NOINLINE PyObject *ask(struct plan *self, const struct given *given) {
+    PyObject *tuple = PyTuple_New(self->count);
+    for (int32_t i = 0; tuple != NULL && i < self->count; i++)
+        PyTuple_SetItem(tuple, i, Py_NewRef(given->object[i]));
+    self->misses++;
+    PyObject *result =
+        tuple != NULL && silo_stack_check() == 0 ? PyObject_CallMethodObjArgs((PyObject *)self, s_miss, tuple, NULL) : NULL;
+    Py_XDECREF(tuple);
+    if (result == NULL)
+        return NULL;
+    Py_DECREF(result);
+    Py_RETURN_NONE;
+}
+
+static PyObject *plan_call(PyObject *object, PyObject *const *arguments, size_t flagged,
+                           PyObject *names) {
+    struct plan *self = (struct plan *)object;
+    struct given given;
+    struct silo_shape shapes[(size_t)self->count + 1];
+    given.shapes = shapes;
+    given.adapter = NULL;
+    given.holds = (struct silo_holds){0, 0, given.buffers, given.objects};
+    if (place_all(self, &given, arguments, (Py_ssize_t)(flagged & ~PY_VECTORCALL_ARGUMENTS_OFFSET),
+                  names) != 0)
+        return NULL;
+    int result = 0;
+    for (int32_t i = 0; i < self->count && result == 0; i++)
+        result = read_one(self, &given, i);
+    /* Within a recording the launches themselves are recorded. */
+    if (result == 0 && SILO_LIKELY(silo_recorder == NULL || !silo_hooks_on))
+        result = serve(self, &given);
+    silo_holds_release(&given.holds);
+    if (SILO_LIKELY(result > 0))
+        Py_RETURN_NONE;
+    return result < 0 ? NULL : ask(self, &given);
+}
+
+static PyObject *plan_tuple_call(PyObject *self, PyObject *args, PyObject *keywords) {
+    return silo_flat_call(self, args, keywords, plan_call);
+}
+
+/* ---- for Python ---- */
+
+static PyObject *plan_add(PyObject *object, PyObject *description) {
+    struct plan *self = (struct plan *)object;
+    if (self->form_count == MOST_FORMS)
+        Py_RETURN_FALSE;
+    struct silo_plan_served *served = silo_plan_form_new(description, self->count);
+    if (served == NULL)
+        return NULL;
+    SILO_LOCK(&self->adding);
+    const uint32_t count = self->form_count;
+    if (count < MOST_FORMS) {
+        self->forms[count] = served;
+        __atomic_store_n(&self->form_count, count + 1, __ATOMIC_RELEASE);
+    }
+    SILO_UNLOCK(&self->adding);
+    if (count == MOST_FORMS) {
+        silo_plan_form_free(served);
+        Py_RETURN_FALSE;
+    }
+    Py_RETURN_TRUE;
+}
+
+static PyObject *plan_forms(PyObject *object, PyObject *unused) {
+    const struct plan *self = (struct plan *)object;
+    (void)unused;
+    PyObject *list = PyList_New(0);
+    for (uint32_t i = 0; i < self->form_count && list != NULL; i++) {
+        const struct silo_plan_served *served = self->forms[i];
+        const struct silo_plan_form *form = &served->form;
+        const char *reason = "", *way = "";
+        const void *state = served->state[served->state[0] != NULL ? 0 : 1];
+        if (served->backend->explain != NULL)
+            way = served->backend->explain(state, &reason);
+        PyObject *item =
+            Py_BuildValue("(IIIIIKKss)", form->node_count, form->move_count, form->grid_count,
+                          form->check_count, form->block_bytes, (unsigned long long)served->replays,
+                          (unsigned long long)served->nanoseconds, way, reason);
+        if (item == NULL || PyList_Append(list, item) != 0)
+            Py_CLEAR(list);
+        Py_XDECREF(item);
+    }
+    return list;
+}
+
+static PyObject *plan_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    PyObject *name, *names;
+    if (!PyArg_ParseTuple(args, "UO!", &name, &PyTuple_Type, &names))
+        return NULL;
+    (void)keywords;
+    const Py_ssize_t count = PyTuple_Size(names);
+    if (count > SILO_PLAN_ARGUMENTS)
+        return PyErr_Format(silo_argument_error, "%U: a plan has at most %d arguments, not %zd",
+                            name, SILO_PLAN_ARGUMENTS, count);
+    struct plan *self = (struct plan *)PyType_GenericAlloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->call = plan_call;
+    self->count = (int32_t)count;
+    self->name = Py_NewRef(name);
+    self->names = PyTuple_New(count);
+    for (Py_ssize_t i = 0; self->names != NULL && i < count; i++) {
+        PyObject *text = Py_NewRef(PyTuple_GetItem(names, i));
+        if (!PyUnicode_Check(text)) {
+            Py_DECREF(text);
+            Py_DECREF((PyObject *)self);
+            return PyErr_Format(PyExc_TypeError, "names of arguments are strings");
+        }
+        PyUnicode_InternInPlace(&text);
+        PyTuple_SetItem(self->names, i, text);
+    }
+    if (self->names == NULL) {
+        Py_DECREF((PyObject *)self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static int plan_traverse(PyObject *object, visitproc visit, void *arg) {
+    struct plan *self = (struct plan *)object;
+    Py_VISIT((PyObject *)Py_TYPE(object));
+    for (uint32_t i = 0; i < self->form_count; i++) {
+        Py_VISIT(self->forms[i]->keeps);
+        for (int32_t k = 0; k < self->forms[i]->count; k++)
+            Py_VISIT(self->forms[i]->wanted[k].other);
+    }
+    return 0;
+}
+
+/* No tp_clear: every cycle through a plan runs through the dict of its subclass, or through a
+ * launcher, which clear. */
+
+static void plan_dealloc(PyObject *object) {
+    struct plan *self = (struct plan *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    for (uint32_t i = 0; i < self->form_count; i++)
+        silo_plan_form_free(self->forms[i]);
+    Py_XDECREF(self->name);
+    Py_XDECREF(self->names);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(object);
+    Py_DECREF((PyObject *)type);
+}
+
+int silo_plan_object_init(PyObject *module) {
+    static const struct silo_name interned[] = {{&s_miss, "_miss"}};
+    if (silo_intern(interned, sizeof interned / sizeof *interned) != 0)
+        return -1;
+    static PyMemberDef members[] = {
+        {"__vectorcalloffset__", T_PYSSIZET, offsetof(struct plan, call), READONLY, NULL},
+        {"replays", T_ULONGLONG, offsetof(struct plan, replays), READONLY,
+         "Calls that were replays."},
+        {"misses", T_ULONGLONG, offsetof(struct plan, misses), READONLY,
+         "Calls of forms that were not there."},
+        {"names", T_OBJECT, offsetof(struct plan, names), READONLY, "Of its arguments."},
+        {NULL, 0, 0, 0, NULL},
+    };
+    static PyMethodDef methods[] = {
+        {"add", plan_add, METH_O,
+         "add(description) -> bool\n\nOne more form, as silo.kernels.plans describes it; False: "
+         "there are as many as a plan keeps."},
+        {"forms", plan_forms, METH_NOARGS,
+         "[(launches, parameters that change, grids that change, checks, bytes of the block, "
+         "replays, nanoseconds in replays, way, reason), ...]"},
+        {NULL, NULL, 0, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_new, (void *)plan_new},
+        {Py_tp_dealloc, (void *)plan_dealloc},
+        {Py_tp_traverse, (void *)plan_traverse},
+        {Py_tp_call, (void *)plan_tuple_call},
+        {Py_tp_members, members},
+        {Py_tp_methods, methods},
+        {Py_tp_doc, "LaunchPlan(name, names)\n--\n\nCalls replay recorded launches with their "
+                    "arguments; those of a form that is not there go to _miss(arguments)."},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {
+        .name = "silo._native.LaunchPlan",
+        .basicsize = sizeof(struct plan),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC |
+                 Py_TPFLAGS_HAVE_VECTORCALL,
+        .slots = slots,
+    };
+    PyObject *type = PyType_FromSpec(&spec);
+    if (type == NULL)
+        return -1;
+    const int added = PyModule_AddObjectRef(module, "LaunchPlan", type);
+    Py_DECREF(type);
+    return added;
+}

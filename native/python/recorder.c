@@ -1,0 +1,219 @@
+#include "recorder.h"
+
+#include "binding.h"
+#include "bound.h"
+#include "errors.h"
+#include "hooks.h"
+
+_Thread_local struct silo_recorder *silo_recorder;
+
+static PyTypeObject *stand_in_type;
+
+struct stand_in {
+    PyObject_HEAD PyObject *value; /* owned */
+};
+
+PyObject *silo_stood_for(PyObject *object) {
+    return stand_in_type != NULL && PyObject_TypeCheck(object, stand_in_type)
+               ? ((struct stand_in *)object)->value
+               : NULL;
+}
+
+/* ---- what is recorded ---- */
+
+static PyObject *words(const uint64_t *values, int32_t count) {
+    PyObject *tuple = PyTuple_New(count);
+    for (int32_t i = 0; tuple != NULL && i < count; i++) {
+        PyObject *word = PyLong_FromUnsignedLongLong(values[i]);
+        if (word == NULL || PyTuple_SetItem(tuple, i, word) != 0)
+            Py_CLEAR(tuple);
+    }
+    return tuple;
+}
+
+static PyObject *objects(PyObject *const *values, int32_t count) {
+    PyObject *tuple = PyTuple_New(count);
+    for (int32_t i = 0; tuple != NULL && i < count; i++)
+        PyTuple_SetItem(tuple, i, Py_NewRef(values[i] != NULL ? values[i] : silo_absent));
+    return tuple;
+}
+
+/* What the dimensions were made of (a new reference); None: the declared grid. */
+static PyObject *grid_object(const struct silo_launcher *self, const struct silo_inputs *inputs,
+                             const struct silo_grid_source *grid,
+                             const struct silo_binding *binding) {
+    if (silo_recorder->grid != NULL) {
+        PyObject *made = silo_recorder->grid;
+        silo_recorder->grid = NULL;
+        return made;
+    }
+    if (inputs->grid != NULL && inputs->grid != Py_None)
+        return Py_NewRef(inputs->grid);
+    if (grid != NULL && grid->object != NULL)
+        return Py_NewRef(grid->object);
+    if (grid != NULL)
+        return Py_BuildValue("(LLL)", (long long)grid->dims[0], (long long)grid->dims[1],
+                             (long long)grid->dims[2]);
+    if (self->grid_object != NULL && (self->fixed != NULL || binding->grid.axes == 0))
+        return Py_NewRef(self->grid_object);
+    return Py_NewRef(Py_None);
+}
+
+int silo_recorder_add(struct silo_launcher *self, const struct silo_inputs *inputs,
+                      const struct silo_grid_source *grid, struct silo_binding *binding,
+                      const struct silo_frame *frame, const int64_t dims[3], void *stream) {
+    PyObject *options = PyTuple_New((Py_ssize_t)inputs->options);
+    for (uint32_t i = 0; options != NULL && i < inputs->options; i++)
+        PyTuple_SetItem(options, (Py_ssize_t)i, Py_NewRef(inputs->option_value[i]));
+    PyObject *entry = NULL, *given = grid_object(self, inputs, grid, binding),
+             *arguments = objects(inputs->arguments, self->plan.count),
+             *slots = words(frame->slots, self->plan.count),
+             *codes = words(frame->key, self->plan.count);
+    if (options != NULL && given != NULL && arguments != NULL && slots != NULL && codes != NULL)
+        entry = Py_BuildValue("(OOOOO(LLL)OKOi)", (PyObject *)self, (PyObject *)binding, arguments,
+                              slots, codes, (long long)dims[0], (long long)dims[1],
+                              (long long)dims[2], given, (unsigned long long)(uintptr_t)stream,
+                              options, (int)(self->extents.some || self->route == SILO_ROUTE_HELD));
+    Py_XDECREF(options);
+    Py_XDECREF(given);
+    Py_XDECREF(arguments);
+    Py_XDECREF(slots);
+    Py_XDECREF(codes);
+    const int result = entry != NULL ? PyList_Append(silo_recorder->launches, entry) : -1;
+    Py_XDECREF(entry);
+    return result;
+}
+
+struct silo_binding *silo_recorder_binding(struct silo_launcher *self) {
+    const Py_ssize_t next = PyList_Size(silo_recorder->launches);
+    PyObject *known = next < PyList_Size(silo_recorder->known)
+                          ? PyList_GetItem(silo_recorder->known, next)
+                          : NULL;
+    if (known == NULL || PyTuple_GetItem(known, 0) != (PyObject *)self) {
+        PyErr_Clear();
+        PyErr_Format(silo_argument_error,
+                     "%U: the function that is recorded made another launch in this place the "
+                     "first time",
+                     self->plan.kernel);
+        return NULL;
+    }
+    return (struct silo_binding *)Py_NewRef(PyTuple_GetItem(known, 1));
+}
+
+void silo_recorder_grid(PyObject *grid) {
+    if (silo_recorder != NULL) {
+        Py_XDECREF(silo_recorder->grid);
+        silo_recorder->grid = Py_NewRef(grid);
+    }
+}
+
+void silo_recorder_refuse(PyObject *kernel, PyObject *reason) {
+    PyObject *text =
+        reason != NULL
+            ? PyUnicode_FromFormat(
+                  "%S is launched by Triton itself, which a plan does not record: %S", kernel,
+                  reason)
+            : PyUnicode_FromFormat("%S is launched by Triton itself, which a plan does not record",
+                                   kernel);
+    if (text == NULL || PyList_Append(silo_recorder->launches, text) != 0)
+        PyErr_WriteUnraisable(kernel);
+    Py_XDECREF(text);
+}
+
+/* ---- for Python ---- */
+
+static PyObject *py_record(PyObject *module, PyObject *args) {
+    PyObject *launches, *known = Py_None;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!|O", &PyList_Type, &launches, &known))
+        return NULL;
+    if (known != Py_None && !PyList_Check(known))
+        return PyErr_Format(PyExc_TypeError, "an earlier recording is a list");
+    struct silo_recorder *made = PyMem_Calloc(1, sizeof *made);
+    if (made == NULL)
+        return PyErr_NoMemory();
+    made->launches = Py_NewRef(launches);
+    made->known = known != Py_None ? Py_NewRef(known) : NULL;
+    made->outer = silo_recorder;
+    silo_recorder = made;
+    silo_hooks_record(1);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_record_end(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    struct silo_recorder *made = silo_recorder;
+    if (made == NULL)
+        return PyErr_Format(PyExc_RuntimeError, "nothing is recorded in this thread");
+    silo_recorder = made->outer;
+    silo_hooks_record(-1);
+    Py_DECREF(made->launches);
+    Py_XDECREF(made->known);
+    Py_XDECREF(made->grid);
+    PyMem_Free(made);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_recording(PyObject *module, PyObject *unused) {
+    (void)module, (void)unused;
+    return Py_NewRef(silo_recorder != NULL ? silo_recorder->launches : Py_None);
+}
+
+PyMethodDef silo_recorder_methods[] = {
+    {"record", py_record, METH_VARARGS,
+     "record(launches, known=None)\n\nAppend this thread's launches to a list until record_end(). "
+     "With the list of an earlier recording nothing is launched."},
+    {"record_end", py_record_end, METH_NOARGS, "End this thread's last record()."},
+    {"recording", py_recording, METH_NOARGS,
+     "The list that launches of this thread go to, or None."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyObject *stand_in_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {
+    PyObject *value = args != NULL && PyTuple_Size(args) > 0 ? PyTuple_GetItem(args, 0) : NULL;
+    (void)keywords;
+    if (value == NULL) {
+        PyErr_Clear();
+        return PyErr_Format(PyExc_TypeError, "a stand-in stands for an object");
+    }
+    struct stand_in *self = (struct stand_in *)PyType_GenericAlloc(type, 0);
+    if (self != NULL)
+        self->value = Py_NewRef(value);
+    return (PyObject *)self;
+}
+
+static int stand_in_traverse(PyObject *self, visitproc visit, void *arg) {
+    Py_VISIT((PyObject *)Py_TYPE(self));
+    Py_VISIT(((struct stand_in *)self)->value);
+    return 0;
+}
+
+static void stand_in_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(((struct stand_in *)self)->value);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
+    Py_DECREF((PyObject *)type);
+}
+
+int silo_recorder_init(PyObject *module) {
+    static PyMemberDef members[] = {
+        {"_value", T_OBJECT, offsetof(struct stand_in, value), READONLY, "What it stands for."},
+        {NULL, 0, 0, 0, NULL},
+    };
+    static PyType_Slot slots[] = {
+        {Py_tp_new, (void *)stand_in_new},
+        {Py_tp_dealloc, (void *)stand_in_dealloc},
+        {Py_tp_traverse, (void *)stand_in_traverse},
+        {Py_tp_members, members},
+        {Py_tp_doc, "StandIn(value, ...)\n--\n\nAn argument of a function that is recorded; "
+                    "launches are given the value."},
+        {0, NULL},
+    };
+    static PyType_Spec spec = {"silo._native.StandIn", sizeof(struct stand_in), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+                               slots};
+    stand_in_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    return stand_in_type ? PyModule_AddObjectRef(module, "StandIn", (PyObject *)stand_in_type) : -1;
+}

@@ -1,0 +1,337 @@
+"""``silo.plan`` and ``silo.planning``: recorded launches that are replayed as one, with other arguments."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import operator
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from silo.errors import ArgumentError
+from silo.forks import Mutex
+from silo.launch import native
+from silo.launch.plan_forms import FormMaker, SeenLaunch, seen_launches
+from silo.launch.plan_tracers import TracedArray, Trail, stand_in_for, torch_operations
+
+__all__ = ["Plan", "PlanForm", "PlanReport", "plan", "planning"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanForm:
+    """One recording of a plan: ``launches``, how many parameters and grids change with the arguments, and replays.
+
+    ``us`` is the mean time of a replay in microseconds, from reading the arguments to the end of the launch (on a GPU:
+    until it is enqueued); None before the first. ``way`` says how it runs, ``reason`` why.
+    """
+
+    launches: int
+    updates: int
+    grids: int
+    replays: int
+    us: float | None
+    way: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    """What a plan did: its forms, its replays, how often it was recorded, and what each form holds.
+
+    ``fixed`` has the arguments that a form was made for (an integer's value, an array's shape and strides), each with
+    the use that nothing could be followed beyond.
+    """
+
+    name: str
+    forms: tuple[PlanForm, ...]
+    replays: int
+    recordings: int
+    kernels: tuple[str, ...]
+    fixed: Mapping[str, str]
+
+    def __str__(self) -> str:
+        lines = [f"plan {self.name}: {self.replays} replays, {self.recordings} recordings"]
+        for form in self.forms:
+            took = "not replayed" if form.us is None else f"{form.replays} replays of {form.us:.1f} us"
+            lines.append(
+                f"  {form.launches} launches, {form.updates} parameters and {form.grids} grids change; {took};"
+                f" {form.way}: {form.reason}"
+            )
+        lines += [f"  {name} is the same in each form: used by {use}" for name, use in self.fixed.items()]
+        return "\n".join(lines)
+
+
+class Plan(native.LaunchPlan):
+    """Launches that were recorded, called with the arguments that replace those of the recording.
+
+    A call gives every argument, by position or name, and returns None. It is one native call: it reads the arguments,
+    checks that the recorded code serves them, evaluates the grids, fills in the parameters and launches everything.
+    Calls that the recorded code does not serve (another alignment, dtype, a size that other code is for) run the
+    function once more, which records another form.
+    """
+
+    def __new__(
+        cls, name: str, names: tuple[str, ...], function: Callable[[tuple[Any, ...]], object] | None = None
+    ) -> Plan:  # noqa: PYI034  # one class
+        """Of a function that takes the tuple of all arguments; None: launches of a block, which cannot be repeated."""
+        made = super().__new__(cls, name, names)
+        made._name = name
+        made._function = function
+        made._lock = Mutex()
+        made._recordings = 0
+        made._kernels: tuple[str, ...] = ()
+        made._fixed: dict[str, str] = {}
+        made._told = False
+        return made
+
+    _name: str
+    _function: Callable[[tuple[Any, ...]], object] | None
+    _lock: Mutex
+    _recordings: int
+    _kernels: tuple[str, ...]
+    _fixed: dict[str, str]
+    _told: bool
+
+    @property
+    def launch_parts(self) -> tuple[str, ...]:
+        """The kernels that a replay launches, in order; :attr:`silo.LaunchEvent.parts`."""
+        return self._kernels
+
+    def report(self) -> PlanReport:
+        """What the plan did so far."""
+        forms = tuple(
+            PlanForm(launches, moves, grids, replays, nanoseconds / replays / 1000 if replays else None, way, reason)
+            for launches, moves, grids, _, _, replays, nanoseconds, way, reason in self.forms()
+        )
+        return PlanReport(self._name, forms, self.replays, self._recordings, self._kernels, dict(self._fixed))
+
+    def explain(self) -> str:
+        """The report as text: forms, how they run and why, and what each form holds."""
+        return str(self.report())
+
+    def __repr__(self) -> str:
+        return f"<silo.Plan {self._name}({', '.join(self.names)}) of {len(self._kernels)} launches>"
+
+    def _miss(self, arguments: tuple[Any, ...]) -> None:
+        """Serve a call of a form that is not there, by running the function."""
+        if self._function is None:
+            raise ArgumentError(
+                f"{self._name}: the recorded launches do not serve these arguments (another dtype, device, shape, size or"
+                " alignment), and a block cannot be run again: make the plan of a function, silo.plan(function, ...)"
+            )
+        if native.recording() is not None:  # of another plan, whose launches these are
+            self._function(arguments)
+            return
+        if self._recordings:
+            self._say()
+        self.learn(arguments)
+
+    def _say(self) -> None:
+        with self._lock:
+            told, self._told = self._told, True
+        if not told:
+            held = "".join(f"; {name} is held: {use}" for name, use in self._fixed.items())
+            logging.getLogger("silo").info(
+                "plan %s: arguments that no recorded form serves; the function runs and is recorded again%s",
+                self._name,
+                held,
+            )
+
+    def learn(self, arguments: tuple[Any, ...]) -> None:
+        """Run the function with arguments and record its launches.
+
+        Raises:
+            ArgumentError: it cannot be a plan; its launches were made all the same.
+        """
+        function = self._function
+        if function is None:
+            raise ArgumentError(f"{self._name}: a block cannot be run again")
+        first: list[Any] = []
+        with _recording(first):
+            function(arguments)
+        with self._lock:
+            self._recordings += 1
+        seen = seen_launches(first)
+        named = dict(zip(self.names, map(_plain_number, arguments), strict=True))
+        second, trail = _follow(self._name, function, named, first)
+        self.keep(named, seen, second, trail)
+
+    def keep(
+        self, named: Mapping[str, object], first: list[SeenLaunch], second: list[SeenLaunch], trail: Trail
+    ) -> None:
+        """Add the form that two recordings show."""
+        if not first:
+            raise ArgumentError(
+                f"{self._name}: nothing was launched that a plan records: kernels of Silo, and Triton's under"
+                " silo.accelerate()"
+            )
+        maker = FormMaker(self._name, named, first, second, trail)
+        self.add(maker.describe())
+        with self._lock:
+            self._kernels = tuple(one.launcher.name for one in first)
+            self._fixed.update(trail.used)
+
+
+def _plain_number(value: Any) -> Any:  # noqa: ANN401  # whatever a call gives
+    """Integers and floats of other libraries as Python's."""
+    if type(value) in (int, float, bool, str, type(None)) or hasattr(value, "shape"):
+        kind = getattr(value, "dtype", None)
+        if kind is None or getattr(value, "shape", None) != () or not hasattr(value, "__index__"):
+            return value
+        try:
+            return operator.index(value)
+        except TypeError:
+            return value
+    return value
+
+
+@contextmanager
+def _recording(launches: list[Any], known: list[Any] | None = None) -> Generator[None]:
+    native.record(launches, known)
+    try:
+        yield
+    finally:
+        native.record_end()
+
+
+def _follow(
+    name: str, function: Callable[[tuple[Any, ...]], object], named: Mapping[str, object], first: list[Any]
+) -> tuple[list[SeenLaunch], Trail]:
+    """The second recording, with as many stand-ins as the function takes."""
+    failure: Exception | None = None
+    for follow_arrays, follow_numbers in ((True, True), (False, True), (False, False)):
+        trail = Trail()
+        given: list[Any] = []
+        for one, value in named.items():
+            made = stand_in_for(one, value, trail)
+            followed = follow_arrays if isinstance(made, TracedArray) else follow_numbers
+            given.append(made if followed else value)
+            if made is not value and not followed:
+                trail.used[one] = f"a function that takes no stand-ins: {failure}"
+        launches: list[Any] = []
+        try:
+            with torch_operations() as operations, _recording(launches, first):
+                function(tuple(given))
+        except ArgumentError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever a program raises of an object that it does not know
+            failure = error
+            continue
+        if operations:
+            raise ArgumentError(
+                f"{name}: {operations[0]} runs between launches, which a plan does not record"
+                + (f" (and {len(operations) - 1} operations more)" if operations[1:] else "")
+                + ": make it a kernel, or a plan for the launches before and one for those after"
+            )
+        return seen_launches(launches), trail
+    raise ArgumentError(
+        f"{name}: the function failed when it ran the second time, as a plan has it do: {failure}"
+    ) from failure
+
+
+def plan(function: Callable[..., object], *examples: object, **named: object) -> Plan:
+    """Run ``function`` on examples, record its launches, and give what replays them with other arguments.
+
+    The function runs three times at most: once with the examples themselves, and then with stand-ins for them, while
+    nothing is launched, to see how each parameter and grid follows from the arguments. Arrays may be replaced by others
+    of their dtype and device, integers and floats by others. An argument whose value, or whose shape, is used in a way
+    that cannot be followed (as an index, by ``range``, by torch) is held: another value is recorded anew.
+
+    Args:
+        function: launches kernels of Silo, or unchanged Triton kernels under ``silo.accelerate()``, and does no other
+            work on arrays: what torch or numpy compute in between is refused.
+        examples: its arguments by position.
+        named: its arguments by name.
+
+    Raises:
+        ArgumentError: what it launches depends on more than its arguments, or cannot be recorded.
+
+    >>> import numpy, silo, triton, triton.language as tl
+    >>> @silo.kernel
+    ... @triton.jit
+    ... def double(x, out, n, BLOCK: tl.constexpr):
+    ...     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    ...     tl.store(out + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
+    >>> def quadruple(x, between, out, n):
+    ...     grid = (silo.cdiv(n, 128),)
+    ...     double[grid](x, between, n, BLOCK=128)
+    ...     double[grid](between, out, n, BLOCK=128)
+    >>> x, between, out = (numpy.ones(1000, "float32") for _ in range(3))
+    >>> replay = silo.plan(quadruple, x, between, out, 1000)
+    >>> x, between, out = (numpy.ones(3000, "float32") for _ in range(3))
+    >>> replay(x, between, out, 3000)
+    >>> float(out.sum())
+    12000.0
+    """
+    if not callable(function):
+        raise ArgumentError(f"silo.plan takes a function and its arguments, not {function!r}")
+    if native.recording() is not None:
+        raise ArgumentError("a plan is being recorded in this thread: make the inner plan before it")
+    positional = _names(function, len(examples), named)
+    keywords = tuple(named)
+
+    def run(arguments: tuple[Any, ...]) -> object:
+        count = len(positional)
+        return function(*arguments[:count], **dict(zip(keywords, arguments[count:], strict=True)))
+
+    made = Plan(getattr(function, "__name__", "plan"), (*positional, *keywords), run)
+    made.learn((*examples, *named.values()))
+    return made
+
+
+def _names(function: Callable[..., object], count: int, named: Mapping[str, object]) -> tuple[str, ...]:
+    """Names of the arguments that are given by position."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):  # code that does not say
+        parameters = []
+    plain = [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    names = tuple(plain[:count]) + tuple(f"argument_{index + 1}" for index in range(len(plain), count))
+    if twice := [name for name in names if name in named]:
+        raise ArgumentError(f"silo.plan: argument {twice[0]!r} is given twice, by position and by name")
+    return names
+
+
+@contextmanager
+def planning(**arguments: object) -> Generator[Plan]:
+    """Record the launches of a block, which are made as ever; the plan replays them after the block.
+
+    Args:
+        arguments: arrays that calls replace, by the names that calls use. Calls give others of the same dtype, device,
+            shape and strides. Everything else stays as it was recorded, for nothing shows how numbers follow from one
+            another in a block: sizes and grids that change need :func:`plan`.
+
+    Raises:
+        ArgumentError: what was launched cannot be recorded.
+
+    >>> import numpy, silo, triton, triton.language as tl
+    >>> @silo.kernel
+    ... @triton.jit
+    ... def double(x, out, n, BLOCK: tl.constexpr):
+    ...     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    ...     tl.store(out + at, 2 * tl.load(x + at, mask=at < n), mask=at < n)
+    >>> x, out = numpy.ones(1000, "float32"), numpy.zeros(1000, "float32")
+    >>> with silo.planning(x=x) as replay:
+    ...     double[(8,)](x, out, 1000, BLOCK=128)
+    >>> replay(x=numpy.full(1000, 5, "float32"))
+    >>> float(out.sum())
+    10000.0
+    """
+    if native.recording() is not None:
+        raise ArgumentError("a plan is being recorded in this thread: make the inner plan before it")
+    made = Plan("planning", tuple(arguments))
+    launches: list[Any] = []
+    with torch_operations() as operations, _recording(launches):
+        yield made
+    if operations:
+        raise ArgumentError(
+            f"planning: {operations[0]} runs between launches, which a plan does not record: make it a kernel, or end"
+            " the block before it"
+        )
+    seen = seen_launches(launches)
+    trail = Trail()
+    for name in arguments:
+        trail.used[name] = "a block, which is not followed"
+    made.keep({name: _plain_number(value) for name, value in arguments.items()}, seen, seen, trail)

@@ -1,0 +1,326 @@
+"""From two recordings of a function's launches to one form of a plan: what changes with its arguments, and how.
+
+The first recording is of a run with the arguments themselves, the second of one with stand-ins
+(:mod:`silo.launch.plan_tracers`) in which nothing was launched. Both have to agree in all that no argument decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+from silo.core.nodes import Argument, Node
+from silo.core.postfix_programs import encode
+from silo.errors import ArgumentError, ExpressionError
+from silo.launch import native
+from silo.launch.argument_memory import allocation_of
+from silo.launch.plan_tracers import TracedArray, TracedFloat, TracedInt, Trail
+
+__all__ = ["FormMaker", "SeenLaunch", "seen_launches"]
+
+# native/core/argument_word.h: enum silo_value_kind.
+_POINTER, _INT, _FLOAT = 1, 4, 6
+# native/python/plan_form.h: enum silo_plan_kind; native/core/plan_fill.h: enum silo_plan_value_kind, SILO_PLAN_MEMORIES.
+_ARRAY_KIND, _INT_KIND, _FLOAT_KIND, _OTHER_KIND = range(4)
+_GIVEN, _MOVED, _COMPUTED = range(3)
+_MOST_MEMORIES = 64
+_WORD = (1 << 64) - 1
+
+
+class SeenLaunch(NamedTuple):
+    """One launch as ``native.record`` has it. ``grid`` is what the dimensions came from, None: the declared grid."""
+
+    launcher: native.Launcher
+    binding: native.Binding
+    arguments: tuple[Any, ...]
+    slots: tuple[int, ...]
+    codes: tuple[int, ...]
+    dims: tuple[int, int, int]
+    grid: Any
+    stream: int
+    options: tuple[Any, ...]
+    held: int
+
+
+def seen_launches(recorded: Sequence[Any]) -> list[SeenLaunch]:
+    """A recording; ``ArgumentError`` with the reason that stands in it where a launch could not be recorded."""
+    for one in recorded:
+        if isinstance(one, str):
+            raise ArgumentError(one)
+    return [SeenLaunch(*one) for one in recorded]
+
+
+@dataclass(frozen=True, slots=True)
+class _Array:
+    """An argument that is an array, as :func:`native.read` gives it."""
+
+    address: int
+    code: int
+    bits: int
+    readonly: bool
+    device: tuple[int, int]
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def reach(self) -> tuple[int, int]:
+        """The first address, and the one behind the last."""
+        if not all(self.sizes):
+            return self.address, self.address
+        width = self.bits // 8
+        steps = [(size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)]
+        low = self.address + width * sum(step for step in steps if step < 0)
+        return low, self.address + width * (sum(step for step in steps if step > 0) + 1)
+
+
+def _array(value: object) -> _Array | None:
+    if value is None or isinstance(value, bool | int | float | str):
+        return None
+    try:
+        address, code, bits, readonly, device, sizes, strides = native.read(value)
+    except (TypeError, ValueError, RuntimeError):  # no array
+        return None
+    return _Array(address, code, bits, bool(readonly), device, tuple(sizes), tuple(strides))
+
+
+@dataclass
+class FormMaker:
+    """Finds out what changes. ``described`` is for ``native.LaunchPlan.add`` once :meth:`read` has run."""
+
+    name: str
+    arguments: Mapping[str, object]
+    first: Sequence[SeenLaunch]
+    second: Sequence[SeenLaunch]
+    trail: Trail
+    values: list[tuple[int, int, int, bytes]] = field(default_factory=list[tuple[int, int, int, bytes]])
+    checks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    _arrays: dict[str, _Array] = field(default_factory=dict[str, _Array])
+    _fixed: dict[int, int] = field(default_factory=dict[int, int])  # addresses of the second recording by the first's
+    _kept: list[Any] = field(default_factory=list[Any])
+    _places: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    _nodes: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+
+    def __post_init__(self) -> None:
+        self._slots = {name: index for index, name in enumerate(self.arguments)}
+        self._arrays = {name: found for name, value in self.arguments.items() if (found := _array(value)) is not None}
+
+    def describe(self) -> tuple[object, ...]:
+        """The form, for ``native.LaunchPlan.add``.
+
+        Raises:
+            ArgumentError: the two recordings differ in something that no argument explains.
+        """
+        if len(self.first) != len(self.second):
+            raise ArgumentError(
+                f"{self.name}: the function made {len(self.first)} launches at first and {len(self.second)} the second"
+                " time: what it launches depends on more than its arguments"
+            )
+        sources = [
+            self._sources(number, one, other) for number, (one, other) in enumerate(zip(self.first, self.second, strict=True))
+        ]
+        regions = self._regions()
+        for (one, other), (values, places), axes in zip(
+            zip(self.first, self.second, strict=True), sources, [self._axes(*pair) for pair in zip(self.first, self.second, strict=True)], strict=True
+        ):
+            del other
+            memories = tuple(self._memory(place, regions) for place in places)
+            self._nodes.append((one.binding, one.launcher, one.slots, one.codes, values, one.dims, axes, memories))
+        for node, truth in self.trail.conditions:
+            self.checks.append((self._value(node), int(truth)))
+        for name in self.trail.used:
+            value = self.arguments.get(name)
+            if type(value) is int or type(value) is float:
+                self.checks.append((self._given(name), self._word(value)))
+        wanted = tuple(self._wanted(name, value) for name, value in self.arguments.items())
+        memories, overlaps = self._memories(regions)
+        return (wanted, tuple(self.values), tuple(self.checks), memories, overlaps, tuple(self._nodes), self._kept)
+
+    # ---- one launch ----
+
+    def _sources(
+        self, number: int, one: SeenLaunch, other: SeenLaunch
+    ) -> tuple[tuple[int, ...], tuple[tuple[int, int] | int | None, ...]]:
+        """For each parameter which value it takes (-1: a constant), and what memory it points to."""
+        if one.launcher is not other.launcher or one.codes != other.codes or one.stream != other.stream:
+            raise ArgumentError(
+                f"{self.name}: launch {number + 1} ({one.launcher.name}) was another one the second time that the"
+                " function ran: what it launches depends on more than its arguments"
+            )
+        if one.held:
+            self._hold(other, f"{one.launcher.name}, whose code is made for one shape")
+        for option in other.options:
+            self._use(option, f"an option of {one.launcher.name}")
+        values: list[int] = []
+        places: list[tuple[int, int] | int | None] = []
+        for place, (given, code) in enumerate(zip(other.arguments, one.codes, strict=True)):
+            value, memory = self._source(number, one, other, place, given, code >> 56)
+            values.append(value)
+            places.append(memory)
+        return tuple(values), tuple(places)
+
+    def _source(
+        self, number: int, one: SeenLaunch, other: SeenLaunch, place: int, given: object, kind: int
+    ) -> tuple[int, tuple[int, int] | int | None]:
+        if isinstance(given, TracedInt) and kind == _INT:
+            return self._value(given.node), None
+        if isinstance(given, TracedFloat) and kind == _FLOAT:
+            return self._given(given.argument), None
+        if isinstance(given, TracedArray) and kind == _POINTER:
+            return self._given(given.argument), self._slots[given.argument]
+        self._use(given, f"{one.launcher.name}, to whose code it is a constant")
+        if kind == _POINTER:
+            return self._pointer(number, one, other, place)
+        if one.slots[place] != other.slots[place]:
+            raise ArgumentError(self._unexplained(number, one, place, other.slots[place]))
+        return -1, None
+
+    def _pointer(
+        self, number: int, one: SeenLaunch, other: SeenLaunch, place: int
+    ) -> tuple[int, tuple[int, int] | int | None]:
+        """Of an array that is no stand-in: an argument, a part of one, or memory that the plan holds."""
+        array, address = one.arguments[place], one.slots[place]
+        same = [name for name, value in self.arguments.items() if value is array]
+        inside = [name for name, found in self._arrays.items() if found.reach[0] <= address < found.reach[1]]
+        candidates = same or inside
+        if len(candidates) > 1:
+            raise ArgumentError(
+                f"{self.name}: {' and '.join(candidates)} share the memory that launch {number + 1}"
+                f" ({one.launcher.name}) is given, so that nothing says which of them it is: record the plan with"
+                " arrays that lie apart"
+            )
+        if candidates and other.slots[place] == address:
+            name = candidates[0]
+            self.trail.used.setdefault(name, f"a part of it for {one.launcher.name}")
+            offset = address - self._arrays[name].address
+            if offset == 0:
+                return self._given(name), self._slots[name]
+            return self._add((_MOVED, self._slots[name], offset, b"")), self._slots[name]
+        if self._fixed.setdefault(address, other.slots[place]) != other.slots[place]:
+            raise ArgumentError(self._unexplained(number, one, place, other.slots[place]))
+        if other.slots[place] != address and not _is_of_torch(array):
+            raise ArgumentError(
+                f"{self.name}: launch {number + 1} ({one.launcher.name}) is given an array that the function makes"
+                " anew each time and fills: make it outside of the function, or give it as an argument"
+            )
+        self._kept.append(array)
+        found = _array(array)
+        reach = found.reach if found is not None else (address, address + 1)
+        if found is not None and found.device[0] == 1:
+            whole = allocation_of("an array", array)
+            reach = (min(whole.low, reach[0]), max(whole.high, reach[1]))
+        self._places.append(reach)
+        return -1, reach
+
+    def _unexplained(self, number: int, one: SeenLaunch, place: int, then: int) -> str:
+        return (
+            f"{self.name}: argument {place + 1} of launch {number + 1} ({one.launcher.name}) is neither an argument of"
+            f" the plan nor computed from one: it was {one.slots[place]}, and {then} the second time"
+        )
+
+    def _axes(self, one: SeenLaunch, other: SeenLaunch) -> tuple[int, int, int] | None:
+        """Which value each dimension is, -1: a constant; None: the declared grid, as the arguments say."""
+        if one.dims != other.dims:
+            raise ArgumentError(
+                f"{self.name}: the grid of {one.launcher.name} was {one.dims}, and {other.dims} the second time: it is"
+                " computed from more than the arguments"
+            )
+        if other.grid is None:
+            if one.binding.grid_arrays:
+                self._hold(other, f"the grid of {one.launcher.name}")
+            return None
+        given = other.grid if isinstance(other.grid, tuple | list) else (other.grid,)
+        axes = [-1, -1, -1]
+        for axis, extent in enumerate(cast("Sequence[object]", given)):
+            if isinstance(extent, TracedInt) and not one.held:
+                axes[axis] = self._value(extent.node)
+            else:
+                self._use(extent, f"the grid of {one.launcher.name}")
+        return (axes[0], axes[1], axes[2])
+
+    def _use(self, given: object, where: str) -> None:
+        if isinstance(given, TracedInt):
+            self.trail.note(given.node, where)
+        elif isinstance(given, TracedFloat | TracedArray):
+            self.trail.used.setdefault(given.argument, where)
+
+    def _hold(self, launch: SeenLaunch, where: str) -> None:
+        for given in launch.arguments:
+            self._use(given if isinstance(given, TracedArray) else None, where)
+
+    # ---- values ----
+
+    def _add(self, value: tuple[int, int, int, bytes]) -> int:
+        if value not in self.values:
+            self.values.append(value)
+        return self.values.index(value)
+
+    def _given(self, name: str) -> int:
+        return self._add((_GIVEN, self._slots[name], 0, b""))
+
+    def _value(self, node: Node) -> int:
+        if isinstance(node, Argument):
+            return self._given(node.name)
+        try:
+            return self._add((_COMPUTED, -1, 0, encode(node, self._slots).to_bytes()))
+        except ExpressionError as error:
+            raise ArgumentError(f"{self.name}: {node} is too long for a plan: {error}") from error
+
+    def _word(self, value: float) -> int:
+        if isinstance(value, int):
+            return value & _WORD
+        import struct  # noqa: PLC0415  # few arguments are held floats
+
+        return int(struct.unpack("<Q", struct.pack("<d", value))[0])
+
+    def _wanted(self, name: str, value: object) -> tuple[object, ...]:
+        found = self._arrays.get(name)
+        if found is not None:
+            held = name in self.trail.used
+            place = (found.device[0], found.device[1], found.readonly, len(found.sizes))
+            extents = (found.sizes, found.strides) if held else (None, None)
+            return (_ARRAY_KIND, found.code, found.bits, *place, *extents, None)
+        kind = _INT_KIND if type(value) is int else _FLOAT_KIND if type(value) is float else _OTHER_KIND
+        return (kind, 0, 0, 0, 0, False, -1, None, None, value if kind == _OTHER_KIND else None)
+
+    # ---- memory ----
+
+    def _regions(self) -> list[tuple[int, int]]:
+        """The memory of arrays that do not change: places that overlap, joined."""
+        joined: list[tuple[int, int]] = []
+        for low, high in sorted(self._places):
+            if joined and low < joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(joined[-1][1], high))
+            else:
+                joined.append((low, high))
+        return joined
+
+    def _memory(self, place: tuple[int, int] | int | None, regions: Sequence[tuple[int, int]]) -> int:
+        """The number of a piece of memory; -1: there are too many, and a launch that uses it waits for all others."""
+        if place is None:
+            return -1
+        names = list(self._arrays)
+        if isinstance(place, int):
+            number = names.index(list(self.arguments)[place])
+        else:
+            inside = (index for index, (low, high) in enumerate(regions) if low <= place[0] and place[1] <= high)
+            number = len(names) + next(inside)
+        return number if number < _MOST_MEMORIES else -1
+
+    def _memories(self, regions: Sequence[tuple[int, int]]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+        places = [self._arrays[name].reach for name in self._arrays] + list(regions)
+        owners = [self._slots[name] for name in self._arrays] + [-1] * len(regions)
+        memories = tuple((owner, low, high) for owner, (low, high) in zip(owners, places, strict=True))[:_MOST_MEMORIES]
+        overlaps = tuple(
+            sum(
+                1 << other
+                for other, (_, from_, to) in enumerate(memories)
+                if other == index or (low < to and from_ < high)
+            )
+            for index, (_, low, high) in enumerate(memories)
+        )
+        return memories, overlaps
+
+
+def _is_of_torch(array: object) -> bool:
+    return type(array).__module__.partition(".")[0] == "torch"
