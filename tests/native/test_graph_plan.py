@@ -478,6 +478,19 @@ def test_shapes_that_cannot_be_are_refused():
     run(code)
 
 
+@pytest.mark.parametrize("options", ["", "slots=1", "everything=1", "wanted=HOST"])
+def test_random_replacements_compute_what_separate_launches_compute(options):
+    code = """
+    import plan_mix
+    for name in plan_mix.FACTORS:
+        stub.run(name, lambda launch, name=name: plan_mix.run_on_host(name, launch.grid, launch.parameters))
+    wrong, plan = plan_mix.compare(device, 60, seed=3, nodes=7, elements=200, checks=8, OPTIONS)
+    assert wrong == 0 and plan.counts().replays == 60
+    plan.close()
+    """
+    run(code.replace("OPTIONS", options))
+
+
 @pytest.mark.parametrize("flags", [THREAD, ADDRESS], ids=["thread", "address"])
 def test_plans_have_no_data_race_and_no_wrong_access(tmp_path, flags):
     words = (*flags, f"-I{NATIVE}", HERE / "plan_check.c", archive(flags), "-ldl", "-lm", "-pthread")
