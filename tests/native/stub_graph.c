@@ -402,7 +402,23 @@ int run_queued(int count) {
     return code;
 }
 
+/* While nothing is recorded: the updater counts its replay, and nothing else happens. */
+static int count_replay(const struct executable *executable) {
+    const struct node *first = executable->graph->nodes[0];
+    uint64_t plan, report;
+    if (!first->graph->updatable)
+        return 0;
+    memcpy(&plan, first->content.data, 8);
+    uint64_t *replay = (uint64_t *)(uintptr_t)plan;
+    memcpy(&report, (const uint8_t *)replay + 32, 8);
+    ++*replay;
+    __atomic_store_n((uint64_t *)(uintptr_t)report, *replay, __ATOMIC_RELEASE);
+    return 0;
+}
+
 GRAPH int cuGraphLaunch(struct executable *executable, void *stream) {
+    if (LIKELY(!watched))
+        return count_replay(executable);
     FAIL();
     int device = -1;
     void *context = NULL;
