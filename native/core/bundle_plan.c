@@ -11,7 +11,7 @@
 #define MOST_LAUNCHES 16384u
 #define MOST_FORMS 64u
 
-/* What a served variant is as a node; made when it is first added, kept with the plan. */
+/* A served variant as a node; made when it is first added, kept with the plan. */
 struct part {
     struct part *next; /* owned */
     struct silo_served *served;
@@ -19,7 +19,7 @@ struct part {
     struct silo_parameter_place *places; /* owned */
 };
 
-/* A sequence of parts that was run, and what replays it. */
+/* A sequence of parts that was run, and the state that replays it. */
 struct form {
     struct form *next; /* owned */
     uint32_t count, bytes;

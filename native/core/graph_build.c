@@ -25,7 +25,7 @@ static int add_updater(struct silo_graph_state *state, const struct silo_functio
                      : silo_graph_fail_plan(error, state, "cannot make the first node of", code);
 }
 
-/* The nodes of the plan; those that wait for no other wait for `first`, where there is one. Between
+/* The nodes of the plan; those that wait for no other wait for `first`, unless it is NULL. Between
  * `enter` and `leave`. */
 static int add_nodes(struct silo_graph_state *state, const struct silo_plan_shape *shape,
                      void *first, silo_error *error) {
@@ -84,8 +84,8 @@ static int make_host_graph(struct silo_graph_state *state, const struct silo_pla
 
 /* ---- updates on the device ---- */
 
-/* With every node disabled, and every kind of update made to each: what the device refuses is seen
- * here, and no kernel runs. Between `enter` and `leave`. */
+/* With every node disabled, and every kind of update made to each: an update that the device
+ * refuses is found here, and no kernel runs. Between `enter` and `leave`. */
 static int try_updates(struct silo_graph_state *state, silo_error *error) {
     const struct silo_gpu *gpu = state->device->gpu;
     uint8_t *block = silo_plan_ring_block(&state->ring, error);

@@ -1,10 +1,11 @@
-/* A plan on a GPU while it is open: its nodes, the caller's block, and what its graph was given.
+/* A plan on a GPU while it is open: its nodes, the caller's block, and the values in its graph.
  * For graph_build.c and graph_plan.c alone. */
 #ifndef SILO_GRAPH_STATE_H
 #define SILO_GRAPH_STATE_H
 
-#include "graph_plan.h"
+#include "plan_backend.h"
 #include "plan_ring.h"
+#include "plan_way.h"
 
 struct silo_graph_node {
     struct silo_function function;
@@ -27,11 +28,11 @@ struct silo_graph_state {
     uint32_t count;
     uint32_t block_bytes;
     uint8_t *block;             /* owned: the caller's */
-    uint8_t *sent;              /* owned: what the graph's nodes were given */
+    uint8_t *sent;              /* owned: the values in the graph's nodes */
     void **params;              /* owned: of one launch */
     struct silo_plan_run *runs; /* owned */
     uint32_t run_count;
-    bool complete;   /* every node is `counted`: where the block equals `sent`, nothing changes */
+    bool complete;   /* every node is `counted`: if the block equals `sent`, nothing changes */
     bool everything; /* never compare */
     enum silo_plan_way way;
     void *graph, *executable; /* owned; NULL: launched one by one */
@@ -63,7 +64,7 @@ struct silo_launch silo_graph_launch_of(const struct silo_graph_state *state,
                                         struct silo_graph_node *node, uint8_t *block,
                                         const uint32_t grid[3]);
 
-/* SILO_ERROR_LAUNCH, or what the driver's code says; -1. */
+/* SILO_ERROR_LAUNCH, or the code that stands for the driver's; -1. */
 int silo_graph_fail_node(silo_error *error, const struct silo_graph_state *state,
                          const struct silo_graph_node *node, const char *what, int code);
 int silo_graph_fail_plan(silo_error *error, const struct silo_graph_state *state, const char *what,

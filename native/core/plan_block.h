@@ -19,7 +19,7 @@ struct silo_plan_head {
     uint32_t trial;  /* 1: a failed update is only reported, because no other node runs */
 };
 
-/* What an update sets. */
+/* The fields that an update sets. */
 #define SILO_PLAN_GRID 1u
 #define SILO_PLAN_ENABLED 2u
 #define SILO_PLAN_PARAMETERS 4u

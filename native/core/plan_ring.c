@@ -91,7 +91,7 @@ static void free_memory(const struct silo_plan_ring *ring) {
         gpu->memory_free(ring->address);
 }
 
-/* What the kernel reads beside the blocks: a struct silo_plan_device, then nodes, then runs. */
+/* The kernel's memory beside the blocks: a struct silo_plan_device, then nodes, then runs. */
 int silo_plan_ring_write(const struct silo_plan_ring *ring,
                          const struct silo_plan_device_node *nodes, uint32_t count,
                          const struct silo_plan_run *runs, uint32_t run_count, silo_error *error) {

@@ -10,6 +10,14 @@ enum silo_plan_way {
     SILO_PLAN_SINGLY = 3, /* no graph: launched one by one */
 };
 
+/* For benchmarks and tests; zeros are the usual. */
+struct silo_graph_plan_options {
+    enum silo_plan_way wanted; /* at most this way */
+    uint32_t slots;            /* blocks of the ring */
+    uint32_t everything;       /* 1: each replay updates every node that runs */
+    uint64_t wait_ns;          /* the longest wait for a block */
+};
+
 struct silo_plan_facts {
     const char *driver;   /* "cuda", "hip" */
     int version;          /* the driver's: 12040 */
