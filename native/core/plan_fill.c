@@ -63,37 +63,59 @@ void silo_plan_write(uint8_t *to, uint64_t word, uint8_t pack, uint8_t bytes) {
         memcpy(to, &word, bytes < sizeof word ? bytes : sizeof word);
 }
 
-static int declared(const struct silo_plan_grid *grid, const uint64_t *values, int64_t dims[3],
-                    struct silo_grid_fault *fault) {
+/* Shapes of a kernel's arrays, of which the grid reads some. */
+struct arrays {
+    const int64_t *shapes[SILO_MAX_PARAMETERS], *strides[SILO_MAX_PARAMETERS];
+    int32_t ndims[SILO_MAX_PARAMETERS], itemsizes[SILO_MAX_PARAMETERS];
+};
+
+static int declared(const struct silo_plan_grid *grid, const struct silo_plan_arguments *arguments,
+                    const uint64_t *values, int64_t dims[3], struct silo_grid_fault *fault) {
     uint64_t slots[SILO_MAX_PARAMETERS];
     for (int32_t i = 0; i < grid->count; i++)
         slots[i] = grid->slot_value[i] >= 0 ? values[grid->slot_value[i]] : grid->slots[i];
     if (grid->declared->usual &&
         silo_grid_usual(grid->declared, grid->count, slots, grid->codes, dims))
         return 0;
-    const silo_bindings bindings = {.slot_count = grid->count, .values = (const int64_t *)slots};
+    silo_bindings bindings = {.slot_count = grid->count, .values = (const int64_t *)slots};
+    struct arrays arrays;
+    if (grid->declared->arrays_used != 0) {
+        const silo_bindings *given = &arguments->bindings;
+        memset(arrays.ndims, 0, (size_t)grid->count * sizeof *arrays.ndims);
+        for (uint32_t i = 0; i < grid->declared->arrays_used; i++) {
+            const uint16_t slot = grid->declared->arrays[i];
+            const int32_t argument = grid->arrays[i];
+            arrays.shapes[slot] = given->shapes[argument];
+            arrays.strides[slot] = given->strides[argument];
+            arrays.ndims[slot] = given->ndims[argument];
+            arrays.itemsizes[slot] = given->itemsizes[argument];
+        }
+        bindings.shapes = arrays.shapes;
+        bindings.strides = arrays.strides;
+        bindings.ndims = arrays.ndims;
+        bindings.itemsizes = arrays.itemsizes;
+    }
     return silo_grid_check_values(grid->declared, grid->count, slots, grid->codes, fault) != 0
                ? -1
                : silo_grid_evaluate(grid->declared, &bindings, dims, fault);
 }
 
 static int find_grid(const struct silo_plan_form *form, const struct silo_plan_grid *grid,
-                     const uint64_t *values, int64_t dims[3], silo_error *error) {
+                     const struct silo_plan_arguments *arguments, const uint64_t *values,
+                     int64_t dims[3], silo_error *error) {
     const struct silo_plan_node *node = &form->nodes[grid->node];
     struct silo_grid_fault fault = {0};
     if (grid->declared != NULL) {
-        if (declared(grid, values, dims, &fault) != 0)
+        if (declared(grid, arguments, values, dims, &fault) != 0)
             return silo_grid_refuse(&fault, node->kernel, dims, "?", error);
     } else {
         for (int axis = 0; axis < 3; axis++) {
             dims[axis] =
                 grid->axis[axis] >= 0 ? (int64_t)values[grid->axis[axis]] : grid->extent[axis];
             if (SILO_UNLIKELY(dims[axis] < 0)) {
-                fault =
-                    (struct silo_grid_fault){.reason = SILO_GRID_NEGATIVE, .axis = (uint8_t)axis};
-                for (int other = axis + 1; other < 3; other++)
-                    dims[other] = 1;
-                return silo_grid_refuse(&fault, node->kernel, dims, "?", error);
+                return silo_fail(error, SILO_ERROR_GRID,
+                                 "%s: grid dimension %c is %lld, which is negative", node->kernel,
+                                 "xyz"[axis], (long long)dims[axis]);
             }
         }
     }
@@ -118,7 +140,7 @@ enum silo_plan_filled silo_plan_fill(const struct silo_plan_form *form,
     for (uint32_t i = 0; i < form->grid_count; i++) {
         const struct silo_plan_grid *grid = &form->grids[i];
         int64_t dims[3];
-        if (SILO_UNLIKELY(find_grid(form, grid, values, dims, error) != 0))
+        if (SILO_UNLIKELY(find_grid(form, grid, arguments, values, dims, error) != 0))
             return SILO_PLAN_REFUSED;
         struct silo_plan_values *to = (void *)(block + form->nodes[grid->node].values);
         for (int axis = 0; axis < 3; axis++)
@@ -206,6 +228,7 @@ void silo_plan_form_clear(struct silo_plan_form *form) {
         free(form->grids[i].slots);
         free(form->grids[i].codes);
         free(form->grids[i].slot_value);
+        free(form->grids[i].arrays);
     }
     for (uint32_t i = 0; form->nodes != NULL && i < form->node_count; i++) {
         free((void *)(uintptr_t)form->nodes[i].places);

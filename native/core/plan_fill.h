@@ -64,6 +64,7 @@ struct silo_plan_grid {
     uint64_t *slots;     /* owned: of a declared grid, the arguments of the kernel as recorded */
     uint64_t *codes;     /* owned: their words */
     int32_t *slot_value; /* owned: the value in place of each, -1: as recorded */
+    int32_t *arrays;     /* owned: of each array that it reads, which argument of the plan */
 };
 
 /* Memory that nodes use: that of an argument, or some that the plan holds. */

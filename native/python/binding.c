@@ -207,17 +207,29 @@ static PyObject *binding_repr(PyObject *object) {
                                 self->loaded->driver->name);
 }
 
+static PyObject *binding_grid_arrays(PyObject *object, void *closure) {
+    const struct silo_grid_programs *grid = &((struct silo_binding *)object)->grid;
+    (void)closure;
+    PyObject *places = PyTuple_New((Py_ssize_t)grid->arrays_used);
+    for (uint32_t i = 0; places != NULL && i < grid->arrays_used; i++) {
+        PyObject *place = PyLong_FromLong(grid->arrays[i]);
+        if (place == NULL || PyTuple_SetItem(places, (Py_ssize_t)i, place) != 0)
+            Py_CLEAR(places);
+    }
+    return places;
+}
+
 int silo_binding_init(PyObject *module) {
     static PyMemberDef binding_members[] = {
         {"loaded", T_OBJECT_EX, offsetof(struct silo_binding, loaded), READONLY,
          "The LoadedKernel."},
-        {"grid_arrays", T_UINT, offsetof(struct silo_binding, grid.arrays_used), READONLY,
-         "Arrays whose shape or strides the declared grid reads."},
         {"tag", T_OBJECT, offsetof(struct silo_binding, tag), READONLY, "The object given as tag."},
         {NULL, 0, 0, 0, NULL},
     };
     static PyGetSetDef binding_getters[] = {
         {"config", binding_config, NULL, "A copy of the config.", NULL},
+        {"grid_arrays", binding_grid_arrays, NULL,
+         "Parameters whose shape or strides the declared grid reads, by position.", NULL},
         {NULL, NULL, NULL, NULL, NULL},
     };
     static PyType_Slot binding_slots[] = {

@@ -113,6 +113,8 @@ static int read_arrays(const struct silo_grid_programs *grid, const struct silo_
         PyObject *object = slot < plan->count ? arguments[slot] : NULL;
         if (object == NULL)
             continue; /* the evaluator reports the slot */
+        if (SILO_UNLIKELY(silo_stood_for(object) != NULL))
+            object = silo_stood_for(object);
         const struct silo_adapter *adapter = silo_adapter_of(Py_TYPE(object));
         if (adapter == NULL)
             return -1;

@@ -318,13 +318,12 @@ static int take_grid(struct silo_plan_form *form, const struct found *found, uin
         if (!varies)
             return 0;
     } else {
-        if (binding->grid.arrays_used != 0)
-            return 0; /* the shapes are held: it does not change */
         grid.declared = &binding->grid;
         grid.count = count;
         grid.slots = calloc((size_t)count + 1, sizeof *grid.slots);
         grid.codes = calloc((size_t)count + 1, sizeof *grid.codes);
         grid.slot_value = calloc((size_t)count + 1, sizeof *grid.slot_value);
+        grid.arrays = calloc((size_t)binding->grid.arrays_used + 1, sizeof *grid.arrays);
         for (int32_t i = 0;
              i < count && grid.slot_value != NULL && grid.codes != NULL && grid.slots != NULL;
              i++) {
@@ -336,8 +335,15 @@ static int take_grid(struct silo_plan_form *form, const struct found *found, uin
     if (extend(&form->grids, form->grid_count, 1, sizeof *form->grids) != 0)
         return -1;
     form->grids[form->grid_count++] = grid;
-    return grid.declared != NULL &&
-                   (grid.slots == NULL || grid.codes == NULL || grid.slot_value == NULL)
+    for (uint32_t i = 0; grid.arrays != NULL && i < binding->grid.arrays_used; i++) {
+        const uint16_t slot = binding->grid.arrays[i];
+        const int32_t source = slot < count ? number_at(found->sources, slot) : -1;
+        if (source < 0 || form->values[source].kind != SILO_PLAN_GIVEN)
+            return refuse("a grid reads the shape of what is no argument of the plan");
+        grid.arrays[i] = form->values[source].argument;
+    }
+    return grid.declared != NULL && (grid.slots == NULL || grid.codes == NULL ||
+                                     grid.slot_value == NULL || grid.arrays == NULL)
                ? no_memory()
                : 0;
 }
@@ -458,14 +464,15 @@ static int open_states(struct silo_plan_served *served, PyObject *nodes,
 }
 
 static int fill(struct silo_plan_served *served, PyObject *description) {
-    PyObject *wanted, *values, *checks, *memories, *overlaps, *nodes, *keeps;
+    PyObject *wanted, *values, *checks, *memories, *overlaps, *nodes, *keeps, *returned;
     struct silo_plan_form *form = &served->form;
     silo_error error;
-    if (!PyArg_ParseTuple(description, "O!O!O!O!O!O!O", &PyTuple_Type, &wanted, &PyTuple_Type,
+    if (!PyArg_ParseTuple(description, "O!O!O!O!O!O!OO", &PyTuple_Type, &wanted, &PyTuple_Type,
                           &values, &PyTuple_Type, &checks, &PyTuple_Type, &memories, &PyTuple_Type,
-                          &overlaps, &PyTuple_Type, &nodes, &keeps))
+                          &overlaps, &PyTuple_Type, &nodes, &keeps, &returned))
         return -1;
     served->keeps = Py_BuildValue("(OO)", keeps, nodes);
+    served->result = Py_NewRef(returned);
     const Py_ssize_t count = PyTuple_Size(nodes);
     if (served->keeps == NULL)
         return -1;
@@ -519,5 +526,6 @@ void silo_plan_form_free(struct silo_plan_served *served) {
     free(served->wanted);
     silo_plan_form_clear(&served->form);
     Py_XDECREF(served->keeps);
+    Py_XDECREF(served->result);
     PyMem_Free(served);
 }

@@ -283,8 +283,8 @@ static int replay(struct plan *self, struct silo_plan_served *served, const stru
         case SILO_PLAN_OTHER_FORM:
             result = 0;
             break;
-        case SILO_PLAN_REFUSED:
-            silo_raise(&error);
+        case SILO_PLAN_REFUSED: /* Python's integers may have a value where 64 bits have none */
+            result = error.code == SILO_ERROR_EXPRESSION ? 0 : silo_raise(&error);
             break;
         }
     }
@@ -315,7 +315,26 @@ static int replay_seen(struct plan *self, struct silo_plan_served *served,
     return silo_hooks_exit(token) == 0 ? result : -1;
 }
 
-static int serve(struct plan *self, const struct given *given) {
+/* What a replay gives for one (argument, object). */
+static PyObject *returned(PyObject *pair, const struct given *given) {
+    const long argument = PyLong_AsLong(PyTuple_GetItem(pair, 0));
+    return Py_NewRef(argument >= 0 ? given->object[argument] : PyTuple_GetItem(pair, 1));
+}
+
+/* What a replay gives, a new reference. */
+static PyObject *result_of(const struct silo_plan_served *served, const struct given *given) {
+    if (SILO_LIKELY(served->result == Py_None))
+        Py_RETURN_NONE;
+    if (!PyTuple_Check(PyTuple_GetItem(served->result, 0)))
+        return returned(served->result, given);
+    const Py_ssize_t count = PyTuple_Size(served->result);
+    PyObject *tuple = PyTuple_New(count);
+    for (Py_ssize_t i = 0; tuple != NULL && i < count; i++)
+        PyTuple_SetItem(tuple, i, returned(PyTuple_GetItem(served->result, i), given));
+    return tuple;
+}
+
+static int serve(struct plan *self, const struct given *given, PyObject **out) {
     const uint32_t count = __atomic_load_n(&self->form_count, __ATOMIC_ACQUIRE);
     const uint32_t last = self->last;
     for (uint32_t i = 0; i < count; i++) {
@@ -328,6 +347,7 @@ static int serve(struct plan *self, const struct given *given) {
         if (result != 0) {
             self->last = number;
             self->replays += result > 0;
+            *out = result > 0 ? result_of(served, given) : NULL;
             return result;
         }
     }
@@ -339,13 +359,11 @@ static SILO_NOINLINE PyObject *ask(struct plan *self, const struct given *given)
     for (int32_t i = 0; tuple != NULL && i < self->count; i++)
         PyTuple_SetItem(tuple, i, Py_NewRef(given->object[i]));
     self->misses++;
-    PyObject *result =
-        tuple != NULL && silo_stack_check() == 0 ? PyObject_CallMethodObjArgs((PyObject *)self, s_miss, tuple, NULL) : NULL;
+    PyObject *result = tuple != NULL && silo_stack_check() == 0
+                           ? PyObject_CallMethodObjArgs((PyObject *)self, s_miss, tuple, NULL)
+                           : NULL;
     Py_XDECREF(tuple);
-    if (result == NULL)
-        return NULL;
-    Py_DECREF(result);
-    Py_RETURN_NONE;
+    return result;
 }
 
 static PyObject *plan_call(PyObject *object, PyObject *const *arguments, size_t flagged,
@@ -360,14 +378,15 @@ static PyObject *plan_call(PyObject *object, PyObject *const *arguments, size_t 
                   names) != 0)
         return NULL;
     int result = 0;
+    PyObject *out = NULL;
     for (int32_t i = 0; i < self->count && result == 0; i++)
         result = read_one(self, &given, i);
     /* Within a recording the launches themselves are recorded. */
     if (result == 0 && SILO_LIKELY(silo_recorder == NULL || !silo_hooks_on))
-        result = serve(self, &given);
+        result = serve(self, &given, &out);
     silo_holds_release(&given.holds);
     if (SILO_LIKELY(result > 0))
-        Py_RETURN_NONE;
+        return out;
     return result < 0 ? NULL : ask(self, &given);
 }
 
@@ -458,6 +477,7 @@ static int plan_traverse(PyObject *object, visitproc visit, void *arg) {
     Py_VISIT((PyObject *)Py_TYPE(object));
     for (uint32_t i = 0; i < self->form_count; i++) {
         Py_VISIT(self->forms[i]->keeps);
+        Py_VISIT(self->forms[i]->result);
         for (int32_t k = 0; k < self->forms[i]->count; k++)
             Py_VISIT(self->forms[i]->wanted[k].other);
     }

@@ -2,6 +2,7 @@
 
 #include "binding.h"
 #include "bound.h"
+#include "cpu_copy.h"
 #include "errors.h"
 #include "hooks.h"
 
@@ -159,7 +160,20 @@ static PyObject *py_recording(PyObject *module, PyObject *unused) {
     return Py_NewRef(silo_recorder != NULL ? silo_recorder->launches : Py_None);
 }
 
+static PyObject *py_copy_kernels(PyObject *module, PyObject *unused) {
+    silo_cpu_entry *const copy = silo_cpu_copy, *const fill = silo_cpu_fill;
+    uintptr_t addresses[2];
+    (void)module, (void)unused;
+    memcpy(&addresses[0], &copy, sizeof copy);
+    memcpy(&addresses[1], &fill, sizeof fill);
+    return Py_BuildValue("(KK)", (unsigned long long)addresses[0],
+                         (unsigned long long)addresses[1]);
+}
+
 PyMethodDef silo_recorder_methods[] = {
+    {"copy_kernels", py_copy_kernels, METH_NOARGS,
+     "copy_kernels() -> (copy, fill)\n\nAddresses of the CPU's kernels for buffers: (to, from, "
+     "bytes) and (to, byte, bytes)."},
     {"record", py_record, METH_VARARGS,
      "record(launches, known=None)\n\nAppend this thread's launches to a list until record_end(). "
      "With the list of an earlier recording nothing is launched."},
@@ -199,7 +213,7 @@ static void stand_in_dealloc(PyObject *self) {
 
 int silo_recorder_init(PyObject *module) {
     static PyMemberDef members[] = {
-        {"_value", T_OBJECT, offsetof(struct stand_in, value), READONLY, "What it stands for."},
+        {"stands_for", T_OBJECT, offsetof(struct stand_in, value), READONLY, "What it stands for."},
         {NULL, 0, 0, 0, NULL},
     };
     static PyType_Slot slots[] = {

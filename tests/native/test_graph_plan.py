@@ -493,7 +493,7 @@ def test_random_replacements_compute_what_separate_launches_compute(options):
 
 @pytest.mark.parametrize("flags", [THREAD, ADDRESS], ids=["thread", "address"])
 def test_plans_have_no_data_race_and_no_wrong_access(tmp_path, flags):
-    words = (*flags, f"-I{NATIVE}", HERE / "plan_check.c", archive(flags), "-ldl", "-lm", "-pthread")
+    words = (*flags, f"-I{NATIVE}", HERE / "graph_plan_check.c", archive(flags), "-ldl", "-lm", "-pthread")
     program = build_sanitized(tmp_path / "check", compiler("gcc"), *words)
     assert run_sanitized(program, gpu_stub.library()) == "done\n"
 

@@ -109,6 +109,13 @@ def test_every_c_file_compiles_without_a_warning(tmp_path):
 
 
 @pytest.mark.parametrize("flags", [THREAD, ADDRESS], ids=["thread", "address"])
+def test_plans_on_the_cpu_have_no_data_race_and_no_wrong_access(tmp_path, flags):
+    words = (*flags, f"-I{NATIVE}", HERE / "plan_check.c", archive(flags), "-ldl", "-lm", "-pthread")
+    program = build_sanitized(tmp_path / "check", compiler("gcc"), *words)
+    assert run_sanitized(program) == "done\n"
+
+
+@pytest.mark.parametrize("flags", [THREAD, ADDRESS], ids=["thread", "address"])
 def test_the_pool_has_no_data_race_and_no_wrong_access(tmp_path, flags):
     words = (*flags, f"-I{NATIVE}", HERE / "pool_check.c", archive(flags), "-ldl", "-lm", "-pthread")
     program = build_sanitized(tmp_path / "check", compiler("gcc"), *words)

@@ -8,13 +8,13 @@ import operator
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from silo.errors import ArgumentError
 from silo.forks import Mutex
 from silo.launch import native
 from silo.launch.plan_forms import FormMaker, SeenLaunch, seen_launches
-from silo.launch.plan_tracers import TracedArray, Trail, stand_in_for, torch_operations
+from silo.launch.plan_tracers import TracedArray, Trail, is_of_torch, stand_in_for, torch_operations
 
 __all__ = ["Plan", "PlanForm", "PlanReport", "plan", "planning"]
 
@@ -66,7 +66,9 @@ class PlanReport:
 class Plan(native.LaunchPlan):
     """Launches that were recorded, called with the arguments that replace those of the recording.
 
-    A call gives every argument, by position or name, and returns None. It is one native call: it reads the arguments,
+    A call gives every argument, by position or name. It returns what the function returns, if that is arguments of the
+    call, arrays that stay (memory that the function made with ``torch.empty``: the next replay writes to it again) or a
+    tuple of these; else None. It is one native call: it reads the arguments,
     checks that the recorded code serves them, evaluates the grids, fills in the parameters and launches everything.
     Calls that the recorded code does not serve (another alignment, dtype, a size that other code is for) run the
     function once more, which records another form.
@@ -74,16 +76,17 @@ class Plan(native.LaunchPlan):
 
     def __new__(
         cls, name: str, names: tuple[str, ...], function: Callable[[tuple[Any, ...]], object] | None = None
-    ) -> Plan:  # noqa: PYI034  # one class
+    ) -> Self:
         """Of a function that takes the tuple of all arguments; None: launches of a block, which cannot be repeated."""
         made = super().__new__(cls, name, names)
         made._name = name
         made._function = function
         made._lock = Mutex()
         made._recordings = 0
-        made._kernels: tuple[str, ...] = ()
-        made._fixed: dict[str, str] = {}
+        made._kernels = ()
+        made._fixed = {}
         made._told = False
+        made._full = False
         return made
 
     _name: str
@@ -93,6 +96,7 @@ class Plan(native.LaunchPlan):
     _kernels: tuple[str, ...]
     _fixed: dict[str, str]
     _told: bool
+    _full: bool
 
     @property
     def launch_parts(self) -> tuple[str, ...]:
@@ -114,19 +118,20 @@ class Plan(native.LaunchPlan):
     def __repr__(self) -> str:
         return f"<silo.Plan {self._name}({', '.join(self.names)}) of {len(self._kernels)} launches>"
 
-    def _miss(self, arguments: tuple[Any, ...]) -> None:
+    def _miss(self, arguments: tuple[Any, ...]) -> object:
         """Serve a call of a form that is not there, by running the function."""
         if self._function is None:
             raise ArgumentError(
-                f"{self._name}: the recorded launches do not serve these arguments (another dtype, device, shape, size or"
-                " alignment), and a block cannot be run again: make the plan of a function, silo.plan(function, ...)"
+                f"{self._name}: the recorded launches do not serve these arguments (another dtype, device, shape, size"
+                " or alignment), and a block cannot be run again: make the plan of a function, silo.plan(function, ...)"
             )
         if native.recording() is not None:  # of another plan, whose launches these are
-            self._function(arguments)
-            return
+            return self._function(arguments)
+        if self._full:
+            return self._function(arguments)
         if self._recordings:
             self._say()
-        self.learn(arguments)
+        return self.learn(arguments)
 
     def _say(self) -> None:
         with self._lock:
@@ -139,8 +144,8 @@ class Plan(native.LaunchPlan):
                 held,
             )
 
-    def learn(self, arguments: tuple[Any, ...]) -> None:
-        """Run the function with arguments and record its launches.
+    def learn(self, arguments: tuple[Any, ...]) -> object:
+        """Run the function with arguments, record its launches, and give what it returned.
 
         Raises:
             ArgumentError: it cannot be a plan; its launches were made all the same.
@@ -150,16 +155,22 @@ class Plan(native.LaunchPlan):
             raise ArgumentError(f"{self._name}: a block cannot be run again")
         first: list[Any] = []
         with _recording(first):
-            function(arguments)
+            result = function(arguments)
         with self._lock:
             self._recordings += 1
         seen = seen_launches(first)
         named = dict(zip(self.names, map(_plain_number, arguments), strict=True))
         second, trail = _follow(self._name, function, named, first)
-        self.keep(named, seen, second, trail)
+        self.keep(named, seen, second, trail, result)
+        return result
 
     def keep(
-        self, named: Mapping[str, object], first: list[SeenLaunch], second: list[SeenLaunch], trail: Trail
+        self,
+        named: Mapping[str, object],
+        first: list[SeenLaunch],
+        second: list[SeenLaunch],
+        trail: Trail,
+        result: object = None,
     ) -> None:
         """Add the form that two recordings show."""
         if not first:
@@ -167,9 +178,16 @@ class Plan(native.LaunchPlan):
                 f"{self._name}: nothing was launched that a plan records: kernels of Silo, and Triton's under"
                 " silo.accelerate()"
             )
-        maker = FormMaker(self._name, named, first, second, trail)
-        self.add(maker.describe())
+        maker = FormMaker(self._name, named, first, second, trail, result)
+        added = self.add(maker.describe())
+        if not added:
+            logging.getLogger("silo").warning(
+                "plan %s: it has %d forms, and keeps no more; arguments of others are launched one by one",
+                self._name,
+                len(self.forms()),
+            )
         with self._lock:
+            self._full = not added
             self._kernels = tuple(one.launcher.name for one in first)
             self._fixed.update(trail.used)
 
@@ -206,7 +224,8 @@ def _follow(
         given: list[Any] = []
         for one, value in named.items():
             made = stand_in_for(one, value, trail)
-            followed = follow_arrays if isinstance(made, TracedArray) else follow_numbers
+            # Only torch says what it does to an array that is no stand-in.
+            followed = follow_arrays or not is_of_torch(value) if isinstance(made, TracedArray) else follow_numbers
             given.append(made if followed else value)
             if made is not value and not followed:
                 trail.used[one] = f"a function that takes no stand-ins: {failure}"

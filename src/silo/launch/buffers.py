@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from silo.core.dtypes import DType
@@ -165,6 +166,20 @@ class Buffer:
         return f"Buffer({list(self.shape)}, {self.dtype}{where})"
 
 
+def _recorded() -> ModuleType:
+    from silo.launch import plan_copies  # noqa: PLC0415  # only while a plan is recorded
+
+    return plan_copies
+
+
+def _refuse_recording(what: str) -> None:
+    if native.recording() is not None:
+        raise ArgumentError(
+            f"a plan does not record {what}() of this Buffer: it records copy_from another Buffer and fill, in host"
+            " memory; end the plan before it"
+        )
+
+
 # Each has the native type first, whose members and constructor are the object's own; Buffer adds what they lack.
 class _HostArray(native.HostBuffer, Buffer):  # pyright: ignore[reportIncompatibleMethodOverride]  # the stubs say more
     __slots__ = ()
@@ -176,7 +191,9 @@ class _HostArray(native.HostBuffer, Buffer):  # pyright: ignore[reportIncompatib
         return "cpu"
 
     def copy_from(self, data: BytesLike | Buffer, stream: int = 0, at: int = -1) -> None:
-        if isinstance(data, Buffer):
+        if native.recording() is not None:
+            _recorded().copy(self, data, at)
+        elif isinstance(data, Buffer):
             data.copy_to(self._part(at, data.nbytes), stream)
         else:
             view = memoryview(data).cast("B")
@@ -184,6 +201,7 @@ class _HostArray(native.HostBuffer, Buffer):  # pyright: ignore[reportIncompatib
 
     def copy_to(self, out: BytesLike, stream: int = 0, at: int = -1) -> None:
         del stream
+        _refuse_recording("copy_to")
         view = memoryview(out).cast("B")
         view[:] = self._part(at, view.nbytes)
 
@@ -199,7 +217,10 @@ class _HostArray(native.HostBuffer, Buffer):  # pyright: ignore[reportIncompatib
 
     def fill(self, byte: int, stream: int = 0) -> None:
         del stream
-        self.raw[:] = bytes([byte]) * self.nbytes
+        if native.recording() is not None:
+            _recorded().fill(self, byte)
+        else:
+            self.raw[:] = bytes([byte]) * self.nbytes
 
     def _host_bytes(self) -> BytesLike:
         return self.raw
@@ -219,6 +240,7 @@ class _DeviceArray(native.GpuBuffer, Buffer):  # pyright: ignore[reportIncompati
         return self.address
 
     def copy_from(self, data: object, stream: int = 0, at: int = -1) -> None:
+        _refuse_recording("copy_from")
         super().copy_from(data.raw if isinstance(data, _HostArray) else data, stream, at)
 
     def _host_bytes(self) -> BytesLike:

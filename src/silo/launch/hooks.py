@@ -23,8 +23,8 @@ class LaunchEvent:
     """One launch. ``arguments`` holds the caller's objects by name, ``stream`` the driver's handle (0: null stream).
 
     ``effects`` says what the kernel does through pointers and descriptors; one that is not named may do anything.
-    ``tag`` is the object that the kernel's owner put into the binding; it is for Silo's own hooks. A replay of a plan is
-    one launch: ``parts`` has its kernels in order, and the grid their number; it is empty for a launch of one kernel.
+    ``tag`` is the object that the kernel's owner put into the binding; it is for Silo's own hooks. A replay of a plan
+    is one launch: ``parts`` has its kernels in order, the grid their number; it is empty for a launch of one kernel.
     """
 
     kernel: str

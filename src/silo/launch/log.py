@@ -20,8 +20,8 @@ __all__ = ["LaunchLog", "apply_setting"]
 class LaunchLog:
     """A hook that appends one line a launch.
 
-    It holds time (ns since the epoch), process, kernel, device, grid, stream, config, arguments and, of a plan, its kernels. Lines of several
-    threads and processes never mix.
+    It holds time (ns since the epoch), process, kernel, device, grid, stream, config, arguments, and of a plan its
+    kernels. Lines of several threads and processes never mix.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -15,13 +15,14 @@ from silo.core.postfix_programs import encode
 from silo.errors import ArgumentError, ExpressionError
 from silo.launch import native
 from silo.launch.argument_memory import allocation_of
-from silo.launch.plan_tracers import TracedArray, TracedFloat, TracedInt, Trail
+from silo.launch.plan_tracers import TracedArray, TracedFloat, TracedInt, Trail, is_of_torch
 
 __all__ = ["FormMaker", "SeenLaunch", "seen_launches"]
 
 # native/core/argument_word.h: enum silo_value_kind.
-_POINTER, _INT, _FLOAT = 1, 4, 6
-# native/python/plan_form.h: enum silo_plan_kind; native/core/plan_fill.h: enum silo_plan_value_kind, SILO_PLAN_MEMORIES.
+_POINTER, _INT, _BOOL, _FLOAT = 1, 4, 5, 6
+_SCALARS = (_INT, _BOOL, _FLOAT)
+# native/python/plan_form.h: enum silo_plan_kind; native/core/plan_fill.h: enum silo_plan_value_kind and the limit.
 _ARRAY_KIND, _INT_KIND, _FLOAT_KIND, _OTHER_KIND = range(4)
 _GIVEN, _MOVED, _COMPUTED = range(3)
 _MOST_MEMORIES = 64
@@ -93,6 +94,7 @@ class FormMaker:
     first: Sequence[SeenLaunch]
     second: Sequence[SeenLaunch]
     trail: Trail
+    result: object = None
     values: list[tuple[int, int, int, bytes]] = field(default_factory=list[tuple[int, int, int, bytes]])
     checks: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _arrays: dict[str, _Array] = field(default_factory=dict[str, _Array])
@@ -117,11 +119,15 @@ class FormMaker:
                 " time: what it launches depends on more than its arguments"
             )
         sources = [
-            self._sources(number, one, other) for number, (one, other) in enumerate(zip(self.first, self.second, strict=True))
+            self._sources(number, one, other)
+            for number, (one, other) in enumerate(zip(self.first, self.second, strict=True))
         ]
         regions = self._regions()
         for (one, other), (values, places), axes in zip(
-            zip(self.first, self.second, strict=True), sources, [self._axes(*pair) for pair in zip(self.first, self.second, strict=True)], strict=True
+            zip(self.first, self.second, strict=True),
+            sources,
+            [self._axes(*pair) for pair in zip(self.first, self.second, strict=True)],
+            strict=True,
         ):
             del other
             memories = tuple(self._memory(place, regions) for place in places)
@@ -134,7 +140,37 @@ class FormMaker:
                 self.checks.append((self._given(name), self._word(value)))
         wanted = tuple(self._wanted(name, value) for name, value in self.arguments.items())
         memories, overlaps = self._memories(regions)
-        return (wanted, tuple(self.values), tuple(self.checks), memories, overlaps, tuple(self._nodes), self._kept)
+        returned = self._returned(self.result)
+        return (
+            wanted,
+            tuple(self.values),
+            tuple(self.checks),
+            memories,
+            overlaps,
+            tuple(self._nodes),
+            self._kept,
+            returned,
+        )
+
+    def _returned(self, result: object) -> tuple[object, ...] | None:
+        """What replays return: arguments of theirs, arrays that stay, or a tuple of such; None for all else."""
+        if isinstance(result, tuple | list):
+            items = [self._returned_one(one) for one in cast("Sequence[object]", result)]
+            return None if not items or None in items else tuple(items)
+        return self._returned_one(result)
+
+    def _returned_one(self, result: object) -> tuple[int, object] | None:
+        if result is None:
+            return (-1, None)
+        for name, value in self.arguments.items():
+            if value is result and name in self._arrays:
+                return (self._slots[name], None)
+        found = _array(result)
+        if found is None or getattr(result, "requires_grad", False):
+            return None
+        low, high = found.reach
+        stays = any(low >= first and high <= last for first, last in self._regions())
+        return (-1, result) if stays else None
 
     # ---- one launch ----
 
@@ -162,6 +198,9 @@ class FormMaker:
     def _source(
         self, number: int, one: SeenLaunch, other: SeenLaunch, place: int, given: object, kind: int
     ) -> tuple[int, tuple[int, int] | int | None]:
+        followed = kind != _POINTER or isinstance(given, TracedArray)
+        if followed and one.slots[place] != other.slots[place]:
+            raise ArgumentError(self._unexplained(number, one, place, other.slots[place]))
         if isinstance(given, TracedInt) and kind == _INT:
             return self._value(given.node), None
         if isinstance(given, TracedFloat) and kind == _FLOAT:
@@ -171,8 +210,11 @@ class FormMaker:
         self._use(given, f"{one.launcher.name}, to whose code it is a constant")
         if kind == _POINTER:
             return self._pointer(number, one, other, place)
-        if one.slots[place] != other.slots[place]:
-            raise ArgumentError(self._unexplained(number, one, place, other.slots[place]))
+        if kind in _SCALARS and (isinstance(given, TracedArray) or hasattr(type(given), "__setitem__")):
+            raise ArgumentError(
+                f"{self.name}: argument {place + 1} of launch {number + 1} ({one.launcher.name}) is the value of an"
+                " array without axes, which a replay would not read again: give the number itself"
+            )
         return -1, None
 
     def _pointer(
@@ -198,7 +240,7 @@ class FormMaker:
             return self._add((_MOVED, self._slots[name], offset, b"")), self._slots[name]
         if self._fixed.setdefault(address, other.slots[place]) != other.slots[place]:
             raise ArgumentError(self._unexplained(number, one, place, other.slots[place]))
-        if other.slots[place] != address and not _is_of_torch(array):
+        if other.slots[place] != address and not is_of_torch(array):
             raise ArgumentError(
                 f"{self.name}: launch {number + 1} ({one.launcher.name}) is given an array that the function makes"
                 " anew each time and fills: make it outside of the function, or give it as an argument"
@@ -226,12 +268,17 @@ class FormMaker:
                 " computed from more than the arguments"
             )
         if other.grid is None:
-            if one.binding.grid_arrays:
-                self._hold(other, f"the grid of {one.launcher.name}")
-            return None
-        given = other.grid if isinstance(other.grid, tuple | list) else (other.grid,)
+            read = [other.arguments[place] for place in one.binding.grid_arrays]
+            if all(isinstance(array, TracedArray) for array in read):
+                return None
+            self._hold(other, f"the grid of {one.launcher.name}, which reads the shape of an array that stays")
+            for given in other.arguments:
+                self._use(given if isinstance(given, TracedInt) else None, f"the grid of {one.launcher.name}")
+            return (-1, -1, -1)
+        grid: object = other.grid
+        given = cast("Sequence[object]", grid) if isinstance(grid, tuple | list) else (grid,)
         axes = [-1, -1, -1]
-        for axis, extent in enumerate(cast("Sequence[object]", given)):
+        for axis, extent in enumerate(given):
             if isinstance(extent, TracedInt) and not one.held:
                 axes[axis] = self._value(extent.node)
             else:
@@ -320,7 +367,3 @@ class FormMaker:
             for index, (_, low, high) in enumerate(memories)
         )
         return memories, overlaps
-
-
-def _is_of_torch(array: object) -> bool:
-    return type(array).__module__.partition(".")[0] == "torch"

@@ -5,11 +5,13 @@ integer with its expression; a comparison is noted with its result; and any othe
 gives the plain value and notes that the result may depend on it in an unknown way.
 """
 
+# ruff: noqa: ANN401  # stand-ins take and give whatever Python objects do
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Final, NoReturn, cast
 
 from silo.core.nodes import Argument, Bindings, Const, Extent, Node, Op, OpKind, Stride, evaluate, leaves, make
@@ -17,7 +19,7 @@ from silo.core.traced import Known, as_node
 from silo.errors import ArgumentError, ExpressionError, TraceError
 from silo.launch import native
 
-__all__ = ["TracedArray", "TracedFloat", "TracedInt", "Trail", "stand_in_for", "torch_operations"]
+__all__ = ["TracedArray", "TracedFloat", "TracedInt", "Trail", "is_of_torch", "stand_in_for", "torch_operations"]
 
 
 class Trail:
@@ -40,15 +42,14 @@ class Trail:
 _COMPARED: Final = {"<": OpKind.LT, "<=": OpKind.LE, ">": OpKind.GT, ">=": OpKind.GE, "==": OpKind.EQ, "!=": OpKind.NE}
 
 
-def _plain(value: object) -> Any:  # noqa: ANN401  # whatever it stands for
-    return value._value if isinstance(value, native.StandIn) else value  # noqa: SLF001  # the native base's member
+def _plain(value: object) -> Any:
+    return value.stands_for if isinstance(value, native.StandIn) else value
 
 
 class TracedInt(native.StandIn, Known):
     """An integer and the expression that it was computed by."""
 
     __slots__ = ("_node", "_trail")
-    _value: int
 
     def __new__(cls, value: int, node: Node, trail: Trail) -> TracedInt:  # noqa: PYI034
         """An integer of 64 bits."""
@@ -59,9 +60,11 @@ class TracedInt(native.StandIn, Known):
 
     @property
     def node(self) -> Node:
+        """The expression."""
         return self._node
 
-    def combine(self, kind: OpKind, operands: tuple[object, ...]) -> Any:  # noqa: ANN401  # an int or a TracedInt
+    def combine(self, kind: OpKind, operands: tuple[object, ...]) -> Any:
+        """The result of one operation; NotImplemented where it is no integer of 64 bits."""
         try:
             nodes = tuple(as_node(operand) for operand in operands)
             value = evaluate(Op(kind, tuple(Const(int(_plain(operand))) for operand in operands)), Bindings())
@@ -73,7 +76,7 @@ class TracedInt(native.StandIn, Known):
     def _compare(self, sign: str, other: object) -> bool:
         plain = _plain(other)
         known = isinstance(plain, int)
-        result = _COMPARE[sign](self._value, plain)
+        result = _OPERATORS[sign](self.stands_for, plain)
         if result is NotImplemented:
             return result
         if known:
@@ -109,109 +112,177 @@ class TracedInt(native.StandIn, Known):
     def __bool__(self) -> bool:
         return self._compare("!=", 0)
 
-    def _as_is(self, where: str) -> int:
+    def as_is(self, where: str) -> int:
+        """The plain integer, for a use that is noted."""
         self._trail.note(self._node, where)
-        return self._value
+        return self.stands_for
 
     def __index__(self) -> int:
-        return self._as_is("an index, a size or range()")
+        return self.as_is("an index, a size or range()")
 
     def __int__(self) -> int:
-        return self._as_is("int()")
+        return self.as_is("int()")
 
     def __float__(self) -> float:
-        return float(self._as_is("float()"))
+        return float(self.as_is("float()"))
 
     def __hash__(self) -> int:
-        return hash(self._as_is("a key"))
+        return hash(self.as_is("a key"))
 
     def __str__(self) -> str:
-        return str(self._as_is("text"))
+        return str(self.as_is("text"))
 
     def __repr__(self) -> str:
-        return repr(self._as_is("text"))
+        return repr(self.as_is("text"))
 
     def __format__(self, spec: str) -> str:
-        return format(self._as_is("text"), spec)
+        return format(self.as_is("text"), spec)
 
-    def __truediv__(self, other: object) -> Any:  # noqa: ANN401  # a quotient, or a float
-        return _Ratio(self, other, self._trail) if isinstance(_plain(other), int) else self._unknown("/", other)
+    def __truediv__(self, other: Any) -> Any:
+        if isinstance(_plain(other), int):
+            return _Ratio(self, other, self._trail)
+        return self._binary("/", self, other)
 
-    def __rtruediv__(self, other: object) -> Any:  # noqa: ANN401  # as above
+    def __rtruediv__(self, other: Any) -> Any:
         if isinstance(_plain(other), int):
             return _Ratio(other, self, self._trail)
-        return _OPERATORS["/"](other, self._as_is("/"))
-
-    def _unknown(self, sign: str, other: object) -> Any:  # noqa: ANN401  # what Python gives
-        for one in (self, other):
-            if isinstance(one, TracedInt | TracedFloat):
-                one._as_is(sign)  # noqa: SLF001  # one of this module
-        return _OPERATORS[sign](self._value, _plain(other))
+        return self._binary("/", other, self)
 
     def __pos__(self) -> TracedInt:
         return self
 
-    def __neg__(self) -> Any:  # noqa: ANN401  # an int or a TracedInt
+    def __neg__(self) -> Any:
         match self._node:
             case Op(OpKind.FLOORDIV, (Op(OpKind.NEG, (x,)), y)):  # -(-x // y)
-                return TracedInt(-self._value, make(OpKind.CDIV, x, y), self._trail)
+                return TracedInt(-self.stands_for, make(OpKind.CDIV, x, y), self._trail)
             case _:
                 return self.combine(OpKind.NEG, (self,))
 
-    def __abs__(self) -> Any:  # noqa: ANN401  # as above
+    def __abs__(self) -> Any:
         return self if self >= 0 else -self
 
-    def __round__(self, digits: object = None) -> Any:  # noqa: ANN401  # as above
-        return self if digits is None else round(self._as_is("round()"), cast("int", digits))
+    def __round__(self, digits: object = None) -> Any:
+        return self if digits is None else round(self.as_is("round()"), cast("int", digits))
 
     def __ceil__(self) -> TracedInt:
         return self
 
     __floor__ = __trunc__ = __ceil__
 
-    def __divmod__(self, other: object) -> tuple[Any, Any]:
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
         return self // other, self % other
 
-    def __rdivmod__(self, other: object) -> tuple[Any, Any]:
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
         return other // self, other % self
 
-    def __lshift__(self, other: object) -> Any:  # noqa: ANN401  # as above
-        return self * (1 << other) if _is_shift(other) else self._unknown("<<", other)
+    def _binary(self, sign: str, left: Any, right: Any) -> Any:
+        kind, amount = _FOLLOWED.get(sign), _plain(right)
+        if sign in _SHIFTS and type(right) is int and 0 <= amount < _MOST_SHIFT and isinstance(_plain(left), int):
+            sign, right = _SHIFTS[sign], 1 << amount
+            kind = _FOLLOWED[sign]
+        if kind is not None and isinstance(_plain(left), int) and isinstance(_plain(right), int):
+            result = self.combine(kind, (left, right))
+            if result is not NotImplemented:
+                return result
+        for one in (left, right):
+            if isinstance(one, TracedInt | TracedFloat):
+                one.as_is(sign)
+        return _OPERATORS[sign](_plain(left), _plain(right))
 
-    def __rshift__(self, other: object) -> Any:  # noqa: ANN401  # as above
-        return self // (1 << other) if _is_shift(other) else self._unknown(">>", other)
+    def __add__(self, other: Any) -> Any:
+        return self._binary("+", self, other)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # members of an int
+    def __radd__(self, other: Any) -> Any:
+        return self._binary("+", other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._binary("-", self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._binary("-", other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._binary("*", self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._binary("*", other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._binary("//", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._binary("//", other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._binary("%", self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._binary("%", other, self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return self._binary("<<", self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return self._binary("<<", other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return self._binary(">>", self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return self._binary(">>", other, self)
+
+    def __and__(self, other: Any) -> Any:
+        return self._binary("&", self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return self._binary("&", other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return self._binary("|", self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return self._binary("|", other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return self._binary("^", self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return self._binary("^", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return self._binary("**", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._binary("**", other, self)
+
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self._as_is(f".{name}"), name)
+        return getattr(self.as_is(f".{name}"), name)
 
 
-def _is_shift(amount: object) -> bool:
-    return isinstance(amount, int) and 0 <= amount < 62
-
-
-def _operators() -> dict[str, Callable[[Any, Any], Any]]:
-    import operator as of  # noqa: PLC0415  # only while a plan is made
-
-    return {
-        "+": of.add,
-        "-": of.sub,
-        "*": of.mul,
-        "//": of.floordiv,
-        "%": of.mod,
-        "/": of.truediv,
-        "<<": of.lshift,
-        ">>": of.rshift,
-        "&": of.and_,
-        "|": of.or_,
-        "^": of.xor,
-        "**": of.pow,
-    }
-
-
-_OPERATORS: Final = _operators()
-_COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
+_FOLLOWED: Final = {
+    "+": OpKind.ADD,
+    "-": OpKind.SUB,
+    "*": OpKind.MUL,
+    "//": OpKind.FLOORDIV,
+    "%": OpKind.MOD,
+}
+_SHIFTS: Final = {"<<": "*", ">>": "//"}
+_MOST_SHIFT: Final = 62
+_OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "+": lambda x, y: x + y,
+    "-": lambda x, y: x - y,
+    "*": lambda x, y: x * y,
+    "/": lambda x, y: x / y,
+    "//": lambda x, y: x // y,
+    "%": lambda x, y: x % y,
+    "<<": lambda x, y: x << y,
+    ">>": lambda x, y: x >> y,
+    "&": lambda x, y: x & y,
+    "|": lambda x, y: x | y,
+    "^": lambda x, y: x ^ y,
+    "**": lambda x, y: x**y,
     "<": lambda x, y: x < y,
     "<=": lambda x, y: x <= y,
     ">": lambda x, y: x > y,
@@ -219,51 +290,6 @@ _COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "==": lambda x, y: x == y,
     "!=": lambda x, y: x != y,
 }
-_FOLLOWED: Final = {
-    "+": OpKind.ADD,
-    "-": OpKind.SUB,
-    "*": OpKind.MUL,
-    "//": OpKind.FLOORDIV,
-    "%": OpKind.MOD,
-    "<<": None,
-    ">>": None,
-    "&": None,
-    "|": None,
-    "^": None,
-    "**": None,
-}
-_METHODS: Final = {
-    "+": "add",
-    "-": "sub",
-    "*": "mul",
-    "//": "floordiv",
-    "%": "mod",
-    "<<": "lshift",
-    ">>": "rshift",
-    "&": "and",
-    "|": "or",
-    "^": "xor",
-    "**": "pow",
-}
-
-
-def _binary(sign: str, kind: OpKind | None, *, turned: bool) -> Callable[[TracedInt, object], object]:
-    def method(self: TracedInt, other: object) -> object:
-        if kind is not None and isinstance(_plain(other), int):
-            result = self.combine(kind, (other, self) if turned else (self, other))
-            if result is not NotImplemented:
-                return result
-        if not turned:
-            return self._unknown(sign, other)  # noqa: SLF001  # a method of the class
-        return _OPERATORS[sign](other, self._as_is(sign))  # noqa: SLF001  # as above
-
-    return method
-
-
-for _sign, _name in _METHODS.items():
-    if f"__{_name}__" not in vars(TracedInt):
-        setattr(TracedInt, f"__{_name}__", _binary(_sign, _FOLLOWED[_sign], turned=False))
-    setattr(TracedInt, f"__r{_name}__", _binary(_sign, _FOLLOWED[_sign], turned=True))
 
 
 class _Ratio:
@@ -272,20 +298,20 @@ class _Ratio:
     def __init__(self, above: object, below: object, trail: Trail) -> None:
         self._above, self._below, self._trail = above, below, trail
 
-    def _whole(self, kind: OpKind) -> Any:  # noqa: ANN401  # an int or a TracedInt
+    def _whole(self, kind: OpKind) -> Any:
         one = self._above if isinstance(self._above, TracedInt) else self._below
         return cast("TracedInt", one).combine(kind, (self._above, self._below))
 
-    def __ceil__(self) -> Any:  # noqa: ANN401  # as above
+    def __ceil__(self) -> Any:
         return self._whole(OpKind.CDIV)
 
-    def __floor__(self) -> Any:  # noqa: ANN401  # as above
+    def __floor__(self) -> Any:
         return self._whole(OpKind.FLOORDIV)
 
     def __float__(self) -> float:
         for one in (self._above, self._below):
             if isinstance(one, TracedInt):
-                one._as_is("/")  # noqa: SLF001  # one of this module
+                one.as_is("/")
         return _plain(self._above) / _plain(self._below)
 
     def __int__(self) -> int:
@@ -295,7 +321,7 @@ class _Ratio:
 
 
 def _of_float(name: str) -> Callable[..., Any]:
-    def method(self: Any, *others: object) -> Any:  # noqa: ANN401  # a quotient or a float
+    def method(self: Any, *others: object) -> Any:
         return getattr(float(self), name)(*(_plain(other) for other in others))
 
     return method
@@ -313,7 +339,6 @@ class TracedFloat(native.StandIn):
     """A float argument: launches are given it; what is computed of it is not followed."""
 
     __slots__ = ("_name", "_trail")
-    _value: float
 
     def __new__(cls, value: float, name: str, trail: Trail) -> TracedFloat:  # noqa: PYI034
         """The argument of that name."""
@@ -327,26 +352,27 @@ class TracedFloat(native.StandIn):
         """Its name."""
         return self._name
 
-    def _as_is(self, where: str) -> float:
+    def as_is(self, where: str) -> float:
+        """The plain float, for a use that is noted."""
         self._trail.used.setdefault(self._name, where)
-        return self._value
+        return self.stands_for
 
     def __float__(self) -> float:
-        return self._as_is("arithmetic")
+        return self.as_is("arithmetic")
 
     def __int__(self) -> int:
-        return int(self._as_is("int()"))
+        return int(self.as_is("int()"))
 
     def __ceil__(self) -> int:
-        return self._as_is("math.ceil").__ceil__()
+        return self.as_is("math.ceil").__ceil__()
 
     def __floor__(self) -> int:
-        return self._as_is("math.floor").__floor__()
+        return self.as_is("math.floor").__floor__()
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # members of a float
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self._as_is(f".{name}"), name)
+        return getattr(self.as_is(f".{name}"), name)
 
 
 for _name in _FLOAT_METHODS:
@@ -358,7 +384,6 @@ class TracedArray(native.StandIn):
     """An array argument: launches are given it; its extents and strides are integers with expressions."""
 
     __slots__ = ("_name", "_trail")
-    _value: Any
 
     def __new__(cls, value: object, name: str, trail: Trail) -> TracedArray:  # noqa: PYI034
         """The argument of that name."""
@@ -372,83 +397,99 @@ class TracedArray(native.StandIn):
         """Its name."""
         return self._name
 
-    def _as_is(self, where: str) -> Any:  # noqa: ANN401  # the array
+    def as_is(self, where: str) -> Any:
+        """The array itself, for a use that is noted."""
         self._trail.used.setdefault(self._name, where)
-        return self._value
+        return self.stands_for
 
     @property
     def shape(self) -> tuple[TracedInt, ...]:
         """Its extents."""
-        sizes = enumerate(self._value.shape)
+        sizes = enumerate(self.stands_for.shape)
         return tuple(TracedInt(int(size), Extent(self._name, axis), self._trail) for axis, size in sizes)
 
-    def size(self, dim: int | None = None) -> Any:  # noqa: ANN401  # as torch's method
+    def size(self, dim: int | None = None) -> Any:
         """Its extents, or one of them; of numpy's arrays a number."""
-        if not callable(self._value.size):
+        if not callable(self.stands_for.size):
             return self.numel()
         return self.shape if dim is None else self.shape[dim]
 
-    def numel(self) -> Any:  # noqa: ANN401  # an int or a TracedInt
+    def numel(self) -> Any:
         """The number of its elements."""
         total: Any = 1
         for extent in self.shape:
             total = extent * total
         return total
 
-    def stride(self, dim: int | None = None) -> Any:  # noqa: ANN401  # as torch's method
+    def stride(self, dim: int | None = None) -> Any:
         """Its strides in elements, or one of them."""
-        strides = self._value.stride()
+        strides = self.stands_for.stride()
         made = tuple(TracedInt(int(one), Stride(self._name, axis), self._trail) for axis, one in enumerate(strides))
         return made if dim is None else made[dim]
 
     def dim(self) -> int:
         """The number of its axes, which a plan holds."""
-        return len(self._value.shape)
+        return len(self.stands_for.shape)
 
     @property
     def ndim(self) -> int:
         """The number of its axes, which a plan holds."""
-        return len(self._value.shape)
+        return len(self.stands_for.shape)
 
     @property
-    def dtype(self) -> Any:  # noqa: ANN401  # the library's own
+    def dtype(self) -> Any:
         """Its element type, which a plan holds."""
-        return self._value.dtype
+        return self.stands_for.dtype
 
     @property
-    def device(self) -> Any:  # noqa: ANN401  # the library's own
+    def device(self) -> Any:
         """Where it lies, which a plan holds."""
-        return self._value.device
+        return self.stands_for.device
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  # members of the array
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         if name == "data_ptr":
             raise ArgumentError(
                 f"a plan cannot follow {self._name}.data_ptr(), an address without its array: give launches the array"
             )
-        return getattr(self._as_is(f".{name}"), name)
+        if name in ("copy_from", "fill") and isinstance(self.stands_for, native.HostBuffer):
+            from silo.launch import plan_copies  # noqa: PLC0415  # few functions have copies
 
-    def __getitem__(self, index: object) -> Any:  # noqa: ANN401  # a view
-        return self._as_is("a part of it")[index]
+            return partial(plan_copies.copy if name == "copy_from" else plan_copies.fill, self)
+        if name not in _VIEWS and not is_of_torch(self.stands_for):  # nobody would see what it does to the elements
+            raise _foreign(f".{name}", self._name)
+        return getattr(self.as_is(f".{name}"), name)
+
+    def __getitem__(self, index: object) -> Any:
+        found = self.as_is("a part of it")[index]
+        if not is_of_torch(self.stands_for) and getattr(found, "base", None) is None:
+            raise _foreign("an index that reads elements", self._name)
+        return found
+
+    def __setitem__(self, index: object, value: object) -> None:
+        if not is_of_torch(self.stands_for):
+            raise _foreign("an assignment", self._name)
+        self.as_is("a part of it")[index] = value
 
     def __len__(self) -> int:
-        return len(self._as_is("len()"))
+        return len(self.as_is("len()"))
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._as_is("a loop over it"))
+        return iter(self.as_is("a loop over it"))
 
     @classmethod
     def __torch_function__(
         cls, function: Callable[..., Any], kinds: object, args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:  # noqa: ANN401  # what the function gives
+    ) -> Any:
         del kinds
 
         def real(value: object) -> object:
             if isinstance(value, TracedArray):
-                return value._as_is(getattr(function, "__name__", "torch"))  # noqa: SLF001  # one of this class
+                return value.as_is(getattr(function, "__name__", "torch"))
             if isinstance(value, list | tuple):
-                return type(value)(real(one) for one in cast("list[object]", value))
+                items = [real(one) for one in cast("Sequence[object]", value)]
+                return items if isinstance(value, list) else tuple(items)
             return value
 
         return function(*(real(one) for one in args), **{name: real(one) for name, one in (kwargs or {}).items()})
@@ -465,8 +506,22 @@ class TracedArray(native.StandIn):
 
 def _foreign(what: str, name: str) -> ArgumentError:
     return ArgumentError(
-        f"{what} works on {name} between launches, which a plan does not record: make it a kernel, or end the plan there"
+        f"{what} works on {name} between launches, which a plan does not record: make it a kernel, or end the plan"
+        " before it"
     )
+
+
+_VIEWS: Final = frozenset(("T", "itemsize", "nbytes", "squeeze", "strides", "swapaxes", "transpose", "view"))
+"""Members of arrays that read no element."""
+
+
+def is_of_torch(array: object) -> bool:
+    """Whether it is a tensor of torch, which says what it does to tensors (:func:`torch_operations`)."""
+    return type(array).__module__.partition(".")[0] == "torch"
+
+
+def _is_plain(values: tuple[object, ...]) -> bool:
+    return all(one is None or isinstance(one, bool | int | float | str) for one in values)
 
 
 def stand_in_for(name: str, value: object, trail: Trail) -> object:
@@ -477,6 +532,11 @@ def stand_in_for(name: str, value: object, trail: Trail) -> object:
         return TracedFloat(value, name, trail)
     if value is None or isinstance(value, bool | str):
         return value
+    if isinstance(value, list | dict | set) or (isinstance(value, tuple) and not _is_plain(value)):
+        raise ArgumentError(
+            f"the argument {name} of a plan is a {type(value).__name__}, in which arrays and numbers are not followed:"
+            " give each as an argument of its own"
+        )
     try:
         native.read(value)
     except (TypeError, ValueError, RuntimeError):  # no array
@@ -486,7 +546,7 @@ def stand_in_for(name: str, value: object, trail: Trail) -> object:
 
 _QUIET: Final = frozenset(
     f"aten::{name}"
-    for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "alias", "view")
+    for name in ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "alias")
 )
 
 
@@ -504,9 +564,7 @@ def torch_operations() -> Generator[list[str]]:
     from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415  # pyright: ignore[reportMissingImports]
 
     class Watch(TorchDispatchMode):
-        def __torch_dispatch__(
-            self, function: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:  # noqa: ANN401  # torch's protocol
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             name = function._schema.name  # noqa: SLF001  # the one name that all versions have
             if not function.is_view and name not in _QUIET:
                 found.append(name.replace("aten::", "torch."))

@@ -1,0 +1,623 @@
+"""Plans on the CPU: replays with other arguments equal separate launches, and what cannot be a plan says so."""
+
+import gc
+import math
+import random
+import resource
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+pytest.importorskip("triton", reason="these tests compile Triton kernels")
+
+import triton
+import triton.language as tl
+
+import silo
+from repetitions import repetitions
+from silo.errors import ArgumentError, GridError, LaunchError
+from silo.settings import override
+
+N = 1000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def store(tmp_path_factory):
+    with override(home=tmp_path_factory.mktemp("store"), tune="off"):
+        yield
+
+
+@silo.kernel
+@triton.jit
+def scaled(x, out, n, factor, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, factor * tl.load(x + at, mask=at < n), mask=at < n)
+
+
+@silo.kernel(grid=lambda a: (silo.cdiv(a.n, a.BLOCK),), space={"BLOCK": [64]})
+@triton.jit
+def added(x, y, out, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
+
+
+@silo.kernel(grid=lambda a: (a.x.shape[0],))
+@triton.jit
+def rows(x, out, width, BLOCK: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    total = tl.sum(tl.load(x + row * width + at, mask=at < width, other=0.0))
+    tl.store(out + row, total)
+
+
+@silo.kernel
+@triton.jit
+def counted(x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
+
+
+def two(x, between, out, n, factor):
+    scaled[(silo.cdiv(n, 128),)](x, between, n, factor, BLOCK=128)
+    added(between, x, out, n)
+
+
+def arrays(n, count=3):
+    return [np.random.default_rng(n + index).standard_normal(n, np.float32) for index in range(count)]
+
+
+def test_replays_with_other_arrays_sizes_and_values_equal_separate_launches():
+    plan = silo.plan(two, *arrays(N), N, 2.0)
+    assert plan.names == ("x", "between", "out", "n", "factor")
+    for n, factor in ((N, 3.0), (1500, 0.5), (1501, -1.0), (17, 4.0), (1, 5.0), (0, 1.0), (4096, 7.0)):
+        mine, theirs = arrays(n), arrays(n)
+        assert plan(*mine, n, factor) is None
+        two(theirs[0], theirs[1], theirs[2], n, factor)
+        for one, other in zip(mine, theirs, strict=True):
+            np.testing.assert_array_equal(one, other)
+    report = plan.report()
+    assert report.kernels == ("scaled", "added")
+    assert report.replays + report.recordings == 8
+    assert not report.fixed
+    assert {form.launches for form in report.forms} == {2}
+
+
+def test_the_first_run_is_the_functions_own_and_happens_once():
+    x = np.zeros(64, np.float32)
+    plan = silo.plan(lambda x, n: counted[(1,)](x, n, BLOCK=64), x, 64)
+    assert x.tolist() == [1.0] * 64
+    plan(x=x, n=64)
+    assert x.tolist() == [2.0] * 64
+
+
+def test_arguments_by_name_and_what_is_wrong_with_them():
+    plan = silo.plan(two, *arrays(N), n=N, factor=2.0)
+    x, between, out = arrays(N)
+    plan(x, between, factor=3.0, out=out, n=N)
+    np.testing.assert_array_equal(out, np.float32(3.0) * x + x)
+    with pytest.raises(ArgumentError, match=r"two is called without 'factor'"):
+        plan(x, between, out, n=N)
+    with pytest.raises(ArgumentError, match=r"two has no argument 'm'"):
+        plan(x, between, out, n=N, factor=1.0, m=3)
+    with pytest.raises(ArgumentError, match=r"'x' is given twice"):
+        plan(x, between, out, N, 1.0, x=x)
+    with pytest.raises(ArgumentError, match=r"takes 5 arguments, 6 were given"):
+        plan(x, between, out, N, 1.0, 2.0)
+    with pytest.raises(ArgumentError, match=r"two: argument 'n' needs an integer of 64 bits"):
+        plan(x, between, out, 1 << 80, 1.0)
+
+
+def test_equal_values_are_told_apart():
+    def both(x, out, n, m):
+        scaled[(silo.cdiv(n, 64),)](x, out, m, 2.0, BLOCK=64)
+
+    x, out = arrays(640, 2)
+    plan = silo.plan(both, x, out, 64, 64)
+    out[:] = 0
+    plan(x, out, 640, 320)
+    np.testing.assert_array_equal(out[:320], 2 * x[:320])
+    assert not out[320:].any()
+
+
+def test_sizes_that_the_function_computes_are_followed():
+    def split(x, out, n):
+        half = n // 2
+        scaled[(math.ceil(half / 32),)](x, out, half, 2.0, BLOCK=32)
+        scaled[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x, out, min(n - half, n), 3.0, BLOCK=32)
+
+    x, out = arrays(640, 2)
+    plan = silo.plan(split, x, out, 640)
+    for n in (640, 320, 641 - 65, 512):
+        mine, theirs = np.zeros_like(x), np.zeros_like(x)
+        plan(x, mine, n)
+        split(x, theirs, n)
+        np.testing.assert_array_equal(mine, theirs)
+    assert not plan.report().fixed
+
+
+def test_another_result_of_a_comparison_is_another_form():
+    def either(x, out, n):
+        if n > 100:
+            scaled[(silo.cdiv(n, 64),)](x, out, n, 2.0, BLOCK=64)
+        else:
+            scaled[(silo.cdiv(n, 64),)](x, out, n, -1.0, BLOCK=64)
+
+    x, out = arrays(640, 2)
+    plan = silo.plan(either, x, out, 640)
+    for n in (480, 96, 112, 80, 640, 16):
+        plan(x, out, n)
+        np.testing.assert_array_equal(out[:n], x[:n] * np.float32(2.0 if n > 100 else -1.0))
+    assert len(plan.report().forms) == 2
+
+
+@pytest.mark.parametrize("how", ["range", "bits", "constexpr", "text"])
+def test_a_value_that_cannot_be_followed_is_held(how):
+    def loop(x, n):
+        if how == "range":
+            for _ in range(n):
+                counted[(1,)](x, 64, BLOCK=64)
+        elif how == "bits":
+            counted[(1,)](x, 1 << (n - 1).bit_length(), BLOCK=64)
+        elif how == "constexpr":
+            counted[(1,)](x, 64, BLOCK=n)
+        else:
+            counted[(1,)](x, int(str(n)), BLOCK=64)
+
+    plan = silo.plan(loop, np.zeros(64, np.float32), 4)
+    assert "n" in plan.report().fixed
+    for n in (8, 4, 2, 8):
+        mine, theirs = np.zeros(64, np.float32), np.zeros(64, np.float32)
+        plan(mine, n)
+        loop(theirs, n)
+        np.testing.assert_array_equal(mine, theirs)
+    assert len(plan.report().forms) == 3
+    assert plan.replays == 2
+
+
+def test_parts_of_arguments_and_shapes():
+    def step(x, out):
+        scaled[(silo.cdiv(x.shape[0], 64),)](x, out, x.shape[0], 2.0, BLOCK=64)
+
+    def halves(x, out):
+        scaled[(1,)](x[16:], out, 16, 2.0, BLOCK=16)
+
+    plan = silo.plan(step, *arrays(320, 2))
+    for n in (640, 160, 16):
+        x, out = arrays(n, 2)
+        plan(x, out)
+        np.testing.assert_array_equal(out, 2 * x)
+    assert not plan.report().fixed
+    plan = silo.plan(halves, *arrays(64, 2))
+    assert "x" in plan.report().fixed
+    assert "out" not in plan.report().fixed
+    for n in (64, 128):
+        x, out = arrays(n, 2)
+        plan(x, out)
+        np.testing.assert_array_equal(out[:16], 2 * x[16:32])
+    assert len(plan.report().forms) == 2
+
+
+def test_a_declared_grid_that_reads_shapes():
+    def sums(x, out, width):
+        rows(x, out, width, BLOCK=16)
+
+    plan = silo.plan(sums, np.ones((4, 16), np.float32), np.zeros(4, np.float32), 16)
+    for count in (4, 7, 4):
+        out = np.zeros(count, np.float32)
+        plan(np.ones((count, 16), np.float32), out, 16)
+        assert out.tolist() == [16.0] * count
+    assert not plan.report().fixed
+    assert plan.replays == 3
+
+    array = np.ones((4, 16), np.float32)
+    plan = silo.plan(lambda out, width: rows(array, out, width, BLOCK=16), np.zeros(4, np.float32), 16)
+    plan(out := np.zeros(4, np.float32), 16)
+    assert out.tolist() == [16.0] * 4
+    assert "width" in plan.report().fixed
+
+
+def test_other_arrays_stay_and_are_kept_alive():
+    held = {"between": np.zeros(N, np.float32)}
+
+    def step(x, out):
+        scaled[(8,)](x, held["between"], N, 2.0, BLOCK=128)
+        scaled[(8,)](held["between"], out, N, 2.0, BLOCK=128)
+
+    plan = silo.plan(step, *arrays(N, 2))
+    held.clear()
+    gc.collect()
+    x, out = arrays(N, 2)
+    plan(x, out)
+    np.testing.assert_array_equal(out, 4 * x)
+
+
+def test_memory_that_the_function_makes():
+    torch = pytest.importorskip("torch")
+
+    def step(x, out):
+        between = torch.empty_like(x)
+        scaled[(8,)](x, between, N, 2.0, BLOCK=128)
+        scaled[(8,)](between, out, N, 2.0, BLOCK=128)
+
+    def filled(x, out):
+        between = np.zeros(N, np.float32)
+        added(x, between, out, N)
+
+    plan = silo.plan(step, torch.ones(N), torch.zeros(N))
+    x, out = torch.arange(N, dtype=torch.float32), torch.zeros(N)
+    plan(x, out)
+    assert torch.equal(out, 4 * x)
+    with pytest.raises(ArgumentError, match="makes anew each time and fills"):
+        silo.plan(filled, *arrays(N, 2))
+
+
+def test_what_replays_return():
+    torch = pytest.importorskip("torch")
+
+    def step(x, n):
+        out = torch.empty(N)
+        scaled[(silo.cdiv(n, 128),)](x, out, n, 2.0, BLOCK=128)
+        return out, x
+
+    plan = silo.plan(step, torch.ones(N), N)
+    x = torch.full((N,), 3.0)
+    out, same = plan(x, N)
+    assert same is x
+    assert torch.equal(out, 2 * x)
+    again, _ = plan(torch.ones(N), N)
+    assert again is out
+    assert torch.equal(out, torch.full((N,), 2.0))
+    short, _ = plan(x, 64)
+    assert torch.equal(short[:64], 2 * x[:64])
+    assert silo.plan(lambda x: counted[(1,)](x, 64, BLOCK=64) or 5, np.zeros(64, np.float32))(x.numpy()) is None
+
+
+def test_work_of_torch_and_numpy_between_launches_is_refused():
+    torch = pytest.importorskip("torch")
+
+    def with_torch(x, out):
+        scaled[(8,)](x, out, N, 2.0, BLOCK=128)
+        out += 1.0
+
+    def with_numpy(x, out):
+        np.add(x, 1.0, out=x)
+        scaled[(8,)](x, out, N, 2.0, BLOCK=128)
+
+    with pytest.raises(ArgumentError, match=r"torch\.add_ runs between launches"):
+        silo.plan(with_torch, torch.ones(N), torch.zeros(N))
+    with pytest.raises(ArgumentError, match=r"numpy\.add works on x between launches"):
+        silo.plan(with_numpy, *arrays(N, 2))
+    ones = torch.ones(3)
+    with pytest.raises(ArgumentError, match=r"torch\.mul_ runs between"), silo.planning():
+        ones.mul_(2.0)
+
+
+def test_elements_that_the_function_reads_or_writes_are_refused():
+    def read(x, out):
+        scaled[(8,)](x, out, N, float(x[0]), BLOCK=128)
+
+    def write(x, out):
+        out[:] = 0
+        scaled[(8,)](x, out, N, 2.0, BLOCK=128)
+
+    def operator(x, out):
+        scaled[(8,)](x, out, N, 2.0, BLOCK=128)
+        out += 1
+
+    def method(x, out):
+        scaled[(8,)](x, out, N, x.sum(), BLOCK=128)
+
+    for function, what in ((read, "reads elements"), (write, "an assignment"), (operator, "unsupported operand")):
+        with pytest.raises(ArgumentError, match=what):
+            silo.plan(function, *arrays(N, 2))
+    with pytest.raises(ArgumentError, match=r"\.sum works on x between launches"):
+        silo.plan(method, *arrays(N, 2))
+    torch = pytest.importorskip("torch")
+    with pytest.raises(ArgumentError, match=r"torch\._local_scalar_dense runs between"):
+        silo.plan(read, torch.ones(N), torch.ones(N))
+
+
+def test_what_depends_on_more_than_the_arguments_is_refused():
+    calls = []
+
+    def other_value(x):
+        calls.append(1)
+        counted[(1,)](x, 16 * len(calls), BLOCK=64)
+
+    def other_launch(x):
+        calls.append(1)
+        for _ in calls:
+            counted[(1,)](x, 64, BLOCK=64)
+
+    def other_grid(x):
+        calls.append(1)
+        counted[(len(calls),)](x, 64, BLOCK=64)
+
+    x = np.zeros(64, np.float32)
+    with pytest.raises(ArgumentError, match=r"argument 2 of launch 1 \(counted\) is neither an argument of the plan"):
+        silo.plan(other_value, x)
+    with pytest.raises(ArgumentError, match=r"made another launch in this place|launches at first and"):
+        silo.plan(other_launch, x)
+    with pytest.raises(ArgumentError, match=r"the grid of counted was \(\d, 1, 1\), and"):
+        silo.plan(other_grid, x)
+    with pytest.raises(ArgumentError, match="nothing was launched"):
+        silo.plan(lambda x: None, x)
+    counted[(1,)](x, 64, BLOCK=64)  # the process goes on
+
+
+def test_state_that_hides_behind_an_argument_is_refused():
+    calls = []
+
+    def sometimes(x, n):
+        calls.append(1)
+        counted[(1,)](x, n if len(calls) == 1 else n + 16, BLOCK=64)
+
+    def exchanged(x, y):
+        calls.append(1)
+        counted[(1,)](*((x, 64) if len(calls) % 2 else (y, 64)), BLOCK=64)
+
+    x, y = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    with pytest.raises(ArgumentError, match="it was 32, and 48 the second time"):
+        silo.plan(sometimes, x, 32)
+    calls.clear()
+    with pytest.raises(ArgumentError, match="neither an argument of the plan nor computed from one"):
+        silo.plan(exchanged, x, y)
+
+
+def test_containers_and_values_of_arrays_are_refused():
+    with pytest.raises(ArgumentError, match="the argument xs of a plan is a list"):
+        silo.plan(lambda xs: counted[(1,)](xs[0], 64, BLOCK=64), [np.zeros(64, np.float32)])
+    with pytest.raises(ArgumentError, match="the argument xs of a plan is a tuple"):
+        silo.plan(lambda xs: counted[(1,)](xs[0], 64, BLOCK=64), (np.zeros(64, np.float32),))
+
+
+def test_integers_beyond_64_bits_on_the_way():
+    def powers(x, n):
+        counted[(1,)](x, n * n * n * n // (n * n * n), BLOCK=64)
+
+    plan = silo.plan(powers, np.zeros(64, np.float32), 32)
+    plan(x := np.zeros(64, np.float32), 48)
+    assert x.tolist() == [1.0] * 48 + [0.0] * 16
+    plan(x := np.zeros(64, np.float32), 1 << 20)
+    assert x.tolist() == [1.0] * 64
+    plan(x, 1 << 20)
+    assert x.tolist() == [2.0] * 64
+
+
+def test_another_dtype_or_kind_is_another_form():
+    plan = silo.plan(two, *arrays(N), N, 2.0)
+    x, between, out = (one.astype(np.float64) for one in arrays(N))
+    plan(x, between, out, N, 2.0)
+    np.testing.assert_array_equal(out, 2.0 * x + x)
+    x, between, out = (np.arange(N, dtype=np.int32) for _ in range(3))
+    plan(x, between, out, N, 3)
+    np.testing.assert_array_equal(out, 4 * x)
+    assert plan.replays == 0
+    plan(x, between, out, N, 5)
+    assert plan.replays == 1
+    np.testing.assert_array_equal(out, 6 * x)
+    with pytest.raises(ArgumentError):
+        plan(x, between, "text", N, 5)
+
+
+def test_read_only_arrays_and_arrays_without_memory():
+    torch = pytest.importorskip("torch")
+    plan = silo.plan(two, *arrays(N), N, 2.0)
+    x, between, out = arrays(N)
+    out.flags.writeable = False
+    with pytest.raises(ArgumentError, match="out"):
+        plan(x, between, out, N, 2.0)
+    plan = silo.plan(two, *(torch.ones(N) for _ in range(3)), N, 2.0)
+    gone = torch.ones(N)
+    gone.untyped_storage().resize_(0)
+    with pytest.raises(ArgumentError, match="between"):
+        plan(torch.ones(N), gone, torch.ones(N), N, 2.0)
+
+
+def test_a_grid_that_no_launch_can_have():
+    plan = silo.plan(lambda x, n, blocks: counted[(blocks,)](x, n, BLOCK=64), np.zeros(64, np.float32), 64, 2)
+    with pytest.raises((ArgumentError, GridError), match="counted: grid dimension x is -2, which is negative"):
+        plan(np.zeros(64, np.float32), 64, -2)
+    with pytest.raises((ArgumentError, GridError), match="counted"):
+        plan(np.zeros(64, np.float32), 64, 1 << 40)
+    x = np.zeros(64, np.float32)
+    plan(x, 64, 0)
+    assert not x.any()
+
+
+def test_a_block_is_replayed_with_other_arrays():
+    x, y, out = arrays(N)
+    with silo.planning(x=x, out=out) as plan:
+        scaled[(8,)](x, out, N, 2.0, BLOCK=128)
+        added(out, y, out, N)
+    np.testing.assert_array_equal(out, np.float32(2.0) * x + y)
+    other, result = arrays(N, 2)
+    other += 1
+    plan(x=other, out=result)
+    np.testing.assert_array_equal(result, np.float32(2.0) * other + y)
+    with pytest.raises(ArgumentError, match="a block cannot be run again"):
+        plan(x=np.zeros(2 * N, np.float32), out=result)
+    with silo.planning() as plan:
+        counted[(1,)](x, 64, BLOCK=64)
+    before = x.copy()
+    plan()
+    np.testing.assert_array_equal(x[:64], before[:64] + 1)
+
+
+def test_copies_and_fills_of_buffers():
+    def step(x, kept, out, n):
+        kept.copy_from(x)
+        x.fill(0)
+        added(x, kept, out, n)
+        out.fill(0) if n > 1000 else None
+
+    def buffers(n):
+        made = [silo.Buffer(n) for _ in range(3)]
+        made[0].numpy()[:] = np.arange(n)
+        return made
+
+    plan = silo.plan(step, *buffers(160), 160)
+    assert plan.report().kernels == ("Buffer.copy", "Buffer.fill", "added")
+    for n in (160, 320, 4000):
+        x, kept, out = buffers(n)
+        plan(x, kept, out, n)
+        assert not x.numpy().any()
+        np.testing.assert_array_equal(kept.numpy(), np.arange(n))
+        np.testing.assert_array_equal(out.numpy(), np.arange(n) if n <= 1000 else np.zeros(n))
+    assert plan.replays == 1 + 1
+    x, kept, out = buffers(160)
+    with pytest.raises(ArgumentError, match="of as many bytes"):
+        plan(x, silo.Buffer(80), out, 160)
+    with pytest.raises(ArgumentError, match="copies of a whole Buffer"), silo.planning():
+        x.copy_from(bytes(640))
+    with pytest.raises(ArgumentError, match="does not record copy_to"), silo.planning():
+        x.copy_to(bytearray(640))
+    with silo.planning(x=x) as block:
+        out.copy_from(x)
+    x = buffers(160)[0]
+    block(x=x)
+    np.testing.assert_array_equal(out.numpy(), np.arange(160))
+
+
+def test_plans_within_plans():
+    inner = silo.plan(two, *arrays(N), N, 2.0)
+
+    def outer(x, between, out, n):
+        inner(x, between, out, n, 3.0)
+        scaled[(silo.cdiv(n, 64),)](out, out, n, 2.0, BLOCK=64)
+
+    plan = silo.plan(outer, *arrays(N), N)
+    assert plan.report().kernels == ("scaled", "added", "scaled")
+    x, between, out = arrays(1500)
+    plan(x, between, out, 1500)
+    np.testing.assert_array_equal(out, np.float32(2.0) * (np.float32(3.0) * x + x))
+    with pytest.raises(ArgumentError, match="a plan is being recorded in this thread"), silo.planning():
+        silo.plan(two, *arrays(N), N, 2.0)
+
+
+def test_an_error_within_a_recording_ends_it():
+    x = np.zeros(64, np.float32)
+    with pytest.raises(ZeroDivisionError), silo.planning():
+        counted[(1,)](x, 64 // int(x[0]), BLOCK=64)
+    counted[(1,)](x, 64, BLOCK=64)
+    silo.plan(lambda x: counted[(1,)](x, 64, BLOCK=64), x)
+    assert x.tolist() == [2.0] * 64
+
+
+def test_arguments_that_share_memory_are_launched_in_order():
+    def chain(x, y):
+        for _ in range(8):
+            counted[(1,)](x, 64, BLOCK=64)
+            counted[(1,)](y, 64, BLOCK=64)
+
+    plan = silo.plan(chain, np.zeros(64, np.float32), np.zeros(64, np.float32))
+    for _ in range(30):
+        x = np.zeros(64, np.float32)
+        plan(x, x)
+        assert x.tolist() == [16.0] * 64
+        both = np.zeros(96, np.float32)
+        plan(both[:64], both[16:80])
+        assert both[16:64].tolist() == [16.0] * 48
+        assert both[:16].tolist() + both[64:80].tolist() == [8.0] * 32
+
+
+def test_chains_that_run_at_one_time_give_what_separate_launches_give():
+    def chains(x, y, z, n):
+        for index in range(12):
+            for one in (x, y, z):
+                scaled[(1,)](one, one, n, 1.0 + index / 8, BLOCK=4096)
+        added(x, y, z, n)
+
+    plan = silo.plan(chains, *arrays(4096), 4096)
+    for turn in range(60):
+        mine, theirs = arrays(4096), arrays(4096)
+        plan(*mine, 4096)
+        if turn % 10 == 0:
+            chains(theirs[0], theirs[1], theirs[2], 4096)
+            for one, other in zip(mine, theirs, strict=True):
+                np.testing.assert_array_equal(one, other)
+    assert "use other memory" in plan.explain()
+
+
+def test_hooks_see_a_replay_as_one_launch():
+    plan = silo.plan(two, *arrays(N), N, 2.0)
+    x, between, out = arrays(N)
+    seen, ended = [], []
+
+    def hook(event):
+        seen.append(event)
+        return lambda: ended.append(event.kernel)
+
+    with silo.launch_hook(hook):
+        plan(x, between, out, N, 2.0)
+    (event,) = seen
+    assert (event.kernel, event.parts, event.grid, event.device) == ("two", ("scaled", "added"), (2, 1, 1), "cpu:0")
+    assert event.arguments["out"] is out
+    assert ended == ["two"]
+
+    def refuse(event):
+        raise LaunchError("not now")
+
+    before = out.copy()
+    x += 1
+    with silo.launch_hook(refuse), pytest.raises(LaunchError, match="not now"):
+        plan(x, between, out, N, 2.0)
+    np.testing.assert_array_equal(out, before)
+
+
+def test_threads_use_one_plan_at_the_same_time():
+    plan = silo.plan(two, *arrays(N), N, 2.0)
+    wrong = []
+    start = threading.Barrier(4)
+
+    def run(number):
+        start.wait()
+        for turn in range(200):
+            n = 64 + 16 * ((turn * 7 + number) % 60)
+            x, between, out = arrays(n)
+            plan(x, between, out, n, float(number))
+            if not np.array_equal(out, np.float32(number) * x + x):
+                wrong.append((number, turn))
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(run, range(4)))
+    assert not wrong
+
+
+def test_random_replacements():
+    """Replays with other sizes, values, alignments and grids, empty ones too, beside plain arithmetic."""
+    plan = silo.plan(two, *arrays(N), N, 2.0)
+    chance = random.Random(37)
+    room = [np.random.default_rng(index).standard_normal(4200, np.float32) for index in range(3)]
+    for _ in range(repetitions("SILO_TEST_REPLACEMENTS", 3000, 10_000)):
+        n = chance.choice((0, 1, 16, chance.randrange(0, 300), 16 * chance.randrange(0, 20)))
+        x, between, out = (one[at : at + n] for one in room if (at := chance.choice((0, 4, 1, 8))) or True)
+        factor = float(np.float32(chance.uniform(-4, 4)))
+        out[:] = 9.0
+        plan(x, between, out, n, factor)
+        expected = np.float32(factor) * x
+        assert np.array_equal(out, expected + x), (n, factor)
+    report = plan.report()
+    assert report.replays > 20 * report.recordings, str(report)
+
+
+def test_a_plan_keeps_only_so_many_forms(caplog):
+    plan = silo.plan(lambda x, n: counted[(1,)](x, 64 + len(range(n)), BLOCK=64), np.zeros(64, np.float32), 0)
+    for n in range(70):
+        x = np.zeros(64, np.float32)
+        plan(x, n)
+        assert x.tolist() == [1.0] * 64
+    assert len(plan.report().forms) == 64
+    assert "keeps no more" in caplog.text
+
+
+def test_replays_do_not_grow():
+    plan = silo.plan(two, *arrays(N), N, 2.0)
+    x, between, out = arrays(N)
+    for _ in range(1000):
+        plan(x, between, out, N, 2.0)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(100_000):
+        plan(x, between, out, N, 2.0)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2048
