@@ -1,11 +1,13 @@
 """Plans as graphs on a real NVIDIA GPU: random replacements against launches one by one, each way of updating."""
 
 import os
+import random
 
 import pytest
 
 import graph_plans
 import plan_mix
+import silo
 
 REPLAYS = int(os.environ.get("SILO_TEST_REPLAYS", "10000"))
 
@@ -60,3 +62,37 @@ def test_a_plan_that_is_closed_while_its_replays_are_queued_ends_well(device):
             plan.launch(stream=stream)
         plan.close()
     device.wait(stream)
+
+
+def test_a_plan_from_python_computes_what_its_calls_compute():
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("no NVIDIA GPU")
+    names = [f"p{index}" for index in range(5)]
+    signature = ", ".join([*(f"{name}: in *i32" for name in names[:4]), "p4: inout *i32, n: i32, v: i32, w: i32"])
+    kernels = [
+        silo.binary(
+            plan_mix.ptx(name, factor).decode(),
+            signature=signature,
+            threads=plan_mix.THREADS,
+            grid=lambda a: (silo.cdiv(a.n, plan_mix.THREADS),),
+        )
+        for name, factor in plan_mix.FACTORS.items()
+    ]
+
+    def step(a, b, c, out, n, v):
+        for index in range(20):
+            kernels[index % 2](a, b, c, (b, c)[index % 2], out, n, v, index)
+
+    dice = random.Random(11)
+    torch.manual_seed(11)
+    base = torch.randint(-1000, 1000, (6, 5000), dtype=torch.int32, device="cuda")
+    plan = silo.plan(step, *base[:4], 5000, 3)
+    for _ in range(REPLAYS // 10):
+        rows, n, start = dice.sample(range(6), 4), dice.choice((0, 1, 640, dice.randrange(4900))), dice.randrange(64)
+        mine, theirs = base.clone(), base.clone()
+        plan(*(mine[row, start:] for row in rows), n, start)
+        step(*(theirs[row, start:] for row in rows), n, start)
+        assert torch.equal(mine, theirs), (rows, n, start, str(plan.report()))
+        base[rows[3]] = mine[rows[3]] % 1000
+    assert any(form.way == "device" for form in plan.report().forms), str(plan.report())

@@ -491,6 +491,39 @@ def test_random_replacements_compute_what_separate_launches_compute(options):
     run(code.replace("OPTIONS", options))
 
 
+PYTHON = """
+import ctypes, random
+import numpy as np
+import gpu_stub, plan_mix, silo
+from gpu_stub import stub
+
+for name in plan_mix.FACTORS:
+    stub.run(name, lambda l, name=name: plan_mix.run_on_host(name, l.grid, l.parameters))
+names = [f"p{index}" for index in range(5)]
+signature = ", ".join([*(f"{name}: in *i32" for name in names[:4]), "p4: inout *i32, n: i32, v: i32, w: i32"])
+kernels = [silo.binary(plan_mix.ptx(name, factor).decode(), signature=signature, threads=64, grid=lambda a: (silo.cdiv(a.n, 64),)) for name, factor in plan_mix.FACTORS.items()]
+def step(a, b, c, out, n, v):
+    for index in range(20):
+        kernels[index % 2](a, b, c, (b, c)[index % 2], out, n, v, index)
+A=[silo.Buffer(2000,"int32",device="cuda") for _ in range(4)]
+B=[silo.Buffer(2000,"int32",device="cuda") for _ in range(4)]
+view=lambda b: np.ctypeslib.as_array(ctypes.cast(b.address, ctypes.POINTER(ctypes.c_int32)),(2000,))
+for a,b in zip(A,B):
+    view(a)[:]=np.random.default_rng(1).integers(-99,99,2000); view(b)[:]=view(a)
+plan=silo.plan(step,*A,2000,3); step(*B,2000,3)
+dice=random.Random(3)
+for i in range(60):
+    n=dice.choice((0,1,640,dice.randrange(2000))); r=dice.sample(range(4),4)
+    plan(*(A[k] for k in r), n, i); step(*(B[k] for k in r), n, i)
+    assert all((view(a)==view(b)).all() for a,b in zip(A,B)), i
+assert [form.way for form in plan.report().forms] == ['device'], str(plan.report())
+"""
+
+
+def test_a_plan_from_python_computes_what_its_calls_compute(tmp_path):
+    gpu_stub.run(PYTHON, SILO_HOME=str(tmp_path))
+
+
 @pytest.mark.parametrize("flags", [THREAD, ADDRESS], ids=["thread", "address"])
 def test_plans_have_no_data_race_and_no_wrong_access(tmp_path, flags):
     words = (*flags, f"-I{NATIVE}", HERE / "graph_plan_check.c", archive(flags), "-ldl", "-lm", "-pthread")
