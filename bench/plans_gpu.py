@@ -24,8 +24,8 @@ from bench.paired import median_interval, ratios
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "samples"), str(ROOT / "tests")]
 
-import graph_plans  # noqa: E402  # the tests' samples
-import plan_mix  # noqa: E402
+import graph_plans  # noqa: E402  # pyright: ignore[reportMissingImports]  # the tests' samples
+import plan_mix  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 ELEMENTS, TURNS, ROUNDS = 4096, 10, 12
 
@@ -93,20 +93,15 @@ def from_python(device: graph_plans.Device, rounds: int, count: int = 50) -> dic
     """``silo.plan`` of ``count`` launches, all arrays and sizes replaced, and the launches one by one."""
     import silo
 
-    factors = plan_mix.FACTORS.items()
-    signature = "p0: in *u32, p1: in *u32, p2: in *u32, p3: in *u32, p4: inout *u32, n: i32, v: i32, w: i32"
-    grid = lambda a: (silo.cdiv(a.n, plan_mix.THREADS),)  # noqa: E731  # an expression is traced from it
-    kernels = [
-        silo.binary(plan_mix.ptx(name, factor).decode(), signature=signature, threads=plan_mix.THREADS, grid=grid)
-        for name, factor in factors
-    ]
+    kernels = plan_mix.declared()
 
     def step(a: Any, b: Any, c: Any, d: Any, out: Any, n: int, v: int) -> None:
         for index in range(count):
             kernels[index % len(kernels)](a, b, c, d, out, n, v, index)
 
-    sets = [[silo.Buffer(ELEMENTS, "uint32", device="cuda") for _ in range(5)] for _ in range(2)]
-    plan = silo.plan(step, *sets[0], ELEMENTS, 1)
+    sets = [[silo.Buffer(ELEMENTS, "int32", device="cuda") for _ in range(5)] for _ in range(2)]
+    a, b, c, d, out = sets[0]
+    plan = silo.plan(step, a, b, c, d, out, ELEMENTS, 1)
     plan(*sets[1], ELEMENTS - 1, 2)
 
     def wait() -> None:
@@ -166,7 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     path = None
     if given.stub:
-        import gpu_stub
+        import gpu_stub  # pyright: ignore[reportMissingImports]
 
         path = os.environ["SILO_CUDA_LIBRARY"] = str(gpu_stub.library())
         ctypes.CDLL(path).stub_record(0)

@@ -29,7 +29,7 @@ ARCHITECTURES = (90, 100, 120)
 PTX_ARCHITECTURE = 75
 # Drivers of CUDA 12.4, the first with device-updatable nodes, read this version; the kernel uses nothing newer.
 PTX_VERSION = "8.0"
-_ROW = 24
+_ROW = 200
 
 
 class Toolkit:

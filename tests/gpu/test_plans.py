@@ -68,17 +68,7 @@ def test_a_plan_from_python_computes_what_its_calls_compute():
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("no NVIDIA GPU")
-    names = [f"p{index}" for index in range(5)]
-    signature = ", ".join([*(f"{name}: in *i32" for name in names[:4]), "p4: inout *i32, n: i32, v: i32, w: i32"])
-    kernels = [
-        silo.binary(
-            plan_mix.ptx(name, factor).decode(),
-            signature=signature,
-            threads=plan_mix.THREADS,
-            grid=lambda a: (silo.cdiv(a.n, plan_mix.THREADS),),
-        )
-        for name, factor in plan_mix.FACTORS.items()
-    ]
+    kernels = plan_mix.declared()
 
     def step(a, b, c, out, n, v):
         for index in range(20):
@@ -87,7 +77,7 @@ def test_a_plan_from_python_computes_what_its_calls_compute():
     dice = random.Random(11)
     torch.manual_seed(11)
     base = torch.randint(-1000, 1000, (6, 5000), dtype=torch.int32, device="cuda")
-    plan = silo.plan(step, *base[:4], 5000, 3)
+    plan = silo.plan(step, base[0], base[1], base[2], base[3], 5000, 3)
     for _ in range(REPLAYS // 10):
         rows, n, start = dice.sample(range(6), 4), dice.choice((0, 1, 640, dice.randrange(4900))), dice.randrange(64)
         mine, theirs = base.clone(), base.clone()

@@ -498,25 +498,28 @@ import gpu_stub, plan_mix, silo
 from gpu_stub import stub
 
 for name in plan_mix.FACTORS:
-    stub.run(name, lambda l, name=name: plan_mix.run_on_host(name, l.grid, l.parameters))
-names = [f"p{index}" for index in range(5)]
-signature = ", ".join([*(f"{name}: in *i32" for name in names[:4]), "p4: inout *i32, n: i32, v: i32, w: i32"])
-kernels = [silo.binary(plan_mix.ptx(name, factor).decode(), signature=signature, threads=64, grid=lambda a: (silo.cdiv(a.n, 64),)) for name, factor in plan_mix.FACTORS.items()]
+    stub.run(name, lambda launch, name=name: plan_mix.run_on_host(name, launch.grid, launch.parameters))
+kernels = plan_mix.declared()
+
 def step(a, b, c, out, n, v):
     for index in range(20):
         kernels[index % 2](a, b, c, (b, c)[index % 2], out, n, v, index)
-A=[silo.Buffer(2000,"int32",device="cuda") for _ in range(4)]
-B=[silo.Buffer(2000,"int32",device="cuda") for _ in range(4)]
-view=lambda b: np.ctypeslib.as_array(ctypes.cast(b.address, ctypes.POINTER(ctypes.c_int32)),(2000,))
-for a,b in zip(A,B):
-    view(a)[:]=np.random.default_rng(1).integers(-99,99,2000); view(b)[:]=view(a)
-plan=silo.plan(step,*A,2000,3); step(*B,2000,3)
-dice=random.Random(3)
-for i in range(60):
-    n=dice.choice((0,1,640,dice.randrange(2000))); r=dice.sample(range(4),4)
-    plan(*(A[k] for k in r), n, i); step(*(B[k] for k in r), n, i)
-    assert all((view(a)==view(b)).all() for a,b in zip(A,B)), i
-assert [form.way for form in plan.report().forms] == ['device'], str(plan.report())
+
+def view(buffer):
+    return np.ctypeslib.as_array(ctypes.cast(buffer.address, ctypes.POINTER(ctypes.c_int32)), (2000,))
+
+planned, single = ([silo.Buffer(2000, "int32", device="cuda") for _ in range(4)] for _ in range(2))
+for one, other in zip(planned, single, strict=True):
+    view(one)[:] = view(other)[:] = np.random.default_rng(1).integers(-99, 99, 2000)
+plan = silo.plan(step, *planned, 2000, 3)  # which launches as ever
+step(*single, 2000, 3)
+dice = random.Random(3)
+for replay in range(60):
+    n, rows = dice.choice((0, 1, 640, dice.randrange(2000))), dice.sample(range(4), 4)
+    plan(*(planned[row] for row in rows), n, replay)
+    step(*(single[row] for row in rows), n, replay)
+    assert all((view(one) == view(other)).all() for one, other in zip(planned, single, strict=True)), replay
+assert [form.way for form in plan.report().forms] == ["device"], str(plan.report())
 """
 
 

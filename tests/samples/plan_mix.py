@@ -9,10 +9,12 @@ import ctypes
 import random
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 import graph_plans
+import silo
 from graph_plans import Call, Device, Kernel, Plan
 
 SIZES = (8, 8, 8, 8, 8, 4, 4, 4)
@@ -73,6 +75,21 @@ def kernels(device: Device, count: int) -> list[Kernel]:
     """``count`` kernels of two kinds in turns."""
     loaded = [device.kernel(ptx(name, factor), name, SIZES, block=(THREADS, 1, 1)) for name, factor in FACTORS.items()]
     return [loaded[index % len(loaded)] for index in range(count)]
+
+
+def declared() -> list[Any]:
+    """The same two kernels as Silo's own, for calls from Python: of int32 arrays, with a declared grid."""
+    names = [f"p{index}" for index in range(5)]
+    signature = ", ".join([*(f"{name}: in *i32" for name in names[:4]), "p4: inout *i32, n: i32, v: i32, w: i32"])
+    return [
+        silo.binary(
+            ptx(name, factor).decode(),
+            signature=signature,
+            threads=THREADS,
+            grid=lambda a: (silo.cdiv(a.n, THREADS),),
+        )
+        for name, factor in FACTORS.items()
+    ]
 
 
 class _Arrays:
