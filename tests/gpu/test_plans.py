@@ -81,8 +81,9 @@ def test_a_plan_from_python_computes_what_its_calls_compute():
     for _ in range(REPLAYS // 10):
         rows, n, start = dice.sample(range(6), 4), dice.choice((0, 1, 640, dice.randrange(4900))), dice.randrange(64)
         mine, theirs = base.clone(), base.clone()
-        plan(*(mine[row, start:] for row in rows), n, start)
-        step(*(theirs[row, start:] for row in rows), n, start)
+        a, b, c, out = rows
+        plan(mine[a, start:], mine[b, start:], mine[c, start:], mine[out, start:], n, start)
+        step(theirs[a, start:], theirs[b, start:], theirs[c, start:], theirs[out, start:], n, start)
         assert torch.equal(mine, theirs), (rows, n, start, str(plan.report()))
         base[rows[3]] = mine[rows[3]] % 1000
     assert any(form.way == "device" for form in plan.report().forms), str(plan.report())
