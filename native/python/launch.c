@@ -410,7 +410,7 @@ SILO_INLINE struct silo_binding *find_binding(struct silo_launcher *self,
     if (SILO_LIKELY(found != NULL))
         return (struct silo_binding *)found;
     struct silo_recorder *recorder = silo_recorder;
-    if (SILO_UNLIKELY(silo_recorder_is_dry()))
+    if (SILO_UNLIKELY(silo_recorder_is_dry()) && recorder->known != NULL)
         return silo_recorder_binding(self);
     silo_recorder = NULL; /* what is launched to find it is none of the program's */
     struct silo_binding *made = silo_miss(self, inputs, grid, frame, hash);
@@ -448,8 +448,10 @@ SILO_INLINE PyObject *core_triton(struct silo_launcher *self, const struct silo_
     PyObject *result = NULL,
              *found = silo_known_find(&self->known, frame->key, frame->words, &hash);
     if (SILO_UNLIKELY(found == NULL && silo_recorder_is_dry()) &&
-        (found = (PyObject *)silo_recorder_binding(self)) == NULL)
+        (found = (PyObject *)silo_recorder_binding(self)) == NULL) {
+        call->went = true;
         return NULL;
+    }
     if (SILO_UNLIKELY(found == NULL)) {
         struct silo_recorder *recorder = silo_recorder;
         silo_recorder = NULL; /* as in find_binding */

@@ -86,6 +86,10 @@ int silo_recorder_add(struct silo_launcher *self, const struct silo_inputs *inpu
 }
 
 struct silo_binding *silo_recorder_binding(struct silo_launcher *self) {
+    if (silo_recorder->known == NULL) {
+        PyErr_Format(PyExc_TypeError, "%U has no code for this call yet", self->plan.kernel);
+        return NULL;
+    }
     const Py_ssize_t next = PyList_Size(silo_recorder->launches);
     PyObject *known = next < PyList_Size(silo_recorder->known)
                           ? PyList_GetItem(silo_recorder->known, next)
@@ -125,14 +129,16 @@ void silo_recorder_refuse(PyObject *kernel, PyObject *reason) {
 
 static PyObject *py_record(PyObject *module, PyObject *args) {
     PyObject *launches, *known = Py_None;
+    int dry = 0;
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!|O", &PyList_Type, &launches, &known))
+    if (!PyArg_ParseTuple(args, "O!|pO", &PyList_Type, &launches, &dry, &known))
         return NULL;
     if (known != Py_None && !PyList_Check(known))
         return PyErr_Format(PyExc_TypeError, "an earlier recording is a list");
     struct silo_recorder *made = PyMem_Calloc(1, sizeof *made);
     if (made == NULL)
         return PyErr_NoMemory();
+    made->dry = dry != 0;
     made->launches = Py_NewRef(launches);
     made->known = known != Py_None ? Py_NewRef(known) : NULL;
     made->outer = silo_recorder;
@@ -175,8 +181,9 @@ PyMethodDef silo_recorder_methods[] = {
      "copy_kernels() -> (copy, fill)\n\nAddresses of the CPU's kernels for buffers: (to, from, "
      "bytes) and (to, byte, bytes)."},
     {"record", py_record, METH_VARARGS,
-     "record(launches, known=None)\n\nAppend this thread's launches to a list until record_end(). "
-     "With the list of an earlier recording nothing is launched."},
+     "record(launches, dry=False, known=None)\n\nAppend this thread's launches to a list until "
+     "record_end(). Dry, nothing is launched; kernels that have no code for a call take that of an "
+     "earlier recording."},
     {"record_end", py_record_end, METH_NOARGS, "End this thread's last record()."},
     {"recording", py_recording, METH_NOARGS,
      "The list that launches of this thread go to, or None."},

@@ -9,9 +9,10 @@
 /* The recording of a thread, on which it looks at launches that hooks may see. */
 struct silo_recorder {
     PyObject *launches; /* owned list, one tuple a launch */
-    PyObject *known;    /* owned list of an earlier recording: then nothing runs, and launches take
-                           the bindings that they had there; or NULL */
-    PyObject *grid;     /* owned: what a callable grid gave for the launch that is being made */
+    bool dry;           /* nothing runs */
+    PyObject *known; /* owned list of an earlier recording, whose bindings launches take that have
+                        none of their own; or NULL */
+    PyObject *grid;  /* owned: what a callable grid gave for the launch that is being made */
     struct silo_recorder *outer; /* while bindings are looked for, nothing is recorded */
 };
 
@@ -19,7 +20,7 @@ extern _Thread_local struct silo_recorder *silo_recorder;
 
 /* Whether launches of this thread are recorded; then `silo_hooks_on` is set. */
 SILO_INLINE bool silo_recorder_is_dry(void) {
-    return silo_recorder != NULL && silo_recorder->known != NULL;
+    return silo_recorder != NULL && silo_recorder->dry;
 }
 
 /* Append a launch; `grid` is where its dimensions come from as silo_launch_guarded has it. -1 with

@@ -3,6 +3,7 @@
 #include "flat.h"
 #include "kept_names.h"
 #include "names.h"
+#include "recorder.h"
 #include "triton_bound.h"
 #include "triton_class.h"
 #include "triton_decision.h"
@@ -77,8 +78,21 @@ static PyObject *call_by_python(PyObject *callable, PyObject *before, PyObject *
     return result;
 }
 
+/* Of a call that goes to a tuner's code in Python while nothing is launched: it would take
+ * stand-ins for a call that is not tuned yet. False with an exception set. */
+static bool takes_no_stand_in(PyObject *const *values, Py_ssize_t count) {
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (silo_stood_for(values[i]) != NULL) {
+            PyErr_SetString(PyExc_TypeError, "a tuner that runs in Python takes no stand-ins");
+            return false;
+        }
+    return true;
+}
+
 static PyObject *own_way(enum decorator which, PyObject *self, PyObject *const *arguments,
                          Py_ssize_t positional, PyObject *const *names, Py_ssize_t named) {
+    if (SILO_UNLIKELY(silo_recorder_is_dry()) && !takes_no_stand_in(arguments, positional + named))
+        return NULL;
     return call_by_python(own_runs[which], self, arguments, positional, names, named);
 }
 
@@ -318,6 +332,8 @@ static PyObject *bound_call(PyObject *object, PyObject *const *arguments, size_t
         if (SILO_LIKELY(runs_here(which, bound->owner)))
             return tuned(which, bound->owner, values, positional, all, named + 2);
     }
+    if (SILO_UNLIKELY(silo_recorder_is_dry()) && !takes_no_stand_in(values, positional + named + 2))
+        return NULL;
     PyObject *run = PyObject_GetAttr(bound->owner, silo_triton_s_run);
     PyObject *result =
         run != NULL ? call_by_python(run, NULL, values, positional, all, named + 2) : NULL;

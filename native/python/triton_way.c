@@ -271,6 +271,9 @@ PyObject *silo_triton_own_way(struct silo_triton_call *call, PyObject *reason) {
     call->went = true;
     if (SILO_UNLIKELY(silo_recorder != NULL))
         silo_recorder_refuse(call->function, reason);
+    if (SILO_UNLIKELY(silo_recorder_is_dry()))
+        return PyErr_Format(PyExc_TypeError, "%S is launched by Triton itself: %S", call->function,
+                            reason != NULL ? reason : Py_None);
     if (own_arguments(call, &args, &keywords) == 0)
         result = call->compiled ? call_compiled(call, args, keywords)
                                 : PyObject_Call(silo_triton_run, args, keywords);

@@ -153,15 +153,21 @@ class Plan(native.LaunchPlan):
         function = self._function
         if function is None:
             raise ArgumentError(f"{self._name}: a block cannot be run again")
-        first: list[Any] = []
-        with _recording(first):
-            result = function(arguments)
+        result = function(arguments)  # kernels are compiled and tuned now
         with self._lock:
             self._recordings += 1
-        seen = seen_launches(first)
         named = dict(zip(self.names, map(_plain_number, arguments), strict=True))
+        first: list[Any] = []
+        try:
+            with _recording(first, dry=True):
+                again = function(arguments)
+        except TypeError as error:
+            if isinstance(error, ArgumentError):
+                raise
+            raise ArgumentError(f"{self._name} cannot be a plan: {error}") from error
+        seen = seen_launches(first)
         second, trail = _follow(self._name, function, named, first)
-        self.keep(named, seen, second, trail, result)
+        self.keep(named, seen, second, trail, again)
         return result
 
     def keep(
@@ -206,8 +212,8 @@ def _plain_number(value: Any) -> Any:  # noqa: ANN401  # whatever a call gives
 
 
 @contextmanager
-def _recording(launches: list[Any], known: list[Any] | None = None) -> Generator[None]:
-    native.record(launches, known)
+def _recording(launches: list[Any], known: list[Any] | None = None, *, dry: bool = False) -> Generator[None]:
+    native.record(launches, dry, known)
     try:
         yield
     finally:
@@ -231,7 +237,7 @@ def _follow(
                 trail.used[one] = f"a function that takes no stand-ins: {failure}"
         launches: list[Any] = []
         try:
-            with torch_operations() as operations, _recording(launches, first):
+            with torch_operations() as operations, _recording(launches, first, dry=True):
                 function(tuple(given))
         except ArgumentError:
             raise
@@ -253,10 +259,11 @@ def _follow(
 def plan(function: Callable[..., object], *examples: object, **named: object) -> Plan:
     """Run ``function`` on examples, record its launches, and give what replays them with other arguments.
 
-    The function runs three times at most: once with the examples themselves, and then with stand-ins for them, while
-    nothing is launched, to see how each parameter and grid follows from the arguments. Arrays may be replaced by others
-    of their dtype and device, integers and floats by others. An argument whose value, or whose shape, is used in a way
-    that cannot be followed (as an index, by ``range``, by torch) is held: another value is recorded anew.
+    The function runs with the examples themselves, once more to record it, and then with stand-ins for them, to see how
+    each parameter and grid follows from the arguments; only the first of these runs launches anything. Arrays may be
+    replaced by others of their dtype and device, integers and floats by others. An argument whose value, or whose
+    shape, is used in a way that cannot be followed (as an index, by ``range``, by torch) is held: another value is
+    recorded anew.
 
     Args:
         function: launches kernels of Silo, or unchanged Triton kernels under ``silo.accelerate()``, and does no other
