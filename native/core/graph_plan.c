@@ -96,6 +96,7 @@ static int write_updates(struct silo_graph_state *state, uint8_t *block, silo_er
     }
     *(struct silo_plan_head *)(void *)block =
         (struct silo_plan_head){.replay = state->ring.replays, .count = count};
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* before the driver rings the device's bell */
     state->updates += count;
     return 0;
 }
