@@ -85,7 +85,8 @@ static int make_host_graph(struct silo_graph_state *state, const struct silo_pla
 /* ---- updates on the device ---- */
 
 /* With every node disabled, and every kind of update made to each: an update that the device
- * refuses is found here, and no kernel runs. Between `enter` and `leave`. */
+ * refuses is found here, and no kernel runs (but one that cannot be switched off, with zeros).
+ * Between `enter` and `leave`. */
 static int try_updates(struct silo_graph_state *state, silo_error *error) {
     const struct silo_gpu *gpu = state->device->gpu;
     uint8_t *block = silo_plan_ring_block(&state->ring, error);

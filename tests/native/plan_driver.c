@@ -6,8 +6,10 @@
 #endif
 #include "binary.h"
 #include "device.h"
+#include "gpu_forked.h"
 #include "graph_plan.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -24,7 +26,13 @@ API const char *plan_error(int *code) {
 
 /* ---- devices and kernels ---- */
 
+static void watch_forks(void) {
+    silo_gpu_forked_init();
+}
+
 API void *plan_device(const char *kind, const char *library, int index) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     struct silo_gpu *gpu = silo_gpu_named(kind, &failure);
     if (gpu == NULL || silo_gpu_open(gpu, library, &failure) != 0)
         return NULL;

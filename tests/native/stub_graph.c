@@ -279,6 +279,53 @@ GRAPH int cuGraphUpload(struct executable *executable, void *stream) {
 
 /* ---- running ---- */
 
+static bool refused(uint32_t field) {
+    if (((uint32_t)refused_field & field) == 0)
+        return false;
+    refused_field = 0;
+    return true;
+}
+
+/* One update, as a warp makes it: whether the node runs, the grid, parameters, up to what fails. */
+static uint32_t update_node(struct executable *executable, const uint64_t word[7],
+                            const uint8_t *block, const uint32_t update[8]) {
+    uint32_t first_run, run_count;
+    uint64_t handle;
+    const uint8_t *entry = (const uint8_t *)(uintptr_t)(word[5] + 16 * update[0]);
+    memcpy(&handle, entry, 8);
+    memcpy(&first_run, entry + 8, 4);
+    memcpy(&run_count, entry + 12, 4);
+    const struct node *node = (const struct node *)(uintptr_t)handle;
+    struct content *content = &executable->now[node->number];
+    if (!node->updatable || node->graph != executable->graph)
+        return INVALID_VALUE;
+    if (refused(update[1] & 2))
+        return (uint32_t)refused_code;
+    if (update[1] & 2) {
+        __atomic_add_fetch(&field_updates[1], 1, __ATOMIC_RELAXED);
+        content->enabled = update[5];
+    }
+    if (refused(update[1] & 1))
+        return (uint32_t)refused_code;
+    if (update[1] & 1) {
+        __atomic_add_fetch(&field_updates[0], 1, __ATOMIC_RELAXED);
+        memcpy(content->grid, update + 2, 12);
+        if (update[2] == 0 || update[3] == 0 || update[4] == 0)
+            return INVALID_VALUE;
+    }
+    if (refused(update[1] & 4))
+        return (uint32_t)refused_code;
+    if (update[1] & 4) {
+        __atomic_add_fetch(&field_updates[2], 1, __ATOMIC_RELAXED);
+        for (uint32_t k = 0; k < run_count; k++) {
+            uint32_t run[2];
+            memcpy(run, (const void *)(uintptr_t)(word[6] + 8 * (first_run + k)), 8);
+            memcpy(content->data + run[0], block + update[6] + run[0], run[1]);
+        }
+    }
+    return 0;
+}
+
 /* What plan_block.h says of memory, read here by numbers: a second reader of the layout. */
 static int update_nodes(struct executable *executable, const uint8_t *plan) {
     uint64_t word[7];
@@ -297,40 +344,13 @@ static int update_nodes(struct executable *executable, const uint8_t *plan) {
     __atomic_add_fetch(&block_reads, 1, __ATOMIC_RELAXED);
     if (held_replay != replay)
         failed = 0x10000;
-    for (uint32_t i = 0; i < count && failed == 0; i++) {
-        uint32_t update[8], first_run, run_count;
-        uint64_t handle;
+    for (uint32_t i = 0; i < count && failed != 0x10000; i++) {
+        uint32_t update[8];
         memcpy(update, block + 16 + 32 * i, sizeof update);
-        const uint8_t *entry = (const uint8_t *)(uintptr_t)(word[5] + 16 * update[0]);
-        memcpy(&handle, entry, 8);
-        memcpy(&first_run, entry + 8, 4);
-        memcpy(&run_count, entry + 12, 4);
-        const struct node *node = (const struct node *)(uintptr_t)handle;
-        struct content *content = &executable->now[node->number];
-        number = update[0];
-        if (!node->updatable || node->graph != executable->graph)
-            failed = INVALID_VALUE;
-        if (update[1] & (uint32_t)refused_field) {
-            failed = (uint32_t)refused_code;
-            refused_field = 0;
-        }
-        if (update[1] & 1) {
-            __atomic_add_fetch(&field_updates[0], 1, __ATOMIC_RELAXED);
-            memcpy(content->grid, update + 2, 12);
-            if (update[2] == 0 || update[3] == 0 || update[4] == 0)
-                failed = INVALID_VALUE;
-        }
-        if (update[1] & 2) {
-            __atomic_add_fetch(&field_updates[1], 1, __ATOMIC_RELAXED);
-            content->enabled = update[5];
-        }
-        if (update[1] & 4) {
-            __atomic_add_fetch(&field_updates[2], 1, __ATOMIC_RELAXED);
-            for (uint32_t k = 0; k < run_count; k++) {
-                uint32_t run[2];
-                memcpy(run, (const void *)(uintptr_t)(word[6] + 8 * (first_run + k)), 8);
-                memcpy(content->data + run[0], block + update[6] + run[0], run[1]);
-            }
+        const uint32_t code = update_node(executable, word, block, update);
+        if (code != 0) {
+            failed = code;
+            number = update[0];
         }
     }
     if (failed != 0) {
