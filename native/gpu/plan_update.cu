@@ -1,14 +1,15 @@
-// The first node of a plan's graph: makes the updates of one block (native/core/plan_block.h) to the
-// nodes behind it. scripts/plan_updater.py compiles it into native/core/plan_update_code.h.
+// The first node of a plan's graph: makes the updates of one block (native/core/plan_block.h) to
+// the nodes behind it. scripts/plan_updater.py compiles it into native/core/plan_update_code.h.
 //
-// A warp takes one update at a time: its lanes copy the parameters from pinned host memory, 16 bytes
-// each, and one of them calls the CUDA runtime. A failed update ends the launch by a trap: the nodes
-// behind it would run with the parameters of an earlier replay.
+// A warp takes one update at a time: its lanes copy the parameters from pinned host memory, 16
+// bytes each, and one of them calls the CUDA runtime. A failed update ends the launch by a trap:
+// the nodes behind it would run with the parameters of an earlier replay.
 #include "../core/plan_block.h"
 
 #include <cuda_runtime.h>
 
-namespace {
+// Named: what an unnamed one holds gets a number that changes with each compile.
+namespace silo_plan {
 
 constexpr uint32_t warps = SILO_PLAN_THREADS / 32;
 constexpr uint32_t staged_bytes = 512; // one 16-byte load of each lane
@@ -30,9 +31,10 @@ __device__ __noinline__ void fail(const Replay &replay, uint32_t code, uint32_t 
         __trap();
 }
 
-__device__ cudaError_t set_parameters(const Replay &replay, const silo_plan_device_node &node,
-                                      const uint8_t *from, uint8_t *staged, uint32_t lane,
-                                      cudaError_t code) {
+__device__ __forceinline__ cudaError_t set_parameters(const Replay &replay,
+                                                      const silo_plan_device_node &node,
+                                                      const uint8_t *from, uint8_t *staged,
+                                                      uint32_t lane, cudaError_t code) {
     const silo_plan_run *runs =
         reinterpret_cast<const silo_plan_run *>(replay.plan->runs) + node.first_run;
 #pragma unroll 1
@@ -58,7 +60,8 @@ __device__ cudaError_t set_parameters(const Replay &replay, const silo_plan_devi
     return code;
 }
 
-__device__ void apply(const Replay &replay, uint32_t index, uint8_t *staged, uint32_t lane) {
+__device__ __forceinline__ void apply(const Replay &replay, uint32_t index, uint8_t *staged,
+                                      uint32_t lane) {
     const silo_plan_update *updates =
         reinterpret_cast<const silo_plan_update *>(replay.block + sizeof(silo_plan_head));
     const silo_plan_update update = updates[index];
@@ -69,18 +72,19 @@ __device__ void apply(const Replay &replay, uint32_t index, uint8_t *staged, uin
     if (lane == 0 && (update.fields & SILO_PLAN_ENABLED))
         code = cudaGraphKernelNodeSetEnabled(handle, update.enabled != 0);
     if (lane == 0 && code == cudaSuccess && (update.fields & SILO_PLAN_GRID))
-        code = cudaGraphKernelNodeSetGridDim(
-            handle, dim3(update.grid[0], update.grid[1], update.grid[2]));
+        code = cudaGraphKernelNodeSetGridDim(handle,
+                                             dim3(update.grid[0], update.grid[1], update.grid[2]));
     if (update.fields & SILO_PLAN_PARAMETERS) // the whole warp, whatever its first lane met
         code = set_parameters(replay, node, replay.block + update.from, staged, lane, code);
     if (code != cudaSuccess)
         fail(replay, code, update.node);
 }
 
-} // namespace
+} // namespace silo_plan
 
 extern "C" __global__ void __launch_bounds__(SILO_PLAN_THREADS)
     silo_plan_update(silo_plan_device *plan) {
+    using namespace silo_plan;
     __shared__ uint4 staged[warps][staged_bytes / 16];
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     // No block writes `replay` before every block has arrived, and so has read it.
