@@ -94,9 +94,10 @@ static int write_updates(struct silo_graph_state *state, uint8_t *block, silo_er
             at += node->parameter_bytes;
         }
     }
-    *(struct silo_plan_head *)(void *)block =
-        (struct silo_plan_head){.replay = state->ring.replays, .count = count};
-    __atomic_thread_fence(__ATOMIC_RELEASE); /* before the driver rings the device's bell */
+    struct silo_plan_head *head = (void *)block;
+    head->count = count;
+    head->trial = 0;
+    __atomic_store_n(&head->replay, state->ring.replays, __ATOMIC_RELEASE); /* after the rest */
     state->updates += count;
     return 0;
 }
