@@ -33,7 +33,7 @@ static int code_of(const struct silo_gpu *gpu, int driver_code) {
     }
 }
 
-static int code_of_cpu(int code) {
+int silo_call_cpu_code(int code) {
     switch (code) {
     case SILO_CPU_NO_MEMORY:
         return SILO_ERROR_MEMORY;
@@ -52,7 +52,7 @@ static SILO_NOINLINE int launch_error(const struct silo_served *served,
                                       silo_error *error) {
     const struct silo_located *where = served->where;
     const char *hint = "";
-    const int ours = where->gpu == NULL ? code_of_cpu(code) : code_of(where->gpu, code);
+    const int ours = where->gpu == NULL ? silo_call_cpu_code(code) : code_of(where->gpu, code);
     if (ours == SILO_ERROR_WRONG_DEVICE)
         hint = "; the stream is to be one of the device's primary context";
     struct silo_wording config = {0};
@@ -223,24 +223,37 @@ static SILO_NOINLINE int refuse_grid(const struct silo_kernel_call *call,
     return silo_grid_refuse(&fault, call->tagged.intake->kernel, dims, NULL, error);
 }
 
+/* The grid that the call gives, or the declared one. */
+SILO_INLINE int find_grid(const struct silo_kernel_call *call, const struct silo_served *served,
+                          int64_t dims[3], silo_error *error) {
+    const struct silo_tagged *tagged = &call->tagged;
+    if (call->given->grid != NULL)
+        return silo_call_given_grid(call, dims, error);
+    if (served->grid.usual &&
+        silo_grid_usual(&served->grid, tagged->intake->count, tagged->slots, tagged->key, dims))
+        return 0;
+    return silo_call_declared_grid(call, &served->grid, dims, error);
+}
+
+SILO_INLINE int check_nulls(const struct silo_kernel_call *call, const struct silo_served *served,
+                            silo_error *error) {
+    for (uint32_t i = 0; i < served->memory_count; i++)
+        if (SILO_UNLIKELY(call->tagged.slots[served->memory[i]] == 0) &&
+            check_null(call, served->memory[i], error) != 0)
+            return -1;
+    return 0;
+}
+
 int silo_call_launch(struct silo_kernel_call *call, struct silo_served *served, silo_error *error) {
     const struct silo_tagged *tagged = &call->tagged;
     int64_t dims[3];
-    if (call->given->grid != NULL) {
-        if (SILO_UNLIKELY(silo_call_given_grid(call, dims, error) != 0))
-            return -1;
-    } else if (!(served->grid.usual && silo_grid_usual(&served->grid, tagged->intake->count,
-                                                       tagged->slots, tagged->key, dims)) &&
-               SILO_UNLIKELY(silo_call_declared_grid(call, &served->grid, dims, error) != 0)) {
+    if (SILO_UNLIKELY(find_grid(call, served, dims, error) != 0))
         return -1;
-    }
     const enum silo_grid_state state = silo_grid_check(&served->function, dims);
     if (SILO_UNLIKELY(state != SILO_GRID_FITS))
         return state == SILO_GRID_EMPTY ? 0 : refuse_grid(call, served, dims, error);
-    for (uint32_t i = 0; i < served->memory_count; i++)
-        if (SILO_UNLIKELY(tagged->slots[served->memory[i]] == 0) &&
-            check_null(call, served->memory[i], error) != 0)
-            return -1;
+    if (SILO_UNLIKELY(check_nulls(call, served, error) != 0))
+        return -1;
     if (served->where->gpu != NULL && call->queue->stream != NULL)
         silo_binary_launched_on(served->code->binary, call->queue->stream);
     if (SILO_UNLIKELY(served->packing.takes_scratch || served->packing.maps != NULL ||
@@ -254,4 +267,59 @@ int silo_call_launch(struct silo_kernel_call *call, struct silo_served *served, 
         return silo_fail(error, SILO_ERROR_INTERNAL, "%s: an argument could not be passed",
                          tagged->intake->kernel);
     return hand_over(call, served, dims, params, error);
+}
+
+/* The bytes of each parameter to its place behind `values`. `room` is of maps; NULL: there are
+ * none.
+ */
+static int copy_parameters(const struct silo_kernel_call *call, const struct silo_served *served,
+                           const struct silo_parameter_place *places,
+                           struct silo_plan_values *values, struct map_room *room,
+                           silo_error *error) {
+    const struct silo_packing *packing = &served->packing;
+    uint64_t scratch[2] = {0, 0};
+    void **params = __builtin_alloca((packing->room + 1) * sizeof *params);
+    const struct silo_values given = values_of(call, scratch);
+    const int32_t wrong =
+        silo_pack(packing, &given, params, room != NULL ? encode_map : no_map, room);
+    if (SILO_UNLIKELY(wrong != SILO_ALL_PACKED))
+        return refuse_packed(call, served, &given, wrong, error);
+    for (uint32_t i = 0; i < packing->count; i++)
+        memcpy((uint8_t *)(values + 1) + places[i].offset, params[i], places[i].size);
+    return 0;
+}
+
+static SILO_NOINLINE int copy_with_maps(const struct silo_kernel_call *call,
+                                        const struct silo_served *served,
+                                        const struct silo_parameter_place *places,
+                                        struct silo_plan_values *values, silo_error *error) {
+    struct map_room room = {.call = call, .served = served, .error = error};
+    return copy_parameters(call, served, places, values, &room, error);
+}
+
+int silo_call_values(struct silo_kernel_call *call, struct silo_served *served,
+                     const struct silo_parameter_place *places, struct silo_plan_values *values,
+                     silo_error *error) {
+    int64_t dims[3];
+    if (find_grid(call, served, dims, error) != 0)
+        return -1;
+    const enum silo_grid_state state = silo_grid_check(&served->function, dims);
+    if (SILO_UNLIKELY(state == SILO_GRID_REFUSED))
+        return refuse_grid(call, served, dims, error);
+    values->enabled = state == SILO_GRID_FITS;
+    if (!values->enabled)
+        return 0;
+    for (int axis = 0; axis < 3; axis++)
+        values->grid[axis] = (uint32_t)dims[axis];
+    if (check_nulls(call, served, error) != 0)
+        return -1;
+    if (served->packing.takes_scratch &&
+        (served->function.scratch_bytes != 0 || served->function.profile_bytes != 0))
+        return silo_fail(error, SILO_ERROR_UNSUPPORTED,
+                         "%s: it needs scratch memory, which a plan does not give: launch it by "
+                         "silo_launch",
+                         call->tagged.intake->kernel);
+    return SILO_UNLIKELY(served->packing.maps != NULL)
+               ? copy_with_maps(call, served, places, values, error)
+               : copy_parameters(call, served, places, values, NULL, error);
 }

@@ -3,8 +3,18 @@
 #define SILO_BUNDLE_LAUNCH_H
 
 #include "bundle_call.h"
+#include "plan_backend.h"
 
 /* Find the grid, check it and the arguments, pack them and hand them to the driver. */
 int silo_call_launch(struct silo_kernel_call *call, struct silo_served *served, silo_error *error);
+
+/* The same up to the driver: the grid and each parameter's bytes go to `values` and behind it, to
+ * `places`. An empty grid: not enabled. */
+int silo_call_values(struct silo_kernel_call *call, struct silo_served *served,
+                     const struct silo_parameter_place *places, struct silo_plan_values *values,
+                     silo_error *error);
+
+/* The SILO_ERROR_* of a code of the CPU driver. */
+int silo_call_cpu_code(int code);
 
 #endif

@@ -96,6 +96,7 @@ enum cuda_launch_attribute_id {
     CUDA_ATTRIBUTE_CLUSTER_DIMENSION = 4,
     CUDA_ATTRIBUTE_CLUSTER_SCHEDULING = 5,
     CUDA_ATTRIBUTE_PROGRAMMATIC_SERIALIZATION = 6,
+    CUDA_ATTRIBUTE_DEVICE_UPDATABLE = 13, /* of a graph's node; drivers of CUDA 12.4 and newer */
 };
 
 enum { CUDA_CLUSTER_SPREAD = 1 };
@@ -119,12 +120,34 @@ struct cuda_launch_config {
     uint32_t attribute_count;
 };
 
+/* The value of an attribute: the union of struct cuda_launch_attribute by itself. */
+struct cuda_updatable_value {
+    int32_t updatable; /* 1 */
+    uint32_t padding;
+    uint64_t handle; /* CUgraphDeviceNode; the driver's answer */
+    uint64_t rest[6];
+};
+
+/* CUDA_KERNEL_NODE_PARAMS_v2 */
+struct cuda_kernel_node {
+    void *function;
+    uint32_t grid[3];
+    uint32_t block[3];
+    uint32_t shared_bytes;
+    void **params;
+    void **extra;
+    void *kernel; /* read where `function` is NULL */
+    void *context;
+};
+
 struct cuda_tensor_map {
     _Alignas(64) uint64_t opaque[16];
 };
 
 _Static_assert(sizeof(struct cuda_launch_attribute) == 72, "CUlaunchAttribute");
 _Static_assert(sizeof(struct cuda_launch_config) == 56, "CUlaunchConfig");
+_Static_assert(sizeof(struct cuda_updatable_value) == 64, "CUlaunchAttributeValue");
+_Static_assert(sizeof(struct cuda_kernel_node) == 72, "CUDA_KERNEL_NODE_PARAMS_v2");
 _Static_assert(sizeof(struct cuda_tensor_map) == 128 && _Alignof(struct cuda_tensor_map) == 64,
                "CUtensorMap");
 

@@ -90,8 +90,14 @@ static int refuse_context_set(void *context) {
     return CUDA_NOT_INITIALIZED;
 }
 
+static int refuse_graph(void *executable, void *stream) {
+    (void)executable, (void)stream;
+    return CUDA_NOT_INITIALIZED;
+}
+
 static void abandon(void) {
     cu.launch_config = refuse_launch;
+    cu.graph_launch = refuse_graph;
     cu.context_get = refuse_context;
     cu.context_set = cu.context_push = refuse_context_set;
 }
@@ -345,6 +351,119 @@ static int locate(uint64_t address, int32_t *type, int32_t *index) {
     return 0;
 }
 
+/* ---- graphs ---- */
+
+static int graph_create(void **graph) {
+    return cu.graph_create(graph, 0);
+}
+
+static struct cuda_kernel_node node_of(const struct silo_launch *launch) {
+    const struct silo_function *function = launch->function;
+    return (struct cuda_kernel_node){
+        .function = function->handle,
+        .grid = {launch->grid[0] * function->per_program[0],
+                 launch->grid[1] * function->per_program[1],
+                 launch->grid[2] * function->per_program[2]},
+        .block = {function->block[0], function->block[1], function->block[2]},
+        .shared_bytes = function->shared_bytes,
+        .params = launch->params,
+    };
+}
+
+static int graph_add(void *graph, const struct silo_launch *launch, void *const *after,
+                     size_t after_count, void **node) {
+    const struct cuda_kernel_node params = node_of(launch);
+    const struct cuda_launch_attribute *attributes =
+        (const struct cuda_launch_attribute *)launch->function->attributes;
+    int code = cu.graph_add(node, graph, after, after_count, &params);
+    for (uint32_t i = 0; i < launch->function->attribute_count && code == 0; i++)
+        if (attributes[i].id != CUDA_ATTRIBUTE_PROGRAMMATIC_SERIALIZATION) /* of streams alone */
+            code = cu.graph_attribute(*node, attributes[i].id, &attributes[i].value);
+    return code;
+}
+
+static int graph_let_update(void *node, uint64_t *handle) {
+    struct cuda_updatable_value value = {.updatable = 1};
+    int code = cu.graph_attribute(node, CUDA_ATTRIBUTE_DEVICE_UPDATABLE, &value);
+    if (code == 0)
+        code = cu.graph_attribute_of(node, CUDA_ATTRIBUTE_DEVICE_UPDATABLE, &value);
+    *handle = value.handle;
+    return code == 0 && value.handle == 0 ? CUDA_NOT_SUPPORTED : code;
+}
+
+static int graph_instantiate(void **executable, void *graph) {
+    return cu.graph_instantiate(executable, graph, 0);
+}
+
+static int graph_upload(void *executable, void *stream) {
+    return cu.graph_upload(executable, stream);
+}
+
+static SILO_NOINLINE int graph_launch_elsewhere(const struct silo_gpu_device *device,
+                                                void *executable, void *stream) {
+    void *current = NULL, *popped;
+    int code = cu.context_get(&current);
+    const bool there = code == 0 && current == device->context;
+    if (!there)
+        code = cu.context_push(device->context);
+    if (code != 0)
+        return code;
+    code = cu.graph_launch(executable, stream);
+    if (!there)
+        cu.context_pop(&popped);
+    return code;
+}
+
+/* As cuda_launch. */
+static int graph_launch(const struct silo_gpu_device *device, void *executable, void *stream) {
+    if (SILO_UNLIKELY(silo_cuda.device_count != 1))
+        return graph_launch_elsewhere(device, executable, stream);
+    const int code = cu.graph_launch(executable, stream);
+    if (SILO_LIKELY(code == 0))
+        return 0;
+    return code == CUDA_INVALID_CONTEXT || code == CUDA_INVALID_HANDLE ||
+                   code == CUDA_CONTEXT_IS_DESTROYED
+               ? graph_launch_elsewhere(device, executable, stream)
+               : code;
+}
+
+static int graph_set(void *executable, void *node, const struct silo_launch *launch) {
+    const struct cuda_kernel_node params = node_of(launch);
+    return cu.graph_set(executable, node, &params);
+}
+
+static int graph_enable(void *executable, void *node, unsigned enabled) {
+    return cu.graph_enable(executable, node, enabled);
+}
+
+static int graph_free(void *executable) {
+    return cu.graph_free(executable);
+}
+
+static int graph_destroy(void *graph) {
+    return cu.graph_destroy(graph);
+}
+
+static const struct silo_gpu_graphs graphs = {
+    .create = graph_create,
+    .add = graph_add,
+    .let_update = graph_let_update,
+    .instantiate = graph_instantiate,
+    .upload = graph_upload,
+    .launch = graph_launch,
+    .set = graph_set,
+    .enable = graph_enable,
+    .free = graph_free,
+    .destroy = graph_destroy,
+};
+
+static bool has_graphs(void) {
+    return cu.graph_create != NULL && cu.graph_add != NULL && cu.graph_attribute != NULL &&
+           cu.graph_attribute_of != NULL && cu.graph_instantiate != NULL &&
+           cu.graph_upload != NULL && cu.graph_launch != NULL && cu.graph_set != NULL &&
+           cu.graph_enable != NULL && cu.graph_free != NULL && cu.graph_destroy != NULL;
+}
+
 /* ---- opening ---- */
 
 #define SILO_GPU_OWN cu
@@ -352,7 +471,9 @@ static int locate(uint64_t address, int32_t *type, int32_t *index) {
 #define SYMBOL(...) SILO_CUDA_COLUMNS(SILO_GPU_SYMBOL, __VA_ARGS__)
 static const char *resolve(void *library) {
     const struct silo_gpu_symbol symbols[] = {SILO_GPU_SYMBOLS(SYMBOL)};
-    return silo_gpu_find(library, symbols, sizeof symbols / sizeof *symbols);
+    const char *missing = silo_gpu_find(library, symbols, sizeof symbols / sizeof *symbols);
+    silo_cuda.graphs = has_graphs() ? &graphs : NULL;
+    return missing;
 }
 
 static int start(void) {

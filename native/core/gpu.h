@@ -80,6 +80,26 @@ struct silo_gpu_scope {
     int mode;     /* the thread's capture mode; -1: not changed */
 };
 
+/* Graphs of kernels (graph_plan.c): 0, or the driver's code. Handles are the driver's. Called
+ * between `enter` and `leave`, but `launch`. */
+struct silo_gpu_graphs {
+    int (*create)(void **graph);
+    /* A node that runs `launch` (its stream is not read; parameters are copied) once the
+     * nodes of `after` are done. Programmatic dependent launch is left out. */
+    int (*add)(void *graph, const struct silo_launch *launch, void *const *after,
+               size_t after_count, void **node);
+    /* Let kernels of the graph change the node; `*handle` is its name on the device. For ever. */
+    int (*let_update)(void *node, uint64_t *handle);
+    int (*instantiate)(void **executable, void *graph);
+    int (*upload)(void *executable, void *stream);
+    int (*launch)(const struct silo_gpu_device *device, void *executable, void *stream);
+    /* For launches from now on: parameters and grid, and whether it runs at all. */
+    int (*set)(void *executable, void *node, const struct silo_launch *launch);
+    int (*enable)(void *executable, void *node, unsigned enabled);
+    int (*free)(void *executable); /* one that runs: once it is done */
+    int (*destroy)(void *graph);
+};
+
 struct silo_gpu {
     const struct silo_driver *driver; /* its entry of the driver table */
     const char *name;                 /* "cuda", "hip": the kind of its targets */
@@ -136,6 +156,8 @@ struct silo_gpu {
                              const uint64_t *sizes, const uint64_t *byte_strides,
                              const uint32_t *box, const uint32_t *element_strides, int interleave,
                              int swizzle, int l2_promotion, int oob_fill);
+
+    const struct silo_gpu_graphs *graphs; /* NULL: the driver has none, or Silo none for it */
 
     /* Whether a code says that a kernel failed while it ran, or the device did: nothing more runs
      * there in this process. */

@@ -7,6 +7,7 @@
 #include "binary.h"
 #include "device.h"
 #include "memory_types.h"
+#include "plan_ring.h"
 
 #include <pthread.h>
 
@@ -58,6 +59,7 @@ static void abandon(struct silo_gpu *gpu) {
 static void in_child(void) {
     silo_gpu_locks_renew();
     silo_gpu_retired_renew();
+    silo_plan_rings_renew();
     for (struct silo_gpu *const *gpu = silo_gpus; *gpu != NULL; gpu++)
         abandon(*gpu);
 }

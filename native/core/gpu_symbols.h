@@ -32,6 +32,41 @@
       (void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,          \
        unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **parameters),        \
       NONE, NONE, NONE, OWN, NEEDED, hipModuleLaunchCooperativeKernel)                               \
+    /* graphs of kernels, all or none: from CUDA 12.0 on */                                          \
+    X(graph_create, int,                                                                             \
+      (void **graph, unsigned flags),                                                                \
+      OWN, OPTIONAL, cuGraphCreate, NONE, NONE, NONE)                                                \
+    X(graph_add, int,                                                                                \
+      (void **node, void *graph, void *const *after, size_t after_count,                             \
+       const struct cuda_kernel_node *params),                                                       \
+      OWN, OPTIONAL, cuGraphAddKernelNode_v2, NONE, NONE, NONE)                                      \
+    X(graph_attribute, int,                                                                          \
+      (void *node, int attribute, const void *value),                                                \
+      OWN, OPTIONAL, cuGraphKernelNodeSetAttribute, NONE, NONE, NONE)                                \
+    X(graph_attribute_of, int,                                                                       \
+      (void *node, int attribute, void *value),                                                      \
+      OWN, OPTIONAL, cuGraphKernelNodeGetAttribute, NONE, NONE, NONE)                                \
+    X(graph_instantiate, int,                                                                        \
+      (void **executable, void *graph, unsigned long long flags),                                    \
+      OWN, OPTIONAL, cuGraphInstantiateWithFlags, NONE, NONE, NONE)                                  \
+    X(graph_upload, int,                                                                             \
+      (void *executable, void *stream),                                                              \
+      OWN, OPTIONAL, cuGraphUpload, NONE, NONE, NONE)                                                \
+    X(graph_launch, int,                                                                             \
+      (void *executable, void *stream),                                                              \
+      OWN, OPTIONAL, cuGraphLaunch, NONE, NONE, NONE)                                                \
+    X(graph_set, int,                                                                                \
+      (void *executable, void *node, const struct cuda_kernel_node *params),                         \
+      OWN, OPTIONAL, cuGraphExecKernelNodeSetParams_v2, NONE, NONE, NONE)                            \
+    X(graph_enable, int,                                                                             \
+      (void *executable, void *node, unsigned enabled),                                              \
+      OWN, OPTIONAL, cuGraphNodeSetEnabled, NONE, NONE, NONE)                                        \
+    X(graph_free, int,                                                                               \
+      (void *executable),                                                                            \
+      OWN, OPTIONAL, cuGraphExecDestroy, NONE, NONE, NONE)                                           \
+    X(graph_destroy, int,                                                                            \
+      (void *graph),                                                                                 \
+      OWN, OPTIONAL, cuGraphDestroy, NONE, NONE, NONE)                                               \
     /* contexts; on HIP the current device */                                                        \
     X(context_get, int, (void **context),                                                            \
       OWN, NEEDED, cuCtxGetCurrent, NONE, NONE, NONE)                                                \

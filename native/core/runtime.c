@@ -4,6 +4,7 @@
 #include "bundle_file.h"
 #include "bundle_launch.h"
 #include "bundle_miss.h"
+#include "bundle_plan.h"
 #include "tagged_error.h"
 
 #include <alloca.h>
@@ -161,7 +162,7 @@ const char *silo_parameter_name(const silo_kernel *kernel, size_t index) {
 
 /* ---- calls ---- */
 
-enum mode { LAUNCH, WARMUP, EXPLAIN };
+enum mode { LAUNCH, WARMUP, EXPLAIN, ADD };
 
 static SILO_NOINLINE int check_options(const silo_kernel *kernel, const silo_call *given,
                                        silo_error *error) {
@@ -187,9 +188,10 @@ static SILO_NOINLINE int check_options(const silo_kernel *kernel, const silo_cal
     return 0;
 }
 
-/* As in any call; the arrays of the state are on the stack of this one. */
+/* As in any call; the arrays of the state are on the stack of this one. `to`: the place for a text
+ * of EXPLAIN, the plan of ADD. */
 static int call_kernel(silo_kernel *kernel, const silo_queue *queue, const silo_argument *arguments,
-                       size_t count, const silo_call *given, enum mode mode, char **text,
+                       size_t count, const silo_call *given, enum mode mode, void *to,
                        silo_error *error) {
     static const silo_call nothing;
     if (SILO_UNLIKELY(kernel == NULL || queue == NULL || (arguments == NULL && count > 0)))
@@ -227,7 +229,7 @@ static int call_kernel(silo_kernel *kernel, const silo_queue *queue, const silo_
     if (SILO_UNLIKELY(silo_call_read(&call, error) != 0))
         return -1;
     if (mode == EXPLAIN)
-        return silo_call_explain(&call, text, error);
+        return silo_call_explain(&call, to, error);
     uint64_t hash = 0;
     struct silo_served *served =
         SILO_LIKELY(!call.tagged.new_text)
@@ -239,7 +241,9 @@ static int call_kernel(silo_kernel *kernel, const silo_queue *queue, const silo_
         if (served == NULL)
             return 0; /* an empty grid */
     }
-    return mode == LAUNCH ? silo_call_launch(&call, served, error) : 0;
+    if (SILO_LIKELY(mode == LAUNCH))
+        return silo_call_launch(&call, served, error);
+    return mode == ADD ? silo_bundle_plan_add(to, &call, served, error) : 0;
 }
 
 SILO_HOT int silo_launch(silo_kernel *kernel, const silo_queue *queue,
@@ -273,4 +277,59 @@ int silo_explain(silo_kernel *kernel, const silo_queue *queue, const silo_argume
     if (call_kernel(kernel, queue, arguments, count, call, EXPLAIN, text, filled) == 0)
         return 0;
     return finish(error, &own);
+}
+
+/* ---- plans ---- */
+
+int silo_plan_begin(const silo_queue *queue, silo_plan **plan, silo_error *error) {
+    silo_error own;
+    silo_error *filled = error != NULL ? error : &own;
+    if (queue == NULL || plan == NULL) {
+        usage(filled, "silo_plan_begin", "needs a queue and a place for the plan");
+        return finish(error, &own);
+    }
+    *plan = silo_bundle_plan_new(queue, filled);
+    return *plan != NULL ? 0 : finish(error, &own);
+}
+
+int silo_plan_add(silo_plan *plan, silo_kernel *kernel, const silo_argument *arguments,
+                  size_t count, const silo_call *call, silo_error *error) {
+    silo_error own;
+    silo_error *filled = error != NULL ? error : &own;
+    if (plan == NULL) {
+        usage(filled, "silo_plan_add", "needs a plan");
+        return finish(error, &own);
+    }
+    if (silo_bundle_plan_take(plan, filled) != 0)
+        return finish(error, &own);
+    const int result = call_kernel(kernel, silo_bundle_plan_queue(plan), arguments, count, call,
+                                   ADD, plan, filled);
+    if (result != 0)
+        silo_bundle_plan_spoil(plan);
+    silo_bundle_plan_give(plan);
+    return result == 0 ? 0 : finish(error, &own);
+}
+
+int silo_plan_run(silo_plan *plan, void *stream, silo_error *error) {
+    silo_error own;
+    silo_error *filled = error != NULL ? error : &own;
+    if (plan == NULL) {
+        usage(filled, "silo_plan_run", "needs a plan");
+        return finish(error, &own);
+    }
+    if (silo_bundle_plan_take(plan, filled) != 0)
+        return finish(error, &own);
+    const int result = silo_bundle_plan_run(plan, stream, filled);
+    silo_bundle_plan_give(plan);
+    return result == 0 ? 0 : finish(error, &own);
+}
+
+const char *silo_plan_explain(const silo_plan *plan, const char **reason) {
+    const char *unread;
+    return silo_bundle_plan_explain(plan, reason != NULL ? reason : &unread);
+}
+
+void silo_plan_close(silo_plan *plan) {
+    if (plan != NULL)
+        silo_bundle_plan_free(plan);
 }

@@ -304,6 +304,45 @@ SILO_API int silo_explain(silo_kernel *kernel, const silo_queue *queue,
 
 SILO_API void silo_free(void *memory);
 
+/* ---- plans: many launches as one ---- */
+
+typedef struct silo_step_plan silo_plan;
+
+/* A plan without launches, on the device of `queue`. A step of a program adds its launches in order
+ * and runs them as one:
+ *
+ *     for (;;) {
+ *         silo_plan_add(plan, norm, norm_arguments, 4, NULL, &error);
+ *         silo_plan_add(plan, gemm, gemm_arguments, 6, NULL, &error);
+ *         silo_plan_run(plan, stream, &error);
+ *     }
+ *
+ * On a CUDA device a step is one launch of a graph, whose nodes take the arguments and grids of
+ * this step; on a CPU it is one call into the thread pool. One thread at a time uses a plan, from
+ * the first add to the end of run. Close it before the bundles of its kernels. */
+SILO_API int silo_plan_begin(const silo_queue *queue, silo_plan **plan, silo_error *error);
+
+/* The next launch of the step; as silo_launch, up to the launch itself. An empty grid is a launch
+ * that does nothing. A kernel that needs scratch memory is SILO_ERROR_UNSUPPORTED. After an error
+ * the step cannot be run. */
+SILO_API int silo_plan_add(silo_plan *plan, silo_kernel *kernel, const silo_argument *arguments,
+                           size_t count, const silo_call *call, silo_error *error);
+
+/* Launch what was added since the last run, on a stream of the plan's device (NULL: the default
+ * one; a CPU has none): each launch waits for the one before it. If nothing was added, the last
+ * step is launched again. A sequence of kernels and variants that is new to the plan is made into a
+ * graph first, which takes long; the last 64 sequences are kept. On an error nothing was launched,
+ * or the text says how many launches were. */
+SILO_API int silo_plan_run(silo_plan *plan, void *stream, silo_error *error);
+
+/* How the last run was launched ("device": a graph whose nodes the device updates, "host": a graph
+ * that the host updates, "singly": one by one, or a CPU's way), and into `*reason` why. The texts
+ * live until the next run; NULL before the first. */
+SILO_API const char *silo_plan_explain(const silo_plan *plan, const char **reason);
+
+/* Replays that are queued end as they would. NULL is allowed. */
+SILO_API void silo_plan_close(silo_plan *plan);
+
 /* ---- arguments in short ---- */
 
 #ifdef __cplusplus

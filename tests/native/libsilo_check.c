@@ -122,6 +122,40 @@ static void shapes(silo_bundle *bundle) {
     NEED(silo_launch(find(bundle, "bare"), &cpu, arguments, 2, &call, &error) == 0);
 }
 
+static void plans(silo_bundle *bundle) {
+    float x[40], out[40];
+    silo_error error;
+    silo_plan *plan;
+    const char *reason;
+    for (int i = 0; i < 40; i++)
+        x[i] = (float)i;
+    NEED(silo_plan_begin(&cpu, &plan, &error) == 0);
+    NEED(silo_plan_explain(plan, &reason) == NULL && reason == NULL);
+    for (int64_t step = 0; step < 12; step++) {
+        const int64_t n = 16 + step * 2;
+        silo_argument arguments[] = {silo_pointer(x, SILO_FLOAT32), silo_pointer(x, SILO_FLOAT32),
+                                     silo_pointer(out, SILO_FLOAT32), silo_int(n)};
+        memset(out, 0, sizeof out);
+        for (int64_t launch = 0; launch <= step % 3; launch++) {
+            NEED(silo_plan_add(plan, find(bundle, "add"), arguments, 4, NULL, &error) == 0);
+            arguments[1] = arguments[2];
+        }
+        if (step % 4 == 3) {
+            NEED(silo_plan_add(plan, find(bundle, "add"), arguments, 2, NULL, &error) ==
+                 SILO_ERROR_MISSING);
+            silo_error_clear(&error);
+            NEED(silo_plan_run(plan, NULL, &error) == SILO_ERROR_USAGE && out[1] == 0);
+            continue;
+        }
+        NEED(silo_plan_run(plan, NULL, &error) == 0);
+        for (int64_t i = 0; i < n; i++)
+            NEED(out[i] == (float)(2 + step % 3) * x[i]);
+    }
+    NEED(silo_plan_run(plan, NULL, NULL) == 0);
+    NEED(silo_plan_explain(plan, NULL) != NULL);
+    silo_plan_close(plan);
+}
+
 /* ---- calls of noise: refused or not, nothing is read that is not there ---- */
 
 static uint64_t state;
@@ -214,6 +248,7 @@ static void *work(void *data) {
         constants(bundle, i);
     }
     shapes(bundle);
+    plans(bundle);
     mistakes(bundle);
     return NULL;
 }

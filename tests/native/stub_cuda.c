@@ -20,6 +20,12 @@ static int current_index(void) {
     return context != NULL ? context->device : -1;
 }
 
+int current_context(void **context, int *device) {
+    *context = current();
+    *device = current_index();
+    return *context != NULL ? 0 : INVALID_CONTEXT;
+}
+
 #define NEED_CONTEXT()                                                                             \
     do {                                                                                           \
         FAIL();                                                                                    \
@@ -64,7 +70,8 @@ API int cuInit(unsigned flags) {
 
 API int cuDriverGetVersion(int *version) {
     FAIL();
-    *version = 13000;
+    const char *text = getenv("STUB_CUDA_VERSION");
+    *version = text != NULL ? atoi(text) : 13000;
     return 0;
 }
 
@@ -173,6 +180,7 @@ API int cuCtxGetDevice(int *device) {
 
 API int cuCtxSynchronize(void) {
     NEED_CONTEXT();
+    run_queued(-1);
     return forbidden(true);
 }
 
@@ -287,6 +295,7 @@ API int cuMemAlloc_v2(uint64_t *address, size_t bytes) {
 API int cuMemFree_v2(uint64_t address) {
     NEED_CONTEXT();
     const int code = forbidden(false);
+    run_queued(-1); /* it waits for all work */
     return code != 0 ? code : release(address);
 }
 
@@ -388,6 +397,7 @@ API int cuStreamDestroy_v2(void *stream) {
 
 API int cuStreamSynchronize(void *stream) {
     NEED_CONTEXT();
+    run_queued(-1);
     return stream_status((uint64_t)(uintptr_t)stream) != 0 ? forbidden(true) : 0;
 }
 

@@ -83,6 +83,13 @@ API void stub_fail(const char *symbol, int code, int times) {
     pthread_mutex_unlock(&lock);
 }
 
+void break_context(int code) {
+    static const char *const symbols[] = {"cuEventQuery", "cuGraphLaunch", "cuStreamSynchronize",
+                                          "cuMemAlloc_v2", "cuLaunchKernelEx"};
+    for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++)
+        stub_fail(symbols[i], code, -1);
+}
+
 API struct record *stub_last(const char *name) {
     return &entry_of(name)->record;
 }

@@ -3,8 +3,8 @@
  * Device memory is host memory. Python reads and steers it through the stub_* functions
  * (tests/samples/gpu_stub.py). -DSTUB_OLD leaves out a function that old drivers do not have.
  *
- * stub_gpu.c: state and steering; stub_code.c: modules and launches; stub_cuda.c and stub_hip.c:
- * the functions of the drivers. */
+ * stub_gpu.c: state and steering; stub_code.c: modules and launches; stub_graph.c: graphs of
+ * CUDA; stub_cuda.c and stub_hip.c: the other functions of the drivers. */
 #ifndef STUB_GPU_H
 #define STUB_GPU_H
 
@@ -152,6 +152,10 @@ int unload(struct module *module);
 int find_function(void **out, struct module *module, const char *name);
 int record_launch(const struct config *config, struct function *function, void **parameters,
                   void *context, int device, int cooperative);
+
+int current_context(void **context, int *device); /* CUDA's; nonzero: none is current */
+void break_context(int code);                     /* the next calls fail with it */
+int run_queued(int count); /* launches of graphs that are held; -1: all. The first error */
 
 #pragma GCC visibility pop
 

@@ -30,6 +30,11 @@ PUBLIC = {
     "silo_open_memory",
     "silo_parameter_count",
     "silo_parameter_name",
+    "silo_plan_add",
+    "silo_plan_begin",
+    "silo_plan_close",
+    "silo_plan_explain",
+    "silo_plan_run",
     "silo_version",
     "silo_warmup",
 }

@@ -37,7 +37,7 @@ DEVICE, PINNED, MANAGED = 2, 1, 3
 def library(*defines: str) -> Path:
     """Build the stub (once a run), named ``libcuda.so.1``; skips without a C compiler.
 
-    Give ``-DSTUB_OLD`` for a driver that lacks a function.
+    Give ``-DSTUB_OLD`` for a driver that lacks a function, ``-DSTUB_NO_GRAPHS`` for a driver without graphs.
     """
     given = os.environ.get("SILO_TEST_STUB")
     if given and not defines:
@@ -200,6 +200,9 @@ class Stub:
         self.lib.stub_count.restype = ctypes.c_int64
         self.lib.stub_other_context.restype = ctypes.c_void_p
         self.lib.stub_primary.restype = ctypes.c_void_p
+        self.lib.stub_graphs.restype = ctypes.c_int64
+        self.lib.stub_graph_text.restype = ctypes.c_char_p
+        self.lib.stub_updates.restype = ctypes.c_uint64
         self._kept: list[object] = []
 
     def last(self, name: str) -> Launch:
@@ -263,6 +266,31 @@ class Stub:
     def count(self, what: str) -> int:
         """How many of them there are: modules, allocations, bytes, contexts, events, streams; and unloads so far."""
         return self.lib.stub_count(_COUNTS.index(what))
+
+    def graphs(self) -> int:
+        """How many graphs there are, executable ones too."""
+        return self.lib.stub_graphs()
+
+    def graph(self) -> list[str]:
+        """A line of each node of the graph that was instantiated last: number, name, block, ``after=`` and so on."""
+        return self.lib.stub_graph_text().decode().splitlines()
+
+    def hold(self) -> None:
+        """Let launches of graphs wait until they are released, or something waits for the device."""
+        self.lib.stub_hold()
+
+    def release(self, count: int = -1) -> int:
+        """Run held launches, the oldest first; -1: all, and later ones do not wait. The first error code."""
+        return self.lib.stub_release(count)
+
+    def refuse_update(self, field: int, code: int) -> None:
+        """Let the next update on the device of the grid (1), of whether a node runs (2), of parameters (4) fail."""
+        self.lib.stub_refuse_update(field, code)
+
+    def updates(self) -> tuple[int, int, int, int]:
+        """Updates on the device so far: of grids, of whether nodes run, of parameters; and blocks that were read."""
+        grid, enabled, parameters, blocks = (self.lib.stub_updates(which) for which in range(4))
+        return grid, enabled, parameters, blocks
 
     def primary(self, device: int = 0) -> int:
         """The primary context of a device."""

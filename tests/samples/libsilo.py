@@ -249,6 +249,12 @@ def load(path: str = "") -> ctypes.CDLL:
     call = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
     pointers["silo_launch"] = pointers["silo_warmup"] = (ctypes.c_int, [*call, ctypes.c_void_p])
     pointers["silo_explain"] = (ctypes.c_int, [*call, ctypes.c_void_p, ctypes.c_void_p])
+    void, size = ctypes.c_void_p, ctypes.c_size_t
+    pointers["silo_plan_begin"] = (ctypes.c_int, [void, void, void])
+    pointers["silo_plan_add"] = (ctypes.c_int, [void, void, void, size, void, void])
+    pointers["silo_plan_run"] = (ctypes.c_int, [void, void, void])
+    pointers["silo_plan_explain"] = (ctypes.c_char_p, [void, void])
+    pointers["silo_plan_close"] = (None, [void])
     for name, (result, arguments) in pointers.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
@@ -269,6 +275,45 @@ def _check(library: ctypes.CDLL, code: int, error: Error) -> None:
     library.silo_error_clear(ctypes.byref(error))
     assert code == raised.code, "the function gives the code of its error"
     raise raised
+
+
+def _packed(values: Sequence[object], given: dict[str, Any]) -> tuple[Any, Call | None]:
+    """Arguments, and a call where ``given`` has a ``grid`` or options."""
+    arguments = (Argument * max(len(values), 1))(*(argument(value) for value in values))
+    grid = axes(given.pop("grid", None))
+    options = (Named * max(len(given), 1))(*(Named(key.encode(), argument(one)) for key, one in given.items()))
+    return arguments, Call(grid, options, len(given)) if grid is not None or given else None
+
+
+class Plan:
+    """``silo_plan``, on the CPU where no queue is given."""
+
+    def __init__(self, library: ctypes.CDLL, queue: Queue | None = None) -> None:
+        self.library, made, error = library, ctypes.c_void_p(), Error()
+        place = Queue(CPU, 0, None) if queue is None else queue
+        _check(library, library.silo_plan_begin(ctypes.byref(place), ctypes.byref(made), ctypes.byref(error)), error)
+        self.handle = made.value
+
+    def run(self, stream: int | None = None) -> None:
+        """``silo_plan_run``."""
+        error = Error()
+        _check(self.library, self.library.silo_plan_run(self.handle, stream, ctypes.byref(error)), error)
+
+    def explain(self) -> tuple[str, str]:
+        """``silo_plan_explain``; empty texts before the first run."""
+        reason = ctypes.c_char_p()
+        way = self.library.silo_plan_explain(self.handle, ctypes.byref(reason))
+        return (way or b"").decode(), (reason.value or b"").decode()
+
+    def close(self) -> None:
+        """``silo_plan_close``."""
+        self.library.silo_plan_close(self.handle)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 @dataclass
@@ -301,13 +346,19 @@ class Kernel:
         self.library.silo_free(text)
         return found
 
+    def add_to(self, plan: Plan, *values: object, **given: Any) -> None:
+        """``silo_plan_add``."""
+        arguments, call = _packed(values, given)
+        error = Error()
+        code = self.library.silo_plan_add(
+            plan.handle, self.handle, arguments, len(values), call and ctypes.byref(call), ctypes.byref(error)
+        )
+        _check(self.library, code, error)
+
     def _call(
         self, name: str, values: Sequence[object], queue: Queue | None, given: dict[str, Any], *more: Any
     ) -> None:
-        arguments = (Argument * max(len(values), 1))(*(argument(value) for value in values))
-        grid = axes(given.pop("grid", None))
-        options = (Named * max(len(given), 1))(*(Named(key.encode(), argument(one)) for key, one in given.items()))
-        call = Call(grid, options, len(given))
+        arguments, call = _packed(values, given)
         error = Error()
         place = Queue(CPU, 0, None) if queue is None else queue
         code = getattr(self.library, name)(
@@ -315,7 +366,7 @@ class Kernel:
             ctypes.byref(place),
             arguments,
             len(values),
-            ctypes.byref(call) if grid is not None or given else None,
+            call and ctypes.byref(call),
             *more,
             ctypes.byref(error),
         )

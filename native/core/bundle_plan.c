@@ -1,0 +1,347 @@
+#include "bundle_plan.h"
+
+#include "bundle_launch.h"
+#include "cpu_plan.h"
+#include "graph_plan.h"
+#include "plan_fill.h"
+
+#include <stdlib.h>
+
+/* Launches of one step; forms of one plan. */
+#define MOST_LAUNCHES 16384u
+#define MOST_FORMS 64u
+
+/* A served variant as a node; made when it is first added, kept with the plan. */
+struct part {
+    struct part *next; /* owned */
+    struct silo_served *served;
+    uint32_t count, bytes;               /* of its values in a block, with their header */
+    struct silo_parameter_place *places; /* owned */
+};
+
+/* A sequence of parts that was run, and the state that replays it. */
+struct form {
+    struct form *next; /* owned */
+    uint32_t count, bytes;
+    const struct part **parts; /* owned */
+    const struct silo_plan_backend *backend;
+    void *state; /* owned */
+};
+
+struct silo_step_plan {
+    silo_queue queue;
+    struct part *parts;        /* owned list */
+    struct form *forms, *last; /* owned list; the form of the last run */
+    uint32_t form_count;
+    const struct part **step; /* owned: the launches that were added */
+    uint32_t count, room;
+    uint8_t *block; /* owned: their values, one behind the other */
+    uint32_t bytes, block_room;
+    bool begun, spoilt; /* launches were added since the last run; one of them failed */
+    uint32_t taken;     /* atomic */
+};
+
+struct silo_step_plan *silo_bundle_plan_new(const silo_queue *queue, silo_error *error) {
+    struct silo_step_plan *plan = calloc(1, sizeof *plan); /* freed by silo_bundle_plan_free */
+    if (plan == NULL)
+        silo_fail_memory(error);
+    else
+        plan->queue = *queue;
+    return plan;
+}
+
+static void free_form(struct form *form) {
+    if (form->state != NULL)
+        form->backend->close(form->state);
+    free(form->parts);
+    free(form);
+}
+
+void silo_bundle_plan_free(struct silo_step_plan *plan) {
+    while (plan->forms != NULL) {
+        struct form *form = plan->forms;
+        plan->forms = form->next;
+        free_form(form);
+    }
+    while (plan->parts != NULL) {
+        struct part *part = plan->parts;
+        plan->parts = part->next;
+        free(part->places);
+        free(part);
+    }
+    free(plan->step);
+    free(plan->block);
+    free(plan);
+}
+
+const silo_queue *silo_bundle_plan_queue(const struct silo_step_plan *plan) {
+    return &plan->queue;
+}
+
+int silo_bundle_plan_take(struct silo_step_plan *plan, silo_error *error) {
+    if (SILO_LIKELY(__atomic_exchange_n(&plan->taken, 1, __ATOMIC_ACQUIRE) == 0))
+        return 0;
+    return silo_fail(error, SILO_ERROR_USAGE,
+                     "a plan is used by two threads at one time, or within a callback: give each "
+                     "thread a plan of its own, or hold a lock from the first silo_plan_add to the "
+                     "end of silo_plan_run");
+}
+
+void silo_bundle_plan_give(struct silo_step_plan *plan) {
+    __atomic_store_n(&plan->taken, 0, __ATOMIC_RELEASE);
+}
+
+/* ---- parts ---- */
+
+static uint32_t parameter_bytes(const struct silo_packing *packing, uint32_t number) {
+    const struct silo_packed *packed = &packing->packed[number];
+    if (packed->pack == SILO_PACK_STRUCT)
+        return packing->structs[packed->axis].bytes;
+    if (packed->pack == SILO_PACK_ARRAY_MAP ||
+        (packed->pack == SILO_PACK_DESCRIPTOR && packed->part == SILO_PART_MAP))
+        return SILO_MAP_BYTES;
+    return packed->bits <= 8 ? 1 : packed->bits / 8u;
+}
+
+/* As the driver states them, or as C lays them out; a CPU's are 8 bytes each, or more. */
+static int find_places(struct part *part, silo_error *error) {
+    const struct silo_served *served = part->served;
+    const struct silo_packing *packing = &served->packing;
+    const int64_t told =
+        silo_binary_places(served->code->binary, &served->function, part->places, packing->count);
+    size_t end = 0;
+    if (told >= 0 && told != packing->count)
+        return silo_fail(error, SILO_ERROR_UNSUPPORTED,
+                         "%s: the driver states %lld parameters of the code, the bundle %u",
+                         served->variant->kernel.data, (long long)told, packing->count);
+    for (uint32_t i = 0; i < packing->count; i++) {
+        struct silo_parameter_place *place = &part->places[i];
+        if (told < 0) {
+            const uint32_t size = parameter_bytes(packing, i);
+            const uint32_t align = served->where->gpu == NULL || size > 8 ? 8 : size;
+            place->offset = (end + align - 1) / align * align;
+            place->size = size;
+        }
+        end = place->offset + place->size;
+    }
+    /* Rounded up, so that the next one's values are aligned as a tensor map has to be. */
+    part->bytes = (uint32_t)((sizeof(struct silo_plan_values) + end + 63) / 64 * 64);
+    return 0;
+}
+
+static struct part *new_part(struct silo_step_plan *plan, struct silo_served *served,
+                             silo_error *error) {
+    struct part *part = calloc(1, sizeof *part);
+    if (part != NULL)
+        part->places = calloc(served->packing.count + 1u, sizeof *part->places);
+    if (part == NULL || part->places == NULL) {
+        free(part);
+        silo_fail_memory(error);
+        return NULL;
+    }
+    part->served = served;
+    part->count = served->packing.count;
+    if (find_places(part, error) != 0) {
+        free(part->places);
+        free(part);
+        return NULL;
+    }
+    part->next = plan->parts;
+    plan->parts = part;
+    return part;
+}
+
+/* Most steps are as the one before them. */
+static const struct part *find_part(struct silo_step_plan *plan, struct silo_served *served,
+                                    silo_error *error) {
+    const struct form *last = plan->last;
+    if (last != NULL && plan->count < last->count && last->parts[plan->count]->served == served)
+        return last->parts[plan->count];
+    for (struct part *part = plan->parts; part != NULL; part = part->next)
+        if (part->served == served)
+            return part;
+    return new_part(plan, served, error);
+}
+
+/* ---- a step ---- */
+
+static int grow(struct silo_step_plan *plan, uint32_t bytes, silo_error *error) {
+    if (plan->count == plan->room) {
+        const uint32_t room = plan->room * 2 + 32;
+        const struct part **step = realloc((void *)plan->step, (size_t)room * sizeof *plan->step);
+        if (step == NULL)
+            return silo_fail_memory(error);
+        plan->step = step;
+        plan->room = room;
+    }
+    if (plan->bytes + bytes > plan->block_room) {
+        const uint32_t room = (plan->bytes + bytes) * 2;
+        uint8_t *block = aligned_alloc(64, room);
+        if (block == NULL)
+            return silo_fail_memory(error);
+        memset(block, 0, room);
+        if (plan->bytes > 0)
+            memcpy(block, plan->block, plan->bytes);
+        free(plan->block);
+        plan->block = block;
+        plan->block_room = room;
+    }
+    return 0;
+}
+
+static int add(struct silo_step_plan *plan, struct silo_kernel_call *call,
+               struct silo_served *served, silo_error *error) {
+    const struct part *part = find_part(plan, served, error);
+    if (SILO_UNLIKELY(part == NULL))
+        return -1;
+    if (plan->count == MOST_LAUNCHES)
+        return silo_fail(error, SILO_ERROR_LIMIT, "a step of a plan has at most %u launches",
+                         MOST_LAUNCHES);
+    if (SILO_UNLIKELY(plan->count == plan->room || plan->bytes + part->bytes > plan->block_room) &&
+        grow(plan, part->bytes, error) != 0)
+        return -1;
+    struct silo_plan_values *values = (void *)(plan->block + plan->bytes);
+    if (silo_call_values(call, served, part->places, values, error) != 0)
+        return -1;
+    plan->step[plan->count++] = part;
+    plan->bytes += part->bytes;
+    return 0;
+}
+
+static void begin_step(struct silo_step_plan *plan) {
+    if (plan->begun)
+        return;
+    plan->begun = true;
+    plan->spoilt = false;
+    plan->count = plan->bytes = 0;
+}
+
+void silo_bundle_plan_spoil(struct silo_step_plan *plan) {
+    begin_step(plan);
+    plan->spoilt = true;
+}
+
+int silo_bundle_plan_add(struct silo_step_plan *plan, struct silo_kernel_call *call,
+                         struct silo_served *served, silo_error *error) {
+    begin_step(plan);
+    if (SILO_LIKELY(add(plan, call, served, error) == 0))
+        return 0;
+    plan->spoilt = true;
+    return -1;
+}
+
+/* ---- forms ---- */
+
+static bool is_form(const struct silo_step_plan *plan, const struct form *form) {
+    return form->count == plan->count &&
+           memcmp(form->parts, plan->step, plan->count * sizeof *plan->step) == 0;
+}
+
+static int open_form(const struct silo_step_plan *plan, struct form *form, silo_error *error) {
+    struct silo_plan_node *nodes = calloc(plan->count, sizeof *nodes); /* freed here */
+    uint32_t at = 0;
+    if (nodes == NULL)
+        return silo_fail_memory(error);
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const struct part *part = plan->step[i];
+        nodes[i] = (struct silo_plan_node){
+            .function = &part->served->function,
+            .binary = part->served->code->binary,
+            .kernel = part->served->variant->kernel.data,
+            .parameter_count = part->count,
+            .places = part->places,
+            .values = at,
+        };
+        at += part->bytes;
+    }
+    const struct silo_plan_shape shape = {nodes[0].function->device, nodes, plan->count, at};
+    form->backend = shape.device == NULL ? &silo_cpu_plan : &silo_graph_plan;
+    int result = silo_plan_order(nodes, plan->count, NULL, NULL, error);
+    if (result == 0) {
+        form->state = form->backend->open(&shape, error);
+        result = form->state != NULL ? 0 : -1;
+    }
+    for (uint32_t i = 0; i < plan->count; i++)
+        free((void *)(uintptr_t)nodes[i].after);
+    free(nodes);
+    return result;
+}
+
+/* The form that was not used for the longest time makes room. */
+static void drop_oldest(struct silo_step_plan *plan) {
+    struct form **link = &plan->forms;
+    while ((*link)->next != NULL)
+        link = &(*link)->next;
+    free_form(*link);
+    *link = NULL;
+    plan->form_count--;
+}
+
+static struct form *new_form(struct silo_step_plan *plan, silo_error *error) {
+    struct form *form = calloc(1, sizeof *form);
+    if (form != NULL)
+        form->parts = malloc(plan->count * sizeof *form->parts);
+    if (form == NULL || form->parts == NULL) {
+        free(form);
+        silo_fail_memory(error);
+        return NULL;
+    }
+    memcpy(form->parts, plan->step, plan->count * sizeof *form->parts);
+    form->count = plan->count;
+    form->bytes = plan->bytes;
+    if (open_form(plan, form, error) != 0) {
+        free_form(form);
+        return NULL;
+    }
+    if (plan->form_count == MOST_FORMS)
+        drop_oldest(plan);
+    plan->form_count++;
+    return form;
+}
+
+/* The form of the step, which is then the first of the list. */
+static struct form *find_form(struct silo_step_plan *plan, silo_error *error) {
+    struct form **link = &plan->forms;
+    while (*link != NULL && !is_form(plan, *link))
+        link = &(*link)->next;
+    struct form *form = *link;
+    if (form != NULL)
+        *link = form->next;
+    else if ((form = new_form(plan, error)) == NULL)
+        return NULL;
+    form->next = plan->forms;
+    plan->forms = form;
+    return form;
+}
+
+static int run_step(struct silo_step_plan *plan, void *stream, silo_error *error) {
+    uint8_t *block;
+    struct form *form =
+        plan->last != NULL && is_form(plan, plan->last) ? plan->last : find_form(plan, error);
+    if (form == NULL || form->backend->begin(form->state, &block, error) != 0)
+        return -1;
+    plan->last = form;
+    memcpy(block, plan->block, plan->bytes);
+    if (form->backend->launch(form->state, stream, error) == 0)
+        return 0;
+    if (form->backend == &silo_cpu_plan && error->code == SILO_ERROR_LAUNCH)
+        error->code = silo_call_cpu_code(error->driver_code); /* as silo_launch has it */
+    return -1;
+}
+
+int silo_bundle_plan_run(struct silo_step_plan *plan, void *stream, silo_error *error) {
+    const bool spoilt = plan->spoilt;
+    plan->begun = plan->spoilt = false;
+    if (SILO_UNLIKELY(spoilt)) {
+        plan->count = plan->bytes = 0;
+        return silo_fail(error, SILO_ERROR_USAGE,
+                         "a plan is not launched, since a launch could not be added to this step; "
+                         "the next silo_plan_add begins another step");
+    }
+    return plan->count == 0 ? 0 : run_step(plan, stream, error);
+}
+
+const char *silo_bundle_plan_explain(const struct silo_step_plan *plan, const char **reason) {
+    *reason = NULL;
+    return plan->last != NULL ? plan->last->backend->explain(plan->last->state, reason) : NULL;
+}

@@ -1,0 +1,29 @@
+/* Plans of silo.h: the launches of a step, added one after the other and launched as one. */
+#ifndef SILO_BUNDLE_PLAN_H
+#define SILO_BUNDLE_PLAN_H
+
+#include "bundle_call.h"
+
+/* Without launches. NULL with SILO_ERROR_MEMORY. */
+struct silo_step_plan *silo_bundle_plan_new(const silo_queue *queue, silo_error *error);
+void silo_bundle_plan_free(struct silo_step_plan *plan);
+
+/* The queue that it was begun with; launches go to the stream of each run. */
+const silo_queue *silo_bundle_plan_queue(const struct silo_step_plan *plan);
+
+/* Take the plan for a call of this thread. -1 with SILO_ERROR_USAGE: another thread has it. */
+int silo_bundle_plan_take(struct silo_step_plan *plan, silo_error *error);
+void silo_bundle_plan_give(struct silo_step_plan *plan);
+
+/* With the plan taken, like the rest. The next launch of the step. -1: the step cannot be run. */
+int silo_bundle_plan_add(struct silo_step_plan *plan, struct silo_kernel_call *call,
+                         struct silo_served *served, silo_error *error);
+void silo_bundle_plan_spoil(struct silo_step_plan *plan); /* an add failed before it came here */
+
+/* Launch the step, or without one the last step again, on the stream. */
+int silo_bundle_plan_run(struct silo_step_plan *plan, void *stream, silo_error *error);
+
+/* Of the last run; NULL before the first. */
+const char *silo_bundle_plan_explain(const struct silo_step_plan *plan, const char **reason);
+
+#endif

@@ -1,0 +1,65 @@
+#include "plan_way.h"
+
+#include <stdio.h>
+
+/* The first driver whose graphs have nodes that kernels can update. */
+enum { UPDATABLE_DRIVER = 12040 };
+
+/* Why the nodes cannot be updated on the device; false: they can. */
+static bool refuse_device(const struct silo_plan_facts *facts, char *why, size_t size) {
+    if (facts->wanted > SILO_PLAN_DEVICE)
+        snprintf(why, size, "another way was asked for");
+    else if (facts->version < UPDATABLE_DRIVER)
+        snprintf(why, size, "the driver is for CUDA %d.%d, and kernels update nodes from 12.4 on",
+                 facts->version / 1000, facts->version % 1000 / 10);
+    else if (facts->cooperative > 0)
+        snprintf(why, size,
+                 "%u of %u kernels are cooperative: only the host checks that all of their blocks "
+                 "fit on the device",
+                 facts->cooperative, facts->kernels);
+    else if (facts->places != NULL)
+        snprintf(why, size, "the driver does not confirm where the parameters of %s lie",
+                 facts->places);
+    else if (facts->updater != NULL)
+        snprintf(why, size, "%s", facts->updater);
+    else
+        return false;
+    return true;
+}
+
+/* Why there is no graph at all; false: there is one. */
+static bool refuse_graph(const struct silo_plan_facts *facts, char *why, size_t size) {
+    if (facts->wanted > SILO_PLAN_HOST)
+        snprintf(why, size, "another way was asked for");
+    else if (!facts->graphs)
+        snprintf(why, size, "Silo makes no graphs with this %s driver", facts->driver);
+    else if (facts->host != NULL)
+        snprintf(why, size, "%s", facts->host);
+    else
+        return false;
+    return true;
+}
+
+enum silo_plan_way silo_plan_way_choose(const struct silo_plan_facts *facts, char *reason,
+                                        size_t size) {
+    char why[384], dropped[160] = "";
+    if (refuse_graph(facts, why, sizeof why)) {
+        snprintf(reason, size, "launched one by one: %s", why);
+        return SILO_PLAN_SINGLY;
+    }
+    if (facts->serialized > 0)
+        snprintf(dropped, sizeof dropped,
+                 "; %u of %u kernels run without programmatic dependent launch, since an edge of "
+                 "the graph waits for the whole kernel",
+                 facts->serialized, facts->kernels);
+    if (refuse_device(facts, why, sizeof why)) {
+        snprintf(reason, size, "one graph, its nodes updated from the host: %s%s", why, dropped);
+        return SILO_PLAN_HOST;
+    }
+    snprintf(reason, size, "one graph, its nodes updated on the device%s", dropped);
+    return SILO_PLAN_DEVICE;
+}
+
+const char *silo_plan_way_name(enum silo_plan_way way) {
+    return way == SILO_PLAN_DEVICE ? "device" : way == SILO_PLAN_HOST ? "host" : "singly";
+}
