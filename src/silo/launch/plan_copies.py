@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from silo.core.host_arrays import dtype_named
+from silo.core.dtypes import dtype_named
 from silo.core.signature import Effect, Parameter, ParameterKind, Signature
 from silo.errors import ArgumentError
 from silo.launch import native

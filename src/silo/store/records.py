@@ -176,9 +176,7 @@ class FallbackRecords:
         """Add the record that ``judge`` returns of all records of the key; None adds nothing."""
         added: list[JSON] = []
         memory = tuple(self._memory.read(key))
-        if self._gate.write(
-            lambda: added.append(self._disk.append_judged(key, lambda disk: judge(chain(disk, memory))))
-        ):
+        if self._write(lambda: added.append(self._disk.append_judged(key, lambda disk: judge(chain(disk, memory))))):
             return added[-1]
         record = judge(self.read(key))
         if record is not None:
