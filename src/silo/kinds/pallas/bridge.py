@@ -132,9 +132,8 @@ class Arrays:
     def put(self, array: Any, result: Any) -> None:  # noqa: ANN401
         """Writes a result to the caller's own memory, whatever its strides; returns when it is written.
 
-        Copies with numpy: torch copies 32768 elements and more with threads, which then wait actively on the cores that
-            jax
-        needs.
+        Copies with numpy: torch copies 32768 elements and more with threads, which then wait actively on the cores
+        that jax needs.
         """
         import numpy as np  # noqa: PLC0415  # jax needs it
 

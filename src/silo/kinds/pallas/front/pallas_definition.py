@@ -60,8 +60,7 @@ def pallas(
             parameters that are keyword-only are constants, which a call or a config sets.
         args: the description of each argument, in the body's order or by name: a :class:`silo.ArgSpec` for an array;
             for a scalar its dtype (``"fp32"``, ``"i32"``), or None if each call decides; ``"constexpr"``. A scalar
-            reaches the
-            body as a value that a call passes: another value needs no compilation.
+            reaches the body as a value that a call passes: another value needs no compilation.
         scheme: ``default``: the body sees blocks. ``pipeline`` and ``fori``: arrays without a block stay in HBM, and
             the body runs ``pltpu.emit_pipeline`` over them, or copies itself. ``mosaic_gpu``: the body is written for
             ``plgpu.kernel``, for NVIDIA's GPUs alone; the axes of its grid are x, y and z.
