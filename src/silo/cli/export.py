@@ -59,9 +59,9 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write the kernels of K.silo as a C++ library that needs no Python, or check one that was written.
+    """Write the kernels of K.silo as a C++ library that needs no Python, or check a folder of one.
 
-    Files that are there and right stay as they are. --check takes the options that the folder was written with.
+    Files that are already right stay as they are. --check uses the options with which the folder was written.
     """
     if (cpp is None and wheel is None) == (check is None):
         raise typer.BadParameter("say --cpp DIR to write a folder, --wheel NAME for a wheel, or --check DIR alone")

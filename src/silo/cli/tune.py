@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 
-# Written out: the registry is not imported for --help. A test compares them.
+# Repeated here, because the registry is not imported for --help. A test compares them.
 _NAMES = (
     "auto",
     "exhaustive",
@@ -128,10 +128,10 @@ def command(
 ) -> None:
     """Measure the configs of every case of FILE, MODULE or K.silo on a device and keep each trial.
 
-    What was measured before is not measured again, unless ``--remeasure`` says so. Ctrl-C loses only the trial in
-    flight; the next run goes on.
-    A bundle is refined in place, in one piece; its signature is made anew with ``--key``, else removed as false.
-    ``--explain`` says why kept results do not count, and measures nothing.
+    Configs with a kept trial are not measured again without ``--remeasure``. Ctrl-C loses only the trial in flight; the
+    next run goes on.
+    A bundle is refined in place, in one piece; with ``--key`` it is signed again, else its old signature is removed.
+    ``--explain`` prints why kept results do not count, and measures nothing.
     """
     changes = {"deterministic": True} if deterministic else {}
     _check_fleet(agent, ray, gpus, device, explain=explain)
@@ -155,7 +155,7 @@ def command(
     ):
         rows = tune_path(
             path,
-            device=None if ray is not None else device,  # which an actor has
+            device=None if ray is not None else device,  # on Ray, each actor has its own device
             kernels=kernel or None,
             searcher=searcher,
             evaluations=evaluations,
@@ -224,7 +224,7 @@ def _fleet(
 
 @contextmanager
 def _fleet_on_ray(address: str, gpus: int | None, device: str | None, wait_s: float) -> Generator[Fleet]:
-    """Ray prints on standard output that an actor was lost, in the middle of results and events; it is led away."""
+    """Redirects standard output to standard error, because Ray reports lost actors among the results and events."""
     from silo.tuning.agents.ray_agents import ray_fleet  # noqa: PLC0415  # heavy, and few tunes have agents
 
     with redirect_stdout(sys.stderr), ray_fleet(address, gpus, device=device, wait_s=wait_s) as fleet:
