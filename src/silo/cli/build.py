@@ -19,9 +19,9 @@ __all__ = ["command"]
 
 # The numbers are repeated from silo.compile.packed_configs, which is not imported for --help. A test compares them.
 _CONFIGS = (
-    "How many configs of each case to pack. Default: for targets that nothing here measures the whole space, up to 128 "
+    "How many configs of each case to pack. Default: for targets without a device here, the whole space, up to 128 "
     "configs of each case and 64 MiB of code of each kernel, so that silo tune K.silo on the device finds the best; "
-    "for measured ones their winners."
+    "for measured targets, their winners."
 )
 
 
@@ -44,7 +44,7 @@ def command(
         list[str] | None,
         targets_option(
             "A target such as cpu, cuda:sm_90, hip:gfx942; repeatable. "
-            "Default: cpu; for kernels made by silo.binary, what they were built for."
+            "Default: cpu; for kernels made by silo.binary, their binaries' targets."
         ),
     ] = None,
     kernel: Kernels = None,

@@ -44,7 +44,9 @@ def show(context: typer.Context, *, json: Json = False) -> None:
 
 @app.command(cls=Command)
 def prune(
-    size: Annotated[int, typer.Option("--size", metavar="MIB", help="Keep at most so many MiB of blobs, the newest.")],
+    size: Annotated[
+        int, typer.Option("--size", metavar="MIB", help="Keep at most this many MiB of blobs, the newest.")
+    ],
 ) -> None:
     """Remove the oldest blobs until the store is small enough. Trials, and blobs younger than an hour, are kept."""
     from silo.commands.cache_actions import prune_store  # noqa: PLC0415
@@ -72,7 +74,10 @@ def import_(
         ),
     ],
     kernel: Annotated[
-        str | None, typer.Option("--kernel", "-k", metavar="NAME", help="The kernel it is about. Default: as it says.")
+        str | None,
+        typer.Option(
+            "--kernel", "-k", metavar="NAME", help="The kernel of the results. Default: as named in the file."
+        ),
     ] = None,
     form: Annotated[
         str | None, typer.Option("--format", metavar="F", help="kernel-tuner, t4 or triton. Default: found.")

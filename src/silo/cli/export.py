@@ -22,7 +22,7 @@ def command(
     check: Annotated[
         Path | None,
         typer.Option(
-            "--check", metavar="DIR", help="Only say what is stale or was changed there; exit code 1 if anything is."
+            "--check", metavar="DIR", help="Only list files there that are stale or changed; exit code 1 if any are."
         ),
     ] = None,
     kernel: Annotated[
@@ -54,7 +54,7 @@ def command(
         Path, typer.Option("--output", "-o", metavar="DIR", help="Where the wheel goes. Default: here.")
     ] = Path(),
     trust: Annotated[
-        bool, typer.Option("--trust", help="Export the bundle's host code although nobody vouched for it.")
+        bool, typer.Option("--trust", help="Export the bundle's host code even if it is not trusted.")
     ] = False,
     quiet: Quiet = False,
     json: Json = False,

@@ -47,9 +47,7 @@ def command(
     ] = None,
     config: Annotated[
         str | None,
-        typer.Option(
-            "--config", metavar="NAME=VALUE,...", help="Code of this config. Default: the one that calls get."
-        ),
+        typer.Option("--config", metavar="NAME=VALUE,...", help="Code of this config. Default: the config of calls."),
     ] = None,
     *,
     verify: Annotated[

@@ -83,7 +83,7 @@ TuneMode = Annotated[
         "--tune",
         metavar="MODE",
         callback=one_of(tuple(mode for mode in TUNE_MODES if mode != "leader")),  # "leader" is for calls
-        help="auto: measure what is not known; cached: never measure; frozen: nor guess; off: first config.",
+        help="auto: measure if nothing is known; cached: never measure; frozen: never guess; off: first config.",
     ),
 ]
 Budget = Annotated[
@@ -95,7 +95,7 @@ Budget = Annotated[
 Deterministic = Annotated[
     bool,
     typer.Option(
-        "--deterministic", help="The same bits on every run and rank: nothing measured decides about kernels that sum."
+        "--deterministic", help="The same bits on every run and rank: measurements do not choose how kernels sum."
     ),
 ]
 Device = Annotated[
@@ -108,7 +108,7 @@ Device = Annotated[
     ),
 ]
 OfDevice = Annotated[
-    str | None, typer.Option("--device", "-d", metavar="D", help="Only what was measured on this device. Default: all.")
+    str | None, typer.Option("--device", "-d", metavar="D", help="Only trials of this device. Default: all.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")]

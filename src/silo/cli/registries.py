@@ -22,7 +22,7 @@ _Login = Annotated[
     ),
 ]
 _Plain = Annotated[
-    bool, typer.Option("--plain-http", help="Ask without TLS. Default: only where the registry is this machine.")
+    bool, typer.Option("--plain-http", help="Connect without TLS. Default: only if the registry is this machine.")
 ]
 _FORM = "oci://HOST/REPOSITORY:TAG"
 
@@ -57,7 +57,7 @@ def pull_command(
     ],
     target: Annotated[
         list[str] | None,
-        targets_option("Only what it has for this target; repeatable. Nothing else is sent. Default: all."),
+        targets_option("Only the parts for this target; repeatable. Nothing else is sent. Default: all."),
     ] = None,
     output: Annotated[
         Path | None,

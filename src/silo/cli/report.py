@@ -27,7 +27,7 @@ def command(
         bool,
         typer.Option(
             "--ceilings",
-            help="Measure what the device (default: the CPU) reaches, if that is not known: takes some seconds.",
+            help="Measure the peak rates of the device (default: the CPU) if unknown: takes some seconds.",
         ),
     ] = False,
     quiet: Quiet = False,

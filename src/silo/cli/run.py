@@ -43,7 +43,7 @@ def command(
     tune: TuneMode = "cached",
     *,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Load the bundle's host code although nobody vouched for it.")
+        bool, typer.Option("--trust", help="Load the bundle's host code even if it is not trusted.")
     ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Run in checking mode: out of bounds, races, masked-off values and more.")
@@ -100,7 +100,7 @@ def check_command(
     device: Device = None,
     kernel: Kernels = None,
     arrays: Annotated[
-        str | None, typer.Option("--arrays", metavar="LIBRARY", callback=one_of(_LIBRARIES), help="As of silo run.")
+        str | None, typer.Option("--arrays", metavar="LIBRARY", callback=one_of(_LIBRARIES), help="As for silo run.")
     ] = None,
     *,
     quiet: Quiet = False,

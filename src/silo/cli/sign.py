@@ -77,8 +77,8 @@ def verify_command(
         typer.Option(
             "--key",
             metavar="PUB",
-            help="The public key that must have signed it: its file, or its 56 characters. Default: any that silo "
-            "trust --key was told.",
+            help="The public key that must have signed it: its file, or its 56 characters. Default: any key that silo "
+            "trust --key added.",
         ),
     ] = None,
     *,

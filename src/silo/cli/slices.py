@@ -24,7 +24,7 @@ def slice_command(
     target: Annotated[
         list[str] | None,
         targets_option(
-            "Only what it has for this target, such as cpu or cuda:sm_90; repeatable. Default: a slice for each."
+            "Only the parts for this target, such as cpu or cuda:sm_90; repeatable. Default: a slice for each."
         ),
     ] = None,
     key: SigningKey = None,

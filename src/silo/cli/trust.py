@@ -100,7 +100,7 @@ def untrust_command(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE|SHA256|URL...]", help="Bundles, or what silo trust --list shows.", show_default=False
+            metavar="[FILE|SHA256|URL...]", help="Bundles, or entries of silo trust --list.", show_default=False
         ),
     ] = None,
     key: Annotated[

@@ -42,7 +42,7 @@ _SEARCHERS = (
     f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}. auto measures small spaces whole, models the times of larger ones, and "
     "goes through a combo's sub-kernels one group after the other."
 )
-_EVALUATIONS = "At most so many configs for each case. Default: 256 for auto without --budget, else no limit."
+_EVALUATIONS = "At most this many configs for each case. Default: 256 for auto without --budget, else no limit."
 
 
 def _some(value: int | None) -> int | None:
@@ -74,7 +74,7 @@ def command(
         typer.Option(
             "--lock",
             metavar="FILE",
-            help="Write what was decided there (silo.lock.json); what it holds stays unless beaten beyond the noise.",
+            help="Write the decisions there (silo.lock.json); old ones stay unless beaten beyond the noise.",
         ),
     ] = None,
     key: SigningKey = None,
@@ -96,7 +96,9 @@ def command(
     ] = None,
     gpus: Annotated[
         int | None,
-        typer.Option("--gpus", metavar="N", callback=_some, help="So many actors on Ray. Default: a GPU each, of all."),
+        typer.Option(
+            "--gpus", metavar="N", callback=_some, help="The number of actors on Ray. Default: one for each GPU."
+        ),
     ] = None,
     agent_wait: Annotated[
         float,
@@ -106,21 +108,23 @@ def command(
     deterministic: Deterministic = False,
     explain: Annotated[
         bool,
-        typer.Option("--explain", help="Measure nothing: say what is known, and field by field why the rest is not."),
+        typer.Option(
+            "--explain", help="Measure nothing: print known results, and field by field why others do not count."
+        ),
     ] = False,
     remeasure: Annotated[
         bool,
         typer.Option(
-            "--remeasure", help="Measure everything anew: the trials known by now are superseded, on every machine."
+            "--remeasure", help="Measure everything again: all trials known now are superseded, on every machine."
         ),
     ] = False,
     trust: Annotated[
-        bool, typer.Option("--trust", help="Load the bundle's host code although nobody vouched for it.")
+        bool, typer.Option("--trust", help="Load the bundle's host code even if it is not trusted.")
     ] = False,
     events: Annotated[
         str | None,
         typer.Option(
-            "--events", metavar="PATH", help="Append every step there as a line of JSON, as it happens; -: print them."
+            "--events", metavar="PATH", help="Append each step to it as a line of JSON, as it happens; -: print them."
         ),
     ] = None,
     quiet: Quiet = False,
