@@ -57,7 +57,7 @@ def program_changes(pretend: str | None) -> tuple[dict[str, str], str]:
     if pretend is not None:
         changes["SILO_PRETEND"] = pretend
     line = f"cuda is the CPU for this program (as {device.name}): results are right, times mean nothing"
-    if has_gpus():  # hidden, so that torch takes none of them
+    if has_gpus():  # hidden, so that torch uses none of them
         changes |= {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
         line += "; the GPUs of this machine are hidden from it"
     return changes, line

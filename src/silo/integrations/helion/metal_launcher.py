@@ -22,7 +22,7 @@ _WITHOUT_EFFECT = ("num_warps", "num_stages")
 
 @frozen
 class _Made:
-    kernel: object  # held, so that no other object gets its id
+    kernel: object  # referenced, so that its id is not reused
     made: Any
 
 

@@ -25,7 +25,7 @@ _WORKLIST = "_compact_build_worklist"
 
 @frozen
 class _Made:
-    kernel: object  # held, so that no other object gets its id
+    kernel: object  # referenced, so that its id is not reused
     made: Any
 
 

@@ -1,4 +1,4 @@
-"""The form of one call from a program of jax: all that decides its code and its launch, as a value. No arrays."""
+"""The form of one call from a program of jax: the facts that decide its code and launch, as a value without arrays."""
 
 from __future__ import annotations
 

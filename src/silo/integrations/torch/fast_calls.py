@@ -47,7 +47,7 @@ class QuietCalls:
         self.grad_enabled: Callable[[], bool] = torch.is_grad_enabled
         self.requires_grad: Callable[..., bool] = _any_requires_grad
         try:
-            known = torch._C  # noqa: SLF001  # the dispatcher's state is nowhere else
+            known = torch._C  # noqa: SLF001  # no public API has the dispatcher's state
             transform = known._functorch.peek_interpreter_stack  # noqa: SLF001
             self._questions = (
                 known._len_torch_dispatch_stack,  # noqa: SLF001

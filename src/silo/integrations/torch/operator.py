@@ -346,7 +346,7 @@ def torch_op(
             f"{known.name} ({known.location}) has no declared grid, which its operator launches with: give silo.kernel "
             "a grid=, a function of the arguments"
         )
-    module = str(sys._getframe(1).f_globals.get("__name__", "__main__"))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # where a pickle looks for it
+    module = str(sys._getframe(1).f_globals.get("__name__", "__main__"))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  # a pickle imports it
     given = example_of(known, example)
     written = None if mutates is None else {*mutates, *(out or ())}
     facts = facts_of_call(known, given, written)

@@ -94,7 +94,7 @@ def _parameter(kernel: str, name: str, written: Value) -> Parameter:
 def _abi_type(parameter: Parameter) -> AbiType:
     if parameter.kind is ParameterKind.POINTER:
         return AbiType.POINTER
-    assert parameter.dtype is not None  # every scalar was given one
+    assert parameter.dtype is not None  # every scalar has one
     return AbiType(parameter.dtype.short)
 
 

@@ -141,7 +141,7 @@ class PallasLaunch(CheckedLaunch[CheckMode, CheckFinding, str, tuple[Any, ...]])
         del doubt, other, schedule
         if isinstance(effect, CheckFinding):
             return effect
-        assert effect is not None  # there is one doubt
+        assert effect is not None  # None needs several doubts, and here is one
         why = "it depends on memory to which nothing was written, or is not written itself"
         return self._element("uninitialized", "a value of memory that was never written", effect, why)
 

@@ -155,7 +155,7 @@ def _parameter(
     where: str, one: inspect.Parameter, given: object, spec: ArraySpec | None, reader: SpecReader
 ) -> Parameter:
     if spec is not None:
-        assert isinstance(given, ArgSpec)  # it was read from it
+        assert isinstance(given, ArgSpec)  # a spec is read from an ArgSpec
         element = None if given.dtype is None else reader.dtype(f"{where}: {one.name}", given.dtype)
         if element is not None and element.name in WIDE:
             raise SourceError(f"{where}: {one.name} has dtype={given.dtype!r}; jax has no 64-bit arrays as it is set")
