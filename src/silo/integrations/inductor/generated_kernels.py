@@ -141,7 +141,7 @@ def served_launcher(heuristics: Any, plain: Callable[[Any], Any]) -> Callable[[A
 
 
 def _native_launcher(compiled: Any) -> Launcher:  # noqa: ANN401  # Triton's CompiledKernel
-    """Returns a launcher without a guard for Triton's compiled code: Inductor's wrapper checks the call itself."""
+    """Returns a launcher without a guard for Triton's compiled code: Inductor calls it with fitting types only."""
     blocked = adapter.launch_hooks()
     if blocked:
         raise UnsupportedError(blocked)

@@ -100,7 +100,8 @@ class JaxCallForm:
     def is_aligned(self, array: ArrayForm) -> bool:
         """Whether the array's address is a multiple of 16 bytes.
 
-        XLA allocates arrays so; the examples of a batch follow each other, so their size must be a multiple, too.
+        XLA aligns arrays to at least 16 bytes. The examples of a batch follow each other, so their size must be a
+        multiple of 16 bytes, too.
         """
         return not self.batch or array.bytes % 16 == 0
 

@@ -73,7 +73,7 @@ def _connect(module: ModuleType) -> None:
     """Connect a module; an error in Silo is logged, because torch must load in any case."""
     try:
         import_module({**_SEAMS, **_MEMORY, **_EXTENSIONS}[module.__name__]).connect(module)
-    except Exception as error:  # noqa: BLE001  # as above
+    except Exception as error:  # noqa: BLE001  # torch must load
         logging.getLogger("silo").warning(
             "%s is not connected, so torch takes kernels of Silo there as any others: %s: %s",
             module.__name__,

@@ -56,7 +56,6 @@ def parse_name(name: str) -> tuple[str, str]:
     ('mine', 'add')
 
     Raises:
-        ArgumentError: it is not of the form ``namespace::name``.
         ArgumentError: the text is not of the form ``namespace::name``.
     """
     match = _NAME.fullmatch(name)
