@@ -59,7 +59,7 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write the kernels of K.silo as a C++ library that needs no Python, or check a folder of one.
+    """Write the kernels of K.silo as a C++ library that needs no Python, or check a folder that was written.
 
     Files that are already right stay as they are. --check uses the options with which the folder was written.
     """

@@ -83,7 +83,7 @@ TuneMode = Annotated[
         "--tune",
         metavar="MODE",
         callback=one_of(tuple(mode for mode in TUNE_MODES if mode != "leader")),  # "leader" is for calls
-        help="auto: measure if nothing is known; cached: never measure; frozen: never guess; off: first config.",
+        help="auto: measure if unknown; cached: never measure; frozen: never measure or guess; off: first config.",
     ),
 ]
 Budget = Annotated[

@@ -49,8 +49,7 @@ def cute(
             parameters of a class's ``__init__`` are constants, which a call or a config sets.
         signature: facts missing from the annotations, ``"x: in *fp32, out: out, n: i32, TILE: constexpr"`` or a
             mapping: the effect on an array (``in``, ``out``, ``inout``), its dtype, the width of a scalar, and
-                constants. Other
-            parameters are as annotated; an array counts as read and written.
+            constants. Other parameters are as annotated; an array counts as read and written.
         block: threads of a block: a number, the name of a constant, up to three of these, or a function of the
             constants. A ``@cute.kernel`` needs it.
         cluster: blocks of a cluster, in the same form.

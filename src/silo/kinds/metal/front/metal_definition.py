@@ -62,7 +62,8 @@ def metal(
         release_gil: as for :func:`silo.kernel`.
 
     Raises:
-        SourceError: the kernel is missing, is one of several unnamed ones, or cannot be launched; with file and line.
+        SourceError: no kernel of that name, several and no name given, or one that cannot be launched; with file and
+            line.
         SpaceError: the space is invalid.
         TraceError: the grid, or a size, cannot be traced to an expression.
     """
