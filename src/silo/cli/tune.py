@@ -124,7 +124,9 @@ def command(
     events: Annotated[
         str | None,
         typer.Option(
-            "--events", metavar="PATH", help="Append each step to a file as a line of JSON, as it happens; -: print them."
+            "--events",
+            metavar="PATH",
+            help="Append each step to a file as a line of JSON, as it happens; -: print them.",
         ),
     ] = None,
     quiet: Quiet = False,
