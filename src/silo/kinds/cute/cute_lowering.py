@@ -69,7 +69,7 @@ def trace(wrapper: Wrapper, arch: str, name: str) -> TracedFunction:
 
 
 def _place(error: BaseException) -> str:
-    """Returns the author's file and line at which ``error`` was raised, for a message; "" if the message has it."""
+    """Returns the author's line at which ``error`` was raised, for a message; "" if unknown or already in it."""
     folder = str(Path(dsl_module("cutlass").__file__).parent)
     frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]
     own = [(name, line) for name, line in frames if not name.startswith((folder, "<")) and name != __file__]

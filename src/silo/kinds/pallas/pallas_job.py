@@ -162,7 +162,7 @@ def diagnosis(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Returns the author's file and line at which ``error`` was raised; "" if the message has it."""
+    """Returns the author's line at which ``error`` was raised; "" if it is unknown or already in the message."""
     folders = tuple(str(Path(name).parent) for name in (jax_module().__file__, __file__))
     frames = [(one.f_code.co_filename, line) for one, line in walk_tb(error.__traceback__)]
     own = [(name, line) for name, line in frames if not name.startswith((*folders, "<")) and "/jaxlib/" not in name]
